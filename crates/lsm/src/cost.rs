@@ -1,0 +1,48 @@
+//! What one operation cost, counted where it happens. The papers argue in disk accesses; so do we.
+
+use std::cell::Cell;
+
+/// The cost of reads against one tree, added up by the code that does them. Not shared between
+/// threads: a caller makes one (per tree it wants to tell apart) and hands it down by reference.
+#[derive(Debug, Default, Clone)]
+pub struct Cost {
+    /// Blocks found in the block cache.
+    pub blocks_cached: Cell<u64>,
+    /// Blocks read from the file system.
+    pub blocks_read: Cell<u64>,
+    /// Bytes read from the file system.
+    pub bytes_read: Cell<u64>,
+    /// Key filters asked.
+    pub filters_asked: Cell<u64>,
+    /// Key filters that said "not here".
+    pub filters_negative: Cell<u64>,
+    /// Key filters that said "maybe" for a key that was not there.
+    pub filters_false: Cell<u64>,
+    /// Synopses (zone maps, value filters) of files, partitions and blocks asked.
+    pub synopses_asked: Cell<u64>,
+    /// Synopses that said "not here".
+    pub synopses_negative: Cell<u64>,
+}
+
+impl Cost {
+    /// Adds `n` to one of the counters.
+    pub fn add(counter: &Cell<u64>, n: u64) {
+        counter.set(counter.get().wrapping_add(n));
+    }
+
+    /// Adds everything that `other` counted.
+    pub fn absorb(&self, other: &Cost) {
+        for (mine, theirs) in [
+            (&self.blocks_cached, &other.blocks_cached),
+            (&self.blocks_read, &other.blocks_read),
+            (&self.bytes_read, &other.bytes_read),
+            (&self.filters_asked, &other.filters_asked),
+            (&self.filters_negative, &other.filters_negative),
+            (&self.filters_false, &other.filters_false),
+            (&self.synopses_asked, &other.synopses_asked),
+            (&self.synopses_negative, &other.synopses_negative),
+        ] {
+            Cost::add(mine, theirs.get());
+        }
+    }
+}

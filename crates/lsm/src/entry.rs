@@ -1,0 +1,45 @@
+//! What a tree stores: entries of (user key, sequence number, kind, value), and their order.
+
+use std::cmp::Ordering;
+
+/// A sequence number. Every write operation of a tree group takes the next one; entries that belong
+/// to one operation (a record and its index entries) share it.
+pub type Seq = u64;
+
+/// The largest sequence number. A seek to `(key, MAX_SEQ)` finds the newest entry of `key`.
+pub const MAX_SEQ: Seq = (1 << 56) - 1;
+
+/// Longest user key of a tree, in bytes: a primary key of 64 KiB behind an index value.
+pub const MAX_KEY_LEN: usize = 256 << 10;
+
+/// Longest value of a tree, in bytes (256 MiB).
+pub const MAX_VALUE_LEN: usize = 256 << 20;
+
+/// What an entry says about its key. The numbers are on disk: never change them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Anti-matter (a tombstone): the key has no value from here on.
+    Delete = 0,
+    /// The key has this value from here on.
+    Put = 1,
+    /// A merge operand: appended blindly, combined with older entries of the key when read or merged.
+    Operand = 2,
+}
+
+impl Kind {
+    /// The kind whose number on disk is `byte`.
+    pub fn from_byte(byte: u8) -> Option<Kind> {
+        match byte {
+            0 => Some(Kind::Delete),
+            1 => Some(Kind::Put),
+            2 => Some(Kind::Operand),
+            _ => None,
+        }
+    }
+}
+
+/// The order of entries everywhere: user keys ascending, and of one key the newest first.
+pub fn compare(a_key: &[u8], a_seq: Seq, b_key: &[u8], b_seq: Seq) -> Ordering {
+    a_key.cmp(b_key).then_with(|| b_seq.cmp(&a_seq))
+}

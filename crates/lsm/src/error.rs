@@ -1,0 +1,126 @@
+//! The engine's errors: each names the thing (file and offset, limit and value).
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of an engine call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong in the engine.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file-system call failed.
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried: "open", "read", "append", "sync", ...
+        op: &'static str,
+        /// The operating system's answer.
+        source: std::sync::Arc<io::Error>,
+    },
+    /// Bytes on disk are not what was written.
+    Corruption {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in the file the damaged unit (block, record) begins.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file was written by a newer Esker.
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+        /// The newest version that this build reads.
+        supported: u32,
+    },
+    /// Another process (or another handle of this one) has the store open.
+    Locked {
+        /// The store's folder.
+        path: PathBuf,
+    },
+    /// There is no store here.
+    NoStore {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// An argument is over a limit.
+    Limit {
+        /// What is limited, with its unit.
+        what: &'static str,
+        /// The most that is allowed.
+        limit: u64,
+        /// What was asked for.
+        value: u64,
+    },
+    /// An earlier failure left the log in an unknown state; reopen the store to go on.
+    Poisoned {
+        /// The failure that came first.
+        cause: String,
+    },
+    /// The call does not fit the state of the store.
+    Invalid(String),
+}
+
+impl Error {
+    /// An I/O error at `path` while doing `op`.
+    pub fn io(path: &Path, op: &'static str, source: io::Error) -> Error {
+        Error::Io { path: path.to_path_buf(), op, source: std::sync::Arc::new(source) }
+    }
+
+    /// Damage found in `path` at `offset`.
+    pub fn corruption(path: &Path, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corruption { path: path.to_path_buf(), offset, what: what.into() }
+    }
+
+    /// True when the cause is a full disk: reads go on, and writes go on when there is room again.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Error::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
+    /// True when the error tells of damage on disk (corruption, a missing or unreadable file, a newer format).
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Corruption { .. } | Error::NewerFormat { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { path, op, source } => write!(f, "{}: cannot {op}: {source}", path.display()),
+            Error::Corruption { path, offset, what } => {
+                write!(f, "{}: damaged at offset {offset}: {what}", path.display())
+            }
+            Error::NewerFormat { path, found, supported } => write!(
+                f,
+                "{}: written by a newer version (format {found}; this build reads up to {supported})",
+                path.display()
+            ),
+            Error::Locked { path } => {
+                write!(f, "{}: the store is open in another process", path.display())
+            }
+            Error::NoStore { path } => write!(f, "{}: no store here", path.display()),
+            Error::Limit { what, limit, value } => {
+                write!(f, "{what} is {value}, over the limit of {limit}")
+            }
+            Error::Poisoned { cause } => {
+                write!(f, "the store refuses writes until it is reopened, because: {cause}")
+            }
+            Error::Invalid(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}

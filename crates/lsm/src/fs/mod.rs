@@ -1,0 +1,61 @@
+//! The file-system trait: the engine's one door to the disk. Files are written once, front to back,
+//! and immutable afterwards; the only exceptions are the log's tail (cut back after a failed append)
+//! and names, which are replaced atomically by `rename`.
+
+pub mod disk;
+pub mod faulty;
+pub mod memory;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file system. Paths are absolute or relative to the process, as for `std::fs`.
+pub trait Fs: Send + Sync {
+    /// Creates (or empties) a file for appending.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Opens a file for positioned reads.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+    /// Replaces `to` by `from`, atomically. Durable after `sync_dir` of the folder.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file. Durable after `sync_dir` of the folder.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// A second name for a file (a hard link), or a copy where the file system has none.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// The names (not paths) of the files in a folder, sorted.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Creates a folder and its parents where they are missing.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// True when the file or folder is there.
+    fn exists(&self, path: &Path) -> bool;
+    /// Takes the exclusive lock that the file stands for (creating it), until the value is dropped.
+    /// Fails with `WouldBlock` when somebody else, in this process or another, holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+}
+
+/// A file being written. `append` is called by one thread at a time; `sync` may run beside it.
+pub trait WriteFile: Send + Sync {
+    /// Writes all of `data` at the end. After an error an unknown part of it is in the file.
+    fn append(&self, data: &[u8]) -> io::Result<()>;
+    /// Makes what was appended before this call durable (data and length).
+    fn sync(&self) -> io::Result<()>;
+    /// Cuts the file back to `len` bytes; later appends go there.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+}
+
+/// A file being read, by any number of threads.
+pub trait ReadFile: Send + Sync {
+    /// Fills `buf` from `offset`. A file that ends before is an `UnexpectedEof`.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// The file's length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// True when the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A held lock; dropping it releases it.
+pub trait Lock: Send + Sync {}

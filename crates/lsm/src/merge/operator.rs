@@ -1,0 +1,23 @@
+//! The merge operator: how operands of a key are combined, on reads and on merges.
+
+use crate::entry::Seq;
+
+/// Combines operands of one user key. Operands are appended blindly (LevelDB++'s lazy posting lists,
+/// DualDB's value lists) and combined whenever a flush or a merge brings them together.
+///
+/// The engine never needs a key's whole list: it hands over operands from newest to oldest, two
+/// neighbours at a time, and lets the operator say when a piece is large enough. Called on flush and
+/// merge threads; must be deterministic and associative, must not block or call into the engine.
+pub trait MergeOperator: Send + Sync {
+    /// Appends `older` to `newer`, two neighbouring operands of `key`, and returns true; or leaves
+    /// `newer` as it is and returns false, when the two should stay apart (the piece is full, or
+    /// either cannot be read). A combined operand keeps the sequence number of its newest part.
+    fn combine(&self, key: &[u8], newer: &mut Vec<u8>, older: &[u8]) -> bool;
+
+    /// Rewrites a finished operand before it is stored. `oldest` is true when no older operand of
+    /// the key can exist below. Returns false when nothing of it needs to be kept.
+    fn finish(&self, key: &[u8], seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
+        let _ = (key, seq, oldest);
+        !operand.is_empty()
+    }
+}
