@@ -1,0 +1,236 @@
+//! A batch: writes to any trees of a group that happen together or not at all. Its bytes are the
+//! payload of one log record, so that a write encodes each entry once.
+//!
+//! ```text
+//! payload := first sequence u64 | operations u32 | operation*
+//! operation := tag u8 (kind in the low 2 bits; 0x80: shares the sequence of the one before)
+//!            | tree varint | key bytes | value bytes (not for deletes)
+//! ```
+
+use crate::coding::{Reader, put_bytes, put_varint};
+use crate::entry::{Kind, MAX_KEY_LEN, MAX_VALUE_LEN, Seq};
+use crate::error::{Error, Result};
+
+/// The number of a tree within its group; never used again after the tree is dropped.
+pub type TreeId = u32;
+
+const HEADER: usize = 12;
+const SHARES: u8 = 0x80;
+
+/// Writes that are applied together. Each write takes the next sequence number, unless it was added
+/// by one of the `also_` methods: then it shares the number of the write before, as a record and its
+/// index entries do.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    operations: u32,
+    sequences: u32,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
+    }
+}
+
+/// A place in a batch that it can be cut back to.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark(usize, u32, u32);
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch { bytes: vec![0; HEADER], operations: 0, sequences: 0 }
+    }
+
+    /// True when nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.operations == 0
+    }
+
+    /// Number of sequence numbers that the batch will take.
+    pub fn sequences(&self) -> u32 {
+        self.sequences
+    }
+
+    /// Bytes that the batch will take in the log.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Empties the batch and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.truncate(HEADER);
+        self.operations = 0;
+        self.sequences = 0;
+    }
+
+    /// Where the batch stands now.
+    pub fn mark(&self) -> Mark {
+        Mark(self.bytes.len(), self.operations, self.sequences)
+    }
+
+    /// Takes back all that was added since `mark`.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.0);
+        self.operations = mark.1;
+        self.sequences = mark.2;
+    }
+
+    /// Sets `key` to `value`. Refuses keys over [`MAX_KEY_LEN`] and values over [`MAX_VALUE_LEN`].
+    pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(Kind::Put, tree, key, &[value], false)
+    }
+
+    /// As [`Batch::put`], with a value in parts.
+    pub fn put_parts(&mut self, tree: TreeId, key: &[u8], value: &[&[u8]]) -> Result<()> {
+        self.add(Kind::Put, tree, key, value, false)
+    }
+
+    /// Removes `key`.
+    pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.add(Kind::Delete, tree, key, &[], false)
+    }
+
+    /// Appends a merge operand to `key`.
+    pub fn operand(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(Kind::Operand, tree, key, &[value], false)
+    }
+
+    /// Adds a write that shares the sequence number of the one before. It must not be to the same
+    /// key of the same tree as another write of that number.
+    pub fn also(&mut self, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(kind, tree, key, &[value], self.sequences > 0)
+    }
+
+    fn add(&mut self, kind: Kind, tree: TreeId, key: &[u8], value: &[&[u8]], shares: bool) -> Result<()> {
+        let value_len: usize = value.iter().map(|part| part.len()).sum();
+        check_limit("key length in bytes", MAX_KEY_LEN, key.len())?;
+        check_limit("value length in bytes", MAX_VALUE_LEN, value_len)?;
+        check_limit("batch length in bytes", u32::MAX as usize / 2, self.bytes.len() + key.len() + value_len)?;
+        self.bytes.push(kind as u8 | if shares { SHARES } else { 0 });
+        put_varint(&mut self.bytes, u64::from(tree));
+        put_bytes(&mut self.bytes, key);
+        if kind != Kind::Delete {
+            put_varint(&mut self.bytes, value_len as u64);
+            for part in value {
+                self.bytes.extend_from_slice(part);
+            }
+        }
+        self.operations += 1;
+        self.sequences += u32::from(!shares);
+        Ok(())
+    }
+
+    /// The payload for the log, once `first` is known to be the batch's first sequence number.
+    pub(crate) fn seal(&mut self, first: Seq) -> &[u8] {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&first.to_le_bytes());
+        header[8..].copy_from_slice(&self.operations.to_le_bytes());
+        if let Some(place) = self.bytes.first_chunk_mut::<HEADER>() {
+            *place = header;
+        }
+        &self.bytes
+    }
+}
+
+fn check_limit(what: &'static str, limit: usize, value: usize) -> Result<()> {
+    if value > limit {
+        return Err(Error::Limit { what, limit: limit as u64, value: value as u64 });
+    }
+    Ok(())
+}
+
+/// One operation of a decoded batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Operation<'a> {
+    pub(crate) seq: Seq,
+    pub(crate) kind: Kind,
+    pub(crate) tree: TreeId,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// Calls `visit` for each operation of a log record's payload; returns the last sequence number, or
+/// `None` when the payload is malformed (operations before the malformed one were visited).
+pub(crate) fn decode<'a>(payload: &'a [u8], mut visit: impl FnMut(Operation<'a>)) -> Option<Seq> {
+    let mut reader = Reader::new(payload);
+    let first = reader.u64()?;
+    let operations = reader.u32()?;
+    let mut next = first;
+    for index in 0..operations {
+        let tag = reader.u8()?;
+        let kind = Kind::from_byte(tag & !SHARES)?;
+        if tag & SHARES == 0 {
+            next += 1;
+        } else if index == 0 {
+            return None;
+        }
+        let tree = TreeId::try_from(reader.varint()?).ok()?;
+        let key = reader.bytes()?;
+        let value = if kind == Kind::Delete { &[] } else { reader.bytes()? };
+        visit(Operation { seq: next - 1, kind, tree, key, value });
+    }
+    (reader.is_empty() && next > first).then(|| next - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_decodes_to_what_was_added() {
+        let mut batch = Batch::new();
+        batch.put(1, b"a", b"one").unwrap();
+        batch.also(Kind::Operand, 2, b"x", b"a").unwrap();
+        batch.also(Kind::Delete, 3, b"y", b"").unwrap();
+        let mark = batch.mark();
+        batch.put(9, b"gone", b"gone").unwrap();
+        batch.rewind(mark);
+        batch.delete(1, b"b").unwrap();
+        assert_eq!(batch.sequences(), 2);
+        let mut seen = Vec::new();
+        let last = decode(batch.seal(7), |op| seen.push((op.seq, op.kind, op.tree, op.key.to_vec(), op.value.to_vec())));
+        assert_eq!(last, Some(8));
+        assert_eq!(
+            seen,
+            vec![
+                (7, Kind::Put, 1, b"a".to_vec(), b"one".to_vec()),
+                (7, Kind::Operand, 2, b"x".to_vec(), b"a".to_vec()),
+                (7, Kind::Delete, 3, b"y".to_vec(), b"".to_vec()),
+                (8, Kind::Delete, 1, b"b".to_vec(), b"".to_vec()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cut_or_changed_batch_is_refused_or_different_but_never_a_panic() {
+        let mut batch = Batch::new();
+        batch.put(1, b"key", b"value").unwrap();
+        batch.also(Kind::Put, 300, b"k2", b"v2").unwrap();
+        let bytes = batch.seal(1).to_vec();
+        for cut in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..cut], |_| ()), None, "cut at {cut}");
+        }
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                decode(&changed, |_| ());
+            }
+        }
+    }
+
+    #[test]
+    fn limits_name_themselves() {
+        let mut batch = Batch::new();
+        let long = vec![0; MAX_KEY_LEN + 1];
+        match batch.put(1, &long, b"") {
+            Err(Error::Limit { limit, value, .. }) => {
+                assert_eq!((limit, value), (MAX_KEY_LEN as u64, MAX_KEY_LEN as u64 + 1));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(batch.is_empty());
+    }
+}

@@ -1,0 +1,203 @@
+//! Carrying out a flush or a merge: entries in, tables out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Choice;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::memtable::Memtable;
+use crate::merge::{MergeCursor, MergeStream, Rules};
+use crate::options::Options;
+use crate::read::{RunCursor, SourceCursor};
+use crate::stats::Counters;
+use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
+use crate::version::{ComponentId, Edit, NewTable, Run, TableAt, TableSource, TreeVersion};
+
+/// Bytes that a merge reads ahead from each of its runs.
+const READAHEAD: usize = 256 << 10;
+
+/// What jobs of a group share.
+pub(crate) struct Workshop<'a> {
+    pub(crate) source: &'a TableSource,
+    pub(crate) options: &'a Options,
+    pub(crate) counters: &'a Counters,
+    /// Hands out file numbers.
+    pub(crate) next_file: &'a dyn Fn() -> u64,
+    /// Set when the group is closing: a merge gives up.
+    pub(crate) closing: &'a AtomicBool,
+}
+
+/// Tables that a job wrote and nobody uses yet: removed again unless they are installed.
+struct Unused<'a> {
+    source: &'a TableSource,
+    numbers: Vec<u64>,
+}
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        for number in &self.numbers {
+            let _ = self.source.fs.remove(&self.source.path(*number));
+        }
+    }
+}
+
+impl Workshop<'_> {
+    /// Writes one memtable of a full generation as a run of level 0 into `edit`. `older` are the
+    /// tree's runs, all of them older than the memtable.
+    pub(crate) fn flush(
+        &self,
+        tree: &TreeVersion,
+        memtable: &Arc<Memtable>,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let sources = vec![SourceCursor::Memtable(memtable.cursor())];
+        let is_oldest = |key: &[u8]| !held_by(&tree.runs, key);
+        let metas = self.write(tree, sources, &is_oldest, memtable.len() as u64)?;
+        Counters::add(&self.counters.flush_bytes, metas.iter().map(|meta| meta.size).sum());
+        let run = metas.first().map_or(0, |meta| meta.number);
+        edit.added.extend(
+            metas.into_iter().map(|meta| NewTable { tree: tree.id, level: 0, run, component, meta }),
+        );
+        Ok(())
+    }
+
+    /// Carries out a choice, into `edit`.
+    pub(crate) fn merge(&self, tree: &TreeVersion, choice: &Choice, edit: &mut Edit) -> Result<()> {
+        if let Some((level, key)) = &choice.cursor {
+            edit.cursors.push((tree.id, *level, key.clone()));
+        }
+        for table in &choice.inputs {
+            edit.removed.push(TableAt { tree: tree.id, number: table.meta().number });
+        }
+        if self.can_move(tree, choice) {
+            Counters::add(&self.counters.moves, choice.inputs.len() as u64);
+            edit.added.extend(choice.inputs.iter().map(|table| NewTable {
+                tree: tree.id,
+                level: choice.level,
+                run: 0,
+                component: table.component(),
+                meta: table.meta().clone(),
+            }));
+            return Ok(());
+        }
+        let options = ReadOptions { fill_cache: false, readahead: READAHEAD };
+        let runs = choice.runs.iter().filter(|run| !run.is_empty());
+        let sources =
+            runs.map(|run| SourceCursor::Run(RunCursor::new(run.as_slice().into(), options))).collect();
+        let older = older_runs(tree, choice);
+        let is_oldest = |key: &[u8]| !held_by(older, key);
+        let entries = choice.inputs.iter().map(|table| table.meta().entries).sum();
+        let metas = self.write(tree, sources, &is_oldest, entries)?;
+        Counters::add(&self.counters.merges, 1);
+        Counters::add(&self.counters.merge_read_bytes, choice.size());
+        Counters::add(&self.counters.merge_write_bytes, metas.iter().map(|meta| meta.size).sum());
+        let none = ComponentId { min: u64::MAX, max: 0 };
+        let component = choice.inputs.iter().fold(none, |span, table| span.hull(table.component()));
+        let run = if choice.level == 0 { metas.first().map_or(0, |meta| meta.number) } else { 0 };
+        edit.added.extend(metas.into_iter().map(|meta| NewTable {
+            tree: tree.id,
+            level: choice.level,
+            run,
+            component,
+            meta,
+        }));
+        Ok(())
+    }
+
+    /// True when the inputs can go down as they are: they overlap nothing, and each other neither.
+    /// Small tables are rewritten all the same, so that they do not pile up.
+    fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
+        if choice.level == 0 || tree.options.observer.is_some() || tree.options.filter.is_some() {
+            return false;
+        }
+        let small = choice.inputs.len() > 1
+            && choice.inputs.iter().any(|table| table.meta().size < self.options.table_size / 16);
+        let stays = |number: u64| {
+            let same = |run: &Run| run.level == choice.level;
+            tree.runs.iter().any(|run| same(run) && run.tables.iter().any(|t| t.meta().number == number))
+        };
+        if small || choice.inputs.iter().any(|table| stays(table.meta().number)) {
+            return false;
+        }
+        let mut tables: Vec<_> = choice.inputs.iter().map(|table| table.meta()).collect();
+        tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        tables.windows(2).all(|pair| matches!(pair, [a, b] if a.largest < b.smallest))
+    }
+
+    fn write(
+        &self,
+        tree: &TreeVersion,
+        sources: Vec<SourceCursor>,
+        is_oldest: &dyn Fn(&[u8]) -> bool,
+        entries_in: u64,
+    ) -> Result<Vec<TableMeta>> {
+        let table_options = TableOptions {
+            block_size: self.options.block_size,
+            compress: self.options.compress,
+            filter_bits_per_key: tree.options.filter_bits_per_key,
+            extractor: tree.options.extractor.clone(),
+            ..TableOptions::default()
+        };
+        let mut input = MergeCursor::new(sources);
+        input.seek_first()?;
+        let rules = Rules {
+            operator: tree.options.operator.clone(),
+            filter: tree.options.filter.clone(),
+            observer: tree.options.observer.clone(),
+            versions: tree.options.versions,
+            is_oldest,
+        };
+        let mut unused = Unused { source: self.source, numbers: Vec::new() };
+        let mut metas: Vec<TableMeta> = Vec::new();
+        let mut builder: Option<TableBuilder> = None;
+        let mut last_key: Vec<u8> = Vec::new();
+        let mut count = 0u64;
+        MergeStream::new(input, rules).run(&mut |key, seq, kind, value| {
+            count += 1;
+            if count % 1024 == 0 && self.closing.load(Ordering::Relaxed) {
+                return Err(Error::Invalid("the store is closing".to_string()));
+            }
+            if let Some(full) = builder.take_if(|b| b.estimated_size() >= self.options.table_size && last_key != key)
+            {
+                metas.push(full.finish()?);
+            }
+            let table = match &mut builder {
+                Some(table) => table,
+                None => {
+                    let number = (self.next_file)();
+                    unused.numbers.push(number);
+                    let path = self.source.path(number);
+                    builder.insert(TableBuilder::create(&*self.source.fs, &path, number, &table_options)?)
+                }
+            };
+            if last_key != key {
+                last_key.clear();
+                last_key.extend_from_slice(key);
+            }
+            table.add(key, seq, kind, value)
+        })?;
+        if let Some(last) = builder {
+            metas.push(last.finish()?);
+        }
+        Counters::add(&self.counters.entries_dropped, entries_in.saturating_sub(count));
+        unused.numbers.clear();
+        Ok(metas)
+    }
+}
+
+/// True when any of the runs may hold `key`.
+fn held_by(runs: &[Run], key: &[u8]) -> bool {
+    runs.iter().any(|run| run.table_for(key).is_some())
+}
+
+/// The runs that are older than all inputs of a choice.
+fn older_runs<'t>(tree: &'t TreeVersion, choice: &Choice) -> &'t [Run] {
+    let is_input = |number: u64| choice.inputs.iter().any(|table| table.meta().number == number);
+    let oldest = tree
+        .runs
+        .iter()
+        .rposition(|run| run.tables.iter().any(|table| is_input(table.meta().number)));
+    tree.runs.get(oldest.map_or(0, |at| at + 1)..).unwrap_or_default()
+}

@@ -1,0 +1,280 @@
+//! Flushes and merges, and the threads that do them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::Inner;
+use crate::batch::TreeId;
+use crate::compaction::Choice;
+use crate::compaction::job::Workshop;
+use crate::error::{Error, Result};
+use crate::generation::{Generation, View};
+use crate::stats::Counters;
+use crate::version::{Edit, TreeVersion, Version, log_path};
+
+/// How long a failed job is left alone before it is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Starts the threads of a group: one flushes, one merges, one syncs for periodic durability.
+pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
+    let jobs: [(&str, fn(&Inner)); 3] =
+        [("esker-flush", flush_loop), ("esker-merge", merge_loop), ("esker-sync", sync_loop)];
+    for (name, job) in jobs {
+        let inner = inner.clone();
+        let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || job(&inner));
+        // Without threads the work is done when writers wait for it.
+        threads.extend(thread.ok());
+    }
+}
+
+fn flush_loop(inner: &Inner) {
+    inner.work_loop(Duration::from_secs(1), |inner| {
+        inner.flush_full()?;
+        Ok(false)
+    });
+}
+
+fn merge_loop(inner: &Inner) {
+    inner.work_loop(Duration::from_secs(1), Inner::merge_once);
+}
+
+fn sync_loop(inner: &Inner) {
+    loop {
+        let mut signals = inner.signals.lock();
+        if inner.closing.load(Ordering::SeqCst) {
+            return;
+        }
+        let wait = signals.periodic.unwrap_or(Duration::from_secs(3600));
+        inner.wake_sync(&mut signals, wait);
+        let due = signals.periodic.is_some();
+        drop(signals);
+        if due && !inner.closing.load(Ordering::SeqCst) {
+            // A failure has poisoned the group, which the next write tells.
+            let _ = inner.sync_all();
+        }
+    }
+}
+
+impl Inner {
+    fn wake_sync(&self, signals: &mut parking_lot::MutexGuard<'_, super::Signals>, wait: Duration) {
+        let until = std::time::Instant::now() + wait;
+        let set = signals.periodic;
+        while !self.closing.load(Ordering::SeqCst) && signals.periodic == set {
+            if self.wake.wait_until(signals, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn wake_background(&self) {
+        let mut signals = self.signals.lock();
+        signals.work = true;
+        self.wake.notify_all();
+    }
+
+    /// Runs `job` whenever there may be work, again while it says that there is more.
+    fn work_loop(&self, pause: Duration, job: impl Fn(&Inner) -> Result<bool>) {
+        while !self.closing.load(Ordering::SeqCst) {
+            let wait = match job(self) {
+                Ok(true) => continue,
+                Ok(false) => pause,
+                Err(error) => {
+                    self.note_failure(error);
+                    RETRY
+                }
+            };
+            let mut signals = self.signals.lock();
+            if !self.closing.load(Ordering::SeqCst) && !(signals.work && wait != RETRY) {
+                self.wake.wait_for(&mut signals, wait);
+            }
+            signals.work = false;
+        }
+    }
+
+    fn note_failure(&self, error: Error) {
+        if self.closing.load(Ordering::SeqCst) {
+            return;
+        }
+        Counters::add(&self.counters.background_failures, 1);
+        self.signals.lock().failure = Some(error);
+        self.flushed.notify_all();
+    }
+
+    /// Without background threads: does what they would do, here and now. A failure is kept for the
+    /// writers that run into it.
+    pub(super) fn work_inline(&self) {
+        if self.view.load().full.is_empty() {
+            return;
+        }
+        let mut work = || -> Result<()> {
+            self.flush_full()?;
+            while self.merge_once()? {}
+            Ok(())
+        };
+        if let Err(error) = work() {
+            self.note_failure(error);
+        }
+    }
+
+    fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
+        Workshop {
+            source: &self.source,
+            options: &self.options,
+            counters: &self.counters,
+            next_file,
+            closing: &self.closing,
+        }
+    }
+
+    pub(super) fn flush_all(&self) -> Result<()> {
+        self.rotate_now()?;
+        self.flush_full()
+    }
+
+    /// Flushes the full generations, oldest first.
+    pub(super) fn flush_full(&self) -> Result<()> {
+        let _guard = self.flushing.lock();
+        loop {
+            let view = self.view.load_full();
+            let Some(generation) = view.full.last() else { return Ok(()) };
+            self.check_poison()?;
+            self.start_writing(&mut self.writer.lock())?;
+            self.flush(&view, generation)?;
+        }
+    }
+
+    fn flush(&self, view: &View, generation: &Arc<Generation>) -> Result<()> {
+        if self.visible.load(Ordering::Acquire) < generation.last() {
+            // Some writer is still waiting for its sync. Tables have no unacknowledged writes in
+            // them, so it is done here first.
+            self.sync_all()?;
+            self.visible.fetch_max(generation.last(), Ordering::AcqRel);
+        }
+        let next_file = || self.new_file();
+        // A flush is not abandoned when the group closes: it is part of closing.
+        let never = std::sync::atomic::AtomicBool::new(false);
+        let workshop = Workshop { closing: &never, ..self.workshop(&next_file) };
+        let mut edit = Edit::default();
+        for (id, memtable) in generation.filled() {
+            // A dropped tree has nothing to flush.
+            let Some(tree) = view.version.trees.get(&id) else { continue };
+            workshop.flush(tree, memtable, generation.component(), &mut edit)?;
+        }
+        edit.last_seq = Some(generation.last());
+        let newer = view.full.len().checked_sub(2).and_then(|at| view.full.get(at));
+        let log = newer.unwrap_or(&self.view.load().active).log();
+        edit.log = log;
+        if let Some(log) = log {
+            let segments = self.segments.lock().clone();
+            if let Some(segment) = segments.iter().find(|segment| segment.number == log) {
+                self.name_segment(segment)?;
+            }
+        }
+        self.install(edit, |view, version| View {
+            active: view.active.clone(),
+            full: view.full.iter().filter(|full| !Arc::ptr_eq(full, generation)).cloned().collect(),
+            version,
+        })?;
+        Counters::add(&self.counters.flushes, 1);
+        if let Some(done) = generation.log() {
+            self.segments.lock().retain(|segment| segment.number != done);
+            // An old segment that stays is removed at the next opening.
+            let _ = self.source.fs.remove(&log_path(&self.source.dir, done));
+        }
+        self.signals.lock().failure = None;
+        self.flushed.notify_all();
+        self.wake_background();
+        Ok(())
+    }
+
+    /// Appends `edit` to the manifest and makes its version the current one.
+    pub(super) fn install(
+        &self,
+        edit: Edit,
+        change: impl FnOnce(&View, Arc<Version>) -> View,
+    ) -> Result<()> {
+        let mut versions = self.manifest.lock();
+        self.check_poison()?;
+        let before = self.view.load_full();
+        let options = |name: &str, config: &[u8]| self.provider.tree_options(name, config);
+        let Some(manifest) = &mut versions.manifest else {
+            return Err(Error::Invalid("no manifest to install a version in".to_string()));
+        };
+        let version = before.version.apply(&edit, &self.source, &options, &self.source.dir)?;
+        if let Err(error) = manifest.append(&edit) {
+            // What of the record is on disk is not known.
+            self.poison_with(&error);
+            return Err(error);
+        }
+        versions.log = edit.log.unwrap_or(versions.log);
+        let version = Arc::new(version);
+        self.change_view(|view| change(view, version.clone()));
+        let kept: HashSet<u64> = edit.added.iter().map(|new| new.meta.number).collect();
+        let gone: HashSet<u64> =
+            edit.removed.iter().map(|at| at.number).filter(|number| !kept.contains(number)).collect();
+        let dropped = |id: &TreeId| edit.dropped.contains(id);
+        for (id, tree) in &before.version.trees {
+            for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
+                if dropped(id) || gone.contains(&table.meta().number) {
+                    table.mark_obsolete();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the most urgent merge; false when there is none.
+    pub(super) fn merge_once(&self) -> Result<bool> {
+        let _guard = self.merging.lock();
+        if self.closing.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let view = self.view.load_full();
+        let leads = view.version.trees.values().filter(|tree| tree.options.follows.is_none());
+        let urgent = leads
+            .filter_map(|tree| tree.options.policy.pick(tree).map(|(score, choice)| (score, tree, choice)))
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, tree, choice)) = urgent else { return Ok(false) };
+        self.merge(&view, tree, choice)?;
+        Ok(true)
+    }
+
+    /// Carries out `choice` on `tree`, and the same components of the trees that follow it, and
+    /// installs all of it at once.
+    fn merge(&self, view: &View, tree: &Arc<TreeVersion>, choice: Choice) -> Result<()> {
+        self.start_writing(&mut self.writer.lock())?;
+        let next_file = || self.new_file();
+        let workshop = self.workshop(&next_file);
+        let mut edit = Edit::default();
+        for follower in view.version.trees.values() {
+            if follower.options.follows.as_ref() == Some(&tree.name) {
+                let choice = choice.followed_by(follower);
+                if choice.inputs.len() > 1 {
+                    workshop.merge(follower, &choice, &mut edit)?;
+                }
+            }
+        }
+        workshop.merge(tree, &choice, &mut edit)?;
+        self.install(edit, |view, version| View {
+            active: view.active.clone(),
+            full: view.full.clone(),
+            version,
+        })
+    }
+
+    pub(super) fn compact(&self, only: Option<TreeId>) -> Result<()> {
+        let _guard = self.merging.lock();
+        let ids: Vec<TreeId> = self.view.load().version.trees.keys().copied().collect();
+        for id in ids.into_iter().filter(|id| only.is_none_or(|only| only == *id)) {
+            let view = self.view.load_full();
+            let Some(tree) = view.version.trees.get(&id) else { continue };
+            if let Some(choice) = tree.options.policy.pick_all(tree) {
+                self.merge(&view, tree, choice)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,390 @@
+//! A tree group: several trees over one log, one sequence, one memory budget.
+//!
+//! Who holds what, outermost lock first (a thread takes them only in this order):
+//!
+//! | lock | guards | held for |
+//! | --- | --- | --- |
+//! | `merging`, `flushing` | that one merge, one flush runs at a time | a whole job |
+//! | `writer` | the log's tail, the next sequence number, insertion into memtables | one batch |
+//! | `syncing` | that one sync runs at a time, for everybody who waits | one sync |
+//! | `manifest` | the manifest's tail; installing a version | one manifest record |
+//! | `view_change` | replacing the view | no I/O |
+//!
+//! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
+
+mod background;
+mod recover;
+mod trees;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex};
+
+use crate::batch::{Batch, TreeId};
+use crate::cache::BlockCache;
+use crate::cost::Cost;
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::fs::Lock;
+use crate::generation::View;
+use crate::options::{Durability, Options, TreeProvider};
+use crate::read::Snapshot;
+use crate::stats::{Counters, Stats};
+use crate::version::{Current, Manifest, Seal, TableSource};
+use crate::wal::LogWriter;
+
+/// Generations that may wait for their flush before writers wait too.
+const FULL_GENERATIONS: usize = 2;
+
+/// Below this many bytes a clean close leaves the memtables to the log.
+const FLUSH_AT_CLOSE: usize = 256 << 10;
+
+/// An open tree group. Shared by reference between any number of threads; closed when dropped.
+pub struct Group {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A log segment of this handle.
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) log: LogWriter,
+    /// Whether the file's name is durable.
+    named: AtomicBool,
+}
+
+/// Behind the `writer` lock.
+struct Writer {
+    next_seq: Seq,
+    /// The segment of the active generation; `None` until the first write.
+    segment: Option<Arc<Segment>>,
+    /// The last segment that was replayed: its number and the length that was good.
+    replayed: Option<(u64, u64)>,
+    /// Segments after a torn one: they hold nothing that was acknowledged as durable.
+    forsaken: Vec<PathBuf>,
+    /// Microseconds of delay that pressure has put on writers and nobody has slept yet.
+    delay: u64,
+}
+
+/// Behind the `manifest` lock.
+struct Versions {
+    manifest: Option<Manifest>,
+    /// The first log segment that an opening must replay.
+    log: u64,
+    next_tree: TreeId,
+}
+
+#[derive(Default)]
+struct Signals {
+    /// Raised to wake the background threads.
+    work: bool,
+    /// The last failure of a background job that has not succeeded since.
+    failure: Option<Error>,
+    periodic: Option<Duration>,
+}
+
+struct Inner {
+    source: TableSource,
+    options: Options,
+    provider: Arc<dyn TreeProvider>,
+    counters: Counters,
+    view: ArcSwap<View>,
+    view_change: Mutex<()>,
+    /// The last sequence number that readers see.
+    visible: AtomicU64,
+    writer: Mutex<Writer>,
+    syncing: Mutex<()>,
+    /// Segments of generations that are not on disk yet, oldest first.
+    segments: Mutex<Vec<Arc<Segment>>>,
+    manifest: Mutex<Versions>,
+    next_file: AtomicU64,
+    flushing: Mutex<()>,
+    merging: Mutex<()>,
+    signals: Mutex<Signals>,
+    /// Woken when there is background work.
+    wake: Condvar,
+    /// Woken when a flush has ended, well or not.
+    flushed: Condvar,
+    closing: AtomicBool,
+    poisoned: AtomicBool,
+    poison: Mutex<Option<String>>,
+    /// Merge backlog, as `f64` bits: 0 or less is none, 1 is the most.
+    pressure: AtomicU64,
+    _lock: Box<dyn Lock>,
+}
+
+impl Group {
+    /// Opens the group in `dir`. With `create`, makes an empty one where there is none; otherwise
+    /// that is [`Error::NoStore`]. Nothing is written before the first write. Replays the log:
+    /// costs time in proportion to what was not flushed.
+    pub fn open(
+        dir: &Path,
+        options: Options,
+        provider: Arc<dyn TreeProvider>,
+        create: bool,
+    ) -> Result<Group> {
+        let inner = Arc::new(recover::open(dir, options, provider, create)?);
+        Ok(Group { inner, threads: Mutex::new(Vec::new()) })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.inner.source.dir
+    }
+
+    /// The settings that the group was opened with.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// A consistent picture of all trees as of now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
+    }
+
+    /// A picture that also has what other threads wrote and are still making durable: for a writer
+    /// that must read before it writes, and holds a lock of its own against others that do.
+    pub fn latest(&self) -> Snapshot {
+        let writer = self.inner.writer.lock();
+        Snapshot::new(self.inner.view.load_full(), writer.next_seq - 1)
+    }
+
+    /// Writes a batch, whole or not at all, and returns the last of its sequence numbers.
+    /// The batch can be cleared and filled again afterwards.
+    ///
+    /// Errors: a full disk (nothing was written; try again when there is room);
+    /// [`Error::Poisoned`] after a failure that left the log in an unknown state.
+    pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
+        let ticket = self.append(batch)?;
+        self.settle(ticket, durability)?;
+        Ok(ticket.last)
+    }
+
+    /// The first half of [`Group::write`]: the batch has its place in the log and in the memtables,
+    /// but is not acknowledged, nor visible in snapshots, until [`Group::settle`]. Between the two a
+    /// caller can release a lock that orders its writes, so that writers share syncs.
+    pub fn append(&self, batch: &mut Batch) -> Result<Ticket> {
+        self.start_threads();
+        self.inner.append(batch)
+    }
+
+    /// Makes an appended batch as durable as asked, and visible.
+    pub fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
+        self.inner.settle(ticket, durability)
+    }
+
+    /// Makes everything that was written durable.
+    pub fn sync(&self) -> Result<()> {
+        self.inner.sync_all()
+    }
+
+    /// Writes all memtables to tables.
+    pub fn flush(&self) -> Result<()> {
+        self.start_threads();
+        self.inner.flush_all()
+    }
+
+    /// Merges a tree (or all) into one run each, dropping everything that is obsolete.
+    pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
+        self.start_threads();
+        self.inner.flush_all()?;
+        self.inner.compact(tree)
+    }
+
+    /// Merges until no policy asks for more.
+    pub fn settle_merges(&self) -> Result<()> {
+        while self.inner.merge_once()? {}
+        Ok(())
+    }
+
+    /// The number of the tree called `name`.
+    pub fn tree(&self, name: &str) -> Option<TreeId> {
+        self.inner.view.load().version.tree_named(name).map(|tree| tree.id)
+    }
+
+    /// Creates trees, all or none: (name, configuration) each. Returns their numbers.
+    pub fn create_trees(&self, trees: &[(String, Vec<u8>)]) -> Result<Vec<TreeId>> {
+        self.inner.create_trees(trees)
+    }
+
+    /// Drops trees with all they hold, all or none.
+    pub fn drop_trees(&self, trees: &[TreeId]) -> Result<()> {
+        self.inner.drop_trees(trees)
+    }
+
+    /// Changes a tree's configuration; its options are asked for again.
+    pub fn configure_tree(&self, tree: TreeId, config: Vec<u8>) -> Result<()> {
+        self.inner.configure_tree(tree, config)
+    }
+
+    /// Adds the cost of a query to the group's counters.
+    pub fn count(&self, cost: &Cost) {
+        let counters = &self.inner.counters;
+        for (counter, n) in [
+            (&counters.blocks_cached, cost.blocks_cached.get()),
+            (&counters.blocks_read, cost.blocks_read.get()),
+            (&counters.bytes_read, cost.bytes_read.get()),
+            (&counters.filters_asked, cost.filters_asked.get()),
+            (&counters.filters_false, cost.filters_false.get()),
+        ] {
+            if n > 0 {
+                Counters::add(counter, n);
+            }
+        }
+    }
+
+    /// The counters since opening.
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.read()
+    }
+
+    /// Bytes of memtables now, those still pinned by snapshots after their flush left out.
+    pub fn memtable_bytes(&self) -> usize {
+        let view = self.inner.view.load();
+        view.active.memory() + view.full.iter().map(|generation| generation.memory()).sum::<usize>()
+    }
+
+    /// The block cache.
+    pub fn cache(&self) -> &BlockCache {
+        &self.inner.source.cache
+    }
+
+    /// Flushes what is large, makes the rest durable, and seals the store, so that the next opening
+    /// knows how long every file must be. Dropping the group does the same but cannot tell errors.
+    pub fn close(self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&self) -> Result<()> {
+        {
+            let _signals = self.inner.signals.lock();
+            self.inner.closing.store(true, Ordering::SeqCst);
+            self.inner.wake.notify_all();
+        }
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            let _ = thread.join();
+        }
+        self.inner.seal()
+    }
+
+    fn start_threads(&self) {
+        if !self.inner.options.background {
+            return;
+        }
+        let mut threads = self.threads.lock();
+        if threads.is_empty() {
+            background::start(&self.inner, &mut threads);
+        }
+    }
+
+    pub(crate) fn source(&self) -> &TableSource {
+        &self.inner.source
+    }
+
+    pub(crate) fn internals(&self) -> Internals<'_> {
+        Internals(&self.inner)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // `close` has been here already when it was called: sealing twice changes nothing.
+        let _ = self.shut();
+    }
+}
+
+/// A batch that was appended and not acknowledged yet.
+#[derive(Clone, Copy)]
+pub struct Ticket {
+    last: Seq,
+    segment: u64,
+    end: u64,
+}
+
+impl Ticket {
+    /// The last sequence number of the batch.
+    pub fn last(&self) -> Seq {
+        self.last
+    }
+}
+
+/// What checkpoint and ingestion need of a group.
+pub(crate) struct Internals<'a>(&'a Inner);
+
+impl Inner {
+    fn snapshot(&self) -> Snapshot {
+        loop {
+            let view = self.view.load_full();
+            let seq = self.visible.load(Ordering::Acquire);
+            // If the view was replaced in between, writes up to `seq` may be in memtables that the
+            // old one does not have.
+            if Arc::ptr_eq(&view, &self.view.load()) {
+                return Snapshot::new(view, seq);
+            }
+        }
+    }
+
+    fn new_file(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Replaces the view by what `change` makes of it.
+    fn change_view(&self, change: impl FnOnce(&View) -> View) {
+        let _guard = self.view_change.lock();
+        let next = change(&self.view.load());
+        let pressure = next
+            .version
+            .trees
+            .values()
+            .map(|tree| tree.options.policy.pressure(tree))
+            .fold(0.0, f64::max);
+        self.pressure.store(f64::to_bits(pressure), Ordering::Relaxed);
+        self.view.store(Arc::new(next));
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        if !self.poisoned.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let cause = self.poison.lock().clone().unwrap_or_default();
+        Err(Error::Poisoned { cause })
+    }
+
+    /// Refuses all further writes: what is on disk is not known any more.
+    fn poison_with(&self, error: &Error) {
+        self.poison.lock().get_or_insert_with(|| error.to_string());
+        self.poisoned.store(true, Ordering::Release);
+        self.flushed.notify_all();
+    }
+
+    /// The end of a clean close.
+    fn seal(&self) -> Result<()> {
+        if self.writer.lock().segment.is_none() {
+            return Ok(());
+        }
+        self.check_poison()?;
+        self.flush_full()?;
+        if self.view.load().active.memory() >= FLUSH_AT_CLOSE {
+            self.rotate_now()?;
+            self.flush_full()?;
+        }
+        self.sync_all()?;
+        let mut writer = self.writer.lock();
+        let Some(segment) = writer.segment.take() else { return Ok(()) };
+        let manifest_lock = self.manifest.lock();
+        let Some(manifest) = &manifest_lock.manifest else { return Ok(()) };
+        let seal = Seal { manifest_len: manifest.len(), logs: vec![(segment.number, segment.log.len())] };
+        let current = Current { manifest: manifest.number(), seal: Some(seal) };
+        let result = current.write(&*self.source.fs, &self.source.dir);
+        if let Err(error) = &result {
+            self.poison_with(error);
+        }
+        result
+    }
+}

@@ -1,0 +1,281 @@
+//! The way of a write: log, then memtables, then (if asked) the sync, then visible to readers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::recover::is_leftover;
+use super::{FULL_GENERATIONS, Inner, Segment, Ticket, Writer};
+use crate::batch::{Batch, decode};
+use crate::entry::MAX_SEQ;
+use crate::error::{Error, Result};
+use crate::generation::{Generation, View};
+use crate::options::Durability;
+use crate::stats::Counters;
+use crate::version::{Current, Manifest, log_path};
+use crate::wal::{LogKind, LogWriter};
+
+/// Bytes per second that writers are held to at the onset and at the height of merge pressure.
+const SLOW_RATE: (f64, f64) = (64e6, 2e6);
+
+impl Inner {
+    pub(super) fn append(&self, batch: &mut Batch) -> Result<Ticket> {
+        self.check_poison()?;
+        let mut writer = self.writer.lock();
+        loop {
+            self.check_poison()?;
+            if self.closing.load(Ordering::Relaxed) {
+                return Err(Error::Invalid("the store is closing".to_string()));
+            }
+            self.start_writing(&mut writer)?;
+            let view = self.view.load();
+            let limit = self.options.generation_bytes();
+            let full = view.active.written() + batch.bytes() > limit / 4
+                && view.active.memory() + batch.bytes() > limit
+                && !view.active.is_empty();
+            if !full {
+                break;
+            }
+            if view.full.len() < FULL_GENERATIONS {
+                self.rotate(&mut writer)?;
+                continue;
+            }
+            drop(writer);
+            self.wait_for_flush()?;
+            writer = self.writer.lock();
+        }
+        let ticket = self.apply(&mut writer, batch)?;
+        let delay = self.delay(&mut writer, batch.bytes());
+        drop(writer);
+        if let Some(delay) = delay {
+            Counters::add(&self.counters.slowed_micros, delay.as_micros() as u64);
+            std::thread::sleep(delay);
+        }
+        Ok(ticket)
+    }
+
+    fn apply(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Ticket> {
+        let Some(segment) = writer.segment.clone() else {
+            return Err(Error::Invalid("no log segment".to_string()));
+        };
+        let first = writer.next_seq;
+        let last = first + u64::from(batch.sequences()).max(1) - 1;
+        if last >= MAX_SEQ {
+            return Err(Error::Limit { what: "sequence number", limit: MAX_SEQ, value: last });
+        }
+        let view = self.view.load();
+        let payload = batch.seal(first);
+        if let Some(tree) = unknown_tree(payload, &view) {
+            return Err(Error::Invalid(format!("the group has no tree {tree}")));
+        }
+        let end = match segment.log.append(&[payload]) {
+            Ok(end) => end,
+            Err(failed) => {
+                if !(failed.rolled_back && failed.error.is_disk_full()) {
+                    self.poison_with(&failed.error);
+                }
+                return Err(failed.error);
+            }
+        };
+        let mut operations = 0;
+        decode(payload, |operation| {
+            operations += 1;
+            view.active.insert(&operation);
+        });
+        view.active.applied(payload.len() + operations * 64, last);
+        writer.next_seq = last + 1;
+        Counters::add(&self.counters.batches, 1);
+        Counters::add(&self.counters.operations, operations as u64);
+        Counters::add(&self.counters.log_bytes, payload.len() as u64);
+        Ok(Ticket { last, segment: segment.number, end })
+    }
+
+    pub(super) fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Sync => self.sync_to(ticket.segment, ticket.end)?,
+            Durability::Periodic(interval) => self.note_periodic(interval)?,
+            Durability::Os => {}
+        }
+        self.visible.fetch_max(ticket.last, Ordering::AcqRel);
+        if !self.options.background {
+            self.work_inline();
+        }
+        Ok(())
+    }
+
+    /// Makes the log durable up to `end` of `segment`, and all segments before it.
+    fn sync_to(&self, segment: u64, end: u64) -> Result<()> {
+        let _guard = self.syncing.lock();
+        self.check_poison()?;
+        let segments: Vec<Arc<Segment>> = self.segments.lock().clone();
+        for live in segments.iter().take_while(|live| live.number <= segment) {
+            // Whoever synced while this thread waited may have synced for it too.
+            let wanted = if live.number == segment { end } else { live.log.len() };
+            if live.log.synced_len() >= wanted && live.named.load(Ordering::Acquire) {
+                continue;
+            }
+            let result = live.log.sync().and_then(|()| self.name_segment(live));
+            if let Err(error) = result {
+                self.poison_with(&error);
+                return Err(error);
+            }
+            Counters::add(&self.counters.log_syncs, 1);
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync_all(&self) -> Result<()> {
+        let last = self.segments.lock().last().cloned();
+        match last {
+            Some(segment) => self.sync_to(segment.number, segment.log.len()),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a segment's name durable.
+    pub(super) fn name_segment(&self, segment: &Segment) -> Result<()> {
+        if !segment.named.load(Ordering::Acquire) {
+            let dir = &self.source.dir;
+            self.source.fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
+            segment.named.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Before the first write of this handle: a new segment, a new manifest with the whole version,
+    /// and `CURRENT` without a seal. What earlier handles left over is removed.
+    pub(super) fn start_writing(&self, writer: &mut Writer) -> Result<()> {
+        if writer.segment.is_some() {
+            return Ok(());
+        }
+        let (fs, dir) = (&*self.source.fs, &self.source.dir);
+        for path in std::mem::take(&mut writer.forsaken) {
+            fs.remove(&path).map_err(|e| Error::io(&path, "remove", e))?;
+        }
+        fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
+        let view = self.view.load_full();
+        let segment = self.create_segment(writer.replayed)?;
+        let mut versions = self.manifest.lock();
+        let oldest = view.full.last().and_then(|generation| generation.log());
+        let log = oldest.unwrap_or(segment.number);
+        let number = self.new_file();
+        let mut edit = view.version.snapshot();
+        edit.log = Some(log);
+        edit.next_file = Some(self.next_file.load(Ordering::SeqCst));
+        edit.next_tree = Some(versions.next_tree);
+        edit.last_seq = Some(view.full.last().map_or(writer.next_seq - 1, |g| g.component().min - 1));
+        let manifest = Manifest::create(fs, dir, number, &edit)?;
+        Current { manifest: number, seal: None }.write(fs, dir)?;
+        segment.named.store(true, Ordering::Release);
+        versions.manifest = Some(manifest);
+        versions.log = log;
+        view.active.set_log(segment.number);
+        self.segments.lock().push(segment.clone());
+        writer.segment = Some(segment);
+        let tables: std::collections::HashSet<u64> =
+            view.version.tables().map(|table| table.meta().number).collect();
+        for name in fs.list(dir).unwrap_or_default() {
+            let leftover = |name: &str| is_leftover(name, &|n| tables.contains(&n), log, number);
+            if name.to_str().is_some_and(leftover) {
+                // Not removed now, it is tried again at the next opening.
+                let _ = fs.remove(&dir.join(name));
+            }
+        }
+        Ok(())
+    }
+
+    fn create_segment(&self, previous: Option<(u64, u64)>) -> Result<Arc<Segment>> {
+        let number = self.new_file();
+        let path = log_path(&self.source.dir, number);
+        let log = LogWriter::create(&*self.source.fs, &path, LogKind::Wal, number, previous)?;
+        Ok(Arc::new(Segment { number, log, named: AtomicBool::new(false) }))
+    }
+
+    /// Makes the active generation a full one, and starts the next with a segment of its own.
+    pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
+        let previous = writer.segment.as_ref().map(|segment| (segment.number, segment.log.len()));
+        let segment = self.create_segment(previous)?;
+        let after = writer.next_seq - 1;
+        self.segments.lock().push(segment.clone());
+        self.change_view(|view| {
+            let active = Generation::new(&view.version, after);
+            active.set_log(segment.number);
+            let mut full = vec![view.active.clone()];
+            full.extend(view.full.iter().cloned());
+            View { active, full, version: view.version.clone() }
+        });
+        writer.segment = Some(segment);
+        self.wake_background();
+        Ok(())
+    }
+
+    /// Rotates if there is anything in the active generation.
+    pub(super) fn rotate_now(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.check_poison()?;
+        if self.view.load().active.is_empty() {
+            return Ok(());
+        }
+        self.start_writing(&mut writer)?;
+        self.rotate(&mut writer)
+    }
+
+    /// Waits until a full generation is on disk; a flush that fails for a full disk fails the
+    /// writes that wait for it.
+    fn wait_for_flush(&self) -> Result<()> {
+        if !self.options.background {
+            return self.flush_full();
+        }
+        let start = Instant::now();
+        self.wake_background();
+        let mut signals = self.signals.lock();
+        while self.view.load().full.len() >= FULL_GENERATIONS {
+            if let Some(failure) = &signals.failure {
+                return Err(failure.clone());
+            }
+            if self.poisoned.load(Ordering::Acquire) || self.closing.load(Ordering::Relaxed) {
+                break;
+            }
+            self.flushed.wait_for(&mut signals, Duration::from_millis(100));
+        }
+        drop(signals);
+        Counters::add(&self.counters.stalled_micros, start.elapsed().as_micros() as u64);
+        self.check_poison()
+    }
+
+    /// How long this writer should sleep so that merges keep up: in proportion to what it wrote and
+    /// to the backlog, never for the length of a merge.
+    fn delay(&self, writer: &mut Writer, bytes: usize) -> Option<Duration> {
+        let pressure = f64::from_bits(self.pressure.load(Ordering::Relaxed));
+        if pressure <= 0.0 {
+            return None;
+        }
+        let (onset, height) = SLOW_RATE;
+        let rate = onset * (height / onset).powf(pressure.min(1.0));
+        writer.delay += (bytes as f64 / rate * 1e6) as u64;
+        (writer.delay >= 500).then(|| Duration::from_micros(std::mem::take(&mut writer.delay).min(20_000)))
+    }
+
+    fn note_periodic(&self, interval: Duration) -> Result<()> {
+        if !self.options.background {
+            return self.sync_all();
+        }
+        let mut signals = self.signals.lock();
+        if signals.periodic.is_none_or(|set| interval < set) {
+            signals.periodic = Some(interval);
+            self.wake.notify_all();
+        }
+        Ok(())
+    }
+}
+
+/// The first tree in a batch that the view does not have.
+fn unknown_tree(payload: &[u8], view: &View) -> Option<u32> {
+    let mut unknown = None;
+    decode(payload, |operation| {
+        if view.active.memtable(operation.tree).is_none() {
+            unknown = Some(operation.tree);
+        }
+    });
+    unknown
+}

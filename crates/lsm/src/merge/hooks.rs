@@ -1,0 +1,52 @@
+//! What capabilities hang into a merge: filters and observers.
+
+use crate::entry::{Kind, Seq};
+use crate::error::Result;
+
+/// What a filter wants done with an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Keep it as it is.
+    Keep,
+    /// Leave it out, as if it had never been written. Older versions of the key stay hidden.
+    Drop,
+    /// Keep it with this value instead.
+    Rewrite(Vec<u8>),
+}
+
+/// May drop or rewrite entries as they are merged (expiry, for one). Called on flush and merge
+/// threads for the entries that survive; must be deterministic given its own clock, must not block
+/// or call into the engine.
+pub trait MergeFilter: Send + Sync {
+    /// What to do with this entry. Never called for deletes.
+    fn judge(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Verdict;
+}
+
+/// A version that a flush or merge is about to leave out.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropped<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its value.
+    pub value: &'a [u8],
+    /// The sequence number of the version that shadows it; its own for anti-matter that has
+    /// nothing left to shadow.
+    pub shadowed_by: Seq,
+}
+
+/// Sees every version that a flush or merge drops, with what shadowed it, before the result is
+/// installed (streaming repair, DELI section 3.2). Called on flush and merge threads, in key order;
+/// must not call into the engine. An error abandons the merge: nothing is dropped.
+pub trait MergeObserver: Send + Sync {
+    /// A version that will be gone once the result is installed.
+    fn dropped(&self, version: Dropped<'_>) -> Result<()>;
+    /// The result is complete and about to be installed: what `dropped` prepared must be durable
+    /// when this returns.
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! How a tree group and its trees are set up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::attributes::Extractor;
+use crate::compaction::Policy;
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::fs::disk::Disk;
+use crate::merge::{MergeFilter, MergeObserver, MergeOperator};
+
+/// When a write counts as done. A batch is never torn, whichever is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk before the write returns: nothing acknowledged is ever lost. Concurrent writers share one sync.
+    Sync,
+    /// On disk at the latest this long after the write returns: a power cut loses at most that
+    /// long; a killed process loses nothing.
+    Periodic(Duration),
+    /// On disk when the operating system sees fit: a power cut loses what it had not written; a
+    /// killed process loses nothing.
+    Os,
+}
+
+/// Settings of a tree group.
+#[derive(Clone)]
+pub struct Options {
+    /// Bytes for memtables, block cache, filters and block indexes together. Default 128 MiB.
+    pub memory_budget: usize,
+    /// The file system. Default: the disk.
+    pub fs: Arc<dyn Fs>,
+    /// Size of a table file at which a merge starts the next one, in bytes. Default 32 MiB.
+    pub table_size: u64,
+    /// Size of a data block before compression, in bytes. Default 4 KiB.
+    pub block_size: usize,
+    /// Compress blocks with LZ4. Default true.
+    pub compress: bool,
+    /// Flush and merge on threads of the group's own. Without them both happen in the calls that
+    /// make them necessary, which makes a run deterministic. Default true.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            memory_budget: 128 << 20,
+            fs: Arc::new(Disk::new()),
+            table_size: 32 << 20,
+            block_size: 4 << 10,
+            compress: true,
+            background: true,
+        }
+    }
+}
+
+impl Options {
+    /// Bytes of memtables at which a generation is full: an eighth of the budget. With one
+    /// generation filling and two being flushed, memtables stay within three eighths.
+    pub(crate) fn generation_bytes(&self) -> usize {
+        (self.memory_budget / 8).max(64 << 10)
+    }
+
+    /// The block cache's share: half of the budget. The last eighth is left to merge buffers and
+    /// the pinned top of the block indexes.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.memory_budget / 2
+    }
+}
+
+/// Settings of one tree. They are code, so they are not stored: a [`TreeProvider`] gives them again
+/// at every opening.
+#[derive(Clone)]
+pub struct TreeOptions {
+    /// Attributes of the tree's entries, for synopses and memtable maps.
+    pub extractor: Option<Arc<dyn Extractor>>,
+    /// Combines operands; a tree without one keeps operands apart.
+    pub operator: Option<Arc<dyn MergeOperator>>,
+    /// May drop or rewrite entries as they are merged.
+    pub filter: Option<Arc<dyn MergeFilter>>,
+    /// Sees every version that a flush or merge drops.
+    pub observer: Option<Arc<dyn MergeObserver>>,
+    /// Which components are merged, and when.
+    pub policy: Policy,
+    /// How many versions of a key survive merges (at least 1).
+    pub versions: usize,
+    /// Bits of key filter per key; 0 for none (a tree that is never asked for single keys).
+    pub filter_bits_per_key: usize,
+    /// The name of a tree whose merges this one repeats on its own components of the same IDs
+    /// (correlated merging, Luo & Carey section 4.1). Needs a tiered policy on both.
+    pub follows: Option<String>,
+}
+
+impl Default for TreeOptions {
+    fn default() -> TreeOptions {
+        TreeOptions {
+            extractor: None,
+            operator: None,
+            filter: None,
+            observer: None,
+            policy: Policy::default(),
+            versions: 1,
+            filter_bits_per_key: 10,
+            follows: None,
+        }
+    }
+}
+
+/// Gives each tree its options, when a group is opened and when a tree is created or its
+/// configuration changed.
+pub trait TreeProvider: Send + Sync {
+    /// The options of the tree that was created with this name and these configuration bytes.
+    fn tree_options(&self, name: &str, config: &[u8]) -> Result<TreeOptions>;
+}
+
+/// A provider for groups whose trees are all plain.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PlainTrees;
+
+impl TreeProvider for PlainTrees {
+    fn tree_options(&self, _name: &str, _config: &[u8]) -> Result<TreeOptions> {
+        Ok(TreeOptions::default())
+    }
+}

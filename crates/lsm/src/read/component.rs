@@ -1,0 +1,119 @@
+//! The components of a tree as a snapshot sees them, newest first: what walks that stop early
+//! (top-K lookups, posting lists, batched lookups) go through one by one.
+
+use std::sync::Arc;
+
+use crate::cost::Cost;
+use crate::cursor::Cursor;
+use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::error::Result;
+use crate::memtable::Memtable;
+use crate::read::{RunCursor, SourceCursor};
+use crate::slice::Slice;
+use crate::table::ReadOptions;
+use crate::version::{Run, TableFile};
+
+/// A component of a tree: a memtable or a run.
+#[derive(Clone)]
+pub enum Component {
+    /// A memtable; entries newer than the snapshot may be in it.
+    Memtable(Arc<Memtable>),
+    /// A run; the snapshot sees all of it.
+    Run(Run),
+}
+
+impl Component {
+    /// The largest sequence number inside, 0 when it is empty.
+    pub fn max_seq(&self) -> Seq {
+        match self {
+            Component::Memtable(memtable) => memtable.seq_bounds().map_or(0, |(_, max)| max),
+            Component::Run(run) => run.tables.iter().map(|t| t.meta().max_seq).max().unwrap_or(0),
+        }
+    }
+
+    /// The sequence number of the newest entry of `key` at or below `seq`.
+    pub(crate) fn newest(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Option<Seq>> {
+        match self {
+            Component::Memtable(memtable) => Ok(memtable.get(key, seq).map(|entry| entry.seq)),
+            Component::Run(run) => match run.table_for(key) {
+                Some(table) => Ok(table.table()?.get(key, cost)?.map(|found| found.seq)),
+                None => Ok(None),
+            },
+        }
+    }
+
+    pub(crate) fn cursor(&self, options: ReadOptions) -> SourceCursor {
+        match self {
+            Component::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),
+            Component::Run(run) => SourceCursor::Run(run_cursor(&run.tables, options)),
+        }
+    }
+}
+
+pub(crate) fn run_cursor(tables: &[Arc<TableFile>], options: ReadOptions) -> RunCursor {
+    RunCursor::new(tables.into(), options)
+}
+
+/// The entries of one key, newest first, read component by component: a caller that has enough
+/// stops, and older components are not touched.
+pub struct Entries {
+    components: std::vec::IntoIter<Component>,
+    key: Vec<u8>,
+    seq: Seq,
+    cursor: Option<SourceCursor>,
+    cost: Cost,
+}
+
+/// An entry of a walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WalkEntry {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its value.
+    pub value: Slice,
+}
+
+impl Entries {
+    pub(crate) fn new(components: Vec<Component>, key: &[u8], seq: Seq) -> Entries {
+        let (components, key) = (components.into_iter(), key.to_vec());
+        Entries { components, key, seq, cursor: None, cost: Cost::default() }
+    }
+
+    /// What the walk has cost so far.
+    pub fn cost(&self) -> &Cost {
+        &self.cost
+    }
+
+    /// The next older entry of the key.
+    pub fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
+        loop {
+            if let Some(cursor) = &mut self.cursor {
+                if cursor.valid() && cursor.key() == self.key.as_slice() {
+                    let entry =
+                        WalkEntry { seq: cursor.seq(), kind: cursor.kind(), value: cursor.value_slice() };
+                    cursor.next()?;
+                    if entry.seq <= self.seq {
+                        return Ok(Some(entry));
+                    }
+                    continue;
+                }
+                if let SourceCursor::Run(run) = cursor {
+                    self.cost.absorb(&run.cost());
+                }
+                self.cursor = None;
+            }
+            let Some(component) = self.components.next() else { return Ok(None) };
+            if let Component::Run(run) = &component {
+                let Some(table) = run.table_for(&self.key) else { continue };
+                if !table.table()?.may_contain(&self.key, &self.cost)? {
+                    continue;
+                }
+            }
+            let mut cursor = component.cursor(ReadOptions { fill_cache: true, readahead: 0 });
+            cursor.seek(&self.key, self.seq.min(MAX_SEQ))?;
+            self.cursor = Some(cursor);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Reading: snapshots, single keys, batches of keys, scans, and the newest-to-oldest walk.
+
+mod batched;
+mod component;
+mod run_cursor;
+mod snapshot;
+mod tree_cursor;
+
+pub use component::{Component, Entries};
+pub(crate) use run_cursor::RunCursor;
+pub use snapshot::{Found, Snapshot};
+pub use tree_cursor::{EntryCursor, TreeCursor};
+
+use crate::cursor::Cursor;
+use crate::entry::{Kind, Seq};
+use crate::error::Result;
+use crate::memtable::MemCursor;
+use crate::slice::Slice;
+
+/// A cursor over one component.
+pub(crate) enum SourceCursor {
+    Memtable(MemCursor),
+    Run(RunCursor),
+}
+
+macro_rules! each {
+    ($self:ident, $cursor:ident => $call:expr) => {
+        match $self {
+            SourceCursor::Memtable($cursor) => $call,
+            SourceCursor::Run($cursor) => $call,
+        }
+    };
+}
+
+impl Cursor for SourceCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        each!(self, c => c.valid())
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        each!(self, c => c.key())
+    }
+    #[inline]
+    fn seq(&self) -> Seq {
+        each!(self, c => c.seq())
+    }
+    #[inline]
+    fn kind(&self) -> Kind {
+        each!(self, c => c.kind())
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        each!(self, c => c.value())
+    }
+    fn value_slice(&self) -> Slice {
+        each!(self, c => c.value_slice())
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        each!(self, c => c.seek_first())
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        each!(self, c => c.seek_last())
+    }
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        each!(self, c => c.seek(key, seq))
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        each!(self, c => c.next())
+    }
+    fn prev(&mut self) -> Result<()> {
+        each!(self, c => c.prev())
+    }
+}

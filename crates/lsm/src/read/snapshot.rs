@@ -1,0 +1,171 @@
+//! A snapshot: a version of the tables, the memtables beside it, and a sequence number. Everything
+//! that a query does, over all trees, is against one snapshot; it never changes, and writers do not
+//! wait for it. It keeps the files and memtables that it sees from going away: hold it as long as a
+//! query takes, not longer.
+
+use std::sync::Arc;
+
+use crate::batch::TreeId;
+use crate::cost::Cost;
+use crate::entry::{Kind, Seq};
+use crate::error::Result;
+use crate::generation::View;
+use crate::read::component::{Component, Entries};
+use crate::read::tree_cursor::{EntryCursor, TreeCursor};
+use crate::slice::Slice;
+use crate::table::ReadOptions;
+use crate::version::{TreeVersion, Version};
+
+/// A consistent picture of a group.
+#[derive(Clone)]
+pub struct Snapshot {
+    view: Arc<View>,
+    seq: Seq,
+}
+
+/// A value that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The sequence number of the write that set it.
+    pub seq: Seq,
+    /// Put, or operand in a tree of operands.
+    pub kind: Kind,
+    /// The value.
+    pub value: Slice,
+}
+
+impl Snapshot {
+    pub(crate) fn new(view: Arc<View>, seq: Seq) -> Snapshot {
+        Snapshot { view, seq }
+    }
+
+    /// The last sequence number that the snapshot sees.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The trees and their tables.
+    pub fn version(&self) -> &Version {
+        &self.view.version
+    }
+
+    fn tree(&self, tree: TreeId) -> Option<&Arc<TreeVersion>> {
+        self.view.version.trees.get(&tree)
+    }
+
+    /// The newest value of `key`, `None` when it has none or was deleted. Asks the memtables, then
+    /// one filter per run whose keys surround `key`; reads one data block for a hit.
+    pub fn get(&self, tree: TreeId, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
+        for memtable in self.view.memtables(tree) {
+            if let Some(entry) = memtable.get(key, self.seq) {
+                let (seq, kind) = (entry.seq, entry.kind);
+                return Ok((kind != Kind::Delete)
+                    .then(|| Found { seq, kind, value: Slice::from(entry.value) }));
+            }
+        }
+        let Some(tree) = self.tree(tree) else { return Ok(None) };
+        for run in &tree.runs {
+            let Some(table) = run.table_for(key) else { continue };
+            if let Some(found) = table.table()?.get(key, cost)? {
+                let (seq, kind, value) = (found.seq, found.kind, found.value);
+                return Ok((kind != Kind::Delete).then_some(Found { seq, kind, value }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest entry of `key` in the memtables alone, deletes included: what is known of a key
+    /// without touching the disk.
+    pub fn get_in_memory(&self, tree: TreeId, key: &[u8]) -> Option<Found> {
+        self.view.memtables(tree).find_map(|memtable| {
+            memtable.get(key, self.seq).map(|entry| Found {
+                seq: entry.seq,
+                kind: entry.kind,
+                value: Slice::from(entry.value),
+            })
+        })
+    }
+
+    /// The components of a tree, newest first, empty memtables left out.
+    pub fn components(&self, tree: TreeId) -> Vec<Component> {
+        let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
+        let runs = self.tree(tree).map(|tree| tree.runs.as_slice()).unwrap_or_default();
+        memtables.map(Component::Memtable).chain(runs.iter().cloned().map(Component::Run)).collect()
+    }
+
+    /// The keys of a tree that have a value. `readahead` of more than 0 bytes reads ahead and leaves
+    /// the block cache as it is: for scans of much of a tree.
+    pub fn cursor(&self, tree: TreeId, readahead: usize) -> TreeCursor {
+        TreeCursor::new(self.sources(tree, readahead), self.seq)
+    }
+
+    /// Every entry of a tree, superseded ones included.
+    pub fn entries(&self, tree: TreeId, readahead: usize) -> EntryCursor {
+        EntryCursor::new(self.sources(tree, readahead), self.seq)
+    }
+
+    fn sources(&self, tree: TreeId, readahead: usize) -> Vec<super::SourceCursor> {
+        let options = ReadOptions { fill_cache: readahead == 0, readahead };
+        self.components(tree).iter().map(|component| component.cursor(options)).collect()
+    }
+
+    /// The entries of one key, newest first, from the newest component to the oldest.
+    pub fn walk(&self, tree: TreeId, key: &[u8]) -> Entries {
+        Entries::new(self.components(tree), key, self.seq)
+    }
+
+    /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]`:
+    /// LevelDB++'s GetLite (section 3), made exact by reading the key's block where a filter of a
+    /// newer component says "maybe".
+    pub fn is_newest(
+        &self,
+        components: &[Component],
+        at: usize,
+        key: &[u8],
+        seq: Seq,
+        cost: &Cost,
+    ) -> Result<bool> {
+        for (index, component) in components.iter().take(at + 1).enumerate() {
+            // Of a run's entries of a key that is put and deleted whole, only one survives merges;
+            // a memtable holds them all.
+            if index == at && matches!(component, Component::Run(_)) {
+                break;
+            }
+            if let Some(newest) = component.newest(key, self.seq, cost)? {
+                return Ok(newest == seq);
+            }
+        }
+        Ok(true)
+    }
+
+    /// About how many bytes and entries of the tree's tables lie in `lo..hi` (unbounded above
+    /// without `hi`), from block indexes alone, and in its memtables by counting at most 1,000.
+    pub fn approximate(&self, tree: TreeId, lo: &[u8], hi: Option<&[u8]>, cost: &Cost) -> Result<u64> {
+        use crate::cursor::Cursor;
+        let mut entries = 0;
+        for component in self.components(tree) {
+            match component {
+                Component::Memtable(memtable) => {
+                    let mut cursor = memtable.cursor();
+                    cursor.seek(lo, crate::entry::MAX_SEQ)?;
+                    let mut counted = 0;
+                    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) && counted < 1000 {
+                        counted += 1;
+                        cursor.next()?;
+                    }
+                    entries += counted;
+                }
+                Component::Run(run) => {
+                    for table in &run.tables {
+                        let meta = table.meta();
+                        if meta.largest.as_slice() < lo || hi.is_some_and(|hi| meta.smallest.as_slice() >= hi) {
+                            continue;
+                        }
+                        entries += table.table()?.approximate(lo, hi, cost)?.1;
+                    }
+                }
+            }
+        }
+        Ok(entries)
+    }
+}

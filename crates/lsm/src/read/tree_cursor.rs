@@ -1,0 +1,224 @@
+//! Cursors over a whole tree at a snapshot.
+
+use crate::cost::Cost;
+use crate::cursor::Cursor;
+use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::error::Result;
+use crate::merge::MergeCursor;
+use crate::read::SourceCursor;
+use crate::slice::Slice;
+
+/// Every entry of a tree that a snapshot sees, superseded ones, deletes and operands included, by
+/// key and of one key the newest first.
+pub struct EntryCursor {
+    merged: MergeCursor<SourceCursor>,
+    seq: Seq,
+}
+
+impl EntryCursor {
+    pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq) -> EntryCursor {
+        EntryCursor { merged: MergeCursor::new(sources), seq }
+    }
+
+    /// What the cursor has cost so far.
+    pub fn cost(&self) -> Cost {
+        let total = Cost::default();
+        for source in self.merged.sources() {
+            if let SourceCursor::Run(run) = source {
+                total.absorb(&run.cost());
+            }
+        }
+        total
+    }
+
+    fn skip_newer(&mut self) -> Result<()> {
+        while self.merged.valid() && self.merged.seq() > self.seq {
+            self.merged.next()?;
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for EntryCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.merged.valid()
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.merged.key()
+    }
+    #[inline]
+    fn seq(&self) -> Seq {
+        self.merged.seq()
+    }
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.merged.kind()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.merged.value()
+    }
+    fn value_slice(&self) -> Slice {
+        self.merged.value_slice()
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        self.merged.seek_first()?;
+        self.skip_newer()
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        self.merged.seek_last()?;
+        while self.merged.valid() && self.merged.seq() > self.seq {
+            self.merged.prev()?;
+        }
+        Ok(())
+    }
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.merged.seek(key, seq)?;
+        self.skip_newer()
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.merged.next()?;
+        self.skip_newer()
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.merged.prev()?;
+        while self.merged.valid() && self.merged.seq() > self.seq {
+            self.merged.prev()?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys of a tree that have a value at a snapshot, each with its newest entry, forward and
+/// backward. For trees of puts and deletes; of an operand list it shows the newest piece.
+pub struct TreeCursor {
+    entries: EntryCursor,
+    /// The user key that was shown or passed over last, going forward.
+    passed: Vec<u8>,
+    /// Going backward the merge stands before the shown entry, which is kept here.
+    behind: Option<Saved>,
+}
+
+struct Saved {
+    key: Vec<u8>,
+    seq: Seq,
+    kind: Kind,
+    value: Slice,
+}
+
+impl TreeCursor {
+    pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq) -> TreeCursor {
+        TreeCursor { entries: EntryCursor::new(sources, seq), passed: Vec::new(), behind: None }
+    }
+
+    /// What the cursor has cost so far.
+    pub fn cost(&self) -> Cost {
+        self.entries.cost()
+    }
+
+    /// From the newest entry of a key on: to the first key that is not deleted.
+    fn settle(&mut self) -> Result<()> {
+        while self.entries.valid() && self.entries.kind() == Kind::Delete {
+            self.skip_key()?;
+        }
+        Ok(())
+    }
+
+    /// Past all entries of the key that the merge stands on.
+    fn skip_key(&mut self) -> Result<()> {
+        self.passed.clear();
+        self.passed.extend_from_slice(self.entries.key());
+        self.entries.next()?;
+        while self.entries.valid() && self.entries.key() == self.passed.as_slice() {
+            self.entries.next()?;
+        }
+        Ok(())
+    }
+
+    /// Going backward, the merge stands on the oldest entry of some key: walks to its newest, keeps
+    /// that, and goes on while it is a delete.
+    fn settle_backward(&mut self) -> Result<()> {
+        self.behind = None;
+        while self.entries.valid() {
+            self.passed.clear();
+            self.passed.extend_from_slice(self.entries.key());
+            let mut newest = None;
+            while self.entries.valid() && self.entries.key() == self.passed.as_slice() {
+                newest = Some((self.entries.seq(), self.entries.kind(), self.entries.value_slice()));
+                self.entries.prev()?;
+            }
+            if let Some((seq, kind, value)) = newest
+                && kind != Kind::Delete
+            {
+                self.behind = Some(Saved { key: self.passed.clone(), seq, kind, value });
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for TreeCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.behind.is_some() || self.entries.valid()
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.behind.as_ref().map_or_else(|| self.entries.key(), |saved| &saved.key)
+    }
+    #[inline]
+    fn seq(&self) -> Seq {
+        self.behind.as_ref().map_or_else(|| self.entries.seq(), |saved| saved.seq)
+    }
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.behind.as_ref().map_or_else(|| self.entries.kind(), |saved| saved.kind)
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.behind.as_ref().map_or_else(|| self.entries.value(), |saved| &saved.value)
+    }
+    fn value_slice(&self) -> Slice {
+        self.behind.as_ref().map_or_else(|| self.entries.value_slice(), |saved| saved.value.clone())
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.behind = None;
+        self.entries.seek_first()?;
+        self.settle()
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.behind = None;
+        self.entries.seek_last()?;
+        self.settle_backward()
+    }
+
+    /// To the first key at or after `key`; `seq` is not used.
+    fn seek(&mut self, key: &[u8], _seq: Seq) -> Result<()> {
+        self.behind = None;
+        self.entries.seek(key, MAX_SEQ)?;
+        self.settle()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if let Some(saved) = self.behind.take() {
+            self.entries.seek(&saved.key, MAX_SEQ)?;
+        }
+        self.skip_key()?;
+        self.settle()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if self.behind.is_none() {
+            // Forward the merge stands on the newest entry of the shown key.
+            self.entries.prev()?;
+        }
+        self.settle_backward()
+    }
+}

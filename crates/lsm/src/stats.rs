@@ -1,0 +1,74 @@
+//! Counters of a group since it was opened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[derive(Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+
+        /// The counters of a group at one moment.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> Stats {
+                Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+
+        impl Stats {
+            /// The counters by name.
+            pub fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Batches written.
+    batches,
+    /// Write operations in them, index entries included.
+    operations,
+    /// Bytes appended to the log.
+    log_bytes,
+    /// Syncs of the log.
+    log_syncs,
+    /// Generations flushed.
+    flushes,
+    /// Bytes of tables that flushes wrote.
+    flush_bytes,
+    /// Merges done, moves not counted.
+    merges,
+    /// Bytes of tables that merges read.
+    merge_read_bytes,
+    /// Bytes of tables that merges wrote.
+    merge_write_bytes,
+    /// Tables that went down a level without being rewritten.
+    moves,
+    /// Entries that flushes and merges left out.
+    entries_dropped,
+    /// Microseconds that writers were slowed down, because merges are behind.
+    slowed_micros,
+    /// Microseconds that writers waited for a flush.
+    stalled_micros,
+    /// Background failures that were tried again.
+    background_failures,
+    /// Blocks that queries found in the cache.
+    blocks_cached,
+    /// Blocks that queries read from files.
+    blocks_read,
+    /// Bytes that queries read from files.
+    bytes_read,
+    /// Key filters that queries asked.
+    filters_asked,
+    /// Key filters that said "maybe" for a key that was not there.
+    filters_false,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,155 @@
+//! An edit: the difference between two versions, as one manifest record.
+//!
+//! ```text
+//! edit  := item*
+//! item  := tag u8, then
+//!   1 created     tree varint | name bytes | configuration bytes
+//!   2 dropped     tree varint
+//!   3 configured  tree varint | configuration bytes
+//!   4 added       tree varint | level varint | run varint | component min, max varint | table meta
+//!   5 removed     tree varint | table number varint
+//!   6 cursor      tree varint | level varint | key bytes
+//!   7 log         number varint: segments before it are no longer needed
+//!   8 next        next file number varint | next tree number varint
+//!   9 sequence    last sequence number in tables varint
+//! ```
+
+use super::ComponentId;
+use crate::batch::TreeId;
+use crate::coding::{Reader, put_bytes, put_varint};
+use crate::entry::Seq;
+use crate::table::TableMeta;
+
+/// A table that enters a version.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NewTable {
+    pub(crate) tree: TreeId,
+    pub(crate) level: u32,
+    pub(crate) run: u64,
+    pub(crate) component: ComponentId,
+    pub(crate) meta: TableMeta,
+}
+
+/// A table that leaves a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableAt {
+    pub(crate) tree: TreeId,
+    pub(crate) number: u64,
+}
+
+/// The difference between two versions; installed whole or not at all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Edit {
+    pub(crate) created: Vec<(TreeId, String, Vec<u8>)>,
+    pub(crate) dropped: Vec<TreeId>,
+    pub(crate) configured: Vec<(TreeId, Vec<u8>)>,
+    pub(crate) added: Vec<NewTable>,
+    pub(crate) removed: Vec<TableAt>,
+    pub(crate) cursors: Vec<(TreeId, u32, Vec<u8>)>,
+    pub(crate) log: Option<u64>,
+    pub(crate) next_file: Option<u64>,
+    pub(crate) next_tree: Option<TreeId>,
+    pub(crate) last_seq: Option<Seq>,
+}
+
+impl Edit {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (tree, name, config) in &self.created {
+            out.push(1);
+            put_varint(&mut out, u64::from(*tree));
+            put_bytes(&mut out, name.as_bytes());
+            put_bytes(&mut out, config);
+        }
+        for tree in &self.dropped {
+            out.push(2);
+            put_varint(&mut out, u64::from(*tree));
+        }
+        for (tree, config) in &self.configured {
+            out.push(3);
+            put_varint(&mut out, u64::from(*tree));
+            put_bytes(&mut out, config);
+        }
+        for new in &self.added {
+            out.push(4);
+            put_varint(&mut out, u64::from(new.tree));
+            put_varint(&mut out, u64::from(new.level));
+            put_varint(&mut out, new.run);
+            put_varint(&mut out, new.component.min);
+            put_varint(&mut out, new.component.max);
+            new.meta.encode(&mut out);
+        }
+        for at in &self.removed {
+            out.push(5);
+            put_varint(&mut out, u64::from(at.tree));
+            put_varint(&mut out, at.number);
+        }
+        for (tree, level, key) in &self.cursors {
+            out.push(6);
+            put_varint(&mut out, u64::from(*tree));
+            put_varint(&mut out, u64::from(*level));
+            put_bytes(&mut out, key);
+        }
+        if let Some(log) = self.log {
+            out.push(7);
+            put_varint(&mut out, log);
+        }
+        if self.next_file.is_some() || self.next_tree.is_some() {
+            out.push(8);
+            put_varint(&mut out, self.next_file.unwrap_or(0));
+            put_varint(&mut out, u64::from(self.next_tree.unwrap_or(0)));
+        }
+        if let Some(seq) = self.last_seq {
+            out.push(9);
+            put_varint(&mut out, seq);
+        }
+        out
+    }
+
+    /// Decodes a manifest record; `None` when it is malformed.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
+        let mut edit = Edit::default();
+        let mut reader = Reader::new(bytes);
+        let tree_id = |reader: &mut Reader<'_>| TreeId::try_from(reader.varint()?).ok();
+        while !reader.is_empty() {
+            match reader.u8()? {
+                1 => {
+                    let tree = tree_id(&mut reader)?;
+                    let name = String::from_utf8(reader.bytes()?.to_vec()).ok()?;
+                    edit.created.push((tree, name, reader.bytes()?.to_vec()));
+                }
+                2 => edit.dropped.push(tree_id(&mut reader)?),
+                3 => {
+                    let tree = tree_id(&mut reader)?;
+                    edit.configured.push((tree, reader.bytes()?.to_vec()));
+                }
+                4 => {
+                    let tree = tree_id(&mut reader)?;
+                    let level = u32::try_from(reader.varint()?).ok()?;
+                    let run = reader.varint()?;
+                    let component = ComponentId { min: reader.varint()?, max: reader.varint()? };
+                    let meta = TableMeta::decode(&mut reader)?;
+                    edit.added.push(NewTable { tree, level, run, component, meta });
+                }
+                5 => {
+                    let tree = tree_id(&mut reader)?;
+                    edit.removed.push(TableAt { tree, number: reader.varint()? });
+                }
+                6 => {
+                    let tree = tree_id(&mut reader)?;
+                    let level = u32::try_from(reader.varint()?).ok()?;
+                    edit.cursors.push((tree, level, reader.bytes()?.to_vec()));
+                }
+                7 => edit.log = Some(reader.varint()?),
+                8 => {
+                    let (file, tree) = (reader.varint()?, tree_id(&mut reader)?);
+                    edit.next_file = (file > 0).then_some(file);
+                    edit.next_tree = (tree > 0).then_some(tree);
+                }
+                9 => edit.last_seq = Some(reader.varint()?),
+                _ => return None,
+            }
+        }
+        Some(edit)
+    }
+}

@@ -1,0 +1,143 @@
+//! The manifest: a log of edits, from which the version is rebuilt at opening. A handle that is
+//! about to write starts a new manifest with the whole version as its first record, so that no
+//! manifest is appended to across openings.
+
+use std::path::{Path, PathBuf};
+
+use super::{Current, Edit, NewTable, TableSource, Version, manifest_path};
+use crate::batch::TreeId;
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::options::TreeOptions;
+use crate::wal::{LogKind, LogWriter, Tail, replay};
+
+/// The manifest being written.
+pub(crate) struct Manifest {
+    number: u64,
+    log: LogWriter,
+}
+
+impl Manifest {
+    /// Starts manifest `number` with `snapshot` as its first record, durably. `CURRENT` does not
+    /// name it yet.
+    pub(crate) fn create(fs: &dyn Fs, dir: &Path, number: u64, snapshot: &Edit) -> Result<Manifest> {
+        let path = manifest_path(dir, number);
+        let log = LogWriter::create(fs, &path, LogKind::Manifest, number, None)?;
+        let mut manifest = Manifest { number, log };
+        manifest.append(snapshot)?;
+        Ok(manifest)
+    }
+
+    /// Appends an edit, durably. After an error the manifest must not be appended to again.
+    pub(crate) fn append(&mut self, edit: &Edit) -> Result<()> {
+        self.log.append(&[&edit.encode()]).map_err(|e| e.error)?;
+        self.log.sync()
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.log.len()
+    }
+}
+
+/// What the manifest tells at opening.
+pub(crate) struct Recovered {
+    pub(crate) version: Version,
+    pub(crate) current: Current,
+    /// The first log segment that must be replayed.
+    pub(crate) log: u64,
+    pub(crate) next_file: u64,
+    pub(crate) next_tree: TreeId,
+    pub(crate) last_seq: Seq,
+}
+
+/// Rebuilds the version from the manifest that `CURRENT` names.
+pub(crate) fn recover(
+    source: &TableSource,
+    options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
+) -> Result<Recovered> {
+    let fs = &*source.fs;
+    let current = Current::read(fs, &source.dir)?;
+    let path = manifest_path(&source.dir, current.manifest);
+    let mut recovered = Recovered {
+        version: Version::default(),
+        log: 0,
+        next_file: current.manifest + 1,
+        next_tree: 1,
+        last_seq: 0,
+        current,
+    };
+    let sealed = recovered.current.seal.as_ref().map(|seal| seal.manifest_len);
+    let mut records = 0u64;
+    let number = recovered.current.manifest;
+    let replayed = replay(fs, &path, LogKind::Manifest, number, sealed, &mut |offset, bytes| {
+        records += 1;
+        let edit = Edit::decode(bytes)
+            .ok_or_else(|| Error::corruption(&path, offset, "malformed edit"))?;
+        recovered.apply(&edit, source, options, &path).map_err(|e| at_offset(e, &path, offset))
+    })?;
+    if records == 0 {
+        let what = match replayed.tail {
+            Tail::Torn { why, .. } => why,
+            Tail::Clean => "no edits".to_string(),
+        };
+        return Err(Error::corruption(&path, 0, format!("no version in the manifest: {what}")));
+    }
+    Ok(recovered)
+}
+
+fn at_offset(error: Error, path: &PathBuf, offset: u64) -> Error {
+    match error {
+        Error::Corruption { path: p, what, .. } if p == *path => Error::corruption(path, offset, what),
+        other => other,
+    }
+}
+
+impl Recovered {
+    fn apply(
+        &mut self,
+        edit: &Edit,
+        source: &TableSource,
+        options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
+        path: &Path,
+    ) -> Result<()> {
+        self.version = self.version.apply(edit, source, options, path)?;
+        self.log = edit.log.unwrap_or(self.log);
+        self.next_file = edit.next_file.unwrap_or(self.next_file).max(self.next_file);
+        self.next_tree = edit.next_tree.unwrap_or(self.next_tree);
+        self.last_seq = edit.last_seq.unwrap_or(self.last_seq).max(self.last_seq);
+        for new in &edit.added {
+            self.next_file = self.next_file.max(new.meta.number + 1);
+        }
+        Ok(())
+    }
+}
+
+impl Version {
+    /// The whole version as one edit.
+    pub(crate) fn snapshot(&self) -> Edit {
+        let mut edit = Edit::default();
+        for tree in self.trees.values() {
+            edit.created.push((tree.id, tree.name.clone(), tree.config.to_vec()));
+            for run in &tree.runs {
+                for table in &run.tables {
+                    edit.added.push(NewTable {
+                        tree: tree.id,
+                        level: run.level,
+                        run: run.number,
+                        component: table.component(),
+                        meta: table.meta().clone(),
+                    });
+                }
+            }
+            for (level, key) in &tree.cursors {
+                edit.cursors.push((tree.id, *level, key.clone()));
+            }
+        }
+        edit
+    }
+}

@@ -1,0 +1,344 @@
+//! Versions: immutable pictures of all trees of a group. Readers pin one, writers install the next.
+//!
+//! A tree is a list of *runs*, newest first; a run is a list of tables that do not overlap, in key
+//! order. Level 0 has a run per flush (or, in a tiered tree, per merge); each lower level of a
+//! leveled tree is one run. Of one key, entries in an earlier run are newer than those in a later one.
+
+mod current;
+mod edit;
+mod manifest;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+pub(crate) use self::current::{Current, Seal};
+pub(crate) use self::edit::{Edit, NewTable, TableAt};
+pub(crate) use self::manifest::{Manifest, Recovered, recover};
+use crate::batch::TreeId;
+use crate::cache::BlockCache;
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::options::TreeOptions;
+use crate::table::{Table, TableMeta};
+
+/// The span of sequence numbers that a component holds the writes of. Comparable between the trees
+/// of a group, because they flush together (Luo & Carey section 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ComponentId {
+    /// The first sequence number of the component's generation (or of the oldest merged one).
+    pub min: Seq,
+    /// The last sequence number.
+    pub max: Seq,
+}
+
+impl ComponentId {
+    /// The smallest span that covers both.
+    pub fn hull(self, other: ComponentId) -> ComponentId {
+        ComponentId { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+
+    /// True when `other` lies within this span.
+    pub fn includes(self, other: ComponentId) -> bool {
+        self.min <= other.min && other.max <= self.max
+    }
+}
+
+/// What the tables of a group share: where they are and what they are read with.
+#[derive(Clone)]
+pub(crate) struct TableSource {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) cache: Arc<BlockCache>,
+}
+
+impl TableSource {
+    pub(crate) fn path(&self, number: u64) -> PathBuf {
+        table_path(&self.dir, number)
+    }
+}
+
+/// The path of table `number`.
+pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.tbl"))
+}
+
+/// The path of log segment `number`.
+pub(crate) fn log_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.log"))
+}
+
+/// The path of manifest `number`.
+pub(crate) fn manifest_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("MANIFEST-{number:06}"))
+}
+
+/// A table file as versions hold it: opened when first read, so that a damaged file is an error of
+/// the reads that need it and of no others; removed from disk when the last version that holds it
+/// is gone, if a merge replaced it.
+pub struct TableFile {
+    meta: TableMeta,
+    component: ComponentId,
+    source: TableSource,
+    open: Mutex<Option<Arc<Table>>>,
+    obsolete: AtomicBool,
+}
+
+impl TableFile {
+    pub(crate) fn new(meta: TableMeta, component: ComponentId, source: TableSource) -> Arc<TableFile> {
+        let (open, obsolete) = (Mutex::new(None), AtomicBool::new(false));
+        Arc::new(TableFile { meta, component, source, open, obsolete })
+    }
+
+    /// What the manifest says of the table.
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// The component that the table is part of.
+    pub fn component(&self) -> ComponentId {
+        self.component
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> PathBuf {
+        self.source.path(self.meta.number)
+    }
+
+    /// The open table.
+    pub fn table(&self) -> Result<Arc<Table>> {
+        let mut open = self.open.lock();
+        if let Some(table) = &*open {
+            return Ok(table.clone());
+        }
+        let table = Table::open(
+            &*self.source.fs,
+            self.path(),
+            self.meta.clone(),
+            self.source.cache.clone(),
+        )?;
+        let table = Arc::new(table);
+        *open = Some(table.clone());
+        Ok(table)
+    }
+
+    /// True when user key `key` lies between the table's first and last.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.meta.smallest.as_slice() <= key && key <= self.meta.largest.as_slice()
+    }
+
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire) {
+            // A file that cannot be removed now is an orphan that the next opening removes.
+            let _ = self.source.fs.remove(&self.path());
+        }
+    }
+}
+
+/// Tables that do not overlap, in key order.
+#[derive(Clone)]
+pub struct Run {
+    /// 0, or the level whose only run this is.
+    pub level: u32,
+    /// Distinguishes the runs of level 0; 0 below.
+    pub number: u64,
+    /// The tables, by key.
+    pub tables: Vec<Arc<TableFile>>,
+}
+
+impl Run {
+    /// The span of the run's tables.
+    pub fn component(&self) -> ComponentId {
+        let none = ComponentId { min: Seq::MAX, max: 0 };
+        self.tables.iter().fold(none, |span, table| span.hull(table.component()))
+    }
+
+    /// Bytes of the run's files.
+    pub fn size(&self) -> u64 {
+        self.tables.iter().map(|table| table.meta().size).sum()
+    }
+
+    /// The position of the first table whose largest key is at or after `key`.
+    pub fn position(&self, key: &[u8]) -> usize {
+        self.tables.partition_point(|table| table.meta().largest.as_slice() < key)
+    }
+
+    /// The table that may hold `key`.
+    pub fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
+        self.tables.get(self.position(key)).filter(|table| table.covers(key))
+    }
+
+    /// The tables that hold keys of `lo..=hi`.
+    pub fn overlapping(&self, lo: &[u8], hi: &[u8]) -> &[Arc<TableFile>] {
+        let start = self.position(lo);
+        let end = self.tables.partition_point(|table| table.meta().smallest.as_slice() <= hi);
+        self.tables.get(start..end).unwrap_or_default()
+    }
+}
+
+/// One tree in a version.
+#[derive(Clone)]
+pub struct TreeVersion {
+    /// The tree's number.
+    pub id: TreeId,
+    /// Its name, unique in the group.
+    pub name: String,
+    /// Whatever the creator wants to remember of it.
+    pub config: Arc<Vec<u8>>,
+    /// The runs, newest first.
+    pub runs: Vec<Run>,
+    /// Where the next merge of each level starts (LevelDB's round-robin cursor).
+    pub(crate) cursors: BTreeMap<u32, Vec<u8>>,
+    pub(crate) options: TreeOptions,
+}
+
+impl TreeVersion {
+    /// Bytes of the tree's files.
+    pub fn size(&self) -> u64 {
+        self.runs.iter().map(Run::size).sum()
+    }
+
+    /// The run of level `level`, 1 or more.
+    pub(crate) fn level(&self, level: u32) -> Option<&Run> {
+        self.runs.iter().find(|run| run.level == level)
+    }
+
+    /// The runs of level 0, newest first.
+    pub(crate) fn level0(&self) -> &[Run] {
+        self.runs.get(..self.runs.partition_point(|run| run.level == 0)).unwrap_or_default()
+    }
+
+    /// Puts runs in order and checks what must hold of them: tables of a run ascend without
+    /// overlap. Checked at every change, because everything else relies on it.
+    fn normalise(&mut self, manifest: &Path) -> Result<()> {
+        self.runs.retain(|run| !run.tables.is_empty());
+        self.runs.sort_by_key(|run| {
+            let component = run.component();
+            (run.level, Seq::MAX - component.max, Seq::MAX - component.min, u64::MAX - run.number)
+        });
+        for run in &mut self.runs {
+            run.tables.sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
+            for pair in run.tables.windows(2) {
+                if let [a, b] = pair
+                    && a.meta().largest >= b.meta().smallest
+                {
+                    let what = format!(
+                        "tree {}: tables {} and {} of level {} overlap",
+                        self.name,
+                        a.meta().number,
+                        b.meta().number,
+                        run.level
+                    );
+                    return Err(Error::corruption(manifest, 0, what));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All trees of a group at one moment.
+#[derive(Clone, Default)]
+pub struct Version {
+    /// The trees, by number.
+    pub trees: BTreeMap<TreeId, Arc<TreeVersion>>,
+}
+
+impl Version {
+    /// The tree called `name`.
+    pub fn tree_named(&self, name: &str) -> Option<&Arc<TreeVersion>> {
+        self.trees.values().find(|tree| tree.name == name)
+    }
+
+    /// Every table of every tree.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.trees.values().flat_map(|tree| tree.runs.iter()).flat_map(|run| run.tables.iter())
+    }
+
+    /// The version after `edit`. Tables that are in both keep their open files.
+    pub(crate) fn apply(
+        &self,
+        edit: &Edit,
+        source: &TableSource,
+        options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
+        manifest: &Path,
+    ) -> Result<Version> {
+        let bad = |what: String| Error::corruption(manifest, 0, what);
+        let mut next = self.clone();
+        let mut moved: BTreeMap<u64, Arc<TableFile>> = BTreeMap::new();
+        for (id, name, config) in &edit.created {
+            let tree = TreeVersion {
+                id: *id,
+                name: name.clone(),
+                options: options(name, config)?,
+                config: Arc::new(config.clone()),
+                runs: Vec::new(),
+                cursors: BTreeMap::new(),
+            };
+            if next.trees.insert(*id, Arc::new(tree)).is_some() {
+                return Err(bad(format!("tree {id} is created twice")));
+            }
+        }
+        for (id, config) in &edit.configured {
+            let tree = next.trees.get_mut(id).ok_or_else(|| bad(format!("tree {id} is unknown")))?;
+            let tree = Arc::make_mut(tree);
+            tree.options = options(&tree.name, config)?;
+            tree.config = Arc::new(config.clone());
+        }
+        for id in &edit.dropped {
+            next.trees.remove(id).ok_or_else(|| bad(format!("tree {id} is unknown")))?;
+        }
+        for at in &edit.removed {
+            let tree = next.trees.get_mut(&at.tree).ok_or_else(|| bad(format!("tree {} is unknown", at.tree)))?;
+            let mut found = None;
+            for run in &mut Arc::make_mut(tree).runs {
+                if let Some(position) = run.tables.iter().position(|t| t.meta().number == at.number) {
+                    found = Some(run.tables.remove(position));
+                    break;
+                }
+            }
+            let found = found.ok_or_else(|| bad(format!("table {} is not in tree {}", at.number, at.tree)))?;
+            moved.insert(at.number, found);
+        }
+        for new in &edit.added {
+            let tree = next.trees.get_mut(&new.tree).ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
+            let tree = Arc::make_mut(tree);
+            let table = match moved.get(&new.meta.number) {
+                Some(table) => table.clone(),
+                None => TableFile::new(new.meta.clone(), new.component, source.clone()),
+            };
+            let (level, number) = (new.level, new.run);
+            match tree.runs.iter_mut().find(|run| (run.level, run.number) == (level, number)) {
+                Some(run) => run.tables.push(table),
+                None => tree.runs.push(Run { level, number, tables: vec![table] }),
+            }
+        }
+        for (id, level, key) in &edit.cursors {
+            if let Some(tree) = next.trees.get_mut(id) {
+                Arc::make_mut(tree).cursors.insert(*level, key.clone());
+            }
+        }
+        for tree in next.trees.values_mut() {
+            let touched = |id: TreeId| {
+                edit.added.iter().any(|a| a.tree == id) || edit.removed.iter().any(|r| r.tree == id)
+            };
+            if touched(tree.id) {
+                Arc::make_mut(tree).normalise(manifest)?;
+            }
+        }
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests;
