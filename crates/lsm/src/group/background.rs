@@ -278,3 +278,46 @@ impl Inner {
         Ok(())
     }
 }
+
+impl super::Internals<'_> {
+    pub(crate) fn next_tree(&self) -> TreeId {
+        self.0.manifest.lock().next_tree
+    }
+
+    pub(crate) fn ingest<'e>(
+        &self,
+        tree: TreeId,
+        entries: &mut dyn Iterator<Item = Result<(&'e [u8], &'e [u8])>>,
+        stop: &std::sync::atomic::AtomicBool,
+    ) -> Result<u64> {
+        let inner = self.0;
+        // Runs are ordered by sequence number; no merge may put newer entries below this one.
+        let _merges = inner.merging.lock();
+        inner.rotate_now()?;
+        let seq = {
+            let mut writer = inner.writer.lock();
+            inner.start_writing(&mut writer)?;
+            if !inner.view.load().active.is_empty() {
+                inner.rotate(&mut writer)?;
+            }
+            writer.next_seq += 1;
+            writer.next_seq - 1
+        };
+        inner.flush_full()?;
+        let view = inner.view.load_full();
+        let Some(tree) = view.version.trees.get(&tree) else {
+            return Err(Error::Invalid(format!("the group has no tree {tree}")));
+        };
+        let next_file = || inner.new_file();
+        let workshop = Workshop { closing: stop, ..inner.workshop(&next_file) };
+        let mut edit = Edit { last_seq: Some(seq), ..Edit::default() };
+        let count = workshop.ingest(tree, seq, entries, &mut edit)?;
+        inner.install(edit, |view, version| View {
+            active: view.active.clone(),
+            full: view.full.clone(),
+            version,
+        })?;
+        inner.visible.fetch_max(seq, Ordering::AcqRel);
+        Ok(count)
+    }
+}

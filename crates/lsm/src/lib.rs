@@ -1,0 +1,87 @@
+//! The storage engine of Esker: several log-structured merge trees over one log, with open insides.
+//!
+//! The engine knows keys, values, sequence numbers and components. What records, topics or points
+//! are is the business of the crates above it, which plug in where a merge tree decides something:
+//! an [`attributes::Extractor`] tells tables what to remember of their blocks, a
+//! [`merge::MergeOperator`] combines what was appended blindly, a [`merge::MergeFilter`] lets things
+//! expire, a [`merge::MergeObserver`] sees what a merge drops, a [`Policy`] chooses what is merged.
+//!
+//! # The way of a write
+//!
+//! [`Batch`] encodes it once -> `group/write.rs` gives it sequence numbers, appends it to the log
+//! (`wal/`) and inserts it into the memtables (`memtable/`) of the active generation
+//! (`generation.rs`) -> a full generation is written to tables (`group/background.rs`,
+//! `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is installed.
+//!
+//! # The way of a read
+//!
+//! [`Snapshot`] pins memtables and a version (`read/snapshot.rs`) -> newest component first:
+//! memtables, then of each run the one table that can hold the key: its filter, its index, one
+//! block (`table/reader.rs`), through the cache (`cache.rs`).
+//!
+//! # The way of a merge
+//!
+//! A policy chooses (`compaction/leveled.rs`, `tiered.rs`) -> the job reads the runs side by side
+//! (`merge/cursor.rs`), keeps what must be kept (`merge/stream.rs`), writes tables, and an edit in
+//! the manifest makes them the current version.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use lsm::{Batch, Cost, Durability, Group, Options, PlainTrees};
+//! use lsm::fs::memory::Memory;
+//!
+//! # fn main() -> lsm::Result<()> {
+//! let options = Options { fs: Arc::new(Memory::new()), ..Options::default() };
+//! let group = Group::open("/store".as_ref(), options, Arc::new(PlainTrees), true)?;
+//! let trees = group.create_trees(&[("data".into(), vec![]), ("index".into(), vec![])])?;
+//! let mut batch = Batch::new();
+//! batch.put(trees[0], b"k1", b"red")?;
+//! batch.also(lsm::Kind::Put, trees[1], b"red/k1", b"")?;
+//! let seq = group.write(&mut batch, Durability::Sync)?;
+//! let found = group.snapshot().get(trees[0], b"k1", &Cost::default())?.unwrap();
+//! assert_eq!((found.seq, &found.value[..]), (seq, &b"red"[..]));
+//! group.close()
+//! # }
+//! ```
+
+pub mod attributes;
+mod batch;
+mod cache;
+mod check;
+mod checkpoint;
+pub mod coding;
+mod compaction;
+mod cost;
+mod cursor;
+pub mod entry;
+mod error;
+pub mod fs;
+mod generation;
+mod group;
+mod ingest;
+pub mod memtable;
+pub mod merge;
+mod options;
+pub mod read;
+mod slice;
+mod stats;
+pub mod synopsis;
+pub mod table;
+pub mod version;
+pub mod wal;
+
+pub use batch::{Batch, Mark, TreeId};
+pub use cache::BlockCache;
+pub use check::CheckReport;
+pub use compaction::{Leveled, Policy, Tiered};
+pub use cost::Cost;
+pub use cursor::Cursor;
+pub use entry::{Kind, MAX_SEQ, Seq};
+pub use error::{Error, Result};
+pub use group::{Group, Ticket};
+pub use options::{Durability, Options, PlainTrees, TreeOptions, TreeProvider};
+pub use read::{Component, EntryCursor, Found, Snapshot, TreeCursor};
+pub use slice::Slice;
+pub use stats::Stats;
