@@ -1,0 +1,162 @@
+//! The memtable: the newest entries of a tree, in memory, ordered by [`crate::entry::compare`].
+//!
+//! An arena-backed skip list. Writers take turns; readers never wait, and never see half an entry.
+//! For the trees that ask for it the memtable also keeps an ordered map per attribute (LevelDB++
+//! section 3: the B-tree on the attribute in memory that takes the place of the tables' embedded
+//! filters), as further skip lists in the same arena.
+
+#[allow(unsafe_code)]
+mod arena;
+#[allow(unsafe_code)]
+mod node;
+#[allow(unsafe_code)]
+mod skiplist;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::attributes::Extractor;
+use crate::entry::{Kind, Seq};
+pub use skiplist::MemCursor;
+use skiplist::SkipLists;
+
+/// The list of the entries themselves; that of attribute slot `i` is list `1 + i`.
+const ENTRIES: usize = 0;
+
+/// An entry that [`Memtable::get`] found. The bytes lie in the memtable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemEntry<'a> {
+    /// The user key.
+    pub key: &'a [u8],
+    /// The sequence number.
+    pub seq: Seq,
+    /// What the entry says about its key.
+    pub kind: Kind,
+    /// The value; empty for a `Delete` that was inserted so.
+    pub value: &'a [u8],
+}
+
+/// Entries in memory, and what is known of them as a whole. Shared between one writer at a time and
+/// any number of readers. An empty memtable without attributes takes less than 1 KiB.
+pub struct Memtable {
+    lists: Arc<SkipLists>,
+    extractor: Option<Arc<dyn Extractor>>,
+    attributes: usize,
+    // Written under the lists' lock, read without.
+    len: AtomicUsize,
+    operands: AtomicUsize,
+    min_seq: AtomicU64,
+    max_seq: AtomicU64,
+}
+
+impl Memtable {
+    /// An empty memtable. With an `extractor` it keeps an ordered map for each of its attributes.
+    pub fn new(extractor: Option<Arc<dyn Extractor>>) -> Memtable {
+        let attributes = extractor.as_ref().map_or(0, |e| e.ids().len());
+        Memtable {
+            lists: Arc::new(SkipLists::new(1 + attributes)),
+            extractor,
+            attributes,
+            len: AtomicUsize::new(0),
+            operands: AtomicUsize::new(0),
+            min_seq: AtomicU64::new(Seq::MAX),
+            max_seq: AtomicU64::new(0),
+        }
+    }
+
+    /// Inserts an entry. Key, value and sequence number must be within the limits of
+    /// [`crate::entry`], and `(key, seq)` must be new. O(log n), and O(1) for rising keys.
+    ///
+    /// Readers may see the entry before this returns; it is the sequence number of their snapshot
+    /// that keeps them from it.
+    pub fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
+        let mut inserter = self.lists.lock();
+        // Nobody else writes these four, so they need no read-modify-write. The bounds come first:
+        // they must hold for every entry that a reader can find.
+        if seq > self.max_seq.load(Ordering::Relaxed) {
+            self.max_seq.store(seq, Ordering::Relaxed);
+        }
+        if seq < self.min_seq.load(Ordering::Relaxed) {
+            self.min_seq.store(seq, Ordering::Relaxed);
+        }
+        let new = inserter.insert(ENTRIES, key, seq, kind, value);
+        debug_assert!(new, "an entry was inserted twice");
+        if !new {
+            return;
+        }
+        self.len
+            .store(self.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if kind == Kind::Operand {
+            let operands = self.operands.load(Ordering::Relaxed);
+            self.operands.store(operands + 1, Ordering::Relaxed);
+        }
+        if let (Some(extractor), Kind::Put) = (&self.extractor, kind) {
+            extractor.extract(key, value, &mut |slot, attribute| {
+                if self.has_attribute(slot) {
+                    // An entry that has a value twice is in the map once.
+                    inserter.insert(1 + slot, attribute, seq, kind, key);
+                }
+            });
+        }
+    }
+
+    /// The newest entry of `key` whose sequence number is at most `seq`. O(log n).
+    #[inline]
+    pub fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
+        let node = self.lists.seek(ENTRIES, key, seq)?;
+        (node.key() == key).then(|| MemEntry {
+            key: node.key(),
+            seq: node.seq(),
+            kind: node.kind(),
+            value: node.value(),
+        })
+    }
+
+    /// True when there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of entries; those of the attributes' maps do not count.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// The number of entries that are merge operands.
+    pub fn operands(&self) -> usize {
+        self.operands.load(Ordering::Relaxed)
+    }
+
+    /// Bytes obtained from the allocator for entries and attribute maps, used or not: at most about
+    /// twice what they take, and for large memtables little more than they take.
+    pub fn memory(&self) -> usize {
+        self.lists.memory()
+    }
+
+    /// The smallest and the largest sequence number inside, or `None` when there is no entry.
+    pub fn seq_bounds(&self) -> Option<(Seq, Seq)> {
+        let min = self.min_seq.load(Ordering::Relaxed);
+        let max = self.max_seq.load(Ordering::Relaxed);
+        (min <= max).then_some((min, max))
+    }
+
+    /// A cursor over the entries.
+    pub fn cursor(&self) -> MemCursor {
+        MemCursor::new(Arc::clone(&self.lists), ENTRIES)
+    }
+
+    /// True when the memtable keeps an ordered map of the attribute in `slot`.
+    pub fn has_attribute(&self, slot: usize) -> bool {
+        slot < self.attributes
+    }
+
+    /// A cursor over the ordered map of the attribute in `slot`, by attribute value ascending and
+    /// sequence number descending: its `key` is the attribute value, its `seq` the record's, its
+    /// `value` the record's user key. It has every version of a record that was inserted; whether
+    /// it is still the newest is for the caller to check. Empty when there is no such map.
+    pub fn attribute_cursor(&self, slot: usize) -> MemCursor {
+        MemCursor::new(Arc::clone(&self.lists), slot.saturating_add(1 + ENTRIES))
+    }
+}
