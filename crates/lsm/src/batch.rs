@@ -134,6 +134,12 @@ impl Batch {
     }
 }
 
+/// Refuses a key or value over the engine's limits.
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
+    check_limit("key length in bytes", MAX_KEY_LEN, key.len())?;
+    check_limit("value length in bytes", MAX_VALUE_LEN, value.len())
+}
+
 fn check_limit(what: &'static str, limit: usize, value: usize) -> Result<()> {
     if value > limit {
         return Err(Error::Limit { what, limit: limit as u64, value: value as u64 });

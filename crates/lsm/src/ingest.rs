@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use crate::batch::TreeId;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Group;
 
 impl Group {
@@ -18,9 +18,4 @@ impl Group {
         let stop = AtomicBool::new(false);
         self.internals().ingest(tree, entries, &stop)
     }
-}
-
-/// The error for input that is out of order.
-pub(crate) fn out_of_order(position: u64) -> Error {
-    Error::Invalid(format!("bulk load: entry {position} is not above the one before it"))
 }

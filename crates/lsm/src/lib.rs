@@ -80,7 +80,7 @@ pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
-pub use group::{Group, Ticket};
+pub use group::{Complete, Group, Ticket};
 pub use options::{Durability, Options, PlainTrees, TreeOptions, TreeProvider};
 pub use read::{Component, EntryCursor, Found, Snapshot, TreeCursor};
 pub use slice::Slice;

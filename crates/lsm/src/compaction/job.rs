@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Choice;
+use crate::batch::check_limits;
 use crate::cursor::Cursor;
+use crate::entry::{Kind, Seq};
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
 use crate::merge::{MergeCursor, MergeStream, Rules};
@@ -106,6 +108,36 @@ impl Workshop<'_> {
         Ok(())
     }
 
+    /// Writes sorted input as a run of level 0 into `edit`.
+    pub(crate) fn ingest<'e>(
+        &self,
+        tree: &TreeVersion,
+        seq: Seq,
+        entries: &mut dyn Iterator<Item = Result<(&'e [u8], &'e [u8])>>,
+        edit: &mut Edit,
+    ) -> Result<u64> {
+        let mut output = Output::new(self, tree);
+        for entry in entries {
+            let (key, value) = entry?;
+            check_limits(key, value)?;
+            if output.count > 0 && output.last_key.as_slice() >= key {
+                return Err(Error::Invalid(format!(
+                    "bulk load: entry {} is not above the one before it",
+                    output.count + 1
+                )));
+            }
+            output.add(key, seq, Kind::Put, value)?;
+        }
+        let count = output.count;
+        let metas = output.finish()?;
+        let run = metas.first().map_or(0, |meta| meta.number);
+        let component = ComponentId { min: seq, max: seq };
+        edit.added.extend(
+            metas.into_iter().map(|meta| NewTable { tree: tree.id, level: 0, run, component, meta }),
+        );
+        Ok(count)
+    }
+
     /// True when the inputs can go down as they are: they overlap nothing, and each other neither.
     /// Small tables are rewritten all the same, so that they do not pile up.
     fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
@@ -133,13 +165,6 @@ impl Workshop<'_> {
         is_oldest: &dyn Fn(&[u8]) -> bool,
         entries_in: u64,
     ) -> Result<Vec<TableMeta>> {
-        let table_options = TableOptions {
-            block_size: self.options.block_size,
-            compress: self.options.compress,
-            filter_bits_per_key: tree.options.filter_bits_per_key,
-            extractor: tree.options.extractor.clone(),
-            ..TableOptions::default()
-        };
         let mut input = MergeCursor::new(sources);
         input.seek_first()?;
         let rules = Rules {
@@ -149,41 +174,72 @@ impl Workshop<'_> {
             versions: tree.options.versions,
             is_oldest,
         };
-        let mut unused = Unused { source: self.source, numbers: Vec::new() };
-        let mut metas: Vec<TableMeta> = Vec::new();
-        let mut builder: Option<TableBuilder> = None;
-        let mut last_key: Vec<u8> = Vec::new();
-        let mut count = 0u64;
-        MergeStream::new(input, rules).run(&mut |key, seq, kind, value| {
-            count += 1;
-            if count % 1024 == 0 && self.closing.load(Ordering::Relaxed) {
-                return Err(Error::Invalid("the store is closing".to_string()));
-            }
-            if let Some(full) = builder.take_if(|b| b.estimated_size() >= self.options.table_size && last_key != key)
-            {
-                metas.push(full.finish()?);
-            }
-            let table = match &mut builder {
-                Some(table) => table,
-                None => {
-                    let number = (self.next_file)();
-                    unused.numbers.push(number);
-                    let path = self.source.path(number);
-                    builder.insert(TableBuilder::create(&*self.source.fs, &path, number, &table_options)?)
-                }
-            };
-            if last_key != key {
-                last_key.clear();
-                last_key.extend_from_slice(key);
-            }
-            table.add(key, seq, kind, value)
-        })?;
-        if let Some(last) = builder {
-            metas.push(last.finish()?);
+        let mut output = Output::new(self, tree);
+        MergeStream::new(input, rules)
+            .run(&mut |key, seq, kind, value| output.add(key, seq, kind, value))?;
+        Counters::add(&self.counters.entries_dropped, entries_in.saturating_sub(output.count));
+        output.finish()
+    }
+}
+
+/// Tables being written one after the other, cut between keys when they have their size. Dropped
+/// before its end, it removes what it wrote.
+struct Output<'a> {
+    shop: &'a Workshop<'a>,
+    options: TableOptions,
+    builder: Option<TableBuilder>,
+    metas: Vec<TableMeta>,
+    last_key: Vec<u8>,
+    count: u64,
+    unused: Unused<'a>,
+}
+
+impl<'a> Output<'a> {
+    fn new(shop: &'a Workshop<'a>, tree: &TreeVersion) -> Output<'a> {
+        let options = TableOptions {
+            block_size: shop.options.block_size,
+            compress: shop.options.compress,
+            filter_bits_per_key: tree.options.filter_bits_per_key,
+            extractor: tree.options.extractor.clone(),
+            ..TableOptions::default()
+        };
+        let unused = Unused { source: shop.source, numbers: Vec::new() };
+        Output { shop, options, builder: None, metas: Vec::new(), last_key: Vec::new(), count: 0, unused }
+    }
+
+    fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        self.count += 1;
+        if self.count.is_multiple_of(1024) && self.shop.closing.load(Ordering::Relaxed) {
+            return Err(Error::Invalid("the store is closing".to_string()));
         }
-        Counters::add(&self.counters.entries_dropped, entries_in.saturating_sub(count));
-        unused.numbers.clear();
-        Ok(metas)
+        let new_key = self.last_key.as_slice() != key;
+        let table_size = self.shop.options.table_size;
+        if let Some(full) = self.builder.take_if(|b| new_key && b.estimated_size() >= table_size) {
+            self.metas.push(full.finish()?);
+        }
+        let table = match &mut self.builder {
+            Some(table) => table,
+            None => {
+                let number = (self.shop.next_file)();
+                self.unused.numbers.push(number);
+                let source = self.shop.source;
+                let path = source.path(number);
+                self.builder.insert(TableBuilder::create(&*source.fs, &path, number, &self.options)?)
+            }
+        };
+        if new_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
+        table.add(key, seq, kind, value)
+    }
+
+    fn finish(mut self) -> Result<Vec<TableMeta>> {
+        if let Some(last) = self.builder.take() {
+            self.metas.push(last.finish()?);
+        }
+        self.unused.numbers.clear();
+        Ok(std::mem::take(&mut self.metas))
     }
 }
 

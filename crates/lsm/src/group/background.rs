@@ -165,7 +165,7 @@ impl Inner {
         }
         edit.last_seq = Some(generation.last());
         let newer = view.full.len().checked_sub(2).and_then(|at| view.full.get(at));
-        let log = newer.unwrap_or(&self.view.load().active).log();
+        let log = newer.unwrap_or(&view.active).log();
         edit.log = log;
         if let Some(log) = log {
             let segments = self.segments.lock().clone();

@@ -17,6 +17,8 @@ mod recover;
 mod trees;
 mod write;
 
+pub use write::Complete;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -148,13 +150,6 @@ impl Group {
         self.inner.snapshot()
     }
 
-    /// A picture that also has what other threads wrote and are still making durable: for a writer
-    /// that must read before it writes, and holds a lock of its own against others that do.
-    pub fn latest(&self) -> Snapshot {
-        let writer = self.inner.writer.lock();
-        Snapshot::new(self.inner.view.load_full(), writer.next_seq - 1)
-    }
-
     /// Writes a batch, whole or not at all, and returns the last of its sequence numbers.
     /// The batch can be cleared and filled again afterwards.
     ///
@@ -171,7 +166,16 @@ impl Group {
     /// caller can release a lock that orders its writes, so that writers share syncs.
     pub fn append(&self, batch: &mut Batch) -> Result<Ticket> {
         self.start_threads();
-        self.inner.append(batch)
+        self.inner.append(batch, None)
+    }
+
+    /// As [`Group::append`], for a batch that depends on what is there: `complete` is called with
+    /// the batch, the first sequence number that it will have, and a snapshot of everything written
+    /// before it, and may add to the batch. No other write happens in between, so what it reads is
+    /// still true when the batch is applied; other writers wait, so it should be quick.
+    pub fn append_with(&self, batch: &mut Batch, complete: &mut Complete<'_>) -> Result<Ticket> {
+        self.start_threads();
+        self.inner.append(batch, Some(complete))
     }
 
     /// Makes an appended batch as durable as asked, and visible.

@@ -7,19 +7,29 @@ use std::time::{Duration, Instant};
 use super::recover::is_leftover;
 use super::{FULL_GENERATIONS, Inner, Segment, Ticket, Writer};
 use crate::batch::{Batch, decode};
-use crate::entry::MAX_SEQ;
+use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
 use crate::options::Durability;
+use crate::read::Snapshot;
 use crate::stats::Counters;
 use crate::version::{Current, Manifest, log_path};
 use crate::wal::{LogKind, LogWriter};
+
+/// Adds to a batch what depends on the state that it is applied to.
+pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c;
 
 /// Bytes per second that writers are held to at the onset and at the height of merge pressure.
 const SLOW_RATE: (f64, f64) = (64e6, 2e6);
 
 impl Inner {
-    pub(super) fn append(&self, batch: &mut Batch) -> Result<Ticket> {
+    /// `complete`, if any, is called under the writer lock with the first sequence number that the
+    /// batch will have and everything written before it.
+    pub(super) fn append(
+        &self,
+        batch: &mut Batch,
+        complete: Option<&mut Complete<'_>>,
+    ) -> Result<Ticket> {
         self.check_poison()?;
         let mut writer = self.writer.lock();
         loop {
@@ -43,6 +53,10 @@ impl Inner {
             drop(writer);
             self.wait_for_flush()?;
             writer = self.writer.lock();
+        }
+        if let Some(complete) = complete {
+            let snapshot = Snapshot::new(self.view.load_full(), writer.next_seq - 1);
+            complete(batch, writer.next_seq, &snapshot)?;
         }
         let ticket = self.apply(&mut writer, batch)?;
         let delay = self.delay(&mut writer, batch.bytes());

@@ -11,8 +11,16 @@ use crate::entry::Seq;
 pub trait MergeOperator: Send + Sync {
     /// Appends `older` to `newer`, two neighbouring operands of `key`, and returns true; or leaves
     /// `newer` as it is and returns false, when the two should stay apart (the piece is full, or
-    /// either cannot be read). A combined operand keeps the sequence number of its newest part.
-    fn combine(&self, key: &[u8], newer: &mut Vec<u8>, older: &[u8]) -> bool;
+    /// either cannot be read). The numbers are those of the entries that hold them; a combined operand
+    /// keeps the number of its newest part.
+    fn combine(
+        &self,
+        key: &[u8],
+        newer: &mut Vec<u8>,
+        newer_seq: Seq,
+        older: &[u8],
+        older_seq: Seq,
+    ) -> bool;
 
     /// Rewrites a finished operand before it is stored. `oldest` is true when no older operand of
     /// the key can exist below. Returns false when nothing of it needs to be kept.

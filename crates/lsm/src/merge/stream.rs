@@ -119,7 +119,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         };
         while self.on_key()
             && self.input.kind() == Kind::Operand
-            && operator.combine(&self.key, &mut self.piece, self.input.value())
+            && operator.combine(&self.key, &mut self.piece, seq, self.input.value(), self.input.seq())
         {
             self.input.next()?;
         }

@@ -50,6 +50,104 @@ impl Component {
     }
 }
 
+impl Component {
+    /// The parts of a component that hold keys of `lo..hi` (unbounded above without `hi`), by key:
+    /// a memtable as a whole, or tables of a run.
+    pub fn parts(&self, lo: &[u8], hi: Option<&[u8]>) -> Vec<Part> {
+        match self {
+            Component::Memtable(memtable) => vec![Part::Memtable(memtable.clone())],
+            Component::Run(run) => {
+                let start = run.position(lo);
+                let below = |table: &Arc<TableFile>| hi.is_none_or(|hi| table.meta().smallest.as_slice() < hi);
+                let tables = run.tables.get(start..).unwrap_or_default();
+                tables.iter().take_while(|table| below(table)).cloned().map(Part::Table).collect()
+            }
+        }
+    }
+}
+
+/// A part of a component that can be read, or skipped, by itself.
+#[derive(Clone)]
+pub enum Part {
+    /// A memtable; entries newer than the snapshot may be in it.
+    Memtable(Arc<Memtable>),
+    /// A table.
+    Table(Arc<TableFile>),
+}
+
+impl Part {
+    /// The smallest and largest sequence number inside.
+    pub fn seq_bounds(&self) -> (Seq, Seq) {
+        match self {
+            Part::Memtable(memtable) => memtable.seq_bounds().unwrap_or((0, 0)),
+            Part::Table(table) => (table.meta().min_seq, table.meta().max_seq),
+        }
+    }
+
+    /// A cursor over the part: every entry, superseded ones and deletes included.
+    pub fn cursor(&self, options: ReadOptions) -> PartCursor {
+        PartCursor(match self {
+            Part::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),
+            Part::Table(table) => SourceCursor::Run(run_cursor(std::slice::from_ref(table), options)),
+        })
+    }
+}
+
+/// A cursor over a [`Part`].
+pub struct PartCursor(SourceCursor);
+
+impl PartCursor {
+    /// What the cursor has cost so far.
+    pub fn cost(&self) -> Cost {
+        match &self.0 {
+            SourceCursor::Memtable(_) => Cost::default(),
+            SourceCursor::Run(run) => run.cost(),
+        }
+    }
+}
+
+impl Cursor for PartCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+    #[inline]
+    fn seq(&self) -> Seq {
+        self.0.seq()
+    }
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.0.kind()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+    fn value_slice(&self) -> Slice {
+        self.0.value_slice()
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        self.0.seek_first()
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        self.0.seek_last()
+    }
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.0.seek(key, seq)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.0.next()
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.0.prev()
+    }
+}
+
 pub(crate) fn run_cursor(tables: &[Arc<TableFile>], options: ReadOptions) -> RunCursor {
     RunCursor::new(tables.into(), options)
 }

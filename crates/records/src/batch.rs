@@ -1,0 +1,194 @@
+//! The way of a write: record -> attributes -> facts for each index -> one batch.
+
+use lsm::{Batch, Durability, Kind, Snapshot};
+
+use crate::dataset::Dataset;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::{self, Fact, Writes};
+use crate::record::{self, RecordRef};
+use crate::schema::{Extracted, Key};
+
+/// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
+/// which saves allocations.
+pub struct WriteBatch {
+    dataset: Dataset,
+    writes: Writes,
+    extracted: Extracted,
+    value: Vec<u8>,
+    /// Keys that must not be there yet.
+    inserts: Vec<Vec<u8>>,
+    /// What the memtables held when the batch was begun: old versions found in it have their facts
+    /// cancelled here and now, others are found out by queries.
+    before: Option<Snapshot>,
+    records: usize,
+}
+
+impl WriteBatch {
+    pub(crate) fn new(dataset: Dataset) -> WriteBatch {
+        WriteBatch {
+            dataset,
+            writes: Writes::default(),
+            extracted: Extracted::default(),
+            value: Vec::new(),
+            inserts: Vec::new(),
+            before: None,
+            records: 0,
+        }
+    }
+
+    /// Adds a record (a JSON object) that replaces the one of the same key. After an error the batch
+    /// is as it was.
+    pub fn put(&mut self, json: &[u8]) -> Result<()> {
+        let layout = self.dataset.layout.clone();
+        layout.extraction.extract(json, &mut self.extracted)?;
+        let mark = self.writes.mark();
+        let result = self.add(json);
+        if result.is_err() {
+            self.writes.rewind(mark);
+        } else {
+            self.records += 1;
+        }
+        result
+    }
+
+    /// Adds a record whose key must be new when the batch is committed.
+    pub fn insert(&mut self, json: &[u8]) -> Result<()> {
+        self.put(json)?;
+        self.inserts.push(self.extracted.key().to_vec());
+        Ok(())
+    }
+
+    /// Adds the deletion of a key, there or not.
+    pub fn delete(&mut self, key: &Key) -> Result<()> {
+        let layout = self.dataset.layout.clone();
+        self.writes.batch.delete(layout.data, key.as_bytes())?;
+        self.cancel_old(key.as_bytes(), &|_, _| false)?;
+        self.records += 1;
+        Ok(())
+    }
+
+    fn add(&mut self, json: &[u8]) -> Result<()> {
+        let layout = self.dataset.layout.clone();
+        let extracted = std::mem::take(&mut self.extracted);
+        let result = (|| {
+            let key = extracted.key();
+            self.value.clear();
+            let attributes = layout.attributes.iter().enumerate();
+            record::encode(
+                &mut self.value,
+                attributes.flat_map(|(at, a)| extracted.values(at).map(move |value| (a.id, value))),
+                &[],
+            );
+            self.writes.batch.put_parts(layout.data, key, &[&self.value, json])?;
+            for (at, attribute) in layout.attributes.iter().enumerate() {
+                let Some(index) = index::of(attribute.kind) else { continue };
+                for value in extracted.values(at) {
+                    index.add(&mut self.writes, Fact { attribute, value, key })?;
+                }
+            }
+            self.cancel_old(key, &|at, value| extracted.values(at).any(|new| new == value))
+        })();
+        self.extracted = extracted;
+        result
+    }
+
+    /// Cancels the facts of the version in the memtable, if one is there, except those that `stays`
+    /// says the new version has too.
+    fn cancel_old(&mut self, key: &[u8], stays: &dyn Fn(usize, &[u8]) -> bool) -> Result<()> {
+        let layout = self.dataset.layout.clone();
+        if !layout.attributes.iter().any(|attribute| attribute.kind.is_standalone()) {
+            return Ok(());
+        }
+        let group = &self.dataset.shared.group;
+        let before = self.before.get_or_insert_with(|| group.snapshot());
+        let Some(old) = before.get_in_memory(layout.data, key) else { return Ok(()) };
+        if old.kind != Kind::Put {
+            return Ok(());
+        }
+        let Some(old) = RecordRef::parse(&old.value) else { return Ok(()) };
+        for (id, value) in old.attributes() {
+            let Some(at) = layout.attributes.iter().position(|attribute| attribute.id == id) else { continue };
+            let Some(attribute) = layout.attributes.get(at) else { continue };
+            if let Some(index) = index::of(attribute.kind)
+                && !stays(at, value)
+            {
+                index.cancel(&mut self.writes, Fact { attribute, value, key })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of records put, inserted and deleted.
+    pub fn len(&self) -> usize {
+        self.records
+    }
+
+    /// True when there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Bytes that the batch will take in the log.
+    pub fn bytes(&self) -> usize {
+        self.writes.batch.bytes()
+    }
+
+    /// Forgets all that was added.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.inserts.clear();
+        self.before = None;
+        self.records = 0;
+    }
+
+    /// Writes the batch, all of it or nothing, as durably as asked; then the batch is empty. After
+    /// an error nothing was written and the batch is as it was.
+    pub fn commit(&mut self, durability: Durability) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let shared = self.dataset.shared.clone();
+        let mark = self.writes.mark();
+        let result = self.append(&shared.group).and_then(|ticket| {
+            // From here on the batch is in the log, whatever happens to its acknowledgement.
+            Ok(shared.group.settle(ticket, durability)?)
+        });
+        match result {
+            Ok(()) => {
+                self.clear();
+                Ok(())
+            }
+            Err(error) => {
+                self.writes.rewind(mark);
+                Err(error)
+            }
+        }
+    }
+
+    fn append(&mut self, group: &lsm::Group) -> Result<lsm::Ticket> {
+        let Writes { batch, eager, .. } = &mut self.writes;
+        if self.inserts.is_empty() && eager.is_empty() {
+            return Ok(group.append(batch)?);
+        }
+        let (data, inserts) = (self.dataset.layout.data, &self.inserts);
+        let mut refused = None;
+        let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
+            for (at, key) in inserts.iter().enumerate() {
+                let twice = inserts.iter().take(at).any(|other| other == key);
+                if twice || snapshot.get(data, key, &lsm::Cost::default())?.is_some() {
+                    refused = Some(key.clone());
+                    return Err(lsm::Error::Invalid("the key exists".to_string()));
+                }
+            }
+            index::complete_eager(batch, eager, first, snapshot)
+        });
+        match (ticket, refused) {
+            (Ok(ticket), _) => Ok(ticket),
+            (Err(_), Some(key)) => {
+                let key = Key::display(self.dataset.layout.stored.key_type, &key);
+                Err(Error::new(ErrorKind::Exists, format!("there is a record of key {key} already")))
+            }
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A store: datasets in a folder, over one tree group.
+
+use std::collections::HashMap;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use lsm::{Durability, Group};
+use parking_lot::Mutex;
+
+use crate::dataset::Dataset;
+use crate::def::{DatasetDef, StoredDef};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::{Layout, Trees, data_tree, dataset_of, index_tree};
+
+/// Settings of a store.
+#[derive(Clone)]
+pub struct Options {
+    /// Bytes for memtables, block cache, filters and indexes together. Default 128 MiB.
+    pub memory_budget: usize,
+    /// What writes use that do not say. Default [`Durability::Sync`].
+    pub durability: Durability,
+    /// The file system. Default: the disk.
+    pub fs: Arc<dyn lsm::fs::Fs>,
+    /// Flush and merge on threads of the store's own. Default true; without, a run is deterministic.
+    pub background: bool,
+    /// Bytes at which a merge starts the next table file. Default 32 MiB.
+    pub table_size: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let engine = lsm::Options::default();
+        Options {
+            memory_budget: engine.memory_budget,
+            durability: Durability::Sync,
+            fs: engine.fs,
+            background: engine.background,
+            table_size: engine.table_size,
+        }
+    }
+}
+
+/// An open store. Cheap to clone; closed when the last clone and all datasets are dropped.
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) group: Group,
+    pub(crate) durability: Durability,
+    /// Also held while a dataset is created or dropped.
+    datasets: Mutex<HashMap<String, Arc<Layout>>>,
+}
+
+impl Database {
+    /// Opens the store in `dir`, which must exist ([`ErrorKind::NoStore`]). One process at a time
+    /// can have it open ([`ErrorKind::Unavailable`]).
+    pub fn open(dir: &FsPath, options: Options) -> Result<Database> {
+        Database::open_with(dir, options, false)
+    }
+
+    /// Opens the store in `dir`, or makes an empty one there.
+    pub fn create_or_open(dir: &FsPath, options: Options) -> Result<Database> {
+        Database::open_with(dir, options, true)
+    }
+
+    fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
+        let engine = lsm::Options {
+            memory_budget: options.memory_budget,
+            fs: options.fs.clone(),
+            background: options.background,
+            table_size: options.table_size,
+            ..lsm::Options::default()
+        };
+        let group = Group::open(dir, engine, Arc::new(Trees), create)?;
+        let mut datasets = HashMap::new();
+        let snapshot = group.snapshot();
+        for tree in snapshot.version().trees.values() {
+            let Some(name) = dataset_of(&tree.name) else { continue };
+            let layout = StoredDef::from_bytes(&tree.config)
+                .and_then(|stored| Layout::new(name, stored, &|tree| group.tree(tree)))
+                .ok_or_else(|| Error::damaged(format!("dataset {name}: its definition does not fit its trees")))?;
+            datasets.insert(name.to_string(), Arc::new(layout));
+        }
+        let shared = Shared { group, durability: options.durability, datasets: Mutex::new(datasets) };
+        Ok(Database { shared: Arc::new(shared) })
+    }
+
+    /// The names of the datasets, sorted.
+    pub fn dataset_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.shared.datasets.lock().keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// The dataset called `name`.
+    pub fn dataset(&self, name: &str) -> Result<Dataset> {
+        match self.shared.datasets.lock().get(name) {
+            Some(layout) => Ok(Dataset::new(self.shared.clone(), layout.clone())),
+            None => Err(Error::new(ErrorKind::UnknownDataset, format!("no dataset `{name}` here"))),
+        }
+    }
+
+    /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
+    pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+            let text = format!("dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed");
+            return Err(Error::bad_input(text));
+        }
+        def.validate()?;
+        let mut datasets = self.shared.datasets.lock();
+        if datasets.contains_key(name) {
+            return Err(Error::new(ErrorKind::Exists, format!("dataset `{name}` exists")));
+        }
+        let stored = StoredDef::new(&def);
+        let mut trees = vec![(data_tree(name), stored.to_bytes())];
+        for attribute in stored.attributes.iter().filter(|a| a.def.kind.is_standalone()) {
+            trees.push((index_tree(name, attribute.id), attribute.def.kind.to_string().into_bytes()));
+        }
+        let group = &self.shared.group;
+        group.create_trees(&trees)?;
+        let layout = Layout::new(name, stored, &|tree| group.tree(tree))
+            .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
+        let layout = Arc::new(layout);
+        datasets.insert(name.to_string(), layout.clone());
+        Ok(Dataset::new(self.shared.clone(), layout))
+    }
+
+    /// Drops a dataset with all its records and indexes.
+    pub fn drop_dataset(&self, name: &str) -> Result<()> {
+        let mut datasets = self.shared.datasets.lock();
+        let Some(layout) = datasets.get(name) else {
+            return Err(Error::new(ErrorKind::UnknownDataset, format!("no dataset `{name}` here")));
+        };
+        let mut trees = vec![layout.data];
+        trees.extend(layout.attributes.iter().filter_map(|attribute| attribute.tree));
+        self.shared.group.drop_trees(&trees)?;
+        datasets.remove(name);
+        Ok(())
+    }
+
+    /// Makes everything that was written durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.shared.group.sync()?)
+    }
+
+    /// Writes the memtables to tables.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.shared.group.flush()?)
+    }
+
+    /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete.
+    pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
+        let Some(name) = dataset else { return Ok(self.shared.group.compact(None)?) };
+        let dataset = self.dataset(name)?;
+        for tree in dataset.trees() {
+            self.shared.group.compact(Some(tree))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes
+    /// go on: a store of its own with everything written before the call.
+    pub fn backup(&self, dest: &FsPath) -> Result<()> {
+        Ok(self.shared.group.checkpoint(dest)?)
+    }
+
+    /// The engine below, for its counters and snapshots.
+    pub fn group(&self) -> &Group {
+        &self.shared.group
+    }
+
+    /// Closes the store, and tells what dropping it could not. Fails with
+    /// [`ErrorKind::Unavailable`] while clones or datasets of it are in use.
+    pub fn close(self) -> Result<()> {
+        match Arc::try_unwrap(self.shared) {
+            Ok(shared) => Ok(shared.group.close()?),
+            Err(_) => Err(Error::new(ErrorKind::Unavailable, "the store is still in use")),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A dataset: records by primary key, and by any attribute.
+
+use std::sync::Arc;
+
+use lsm::{Cost, Durability, Snapshot, TreeId};
+
+use crate::batch::WriteBatch;
+use crate::database::Shared;
+use crate::def::DatasetDef;
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::query::{Query, Scan};
+use crate::record::Record;
+use crate::schema::Key;
+
+/// A dataset of an open store. Cheap to clone; usable from any number of threads.
+#[derive(Clone)]
+pub struct Dataset {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) layout: Arc<Layout>,
+}
+
+impl Dataset {
+    pub(crate) fn new(shared: Arc<Shared>, layout: Arc<Layout>) -> Dataset {
+        Dataset { shared, layout }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.layout.name
+    }
+
+    /// Its definition.
+    pub fn def(&self) -> DatasetDef {
+        self.layout.stored.def()
+    }
+
+    /// The trees of the dataset, data first.
+    pub(crate) fn trees(&self) -> Vec<TreeId> {
+        let indexes = self.layout.attributes.iter().filter_map(|attribute| attribute.tree);
+        std::iter::once(self.layout.data).chain(indexes).collect()
+    }
+
+    /// A key of this dataset from text.
+    pub fn parse_key(&self, text: &str) -> Result<Key> {
+        Key::parse(self.layout.stored.key_type, text).map_err(crate::error::Error::bad_input)
+    }
+
+    /// A batch of writes that happen together or not at all.
+    pub fn batch(&self) -> WriteBatch {
+        WriteBatch::new(self.clone())
+    }
+
+    /// Puts a record (a JSON object), replacing the one of the same key.
+    pub fn put(&self, json: &[u8]) -> Result<()> {
+        let mut batch = self.batch();
+        batch.put(json)?;
+        batch.commit(self.shared.durability)
+    }
+
+    /// Puts a record whose key must be new ([`crate::ErrorKind::Exists`]).
+    pub fn insert(&self, json: &[u8]) -> Result<()> {
+        let mut batch = self.batch();
+        batch.insert(json)?;
+        batch.commit(self.shared.durability)
+    }
+
+    /// Deletes a record; tells whether it was there.
+    pub fn delete(&self, key: &Key, durability: Durability) -> Result<bool> {
+        if self.get(key)?.is_none() {
+            return Ok(false);
+        }
+        let mut batch = self.batch();
+        batch.delete(key)?;
+        batch.commit(durability)?;
+        Ok(true)
+    }
+
+    /// The record of `key`.
+    pub fn get(&self, key: &Key) -> Result<Option<Record>> {
+        let cost = Cost::default();
+        let found = self.shared.group.snapshot().get(self.layout.data, key.as_bytes(), &cost)?;
+        self.shared.group.count(&cost);
+        found.map(|found| Record::new(key.as_bytes(), found.seq, found.value)).transpose()
+    }
+
+    /// A consistent picture of the dataset, for several queries that belong together and for pages.
+    pub fn snapshot(&self) -> DatasetSnapshot {
+        DatasetSnapshot { dataset: self.clone(), snapshot: self.shared.group.snapshot() }
+    }
+
+    /// A query over the dataset as it is now.
+    pub fn query(&self) -> Query {
+        self.snapshot().query()
+    }
+
+    /// Records in key order, from one key to another (both included), as of now.
+    pub fn scan(&self, from: Option<Key>, to: Option<Key>, reverse: bool) -> Result<Scan> {
+        self.snapshot().scan(from, to, reverse)
+    }
+
+    /// Makes everything that was written durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.shared.group.sync()?)
+    }
+}
+
+/// A dataset at one moment. Keeps the files that it sees from being removed: hold it as long as its
+/// queries take, not longer.
+#[derive(Clone)]
+pub struct DatasetSnapshot {
+    pub(crate) dataset: Dataset,
+    pub(crate) snapshot: Snapshot,
+}
+
+impl DatasetSnapshot {
+    /// The record of `key`.
+    pub fn get(&self, key: &Key) -> Result<Option<Record>> {
+        let cost = Cost::default();
+        let found = self.snapshot.get(self.dataset.layout.data, key.as_bytes(), &cost)?;
+        self.dataset.shared.group.count(&cost);
+        found.map(|found| Record::new(key.as_bytes(), found.seq, found.value)).transpose()
+    }
+
+    /// A query.
+    pub fn query(&self) -> Query {
+        Query::new(self.clone())
+    }
+
+    /// Records in key order, from one key to another (both included).
+    pub fn scan(&self, from: Option<Key>, to: Option<Key>, reverse: bool) -> Result<Scan> {
+        Scan::new(self.clone(), from, to, reverse)
+    }
+}

@@ -1,0 +1,201 @@
+//! Definitions: what a dataset's key is, which attributes it indexes, and how.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Value as Json, json};
+
+use crate::error::{Error, Result};
+use crate::schema::{KeyType, Path, Type};
+
+/// How an attribute is indexed (LevelDB++ sections 3 and 4). All kinds give the same answers; they
+/// differ in what writes and queries cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IndexKind {
+    /// Not indexed: the attribute is typed and extracted, queries scan.
+    None,
+    /// Nothing is written beside the data: tables carry zone maps and value filters of their blocks.
+    /// Cheapest to write; best when the attribute grows with time.
+    Embedded,
+    /// A posting list per value, read and written back at each write. Writes slow down as lists
+    /// grow; here because the papers measure it.
+    Eager,
+    /// A posting list per value, appended to blindly and merged later. Best for the newest few.
+    Lazy,
+    /// A tree of (value, primary key). Best when all matches are wanted.
+    Composite,
+}
+
+impl IndexKind {
+    /// All kinds.
+    pub const ALL: [IndexKind; 5] = [
+        IndexKind::None,
+        IndexKind::Embedded,
+        IndexKind::Eager,
+        IndexKind::Lazy,
+        IndexKind::Composite,
+    ];
+
+    /// True for kinds that keep a tree of their own.
+    pub fn is_standalone(self) -> bool {
+        matches!(self, IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            IndexKind::None => "none",
+            IndexKind::Embedded => "embedded",
+            IndexKind::Eager => "eager",
+            IndexKind::Lazy => "lazy",
+            IndexKind::Composite => "composite",
+        }
+    }
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for IndexKind {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<IndexKind> {
+        IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            Error::bad_input(format!(
+                "unknown index kind `{text}`: it is one of embedded, eager, lazy, composite, none"
+            ))
+        })
+    }
+}
+
+/// One indexed attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexDef {
+    /// Where in the record it is.
+    pub path: Path,
+    /// How it is indexed.
+    pub kind: IndexKind,
+    /// What its values are.
+    pub ty: Type,
+}
+
+/// The definition of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetDef {
+    /// Where in the record its primary key is.
+    pub key: Path,
+    /// Whether keys are integers or strings.
+    pub key_type: KeyType,
+    /// The indexed attributes, each path once.
+    pub indexes: Vec<IndexDef>,
+}
+
+impl DatasetDef {
+    /// A dataset without indexes.
+    pub fn new(key: Path, key_type: KeyType) -> DatasetDef {
+        DatasetDef { key, key_type, indexes: Vec::new() }
+    }
+
+    /// The same with one more indexed attribute.
+    pub fn index(mut self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
+        self.indexes.push(IndexDef { path, kind, ty });
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.indexes.len() > 64 {
+            return Err(Error::bad_input(format!("{} indexes, over the limit of 64", self.indexes.len())));
+        }
+        for (at, index) in self.indexes.iter().enumerate() {
+            if self.indexes.iter().take(at).any(|other| other.path == index.path) {
+                return Err(Error::bad_input(format!("attribute `{}` is indexed twice", index.path)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for DatasetDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--key {}:{}", self.key, self.key_type)?;
+        for index in &self.indexes {
+            write!(f, " --index {}:{}:{}", index.path, index.kind, index.ty)?;
+        }
+        Ok(())
+    }
+}
+
+/// An attribute as it is stored: with the number that records and synopses know it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredAttribute {
+    pub(crate) id: u32,
+    pub(crate) def: IndexDef,
+}
+
+/// What the configuration bytes of a dataset's data tree say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredDef {
+    pub(crate) key: Path,
+    pub(crate) key_type: KeyType,
+    pub(crate) attributes: Vec<StoredAttribute>,
+    /// The number that the next new attribute gets; numbers are not used twice.
+    pub(crate) next_id: u32,
+}
+
+impl StoredDef {
+    pub(crate) fn new(def: &DatasetDef) -> StoredDef {
+        let attributes: Vec<StoredAttribute> =
+            (0..).zip(&def.indexes).map(|(id, def)| StoredAttribute { id, def: def.clone() }).collect();
+        let next_id = attributes.len() as u32;
+        StoredDef { key: def.key.clone(), key_type: def.key_type, attributes, next_id }
+    }
+
+    pub(crate) fn def(&self) -> DatasetDef {
+        let indexes = self.attributes.iter().map(|attribute| attribute.def.clone()).collect();
+        DatasetDef { key: self.key.clone(), key_type: self.key_type, indexes }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let attributes: Vec<Json> = self
+            .attributes
+            .iter()
+            .map(|attribute| {
+                json!({
+                    "id": attribute.id,
+                    "path": attribute.def.path.to_string(),
+                    "kind": attribute.def.kind.to_string(),
+                    "type": attribute.def.ty.to_string(),
+                })
+            })
+            .collect();
+        json!({
+            "key": self.key.to_string(),
+            "key_type": self.key_type.to_string(),
+            "attributes": attributes,
+            "next_id": self.next_id,
+        })
+        .to_string()
+        .into_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<StoredDef> {
+        let json: Json = serde_json::from_slice(bytes).ok()?;
+        let text = |json: &Json, field: &str| Some(json.get(field)?.as_str()?.to_string());
+        let number = |json: &Json, field: &str| u32::try_from(json.get(field)?.as_u64()?).ok();
+        let mut attributes = Vec::new();
+        for attribute in json.get("attributes")?.as_array()? {
+            let path = text(attribute, "path")?.parse().ok()?;
+            let kind = text(attribute, "kind")?.parse().ok()?;
+            let ty = text(attribute, "type")?.parse().ok()?;
+            let id = number(attribute, "id")?;
+            attributes.push(StoredAttribute { id, def: IndexDef { path, kind, ty } });
+        }
+        Some(StoredDef {
+            key: text(&json, "key")?.parse().ok()?,
+            key_type: text(&json, "key_type")?.parse().ok()?,
+            attributes,
+            next_id: number(&json, "next_id")?,
+        })
+    }
+}

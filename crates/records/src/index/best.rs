@@ -1,0 +1,174 @@
+//! The K best candidates so far, and what the search for them may skip.
+
+use std::collections::BinaryHeap;
+
+use lsm::{MAX_SEQ, Seq, Slice};
+
+use super::Candidate;
+
+/// The order of answers, by the sequence number of the write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// The most recently written first.
+    #[default]
+    Newest,
+    /// The least recently written first.
+    Oldest,
+}
+
+impl Order {
+    /// A number that is smaller for what comes earlier in this order.
+    pub(crate) fn rank(self, seq: Seq) -> u64 {
+        match self {
+            Order::Newest => MAX_SEQ - seq.min(MAX_SEQ),
+            Order::Oldest => seq,
+        }
+    }
+
+    /// The best rank that anything between two sequence numbers can have.
+    pub(crate) fn best_rank(self, min: Seq, max: Seq) -> u64 {
+        match self {
+            Order::Newest => self.rank(max),
+            Order::Oldest => self.rank(min),
+        }
+    }
+
+    /// The worst rank that anything between two sequence numbers can have.
+    pub(crate) fn worst_rank(self, min: Seq, max: Seq) -> u64 {
+        match self {
+            Order::Newest => self.rank(min),
+            Order::Oldest => self.rank(max),
+        }
+    }
+}
+
+/// Which candidates a search wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) order: Order,
+    /// Only candidates after the one with this sequence number.
+    pub(crate) after: Option<Seq>,
+    /// How many.
+    pub(crate) want: usize,
+}
+
+struct Ranked {
+    rank: u64,
+    candidate: Candidate,
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.rank == other.rank
+    }
+}
+impl Eq for Ranked {}
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Ranked {
+    fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+/// Keeps the best candidates that it was offered, as many as its window wants: however many match,
+/// memory is bounded by that number.
+pub(crate) struct Best {
+    window: Window,
+    /// The worst on top.
+    heap: BinaryHeap<Ranked>,
+    after_rank: Option<u64>,
+    /// Whether anything was turned away or pushed out.
+    overflowed: bool,
+    /// Bytes of records that candidates brought along.
+    held: usize,
+}
+
+/// Bytes of records that candidates may bring along; beyond it only their keys are kept.
+const HELD_LIMIT: usize = 4 << 20;
+
+impl Best {
+    pub(crate) fn new(window: Window) -> Best {
+        let after_rank = window.after.map(|seq| window.order.rank(seq));
+        Best { window, heap: BinaryHeap::new(), after_rank, overflowed: false, held: 0 }
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        self.window.order
+    }
+
+    /// True when as many are here as are wanted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.heap.len() >= self.window.want
+    }
+
+    /// True when a candidate of this rank would be kept: to be asked before one is built, and with
+    /// the best rank of a file or block before it is read.
+    #[inline]
+    pub(crate) fn admits(&self, rank: u64) -> bool {
+        self.after_rank.is_none_or(|after| rank > after)
+            && (!self.is_full() || self.heap.peek().is_some_and(|worst| rank < worst.rank))
+    }
+
+    /// True when something between these sequence numbers could be kept.
+    pub(crate) fn admits_span(&self, min: Seq, max: Seq) -> bool {
+        let order = self.window.order;
+        let fresh = self.after_rank.is_none_or(|after| order.worst_rank(min, max) > after);
+        let good = !self.is_full()
+            || self.heap.peek().is_some_and(|worst| order.best_rank(min, max) < worst.rank);
+        fresh && good
+    }
+
+    /// Offers a candidate.
+    #[inline]
+    pub(crate) fn offer(&mut self, seq: Seq, key: &[u8]) {
+        self.offer_with(seq, key, || None);
+    }
+
+    /// Offers a candidate that may bring its record.
+    #[inline]
+    pub(crate) fn offer_with(
+        &mut self,
+        seq: Seq,
+        key: &[u8],
+        record: impl FnOnce() -> Option<(Slice, usize)>,
+    ) {
+        let rank = self.window.order.rank(seq);
+        if !self.admits(rank) {
+            self.overflowed |= self.is_full();
+            return;
+        }
+        if self.is_full() {
+            self.overflowed = true;
+            if let Some(Ranked { candidate, .. }) = self.heap.pop() {
+                self.held -= candidate.record.map_or(0, |(record, _)| record.len());
+            }
+        }
+        let record = if self.held < HELD_LIMIT { record() } else { None };
+        self.held += record.as_ref().map_or(0, |(record, _)| record.len());
+        let candidate = Candidate { seq, key: key.to_vec(), record };
+        self.heap.push(Ranked { rank, candidate });
+    }
+
+    /// Notes that something was skipped because it could not be among the best.
+    pub(crate) fn note_skipped(&mut self) {
+        self.overflowed = true;
+    }
+
+    /// The candidates, best first, each record once; and whether there may be more behind them.
+    pub(crate) fn finish(self) -> (Vec<Candidate>, bool) {
+        let mut candidates: Vec<Candidate> =
+            self.heap.into_sorted_vec().into_iter().map(|ranked| ranked.candidate).collect();
+        candidates.dedup_by(|b, a| {
+            let same = a.seq == b.seq && a.key == b.key;
+            if same && a.record.is_none() {
+                a.record = b.record.take();
+            }
+            same
+        });
+        (candidates, self.overflowed)
+    }
+}

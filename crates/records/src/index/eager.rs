@@ -1,0 +1,153 @@
+//! The eager index (LevelDB++ section 4.1.1): at each write the posting list of the value is read,
+//! changed and written back. Lists are cut into chunks of a few KiB, so that memory stays bounded and
+//! a write reads and writes one chunk at most; it is still the index that slows writes down most,
+//! as the papers show.
+//!
+//! A chunk's key is the value followed by the chunk's number, counted down from the largest, so that
+//! the newest chunk comes first.
+
+use std::cmp::Reverse;
+
+use lsm::entry::MAX_SEQ;
+use lsm::merge::MergeOperator;
+use lsm::{Batch, Cursor, Kind, Seq, Snapshot, TreeId};
+
+use super::lazy::offer_piece;
+use super::{Best, Fact, Index, Lookup, Order, Range, Writes, estimate_tree, tree_of};
+use crate::error::Result;
+use crate::layout::Attribute;
+use crate::posting::{self, PostingMerge};
+
+/// Bytes at which a chunk is full.
+const CHUNK_BYTES: usize = 8 << 10;
+
+/// A posting to be added to the list of a value (or one to be taken out of it).
+pub(crate) struct Change {
+    tree: TreeId,
+    value: Vec<u8>,
+    key: Vec<u8>,
+    cancel: bool,
+    /// Which of the batch's sequence numbers it has.
+    ordinal: u32,
+}
+
+pub(super) struct Eager;
+
+impl Index for Eager {
+    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
+        note(writes, fact, false)
+    }
+
+    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
+        note(writes, fact, true)
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        let (lo, hi) = range.key_bounds();
+        let is_point = range.point().is_some();
+        let mut cursor = lookup.snapshot.cursor(tree_of(attribute)?, 0);
+        cursor.seek(&lo, MAX_SEQ)?;
+        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+            // Chunks of one value lie newest first.
+            if is_point
+                && best.order() == Order::Newest
+                && best.is_full()
+                && !best.admits(Order::Newest.rank(cursor.seq()))
+            {
+                best.note_skipped();
+                break;
+            }
+            offer_piece(cursor.value(), cursor.seq(), attribute, best)?;
+            cursor.next()?;
+        }
+        lookup.index_cost.absorb(&cursor.cost());
+        Ok(())
+    }
+
+    /// Entries are chunks of many postings; the engine only counts entries.
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        Ok(estimate_tree(lookup, attribute, range)?.saturating_mul(32))
+    }
+}
+
+fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
+    let ordinal = writes.batch.sequences().saturating_sub(1);
+    let tree = tree_of(fact.attribute)?;
+    writes.eager.push(Change { tree, value: fact.value.to_vec(), key: fact.key.to_vec(), cancel, ordinal });
+    Ok(())
+}
+
+/// Works the changes into the lists as they are in `snapshot`, and adds the changed chunks to
+/// `batch`, whose first sequence number is `first`. Each touched list is read and written once.
+pub(crate) fn complete(
+    batch: &mut Batch,
+    changes: &mut [Change],
+    first: Seq,
+    snapshot: &Snapshot,
+) -> lsm::Result<()> {
+    changes.sort_by(|a, b| (a.tree, &a.value, Reverse(a.ordinal)).cmp(&(b.tree, &b.value, Reverse(b.ordinal))));
+    let last = first + Seq::from(batch.sequences()).max(1) - 1;
+    let operator = PostingMerge::with_chunk_bytes(CHUNK_BYTES);
+    for list in changes.chunk_by(|a, b| a.tree == b.tree && a.value == b.value) {
+        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        for change in list {
+            let mut one = Vec::new();
+            posting::encode_at(&mut one, first + Seq::from(change.ordinal), &change.key, change.cancel);
+            let joined =
+                pieces.last_mut().is_some_and(|piece| operator.combine(&change.value, piece, last, &one, last));
+            if !joined {
+                pieces.push(one);
+            }
+        }
+        if let Some(change) = list.first() {
+            write_list(batch, change, pieces, snapshot, &operator, last)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes `pieces` (newest first) in front of the list of `change`'s value; the oldest of them is
+/// joined with the newest chunk that is there, when that has room.
+fn write_list(
+    batch: &mut Batch,
+    change: &Change,
+    mut pieces: Vec<Vec<u8>>,
+    snapshot: &Snapshot,
+    operator: &PostingMerge,
+    last: Seq,
+) -> lsm::Result<()> {
+    let mut cursor = snapshot.cursor(change.tree, 0);
+    cursor.seek(&change.value, MAX_SEQ)?;
+    let mut number = 0;
+    let head = cursor.valid().then(|| cursor.key()).and_then(|key| key.strip_prefix(change.value.as_slice()));
+    if let Some(suffix) = head.and_then(|suffix| suffix.first_chunk::<4>()) {
+        number = u32::MAX - u32::from_be_bytes(*suffix);
+        let joined = pieces.last_mut().is_some_and(|oldest| {
+            // A full chunk stays as it is; the new piece is small, so joining is judged by the old one.
+            cursor.value().len() < CHUNK_BYTES
+                && operator.combine(&change.value, oldest, last, cursor.value(), cursor.seq())
+        });
+        if !joined {
+            number += 1;
+        }
+    }
+    for (number, mut piece) in (number..).zip(pieces.into_iter().rev()) {
+        let key = [change.value.as_slice(), &(u32::MAX - number).to_be_bytes()].concat();
+        if operator.finish(&key, last, &mut piece, true) {
+            batch.also(Kind::Put, change.tree, &key, &piece)?;
+        } else if head_exists(&cursor, &key) {
+            batch.also(Kind::Delete, change.tree, &key, &[])?;
+        }
+    }
+    Ok(())
+}
+
+fn head_exists(cursor: &impl Cursor, key: &[u8]) -> bool {
+    cursor.valid() && cursor.key() == key
+}

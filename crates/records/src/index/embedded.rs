@@ -1,0 +1,249 @@
+//! The embedded index (LevelDB++ section 3): nothing is written beside the data; tables carry a zone
+//! map and a value filter per block, partitions and files a zone map, memtables an ordered map.
+//!
+//! A lookup goes best first: files, then partitions, then blocks wait in a queue ordered by the best
+//! sequence number that each can hold; the best is opened, and what passes its synopsis is queued in
+//! turn. Once the K best are found and the head of the queue can hold nothing better, the search is
+//! over. (The papers stop at the end of a level, which gives wrong answers: levels are ordered by
+//! time for each key, not between keys.)
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use lsm::entry::MAX_SEQ;
+use lsm::memtable::Memtable;
+use lsm::table::{BlockHint, Table};
+use lsm::{Component, Cursor, Kind};
+
+use super::{Best, Fact, Index, Lookup, Range, Writes};
+use crate::def::IndexKind;
+use crate::error::Result;
+use crate::layout::Attribute;
+use crate::record::RecordRef;
+
+pub(super) struct Embedded;
+
+enum Unit {
+    Partition(usize),
+    Block(BlockHint),
+}
+
+struct Queued {
+    rank: u64,
+    /// Which component, and which of the opened tables.
+    component: usize,
+    table: usize,
+    unit: Unit,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        self.rank == other.rank
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+impl Index for Embedded {
+    fn add(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn cancel(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        let mut walk = Walk {
+            lookup,
+            attribute,
+            range,
+            values: range.to_value_range(),
+            tables: Vec::new(),
+            queue: BinaryHeap::new(),
+            hints: Vec::new(),
+        };
+        for (at, component) in lookup.snapshot.components(lookup.layout.data).iter().enumerate() {
+            match component {
+                Component::Memtable(memtable) => walk.memtable(memtable, best)?,
+                Component::Run(run) => {
+                    for file in &run.tables {
+                        walk.file(at, file, best)?;
+                    }
+                }
+            }
+        }
+        walk.run(best)
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        let values = range.to_value_range();
+        let mut records = 0;
+        for component in lookup.snapshot.components(lookup.layout.data) {
+            match component {
+                Component::Memtable(memtable) => records += memtable.len() as u64 / 8,
+                Component::Run(run) => {
+                    for file in &run.tables {
+                        let table = file.table()?;
+                        let partitions = table.partitions().max(1) as u64;
+                        let matching = match table.slot_of(attribute.id) {
+                            Some(slot) => {
+                                (0..table.partitions()).filter(|p| table.partition_may_match(*p, slot, &values)).count()
+                            }
+                            None => table.partitions(),
+                        };
+                        records += file.meta().entries * matching as u64 / partitions;
+                    }
+                }
+            }
+        }
+        Ok(records)
+    }
+}
+
+struct Walk<'a> {
+    lookup: &'a Lookup<'a>,
+    attribute: &'a Attribute,
+    range: &'a Range,
+    values: lsm::synopsis::ValueRange,
+    tables: Vec<Arc<Table>>,
+    queue: BinaryHeap<Reverse<Queued>>,
+    hints: Vec<BlockHint>,
+}
+
+impl Walk<'_> {
+    /// Offers what a memtable's ordered map has in the range.
+    fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
+        let limit = self.lookup.snapshot.seq();
+        let embedded = |attribute: &&Attribute| attribute.kind == IndexKind::Embedded;
+        let slot =
+            self.lookup.layout.attributes.iter().filter(embedded).position(|a| a.id == self.attribute.id);
+        if let Some(slot) = slot
+            && memtable.has_attribute(slot)
+        {
+            let (lo, hi) = self.range.key_bounds();
+            let mut cursor = memtable.attribute_cursor(slot);
+            cursor.seek(&lo, MAX_SEQ)?;
+            while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+                if cursor.seq() <= limit {
+                    best.offer(cursor.seq(), cursor.value());
+                }
+                cursor.next()?;
+            }
+            return Ok(());
+        }
+        let mut cursor = memtable.cursor();
+        cursor.seek_first()?;
+        while cursor.valid() {
+            if cursor.seq() <= limit && cursor.kind() == Kind::Put && self.matches(cursor.value()) {
+                best.offer(cursor.seq(), cursor.key());
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn matches(&self, record: &[u8]) -> bool {
+        RecordRef::parse(record).is_some_and(|record| {
+            record.attributes().any(|(id, value)| id == self.attribute.id && self.range.contains(value))
+        })
+    }
+
+    /// Queues the partitions of a file that may have something.
+    fn file(&mut self, component: usize, file: &lsm::version::TableFile, best: &mut Best) -> Result<()> {
+        let (meta, cost) = (file.meta(), self.lookup.data_cost);
+        if !best.admits_span(meta.min_seq, meta.max_seq) {
+            best.note_skipped();
+            return Ok(());
+        }
+        let zone = meta.zones.iter().find(|(id, _)| *id == self.attribute.id);
+        if let Some((_, zone)) = zone {
+            lsm::Cost::add(&cost.synopses_asked, 1);
+            let overlaps =
+                zone.as_ref().is_some_and(|(min, max)| self.values.overlaps(min, max.as_deref()));
+            if !overlaps {
+                lsm::Cost::add(&cost.synopses_negative, 1);
+                return Ok(());
+            }
+        }
+        let table = file.table()?;
+        let slot = table.slot_of(self.attribute.id);
+        let at = self.tables.len();
+        for partition in 0..table.partitions() {
+            let (min, max) = table.partition_bounds(partition);
+            lsm::Cost::add(&cost.synopses_asked, 1);
+            if slot.is_some_and(|slot| !table.partition_may_match(partition, slot, &self.values)) {
+                lsm::Cost::add(&cost.synopses_negative, 1);
+                continue;
+            }
+            let rank = best.order().best_rank(min, max);
+            self.queue.push(Reverse(Queued { rank, component, table: at, unit: Unit::Partition(partition) }));
+        }
+        self.tables.push(table);
+        Ok(())
+    }
+
+    fn run(&mut self, best: &mut Best) -> Result<()> {
+        while let Some(Reverse(queued)) = self.queue.pop() {
+            if best.is_full() && !best.admits(queued.rank) {
+                best.note_skipped();
+                break;
+            }
+            let Some(table) = self.tables.get(queued.table).cloned() else { continue };
+            match queued.unit {
+                Unit::Partition(partition) => self.partition(&queued, &table, partition, best)?,
+                Unit::Block(hint) => self.block(&queued, &table, &hint, best)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn partition(&mut self, queued: &Queued, table: &Table, partition: usize, best: &mut Best) -> Result<()> {
+        let cost = self.lookup.data_cost;
+        let mut hints = std::mem::take(&mut self.hints);
+        hints.clear();
+        match table.slot_of(self.attribute.id) {
+            Some(slot) => table.matching_blocks(partition, slot, &self.values, cost, &mut hints)?,
+            None => table.all_blocks(partition, cost, &mut hints)?,
+        }
+        for hint in hints.drain(..) {
+            if !best.admits_span(hint.min_seq, hint.max_seq) {
+                best.note_skipped();
+                continue;
+            }
+            let rank = best.order().best_rank(hint.min_seq, hint.max_seq);
+            let (component, table) = (queued.component, queued.table);
+            self.queue.push(Reverse(Queued { rank, component, table, unit: Unit::Block(hint) }));
+        }
+        self.hints = hints;
+        Ok(())
+    }
+
+    fn block(&mut self, queued: &Queued, table: &Table, hint: &BlockHint, best: &mut Best) -> Result<()> {
+        let mut entries = table.block_entries(hint, self.lookup.data_cost)?;
+        while let Some(entry) = entries.next_entry()? {
+            if entry.kind != Kind::Put || !self.matches(entry.value) {
+                continue;
+            }
+            let (seq, record) = (entry.seq, entry.value_slice());
+            best.offer_with(seq, entry.key, || Some((record, queued.component)));
+        }
+        Ok(())
+    }
+}

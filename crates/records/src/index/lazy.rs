@@ -1,0 +1,91 @@
+//! The lazy index (LevelDB++ section 4.1.2): a posting list per value, appended to blindly. Each
+//! write adds an operand with one posting; flushes and merges combine operands into pieces of a few
+//! KiB, so that a list of any length is read and merged in bounded memory. Pieces of one value lie
+//! newest first, within a component and from component to component, so a top-K lookup stops early.
+
+use lsm::entry::MAX_SEQ;
+use lsm::{Cursor, Kind, Seq};
+
+use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
+use crate::error::{Error, Result};
+use crate::layout::Attribute;
+use crate::posting;
+
+pub(super) struct Lazy;
+
+impl Index for Lazy {
+    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
+        append(writes, fact, false)
+    }
+
+    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
+        append(writes, fact, true)
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        let tree = tree_of(attribute)?;
+        if let Some(value) = range.point() {
+            let mut walk = lookup.snapshot.walk(tree, value);
+            while let Some(entry) = walk.next_entry()? {
+                // Newest first: once the K best are here and this piece is older, so is the rest.
+                if best.order() == Order::Newest && best.is_full() && !best.admits(Order::Newest.rank(entry.seq)) {
+                    best.note_skipped();
+                    break;
+                }
+                offer_piece(&entry.value, entry.seq, attribute, best)?;
+            }
+            lookup.index_cost.absorb(walk.cost());
+            return Ok(());
+        }
+        let (lo, hi) = range.key_bounds();
+        let mut cursor = lookup.snapshot.entries(tree, 0);
+        cursor.seek(&lo, MAX_SEQ)?;
+        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+            if cursor.kind() == Kind::Operand {
+                offer_piece(cursor.value(), cursor.seq(), attribute, best)?;
+            }
+            cursor.next()?;
+        }
+        lookup.index_cost.absorb(&cursor.cost());
+        Ok(())
+    }
+
+    /// Entries are pieces of many postings; the engine only counts entries.
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        Ok(estimate_tree(lookup, attribute, range)?.saturating_mul(8))
+    }
+}
+
+fn append(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
+    let mut operand = std::mem::take(&mut writes.scratch);
+    operand.clear();
+    posting::encode_one(&mut operand, fact.key, cancel);
+    let result = also(writes, Kind::Operand, tree_of(fact.attribute)?, fact.value, &operand);
+    writes.scratch = operand;
+    result
+}
+
+/// Offers the postings of one piece of a list; `seq` is the number of the entry that holds it.
+pub(super) fn offer_piece(piece: &[u8], seq: Seq, attribute: &Attribute, best: &mut Best) -> Result<()> {
+    let mut postings = posting::Postings::new(piece, seq);
+    while let Some(posting) = postings
+        .next()
+        .map_err(|_| Error::damaged(format!("index of {}: malformed posting list", attribute.path)))?
+    {
+        if posting.cancel {
+            continue;
+        }
+        if best.order() == Order::Newest && best.is_full() && !best.admits(Order::Newest.rank(posting.seq)) {
+            best.note_skipped();
+            break;
+        }
+        best.offer(posting.seq, posting.key);
+    }
+    Ok(())
+}

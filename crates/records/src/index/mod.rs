@@ -1,0 +1,130 @@
+//! The kinds of index. A kind knows how facts (value, key, sequence number) are stored and found;
+//! whether a fact is still true is not its business: the query pipeline finds that out for all.
+
+mod best;
+mod composite;
+mod eager;
+mod embedded;
+mod lazy;
+mod range;
+
+use std::sync::Arc;
+
+use lsm::{Batch, Cost, Kind, Mark, Policy, Seq, Slice, Snapshot, TreeId, TreeOptions};
+
+pub(crate) use best::{Best, Order, Window};
+pub(crate) use eager::complete as complete_eager;
+pub(crate) use range::Range;
+
+use crate::def::IndexKind;
+use crate::error::Result;
+use crate::layout::{Attribute, Layout};
+use crate::posting::PostingMerge;
+
+/// "The record of `key` has `value`."
+#[derive(Clone, Copy)]
+pub(crate) struct Fact<'a> {
+    pub(crate) attribute: &'a Attribute,
+    pub(crate) value: &'a [u8],
+    pub(crate) key: &'a [u8],
+}
+
+/// What a batch of records writes.
+#[derive(Default)]
+pub(crate) struct Writes {
+    pub(crate) batch: Batch,
+    /// Changes to eager lists: they depend on what is there, and are worked out at the commit.
+    pub(crate) eager: Vec<eager::Change>,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl Writes {
+    pub(crate) fn mark(&self) -> (Mark, usize) {
+        (self.batch.mark(), self.eager.len())
+    }
+
+    pub(crate) fn rewind(&mut self, mark: (Mark, usize)) {
+        self.batch.rewind(mark.0);
+        self.eager.truncate(mark.1);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.batch.clear();
+        self.eager.clear();
+    }
+}
+
+/// A record that may match: what an index gives.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) seq: Seq,
+    pub(crate) key: Vec<u8>,
+    /// The stored record, where the index came by it, and which component it was found in.
+    pub(crate) record: Option<(Slice, usize)>,
+}
+
+/// What a lookup in an index works with.
+pub(crate) struct Lookup<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) snapshot: &'a Snapshot,
+    /// Cost of reads in the data tree, and in the index tree.
+    pub(crate) data_cost: &'a Cost,
+    pub(crate) index_cost: &'a Cost,
+}
+
+/// A kind of index. Writes share the sequence number of the record written just before.
+pub(crate) trait Index {
+    /// Adds a fact.
+    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
+    /// Takes back an older fact that is known to be over.
+    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
+    /// Offers candidates whose value lies in `range` to `best`: all of them, or at least the best
+    /// that it asks for. May offer facts that are over, and the same record more than once.
+    fn candidates(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range, best: &mut Best)
+    -> Result<()>;
+    /// About how many candidates `range` has, for planning: cheap, from metadata.
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
+}
+
+/// The index of a kind; `None` for [`IndexKind::None`].
+pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
+    match kind {
+        IndexKind::None => None,
+        IndexKind::Embedded => Some(&embedded::Embedded),
+        IndexKind::Eager => Some(&eager::Eager),
+        IndexKind::Lazy => Some(&lazy::Lazy),
+        IndexKind::Composite => Some(&composite::Composite),
+    }
+}
+
+/// The options of the tree of a stand-alone kind.
+pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
+    match kind {
+        // Lists are asked for by their exact key.
+        IndexKind::Lazy => TreeOptions {
+            operator: Some(Arc::new(PostingMerge::default())),
+            policy: Policy::default(),
+            ..TreeOptions::default()
+        },
+        // Keys are only ever searched by prefix.
+        _ => TreeOptions { filter_bits_per_key: 0, ..TreeOptions::default() },
+    }
+}
+
+/// The tree of a stand-alone attribute.
+fn tree_of(attribute: &Attribute) -> Result<TreeId> {
+    attribute.tree.ok_or_else(|| {
+        crate::error::Error::damaged(format!("attribute {}: its index tree is missing", attribute.path))
+    })
+}
+
+/// About how many entries of an index tree lie in `range`.
+fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+    let (lo, hi) = range.key_bounds();
+    let tree = tree_of(attribute)?;
+    Ok(lookup.snapshot.approximate(tree, &lo, hi.as_deref(), lookup.index_cost)?)
+}
+
+fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+    Ok(writes.batch.also(kind, tree, key, value)?)
+}

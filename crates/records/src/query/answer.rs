@@ -1,0 +1,311 @@
+//! The answer of a query, found page by page.
+
+use std::collections::VecDeque;
+
+use lsm::{Component, Cost, Cursor, Kind, Seq, Slice};
+use serde_json::{Map, Value as Json, json};
+
+use super::explain::{self, Steps};
+use super::plan::{self, Driver, Plan};
+use super::predicate::Predicates;
+use super::{Order, Query, scan};
+use crate::dataset::DatasetSnapshot;
+use crate::error::{Error, Result};
+use crate::index::{self, Best, Candidate, Lookup, Window};
+use crate::record::{Record, RecordRef};
+
+/// Candidates that are asked for at a time, when there is no small limit.
+const PAGE: usize = 64 << 10;
+
+/// Candidates whose records are fetched together.
+const FETCH: usize = 1024;
+
+/// A candidate whose record is known to be current.
+const CURRENT: usize = usize::MAX;
+
+/// Where a page ended. Valid for the same query on the same snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PageToken(Seq);
+
+/// Matching records in order, found as they are asked for.
+pub struct Answer {
+    snapshot: DatasetSnapshot,
+    components: Vec<Component>,
+    predicates: Predicates,
+    plan: Plan,
+    order: Order,
+    remaining: Option<usize>,
+    /// The last candidate that was taken from the index.
+    after: Option<Seq>,
+    /// The last record that was given out.
+    given: Option<Seq>,
+    exhausted: bool,
+    failed: bool,
+    pending: VecDeque<Candidate>,
+    ready: VecDeque<Record>,
+    steps: Steps,
+    data_cost: Cost,
+    index_cost: Cost,
+    notes: Vec<String>,
+}
+
+impl Answer {
+    pub(super) fn new(query: Query) -> Result<Answer> {
+        let layout = query.snapshot.dataset.layout.clone();
+        let predicates = Predicates::new(&layout, &query.conditions)?;
+        let (data_cost, index_cost) = (Cost::default(), Cost::default());
+        let snapshot = &query.snapshot.snapshot;
+        let lookup =
+            Lookup { layout: &layout, snapshot, data_cost: &data_cost, index_cost: &index_cost };
+        let plan = plan::choose(&lookup, &predicates)?;
+        let mut notes = Vec::new();
+        if plan.driver == Driver::Scan && !query.conditions.is_empty() {
+            let mut paths: Vec<String> = predicates.undeclared.iter().map(|p| format!("`{p}`")).collect();
+            let declared = predicates.declared.iter().filter_map(|p| layout.attributes.get(p.attribute));
+            paths.extend(declared.map(|attribute| format!("`{}`", attribute.path)));
+            notes.push(format!("no index on {}: answered by a scan", paths.join(", ")));
+        }
+        let empty = predicates.declared.iter().any(|predicate| predicate.range.is_empty());
+        let after = query.after.map(|token| token.0);
+        Ok(Answer {
+            components: snapshot.components(layout.data),
+            predicates,
+            plan,
+            order: query.order,
+            remaining: query.limit,
+            after,
+            given: after,
+            exhausted: empty || query.limit == Some(0),
+            failed: false,
+            pending: VecDeque::new(),
+            ready: VecDeque::new(),
+            steps: Steps::default(),
+            data_cost,
+            index_cost,
+            notes,
+            snapshot: query.snapshot,
+        })
+    }
+
+    /// Remarks about how the query is answered, for people.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    /// Where the answer stands: [`Query::after`] with it goes on from here.
+    pub fn token(&self) -> Option<PageToken> {
+        self.given.map(PageToken)
+    }
+
+    /// What the query did so far and what it cost.
+    pub fn explain(&self) -> Json {
+        let layout = &self.snapshot.dataset.layout;
+        let name = |at: usize| self.predicates.declared.get(at).map(|p| p.text.clone()).unwrap_or_default();
+        let mut plan = Map::new();
+        match self.plan.driver {
+            Driver::Scan => {
+                plan.insert("scan".to_string(), json!("all records"));
+            }
+            Driver::Index(at) => {
+                let attribute =
+                    self.predicates.declared.get(at).and_then(|p| layout.attributes.get(p.attribute));
+                if let Some(attribute) = attribute {
+                    plan.insert("index".to_string(), json!(attribute.path.to_string()));
+                    plan.insert("kind".to_string(), json!(attribute.kind.to_string()));
+                }
+                plan.insert("condition".to_string(), json!(name(at)));
+            }
+        }
+        if !self.plan.compared.is_empty() {
+            let compared: Vec<Json> = self
+                .plan
+                .compared
+                .iter()
+                .map(|(at, expected)| json!({ "condition": name(*at), "expected": expected }))
+                .collect();
+            plan.insert("compared".to_string(), Json::Array(compared));
+        }
+        json!({
+            "plan": plan,
+            "steps": self.steps.to_json(),
+            "cost": { "data": explain::cost(&self.data_cost), "index": explain::cost(&self.index_cost) },
+        })
+    }
+
+    /// Counts what is left of the answer.
+    pub(super) fn count_rest(&mut self) -> Result<u64> {
+        let mut count = 0;
+        while let Some(record) = self.next() {
+            record?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Asks the driver for the next candidates.
+    fn refill(&mut self) -> Result<()> {
+        let layout = self.snapshot.dataset.layout.clone();
+        // With a limit, some more than wanted, for those that turn out to be superseded or not to
+        // meet the other conditions; each further round asks for more.
+        let want = match self.remaining {
+            Some(left) => (left.saturating_add(left / 4)).saturating_mul(1 << self.steps.rounds.min(12)),
+            None => PAGE,
+        };
+        let window = Window { order: self.order, after: self.after, want: want.clamp(1, PAGE) };
+        let mut best = Best::new(window);
+        let lookup = Lookup {
+            layout: &layout,
+            snapshot: &self.snapshot.snapshot,
+            data_cost: &self.data_cost,
+            index_cost: &self.index_cost,
+        };
+        let driver = match self.plan.driver {
+            Driver::Index(at) => self.predicates.declared.get(at).and_then(|predicate| {
+                let attribute = layout.attributes.get(predicate.attribute)?;
+                Some((index::of(attribute.kind)?, attribute, predicate))
+            }),
+            Driver::Scan => None,
+        };
+        match driver {
+            Some((index, attribute, predicate)) => {
+                index.candidates(&lookup, attribute, &predicate.range, &mut best)?;
+            }
+            None => self.scan_all(&mut best, want)?,
+        }
+        let (candidates, more) = best.finish();
+        self.steps.rounds += 1;
+        self.steps.candidates += candidates.len() as u64;
+        self.after = candidates.last().map(|candidate| candidate.seq).or(self.after);
+        self.exhausted = !more || candidates.is_empty();
+        self.pending = candidates.into();
+        Ok(())
+    }
+
+    /// Offers every record that meets the conditions.
+    fn scan_all(&self, best: &mut Best, want: usize) -> Result<()> {
+        let dataset = &self.snapshot.dataset;
+        let layout = &dataset.layout;
+        let mut cursor = self.snapshot.snapshot.cursor(layout.data, scan::READAHEAD);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let seq = cursor.seq();
+            if cursor.kind() == Kind::Put && best.admits(self.order.rank(seq)) {
+                let record = parse(cursor.value())?;
+                if self.predicates.confirm(&record, layout, None) {
+                    let bring = || (want <= FETCH).then(|| (Slice::from(cursor.value()), CURRENT));
+                    best.offer_with(seq, cursor.key(), bring);
+                }
+            } else if best.is_full() {
+                best.note_skipped();
+            }
+            cursor.next()?;
+        }
+        self.data_cost.absorb(&cursor.cost());
+        Ok(())
+    }
+
+    /// Takes the next candidates through the pipeline: current? fetch, confirm.
+    fn advance(&mut self) -> Result<()> {
+        let take = self.remaining.unwrap_or(FETCH).clamp(1, FETCH).min(self.pending.len());
+        let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
+        let mut records: Vec<Option<(Seq, Slice)>> = Vec::with_capacity(chunk.len());
+        records.resize_with(chunk.len(), || None);
+        let layout = self.snapshot.dataset.layout.clone();
+        let snapshot = &self.snapshot.snapshot;
+        let mut to_fetch: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (at, candidate) in chunk.iter_mut().enumerate() {
+            let Some((record, component)) = candidate.record.take() else {
+                to_fetch.push((at, std::mem::take(&mut candidate.key)));
+                continue;
+            };
+            let current = component == CURRENT
+                || snapshot.is_newest(&self.components, component, &candidate.key, candidate.seq, &self.data_cost)?;
+            if let Some(slot) = records.get_mut(at)
+                && current
+            {
+                *slot = Some((candidate.seq, record));
+            }
+        }
+        to_fetch.sort_by(|a, b| a.1.cmp(&b.1));
+        let keys: Vec<&[u8]> = to_fetch.iter().map(|(_, key)| key.as_slice()).collect();
+        let mut found = Vec::new();
+        snapshot.get_batch(layout.data, &keys, &mut found, &self.data_cost)?;
+        self.steps.fetched += keys.len() as u64;
+        for ((at, _), found) in to_fetch.iter().zip(found) {
+            // The write that made the fact is the one that made the record: the value is still true,
+            // without looking at it.
+            if let (Some(found), Some(candidate), Some(slot)) = (found, chunk.get(*at), records.get_mut(*at))
+                && found.seq == candidate.seq
+            {
+                *slot = Some((found.seq, found.value));
+            }
+        }
+        for (at, key) in to_fetch {
+            if let Some(candidate) = chunk.get_mut(at) {
+                candidate.key = key;
+            }
+        }
+        let answered = match self.plan.driver {
+            Driver::Index(at) => Some(at),
+            Driver::Scan => None,
+        };
+        for (candidate, record) in chunk.into_iter().zip(records) {
+            let Some((seq, value)) = record else {
+                self.steps.superseded += 1;
+                continue;
+            };
+            if !self.predicates.confirm(&parse(&value)?, &layout, answered) {
+                self.steps.discarded += 1;
+                continue;
+            }
+            self.ready.push_back(Record::new(&candidate.key, seq, value)?);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Option<Record>> {
+        loop {
+            if self.remaining == Some(0) {
+                return Ok(None);
+            }
+            if let Some(record) = self.ready.pop_front() {
+                self.remaining = self.remaining.map(|left| left - 1);
+                self.given = Some(record.seq());
+                self.steps.answers += 1;
+                return Ok(Some(record));
+            }
+            if !self.pending.is_empty() {
+                self.advance()?;
+            } else if self.exhausted {
+                return Ok(None);
+            } else {
+                self.refill()?;
+            }
+        }
+    }
+}
+
+fn parse(value: &[u8]) -> Result<RecordRef<'_>> {
+    RecordRef::parse(value).ok_or_else(|| Error::damaged("a stored record is malformed"))
+}
+
+impl Iterator for Answer {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        if self.failed {
+            return None;
+        }
+        let next = self.step().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let group = &self.snapshot.dataset.shared.group;
+        group.count(&self.data_cost);
+        group.count(&self.index_cost);
+    }
+}

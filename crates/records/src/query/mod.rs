@@ -1,0 +1,97 @@
+//! The way of a query: candidates from one index, then for all kinds the same steps: is the
+//! candidate current, fetch its record, confirm the other conditions, answer in order of recency.
+
+mod answer;
+mod explain;
+mod plan;
+mod predicate;
+mod scan;
+
+pub use answer::{Answer, PageToken};
+pub use scan::Scan;
+
+use serde_json::Value as Json;
+
+pub use crate::index::Order;
+
+use crate::dataset::DatasetSnapshot;
+use crate::error::{Error, Result};
+use crate::predicate::{Condition, Op};
+use crate::schema::Path;
+
+/// A query: conditions that must all hold, an order, a limit.
+///
+/// Conditions `>=`, `<=`, `>`, `<` on the same path make one range together; a record with an array
+/// there matches when one element lies in the range. Each `=` and each prefix stands for itself, so
+/// `tag=a tag=b` finds arrays that have both.
+#[derive(Clone)]
+pub struct Query {
+    snapshot: DatasetSnapshot,
+    conditions: Vec<Condition>,
+    limit: Option<usize>,
+    order: Order,
+    after: Option<PageToken>,
+}
+
+impl Query {
+    pub(crate) fn new(snapshot: DatasetSnapshot) -> Query {
+        Query { snapshot, conditions: Vec::new(), limit: None, order: Order::Newest, after: None }
+    }
+
+    /// Adds a condition.
+    pub fn condition(mut self, condition: Condition) -> Query {
+        self.conditions.push(condition);
+        self
+    }
+
+    /// Adds the condition that the attribute at `path` is `value` (read as the attribute's type).
+    pub fn equals(self, path: &Path, value: &str) -> Query {
+        self.condition(Condition::new(path.clone(), Op::Eq, value))
+    }
+
+    /// Adds the condition that the attribute at `path` lies between two values, both included.
+    pub fn between(self, path: &Path, lo: &str, hi: &str) -> Query {
+        self.condition(Condition::new(path.clone(), Op::Ge, lo))
+            .condition(Condition::new(path.clone(), Op::Le, hi))
+    }
+
+    /// At most this many records: the first of the order. Without a limit, all.
+    pub fn limit(mut self, limit: Option<usize>) -> Query {
+        self.limit = limit;
+        self
+    }
+
+    /// The order of the answer; newest first unless set.
+    pub fn order(mut self, order: Order) -> Query {
+        self.order = order;
+        self
+    }
+
+    /// Goes on behind the page that gave this token, of the same query on the same snapshot.
+    pub fn after(mut self, token: PageToken) -> Query {
+        self.after = Some(token);
+        self
+    }
+
+    /// Runs the query. Records are found as the answer is iterated, a page at a time, in bounded
+    /// memory.
+    pub fn run(self) -> Result<Answer> {
+        Answer::new(self)
+    }
+
+    /// The number of matching records (at most the limit), and the explanation.
+    pub fn count(self) -> Result<(u64, Json)> {
+        if self.conditions.is_empty() && self.after.is_none() {
+            let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
+            return scan::count_all(&self.snapshot, limit);
+        }
+        let mut answer = self.run()?;
+        let count = answer.count_rest()?;
+        Ok((count, answer.explain()))
+    }
+}
+
+/// The error for a range that is upside down.
+fn upside_down(path: &Path, lo: &str, hi: &str) -> Error {
+    Error::bad_input(format!("{path}: the range is upside down: {lo} is above {hi}"))
+}

@@ -1,0 +1,63 @@
+//! Which index drives a query: the one that is expected to make the least work.
+
+use super::predicate::Predicates;
+use crate::def::IndexKind;
+use crate::error::Result;
+use crate::index::{self, Lookup};
+
+/// How candidates are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Driver {
+    /// By the index of the attribute of this predicate.
+    Index(usize),
+    /// By reading every record.
+    Scan,
+}
+
+/// A driver, and what was expected of each index that could have been.
+pub(super) struct Plan {
+    pub(super) driver: Driver,
+    /// (predicate, expected candidates) of those that were compared.
+    pub(super) compared: Vec<(usize, u64)>,
+}
+
+/// What a candidate costs, in microseconds or so: fetched by key one at a time, or read in passing
+/// with the other records of its block.
+fn weight(kind: IndexKind) -> f64 {
+    match kind {
+        IndexKind::None => f64::INFINITY,
+        IndexKind::Embedded => 0.5,
+        IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite => 2.0,
+    }
+}
+
+pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Plan> {
+    let attributes = &lookup.layout.attributes;
+    let indexed: Vec<usize> = predicates
+        .declared
+        .iter()
+        .enumerate()
+        .filter(|(_, p)| attributes.get(p.attribute).is_some_and(|a| a.kind != IndexKind::None))
+        .map(|(at, _)| at)
+        .collect();
+    let mut compared = Vec::new();
+    match indexed.as_slice() {
+        [] => return Ok(Plan { driver: Driver::Scan, compared }),
+        [only] => return Ok(Plan { driver: Driver::Index(*only), compared }),
+        _ => {}
+    }
+    let mut cheapest: Option<(f64, usize)> = None;
+    for at in indexed {
+        let Some(predicate) = predicates.declared.get(at) else { continue };
+        let Some(attribute) = attributes.get(predicate.attribute) else { continue };
+        let Some(index) = index::of(attribute.kind) else { continue };
+        let expected = index.estimate(lookup, attribute, &predicate.range)?;
+        compared.push((at, expected));
+        let cost = expected as f64 * weight(attribute.kind);
+        if cheapest.is_none_or(|(least, _)| cost < least) {
+            cheapest = Some((cost, at));
+        }
+    }
+    let driver = cheapest.map_or(Driver::Scan, |(_, at)| Driver::Index(at));
+    Ok(Plan { driver, compared })
+}

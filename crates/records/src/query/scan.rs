@@ -1,0 +1,129 @@
+//! Records in key order.
+
+use lsm::{Cost, Cursor, MAX_SEQ, TreeCursor};
+use serde_json::{Value as Json, json};
+
+use super::explain;
+use crate::dataset::DatasetSnapshot;
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::schema::Key;
+
+/// Bytes that a scan reads ahead.
+pub(super) const READAHEAD: usize = 256 << 10;
+
+/// An iterator over records by primary key.
+pub struct Scan {
+    snapshot: DatasetSnapshot,
+    cursor: TreeCursor,
+    from: Option<Key>,
+    to: Option<Key>,
+    reverse: bool,
+    started: bool,
+    done: bool,
+    records: u64,
+}
+
+impl Scan {
+    pub(crate) fn new(
+        snapshot: DatasetSnapshot,
+        from: Option<Key>,
+        to: Option<Key>,
+        reverse: bool,
+    ) -> Result<Scan> {
+        if let (Some(from), Some(to)) = (&from, &to)
+            && from.as_bytes() > to.as_bytes()
+        {
+            return Err(Error::bad_input(format!("the range of keys is upside down: {from} is above {to}")));
+        }
+        let cursor = snapshot.snapshot.cursor(snapshot.dataset.layout.data, READAHEAD);
+        Ok(Scan { snapshot, cursor, from, to, reverse, started: false, done: false, records: 0 })
+    }
+
+    /// What the scan did so far and what it cost.
+    pub fn explain(&self) -> Json {
+        json!({
+            "plan": { "scan": if self.reverse { "keys, descending" } else { "keys, ascending" } },
+            "steps": { "answers": self.records },
+            "cost": { "data": explain::cost(&self.cursor.cost()) },
+        })
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.started = true;
+        if !self.reverse {
+            match &self.from {
+                Some(from) => self.cursor.seek(from.as_bytes(), MAX_SEQ)?,
+                None => self.cursor.seek_first()?,
+            }
+            return Ok(());
+        }
+        let Some(to) = &self.to else { return Ok(self.cursor.seek_last()?) };
+        self.cursor.seek(to.as_bytes(), MAX_SEQ)?;
+        if !self.cursor.valid() {
+            self.cursor.seek_last()?;
+        } else if self.cursor.key() > to.as_bytes() {
+            self.cursor.prev()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Option<Record>> {
+        if !self.started {
+            self.start()?;
+        } else if self.reverse {
+            self.cursor.prev()?;
+        } else {
+            self.cursor.next()?;
+        }
+        if !self.cursor.valid() {
+            return Ok(None);
+        }
+        let key = self.cursor.key();
+        let past = match (self.reverse, &self.from, &self.to) {
+            (false, _, Some(to)) => key > to.as_bytes(),
+            (true, Some(from), _) => key < from.as_bytes(),
+            _ => false,
+        };
+        if past {
+            return Ok(None);
+        }
+        self.records += 1;
+        Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        if self.done {
+            return None;
+        }
+        let next = self.step().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.done = true;
+            self.snapshot.dataset.shared.group.count(&self.cursor.cost());
+        }
+        next
+    }
+}
+
+/// Counts the records of a dataset, at most `limit`.
+pub(super) fn count_all(snapshot: &DatasetSnapshot, limit: u64) -> Result<(u64, Json)> {
+    let mut cursor = snapshot.snapshot.cursor(snapshot.dataset.layout.data, READAHEAD);
+    cursor.seek_first()?;
+    let mut count = 0;
+    while cursor.valid() && count < limit {
+        count += 1;
+        cursor.next()?;
+    }
+    let cost: Cost = cursor.cost();
+    snapshot.dataset.shared.group.count(&cost);
+    let explain = json!({
+        "plan": { "scan": "keys, ascending" },
+        "steps": { "answers": count },
+        "cost": { "data": explain::cost(&cost) },
+    });
+    Ok((count, explain))
+}
