@@ -1,0 +1,321 @@
+//! The operating system's file system.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Fs, Lock, ReadFile, WriteFile};
+
+/// The operating system's file system, read through the page cache or around it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disk {
+    direct: bool,
+}
+
+impl Disk {
+    /// Reads go through the page cache.
+    pub fn new() -> Disk {
+        Disk { direct: false }
+    }
+
+    /// Reads go around the page cache (`O_DIRECT`) where the platform and the file system can, and
+    /// through it elsewhere. Writes are buffered in both.
+    pub fn direct() -> Disk {
+        Disk { direct: true }
+    }
+}
+
+impl Fs for Disk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)?;
+        Ok(Box::new(Appended(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        if self.direct
+            && let Some(file) = direct::open(path)?
+        {
+            return Ok(file);
+        }
+        Ok(Arc::new(Buffered(File::open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            Err(e)
+                if !matches!(
+                    e.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+                ) =>
+            {
+                // Another file system, one without links, or too many links: a copy does as well.
+                // It is synced because the caller takes the data to be as durable as the original's.
+                let mut source = File::open(from)?;
+                let mut copy = OpenOptions::new().write(true).create_new(true).open(to)?;
+                io::copy(&mut source, &mut copy)
+                    .and_then(|_| copy.sync_data())
+                    .inspect_err(|_| {
+                        // Half a copy must not stay under a name that promises a whole file.
+                        let _ = fs::remove_file(to);
+                    })
+            }
+            linked => linked,
+        }
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                names.push(PathBuf::from(entry.file_name()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> = dir
+            .ancestors()
+            .take_while(|d| !d.as_os_str().is_empty() && !d.exists())
+            .collect();
+        fs::create_dir_all(dir)?;
+        // A new folder is a name in its parent; without this a power cut takes it with all in it.
+        missing
+            .iter()
+            .filter_map(|made| made.parent())
+            .try_for_each(|parent| self.sync_dir(parent))
+    }
+
+    #[cfg(unix)]
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let dir = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            dir
+        };
+        File::open(dir)?.sync_all()
+    }
+
+    #[cfg(not(unix))]
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        // A read-only medium or folder still gets its lock, on the file that the writer left there.
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        let file = match opened {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                File::open(path).map_err(|_| e)?
+            }
+            opened => opened?,
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(Locked(file))),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+/// The lock belongs to the open file and goes with it.
+struct Locked(#[allow(dead_code, reason = "held for its drop")] File);
+
+impl Lock for Locked {}
+
+struct Appended(File);
+
+impl WriteFile for Appended {
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)?;
+        (&self.0).seek(SeekFrom::Start(len))?;
+        Ok(())
+    }
+}
+
+struct Buffered(File);
+
+impl ReadFile for Buffered {
+    #[cfg(unix)]
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, buf, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            match std::os::windows::fs::FileExt::seek_read(&self.0, buf, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    buf = buf.get_mut(n..).unwrap_or_default();
+                    offset += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod direct {
+    //! Reads around the page cache. Offset, length and memory must all be aligned, so whole pages go
+    //! through a scratch buffer of the thread.
+
+    use std::cell::RefCell;
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use crate::fs::ReadFile;
+
+    #[cfg(target_arch = "x86_64")]
+    const O_DIRECT: i32 = 0o40000;
+    #[cfg(target_arch = "aarch64")]
+    const O_DIRECT: i32 = 0o200000;
+
+    const PAGE: usize = 4096;
+    /// The most that one system call reads: it bounds the scratch buffer.
+    const SPAN: usize = 1 << 20;
+
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// `None` when the file system cannot read directly: some refuse at open, some at the first read.
+    pub(super) fn open(path: &Path) -> io::Result<Option<Arc<dyn ReadFile>>> {
+        let refused = |e: &io::Error| {
+            matches!(
+                e.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+            )
+        };
+        let file = match OpenOptions::new()
+            .read(true)
+            .custom_flags(O_DIRECT)
+            .open(path)
+        {
+            Err(e) if refused(&e) => return Ok(None),
+            opened => Direct(opened?),
+        };
+        match file.read_span(0, &mut [0]) {
+            Err(e) if refused(&e) => Ok(None),
+            _ => Ok(Some(Arc::new(file))),
+        }
+    }
+
+    struct Direct(File);
+
+    impl Direct {
+        fn read_span(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            let skip = (offset % PAGE as u64) as usize;
+            let need = skip + out.len();
+            let pages = need.next_multiple_of(PAGE);
+            SCRATCH.with_borrow_mut(|scratch| {
+                if scratch.len() < pages + PAGE {
+                    scratch.resize(pages + PAGE, 0);
+                }
+                let aligned = scratch.as_ptr().align_offset(PAGE);
+                let window = scratch.get_mut(aligned..).and_then(|s| s.get_mut(..pages));
+                let window = window.unwrap_or_default();
+                let mut filled = 0;
+                while filled < need {
+                    let rest = window.get_mut(filled..).unwrap_or_default();
+                    match self.0.read_at(rest, offset - skip as u64 + filled as u64) {
+                        Ok(n) => {
+                            filled += n;
+                            // Only the end of the file cuts a read inside a page.
+                            if n == 0 || filled % PAGE != 0 {
+                                break;
+                            }
+                        }
+                        Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+                match window.get(..filled).and_then(|read| read.get(skip..need)) {
+                    Some(bytes) => {
+                        out.copy_from_slice(bytes);
+                        Ok(())
+                    }
+                    None => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            })
+        }
+    }
+
+    impl ReadFile for Direct {
+        fn read_at(&self, mut offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            for part in buf.chunks_mut(SPAN) {
+                self.read_span(offset, part)?;
+                offset += part.len() as u64;
+            }
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.metadata()?.len())
+        }
+    }
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+mod direct {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    pub(super) fn open(_path: &Path) -> io::Result<Option<Arc<dyn crate::fs::ReadFile>>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,334 @@
+//! A file system whose calls fail on command: for tests of what the engine does then.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+
+use super::{Fs, Lock, ReadFile, WriteFile};
+
+/// Wraps a file system and fails its calls on command. A clone is a second handle on the same.
+///
+/// Calls that change something (`create`, `append`, `sync`, `truncate`, `rename`, `remove`, `link`,
+/// `create_dir`, `sync_dir`) are counted together, and calls that read (`open`, `read_at`) apart
+/// from them. A failed call does nothing to the wrapped file system, but for what is said below.
+#[derive(Clone)]
+pub struct Faulty {
+    inner: Arc<dyn Fs>,
+    faults: Arc<Faults>,
+}
+
+struct Faults {
+    calls: AtomicU64,
+    fail_at: AtomicU64,
+    fail_from: AtomicU64,
+    reads: AtomicU64,
+    fail_read_at: AtomicU64,
+    fail_sync: AtomicBool,
+    short_writes: AtomicBool,
+    capacity: AtomicU64,
+    used: Arc<AtomicU64>,
+    names: Mutex<HashMap<PathBuf, Arc<Space>>>,
+}
+
+/// The room that a file takes, given back when its last name and its writer are gone.
+struct Space {
+    used: Arc<AtomicU64>,
+    len: AtomicU64,
+}
+
+impl Space {
+    fn grow(&self, by: u64) {
+        self.len.fetch_add(by, SeqCst);
+        self.used.fetch_add(by, SeqCst);
+    }
+
+    fn cut(&self, len: u64) {
+        let old = self.len.fetch_min(len, SeqCst);
+        self.used.fetch_sub(old.saturating_sub(len), SeqCst);
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        self.cut(0);
+    }
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+impl Faults {
+    fn call(&self) -> io::Result<()> {
+        let n = self.calls.fetch_add(1, SeqCst) + 1;
+        if n == self.fail_at.load(SeqCst) || n >= self.fail_from.load(SeqCst) {
+            return Err(eio());
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> io::Result<()> {
+        let n = self.reads.fetch_add(1, SeqCst) + 1;
+        if n == self.fail_read_at.load(SeqCst) {
+            Err(eio())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn room(&self) -> u64 {
+        self.capacity
+            .load(SeqCst)
+            .saturating_sub(self.used.load(SeqCst))
+    }
+}
+
+impl Faulty {
+    /// Wraps `inner`; nothing fails yet.
+    pub fn new(inner: Arc<dyn Fs>) -> Faulty {
+        let never = || AtomicU64::new(u64::MAX);
+        let faults = Faults {
+            calls: AtomicU64::new(0),
+            fail_at: never(),
+            fail_from: never(),
+            reads: AtomicU64::new(0),
+            fail_read_at: never(),
+            fail_sync: AtomicBool::new(false),
+            short_writes: AtomicBool::new(false),
+            capacity: never(),
+            used: Arc::new(AtomicU64::new(0)),
+            names: Mutex::new(HashMap::new()),
+        };
+        Faulty {
+            inner,
+            faults: Arc::new(faults),
+        }
+    }
+
+    /// How many changing calls there were, failed ones included.
+    pub fn calls(&self) -> u64 {
+        self.faults.calls.load(SeqCst)
+    }
+
+    /// How many reading calls there were, failed ones included.
+    pub fn reads(&self) -> u64 {
+        self.faults.reads.load(SeqCst)
+    }
+
+    /// The bytes that the files written through this file system take now.
+    pub fn used(&self) -> u64 {
+        self.faults.used.load(SeqCst)
+    }
+
+    /// The `n`-th changing call from now (1 is the next one) fails once, with `EIO`.
+    pub fn fail_at(&self, n: u64) {
+        self.faults
+            .fail_at
+            .store(self.calls().saturating_add(n), SeqCst);
+    }
+
+    /// The `n`-th changing call from now (1 is the next one) and all after it fail with `EIO`: to
+    /// the file system below, that is where the machine stopped.
+    pub fn fail_from(&self, n: u64) {
+        self.faults
+            .fail_from
+            .store(self.calls().saturating_add(n), SeqCst);
+    }
+
+    /// The `n`-th reading call from now (1 is the next one) fails once, with `EIO`.
+    pub fn fail_reads_at(&self, n: u64) {
+        self.faults
+            .fail_read_at
+            .store(self.reads().saturating_add(n), SeqCst);
+    }
+
+    /// The next sync of a file fails with `EIO`. As on Linux, later syncs of a file whose sync failed
+    /// (for this or another fault) succeed, without making anything durable.
+    pub fn fail_sync_once(&self) {
+        self.faults.fail_sync.store(true, SeqCst);
+    }
+
+    /// The most bytes that files written through this file system may take together. An append that
+    /// does not fit writes what does, and fails with `StorageFull`.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.faults.capacity.store(bytes, SeqCst);
+    }
+
+    /// Whether the first half of the data is in the file after an append that fails with `EIO`.
+    pub fn short_writes(&self, on: bool) {
+        self.faults.short_writes.store(on, SeqCst);
+    }
+
+    /// Nothing fails from now on. The counts go on.
+    pub fn clear(&self) {
+        for fault in [
+            &self.faults.fail_at,
+            &self.faults.fail_from,
+            &self.faults.fail_read_at,
+        ] {
+            fault.store(u64::MAX, SeqCst);
+        }
+        self.faults.capacity.store(u64::MAX, SeqCst);
+        self.faults.fail_sync.store(false, SeqCst);
+        self.faults.short_writes.store(false, SeqCst);
+    }
+}
+
+impl Fs for Faulty {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.faults.call()?;
+        let inner = self.inner.create(path)?;
+        let new = || Space {
+            used: self.faults.used.clone(),
+            len: AtomicU64::new(0),
+        };
+        let mut names = self.faults.names.lock();
+        let space = names
+            .entry(path.to_path_buf())
+            .or_insert_with(|| Arc::new(new()))
+            .clone();
+        space.cut(0);
+        let faults = self.faults.clone();
+        Ok(Box::new(Writer {
+            inner,
+            faults,
+            space,
+            sync_lies: AtomicBool::new(false),
+        }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.faults.read()?;
+        Ok(Arc::new(Reader {
+            inner: self.inner.open(path)?,
+            faults: self.faults.clone(),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.rename(from, to)?;
+        let mut names = self.faults.names.lock();
+        match names.remove(from) {
+            Some(space) => names.insert(to.to_path_buf(), space),
+            None => names.remove(to),
+        };
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.remove(path)?;
+        self.faults.names.lock().remove(path);
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.link(from, to)?;
+        let mut names = self.faults.names.lock();
+        if let Some(space) = names.get(from).cloned() {
+            names.insert(to.to_path_buf(), space);
+        }
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.inner.list(dir)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.create_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.inner.exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.inner.lock(path)
+    }
+}
+
+struct Writer {
+    inner: Box<dyn WriteFile>,
+    faults: Arc<Faults>,
+    space: Arc<Space>,
+    /// A sync failed: the kernel has dropped the dirty pages and has nothing left to complain of.
+    sync_lies: AtomicBool,
+}
+
+impl Writer {
+    fn put(&self, data: &[u8]) -> io::Result<()> {
+        self.inner.append(data)?;
+        self.space.grow(data.len() as u64);
+        Ok(())
+    }
+
+    fn put_part(&self, data: &[u8], len: usize) -> io::Result<()> {
+        self.put(data.get(..len).unwrap_or(data))
+    }
+}
+
+impl WriteFile for Writer {
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        if let Err(e) = self.faults.call() {
+            if self.faults.short_writes.load(SeqCst) {
+                self.put_part(data, data.len() / 2)?;
+            }
+            return Err(e);
+        }
+        let room = self.faults.room();
+        if (data.len() as u64) > room {
+            self.put_part(data, room as usize)?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.put(data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let failed = self.faults.call().is_err() | self.faults.fail_sync.swap(false, SeqCst);
+        if failed {
+            self.sync_lies.store(true, SeqCst);
+            return Err(eio());
+        }
+        if self.sync_lies.load(SeqCst) {
+            Ok(())
+        } else {
+            self.inner.sync()
+        }
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.truncate(len)?;
+        self.space.cut(len);
+        Ok(())
+    }
+}
+
+struct Reader {
+    inner: Arc<dyn ReadFile>,
+    faults: Arc<Faults>,
+}
+
+impl ReadFile for Reader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.faults.read()?;
+        self.inner.read_at(offset, buf)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+}

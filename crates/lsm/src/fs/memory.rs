@@ -1,0 +1,477 @@
+//! A file system in memory, for stores that need not outlive the process and for tests: it knows
+//! what is durable, so that it can tell what a power cut would leave.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{Fs, Lock, ReadFile, WriteFile};
+
+const SECTOR: usize = 512;
+
+/// A file system in memory. A clone is a second handle on the same.
+///
+/// A file's bytes are durable after `sync`, the names in a folder (made, replaced and removed ones)
+/// after `sync_dir`, a folder as soon as it is made.
+#[derive(Clone, Default)]
+pub struct Memory {
+    state: Arc<State>,
+}
+
+/// What a power cut does to writes that were not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerCut {
+    /// All of them are gone: data and names.
+    Lost,
+    /// All of them are there.
+    Kept,
+    /// Each file keeps some of its last bytes, front to back, the last sector (512 bytes) maybe as
+    /// zeros or garbage. Each folder keeps some of its changes, in their order.
+    Torn,
+    /// Each file keeps some of its new length, and there each sector or zeros in its place. Each
+    /// folder keeps some of its changes, in their order.
+    Reordered,
+}
+
+#[derive(Default)]
+struct State {
+    folders: Mutex<BTreeMap<PathBuf, Folder>>,
+    locks: Mutex<HashSet<PathBuf>>,
+}
+
+type Names = BTreeMap<OsString, Arc<Inode>>;
+
+#[derive(Default)]
+struct Folder {
+    names: Names,
+    durable: Names,
+    /// What leads from `durable` to `names`.
+    pending: Vec<Change>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Put(OsString, Arc<Inode>),
+    Remove(OsString),
+    Rename(OsString, OsString),
+}
+
+impl Change {
+    fn apply(self, names: &mut Names) {
+        match self {
+            Change::Put(name, file) => {
+                names.insert(name, file);
+            }
+            Change::Remove(name) => {
+                names.remove(&name);
+            }
+            Change::Rename(from, to) => {
+                if let Some(file) = names.remove(&from) {
+                    names.insert(to, file);
+                }
+            }
+        }
+    }
+}
+
+impl Folder {
+    fn change(&mut self, change: Change) {
+        change.clone().apply(&mut self.names);
+        self.pending.push(change);
+    }
+
+    fn sync(&mut self) {
+        self.durable = self.names.clone();
+        self.pending.clear();
+    }
+
+    fn get(&self, name: &OsString) -> io::Result<Arc<Inode>> {
+        self.names.get(name).cloned().ok_or_else(not_found)
+    }
+
+    /// The names that a power cut leaves.
+    fn survivors(&self, mode: PowerCut, rng: &mut Rng) -> Names {
+        match mode {
+            PowerCut::Lost => self.durable.clone(),
+            PowerCut::Kept => self.names.clone(),
+            PowerCut::Torn | PowerCut::Reordered => {
+                let kept = rng.up_to(self.pending.len());
+                let mut names = self.durable.clone();
+                self.pending
+                    .iter()
+                    .take(kept)
+                    .cloned()
+                    .for_each(|change| change.apply(&mut names));
+                names
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Inode(RwLock<Content>);
+
+#[derive(Default)]
+struct Content {
+    bytes: Vec<u8>,
+    /// How much was durable at the last sync.
+    durable: usize,
+    /// The content before it was first cut back after the last sync, which may come back, and the
+    /// shortest length since then: what follows may be other bytes than the durable ones.
+    before_cut: Option<(Vec<u8>, usize)>,
+}
+
+impl Content {
+    fn of(bytes: Vec<u8>) -> Content {
+        Content {
+            durable: bytes.len(),
+            bytes,
+            before_cut: None,
+        }
+    }
+
+    fn cut(&mut self, len: usize) {
+        if len < self.bytes.len() {
+            match &mut self.before_cut {
+                Some((_, shortest)) => *shortest = len.min(*shortest),
+                none => *none = Some((self.bytes.clone(), len)),
+            }
+            self.bytes.truncate(len);
+        }
+    }
+
+    fn sync(&mut self) {
+        self.durable = self.bytes.len();
+        self.before_cut = None;
+    }
+
+    /// The bytes that a power cut leaves.
+    fn survivors(&self, mode: PowerCut, rng: &mut Rng) -> Vec<u8> {
+        let (base, durable) = match &self.before_cut {
+            Some((before, _))
+                if mode == PowerCut::Lost || (mode != PowerCut::Kept && rng.coin()) =>
+            {
+                (before, self.durable)
+            }
+            Some((_, shortest)) => (&self.bytes, self.durable.min(*shortest)),
+            None => (&self.bytes, self.durable),
+        };
+        let (synced, tail) = base.split_at_checked(durable).unwrap_or((base, &[]));
+        let mut left = synced.to_vec();
+        match mode {
+            PowerCut::Lost => {}
+            PowerCut::Kept => left.extend_from_slice(tail),
+            PowerCut::Torn => {
+                left.extend(tail.iter().take(rng.up_to(tail.len())));
+                let last_sector = left.len().saturating_sub(1) / SECTOR * SECTOR;
+                let torn = left.iter_mut().skip(last_sector.max(durable));
+                match rng.up_to(2) {
+                    0 => torn.for_each(|byte| *byte = 0),
+                    1 => torn.for_each(|byte| *byte = rng.next() as u8),
+                    _ => {}
+                }
+            }
+            PowerCut::Reordered => {
+                left.extend(tail.iter().take(rng.up_to(tail.len())));
+                let mut at = durable;
+                while at < left.len() {
+                    let end = (at / SECTOR + 1) * SECTOR;
+                    if rng.coin() {
+                        left.iter_mut()
+                            .take(end)
+                            .skip(at)
+                            .for_each(|byte| *byte = 0);
+                    }
+                    at = end;
+                }
+            }
+        }
+        left
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// 0 to `most`, both included.
+    fn up_to(&mut self, most: usize) -> usize {
+        (self.next() % (most as u64).saturating_add(1)) as usize
+    }
+
+    fn coin(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+fn split(path: &Path) -> io::Result<(&Path, OsString)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((path.parent().unwrap_or(Path::new("")), name.to_os_string()))
+}
+
+/// Roots are there from the start.
+fn is_root(dir: &Path) -> bool {
+    dir.parent().is_none()
+}
+
+impl Memory {
+    /// An empty file system.
+    pub fn new() -> Memory {
+        Memory::default()
+    }
+
+    /// A new file system with what is left of this one after a power cut: all that was synced, and of
+    /// the rest what `mode` says, with chance decided by `seed`. This one goes on unchanged, and the
+    /// new one has no locks.
+    pub fn power_cut(&self, seed: u64, mode: PowerCut) -> Memory {
+        let mut rng = Rng(seed);
+        // A file with several names stays one file.
+        let mut files: HashMap<*const Inode, Arc<Inode>> = HashMap::new();
+        let mut left = BTreeMap::new();
+        for (dir, folder) in &*self.state.folders.lock() {
+            let mut names = Names::new();
+            for (name, file) in folder.survivors(mode, &mut rng) {
+                let copy = files.entry(Arc::as_ptr(&file)).or_insert_with(|| {
+                    let bytes = file.0.read().survivors(mode, &mut rng);
+                    Arc::new(Inode(RwLock::new(Content::of(bytes))))
+                });
+                names.insert(name, copy.clone());
+            }
+            let folder = Folder {
+                durable: names.clone(),
+                names,
+                pending: Vec::new(),
+            };
+            left.insert(dir.clone(), folder);
+        }
+        Memory {
+            state: Arc::new(State {
+                folders: Mutex::new(left),
+                locks: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The bytes of a file, synced or not.
+    pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        let file = self
+            .in_folder(path, |folder, name| folder.get(&name))
+            .ok()?;
+        let bytes = file.0.read().bytes.clone();
+        Some(bytes)
+    }
+
+    /// Replaces the bytes of a file, also for those who have it open, or makes the file and its
+    /// folder. The bytes and all names in the folder are durable then. A path without a file name
+    /// does nothing.
+    pub fn write(&self, path: &Path, bytes: &[u8]) {
+        let Ok((dir, name)) = split(path) else { return };
+        let mut folders = self.state.folders.lock();
+        for dir in dir.ancestors() {
+            folders.entry(dir.to_path_buf()).or_default();
+        }
+        let folder = folders.entry(dir.to_path_buf()).or_default();
+        let file = folder.names.entry(name).or_default();
+        *file.0.write() = Content::of(bytes.to_vec());
+        folder.sync();
+    }
+
+    /// The paths of all files, sorted.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let folders = self.state.folders.lock();
+        let mut paths: Vec<PathBuf> = folders
+            .iter()
+            .flat_map(|(dir, folder)| folder.names.keys().map(move |name| dir.join(name)))
+            .collect();
+        paths.sort();
+        paths
+    }
+
+    fn in_folder<T>(
+        &self,
+        path: &Path,
+        work: impl FnOnce(&mut Folder, OsString) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (dir, name) = split(path)?;
+        let mut folders = self.state.folders.lock();
+        work(folder(&mut folders, dir)?, name)
+    }
+}
+
+fn folder<'a>(
+    folders: &'a mut BTreeMap<PathBuf, Folder>,
+    dir: &Path,
+) -> io::Result<&'a mut Folder> {
+    if is_root(dir) {
+        return Ok(folders.entry(dir.to_path_buf()).or_default());
+    }
+    folders.get_mut(dir).ok_or_else(not_found)
+}
+
+impl Fs for Memory {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = self.in_folder(path, |folder, name| {
+            if let Ok(file) = folder.get(&name) {
+                file.0.write().cut(0);
+                return Ok(file);
+            }
+            let file = Arc::new(Inode::default());
+            folder.change(Change::Put(name, file.clone()));
+            Ok(file)
+        })?;
+        Ok(Box::new(Open(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(Open(
+            self.in_folder(path, |folder, name| folder.get(&name))?,
+        )))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from_dir, from_name) = split(from)?;
+        let (to_dir, to_name) = split(to)?;
+        let mut folders = self.state.folders.lock();
+        let file = folder(&mut folders, from_dir)?.get(&from_name)?;
+        let target = folder(&mut folders, to_dir)?;
+        if from_dir == to_dir {
+            target.change(Change::Rename(from_name, to_name));
+        } else {
+            target.change(Change::Put(to_name, file));
+            folder(&mut folders, from_dir)?.change(Change::Remove(from_name));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.in_folder(path, |folder, name| {
+            folder.get(&name)?;
+            folder.change(Change::Remove(name));
+            Ok(())
+        })
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let file = self.in_folder(from, |folder, name| folder.get(&name))?;
+        self.in_folder(to, |folder, name| {
+            if folder.names.contains_key(&name) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            folder.change(Change::Put(name, file));
+            Ok(())
+        })
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut folders = self.state.folders.lock();
+        Ok(folder(&mut folders, dir)?
+            .names
+            .keys()
+            .map(PathBuf::from)
+            .collect())
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut folders = self.state.folders.lock();
+        for dir in dir.ancestors() {
+            folders.entry(dir.to_path_buf()).or_default();
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        folder(&mut self.state.folders.lock(), dir)?.sync();
+        Ok(())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        is_root(path)
+            || self.state.folders.lock().contains_key(path)
+            || self
+                .in_folder(path, |folder, name| folder.get(&name))
+                .is_ok()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.in_folder(path, |folder, name| {
+            if folder.get(&name).is_err() {
+                folder.change(Change::Put(name, Arc::default()));
+            }
+            Ok(())
+        })?;
+        if !self.state.locks.lock().insert(path.to_path_buf()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(Held {
+            state: self.state.clone(),
+            path: path.to_path_buf(),
+        }))
+    }
+}
+
+struct Held {
+    state: Arc<State>,
+    path: PathBuf,
+}
+
+impl Lock for Held {}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.state.locks.lock().remove(&self.path);
+    }
+}
+
+struct Open(Arc<Inode>);
+
+impl WriteFile for Open {
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        self.0.0.write().bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.0.write().sync();
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        let mut content = self.0.0.write();
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        content.cut(len);
+        Ok(())
+    }
+}
+
+impl ReadFile for Open {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let content = self.0.0.read();
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let there = content
+            .bytes
+            .get(from..)
+            .and_then(|rest| rest.get(..buf.len()));
+        buf.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.0.read().bytes.len() as u64)
+    }
+}

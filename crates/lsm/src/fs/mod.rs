@@ -6,6 +6,9 @@ pub mod disk;
 pub mod faulty;
 pub mod memory;
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

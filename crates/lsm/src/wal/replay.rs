@@ -1,0 +1,296 @@
+//! Reading a log back.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{
+    DATA, FORMAT, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_LEN, MARK_MAGIC, PREFIX_LEN, checksum,
+    header_checksum, seed,
+};
+use crate::coding::Reader;
+use crate::error::{Error, Result};
+use crate::fs::{Fs, ReadFile};
+
+/// How much is read at a time, but for longer records.
+const CHUNK: u64 = 256 << 10;
+
+/// What a log file says about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogHeader {
+    /// What the file holds.
+    pub kind: LogKind,
+    /// The file's number.
+    pub number: u64,
+    /// The number and the final length of the file before it, if that could still be replayed when
+    /// this one was started.
+    pub previous: Option<(u64, u64)>,
+}
+
+/// How a log ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Tail {
+    /// With its last record.
+    Clean,
+    /// With bytes that no sync covered and that are no record: what a crash leaves of a write.
+    Torn {
+        /// Where they begin.
+        offset: u64,
+        /// What is wrong with them.
+        why: String,
+    },
+}
+
+/// What [`replay`] found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replayed {
+    /// The header; `None` when it was torn itself, and then there are no records.
+    pub header: Option<LogHeader>,
+    /// Where the last good record ends, in bytes from the front.
+    pub end: u64,
+    /// How the log ends.
+    pub tail: Tail,
+}
+
+/// Gives `visit` every data record of the log file `number` at `path`, in order, with its offset.
+/// `sealed` is the exact length that was recorded at a clean close.
+///
+/// Linear in the file's length. Memory: one chunk of 256 KiB, or the longest record.
+///
+/// Fails with [`Error::Corruption`] for a bad record that a sync mark or `sealed` says was durable
+/// (also when records before it were visited), for a sealed file of another length, and for the file
+/// of another kind or number; with [`Error::NewerFormat`]; with [`Error::Io`]; and with what `visit`
+/// fails with.
+pub fn replay(
+    fs: &dyn Fs,
+    path: &Path,
+    kind: LogKind,
+    number: u64,
+    sealed: Option<u64>,
+    visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<Replayed> {
+    let file = fs.open(path).map_err(|e| Error::io(path, "open", e))?;
+    let len = file
+        .len()
+        .map_err(|e| Error::io(path, "read the length of", e))?;
+    if let Some(sealed) = sealed
+        && sealed != len
+    {
+        let what = format!("the file has {len} bytes, and had {sealed} when it was closed");
+        return Err(Error::corruption(path, len.min(sealed), what));
+    }
+    let mut log = Log {
+        file,
+        path,
+        number,
+        len,
+        chunk: Vec::new(),
+        chunk_at: 0,
+    };
+
+    let header = match log.header(kind)? {
+        Ok(header) => header,
+        Err(why) => {
+            let tail = log.torn(0, why, sealed)?;
+            return Ok(Replayed {
+                header: None,
+                end: 0,
+                tail,
+            });
+        }
+    };
+    let mut offset = HEADER_LEN as u64;
+    while offset < len {
+        let (body, next) = match log.record(offset)? {
+            Ok(found) => found,
+            Err(why) => {
+                let tail = log.torn(offset, why, sealed)?;
+                return Ok(Replayed {
+                    header: Some(header),
+                    end: offset,
+                    tail,
+                });
+            }
+        };
+        // A good checksum means that the record was written like this, so there is no torn one here.
+        match body.split_first() {
+            Some((&DATA, payload)) => visit(offset, payload)?,
+            Some((&MARK, payload)) => {
+                let up_to = mark(payload).filter(|up_to| *up_to <= offset);
+                up_to.ok_or_else(|| Error::corruption(path, offset, "an impossible sync mark"))?;
+            }
+            _ => {
+                return Err(Error::corruption(
+                    path,
+                    offset,
+                    "a record of an unknown type",
+                ));
+            }
+        }
+        offset = next;
+    }
+    Ok(Replayed {
+        header: Some(header),
+        end: offset,
+        tail: Tail::Clean,
+    })
+}
+
+/// What a sync mark says, by its payload.
+fn mark(payload: &[u8]) -> Option<u64> {
+    let mut fields = Reader::new(payload);
+    let magic = fields.take(MARK_MAGIC.len())?;
+    let up_to = fields.u64()?;
+    (magic == MARK_MAGIC && fields.is_empty()).then_some(up_to)
+}
+
+struct Log<'a> {
+    file: Arc<dyn ReadFile>,
+    path: &'a Path,
+    number: u64,
+    len: u64,
+    /// A part of the file, and where it begins.
+    chunk: Vec<u8>,
+    chunk_at: u64,
+}
+
+/// The unit that was looked for, or why it is none.
+type Found<T> = std::result::Result<T, String>;
+
+impl Log<'_> {
+    /// The `n` bytes at `offset`; fewer where the file ends before.
+    fn bytes(&mut self, offset: u64, n: u64) -> Result<&[u8]> {
+        let n = n.min(self.len.saturating_sub(offset));
+        let in_chunk = offset.checked_sub(self.chunk_at);
+        let there = in_chunk
+            .and_then(|at| at.checked_add(n))
+            .is_some_and(|e| e <= self.chunk.len() as u64);
+        if !there {
+            // `n` is no more than the file has, so this does not trust a length that was read.
+            let fill = n.max(CHUNK).min(self.len.saturating_sub(offset));
+            self.chunk
+                .resize(usize::try_from(fill).unwrap_or(usize::MAX), 0);
+            self.chunk_at = offset;
+            let read = self.file.read_at(offset, &mut self.chunk);
+            read.map_err(|e| Error::io(self.path, "read", e))?;
+        }
+        let from = (offset - self.chunk_at) as usize;
+        Ok(self
+            .chunk
+            .get(from..)
+            .and_then(|rest| rest.get(..n as usize))
+            .unwrap_or_default())
+    }
+
+    fn header(&mut self, kind: LogKind) -> Result<Found<LogHeader>> {
+        let (path, number) = (self.path, self.number);
+        let bytes = self.bytes(0, HEADER_LEN as u64)?;
+        let Some((fields, sum)) = bytes.split_last_chunk() else {
+            return Ok(Err("no whole header".into()));
+        };
+        if fields.len() + sum.len() < HEADER_LEN {
+            return Ok(Err("no whole header".into()));
+        }
+        if header_checksum(fields) != u64::from_le_bytes(*sum) {
+            return Ok(Err("the header has a wrong checksum".into()));
+        }
+        let damaged = |what: String| Error::corruption(path, 0, what);
+        let mut fields = Reader::new(fields);
+        if fields.take(8) != Some(&kind.magic()) {
+            return Err(damaged(format!("not a file of kind {kind:?}")));
+        }
+        let short = || damaged("a short header".into());
+        let found = fields.u32().ok_or_else(short)?;
+        if found > FORMAT {
+            return Err(Error::NewerFormat {
+                path: path.into(),
+                found,
+                supported: FORMAT,
+            });
+        }
+        let reserved = fields.u32().ok_or_else(short)?;
+        if found != FORMAT || reserved != 0 {
+            return Err(damaged(format!(
+                "an impossible header: format {found}, {reserved}"
+            )));
+        }
+        let own = fields.u64().ok_or_else(short)?;
+        if own != number {
+            return Err(damaged(format!(
+                "the log numbered {own} in place of {number}"
+            )));
+        }
+        let before = fields.u64().ok_or_else(short)?;
+        let before_len = fields.u64().ok_or_else(short)?;
+        let previous = (before != u64::MAX).then_some((before, before_len));
+        Ok(Ok(LogHeader {
+            kind,
+            number,
+            previous,
+        }))
+    }
+
+    /// The record at `offset`: its body (type and payload), and where the next one begins.
+    fn record(&mut self, offset: u64) -> Result<Found<(&[u8], u64)>> {
+        let left = self.len - offset;
+        let number = self.number;
+        let Some(payload_len) = Reader::new(self.bytes(offset, FRAME_LEN as u64)?).u32() else {
+            return Ok(Err(format!("{left} bytes, too few for a record")));
+        };
+        let whole = PREFIX_LEN as u64 + u64::from(payload_len);
+        if whole > left {
+            return Ok(Err(format!(
+                "a record of {whole} bytes where the file has {left}"
+            )));
+        }
+        let mut record = Reader::new(self.bytes(offset, whole)?);
+        let (_, sum) = (record.u32(), record.u32());
+        let body = record.rest();
+        if sum != Some(checksum(body, seed(number, offset))) {
+            return Ok(Err("a record with a wrong checksum".into()));
+        }
+        Ok(Ok((body, offset + whole)))
+    }
+
+    /// Decides on the bad unit at `offset`: the end of the log, or damage to what was durable.
+    fn torn(&mut self, offset: u64, why: String, sealed: Option<u64>) -> Result<Tail> {
+        if sealed.is_some() {
+            return Err(Error::corruption(self.path, offset, why));
+        }
+        if let Some(at) = self.mark_over(offset)? {
+            let what = format!("{why}, and the sync mark at {at} says that it was durable");
+            return Err(Error::corruption(self.path, offset, what));
+        }
+        Ok(Tail::Torn { offset, why })
+    }
+
+    /// Where a sync mark behind `offset` is that covers it. What lies between may be anything, so
+    /// this looks at every byte.
+    fn mark_over(&mut self, offset: u64) -> Result<Option<u64>> {
+        let mut at = offset;
+        while self.len.saturating_sub(at) >= MARK_LEN as u64 {
+            let number = self.number;
+            let chunk = self.bytes(at, CHUNK)?;
+            for (place, record) in (at..).zip(chunk.windows(MARK_LEN)) {
+                let Some((frame, body)) = record.split_at_checked(FRAME_LEN) else {
+                    continue;
+                };
+                let Some((&MARK, payload)) = body.split_first() else {
+                    continue;
+                };
+                if mark(payload).is_some_and(|up_to| up_to > offset)
+                    && Reader::new(frame).u64() == Some(mark_frame(body, seed(number, place)))
+                {
+                    return Ok(Some(place));
+                }
+            }
+            at += (chunk.len() - MARK_LEN + 1) as u64;
+        }
+        Ok(None)
+    }
+}
+
+/// The frame of a sync mark as one number: length and checksum.
+fn mark_frame(body: &[u8], seed: u64) -> u64 {
+    let payload_len = (MARK_LEN - PREFIX_LEN) as u64;
+    payload_len | u64::from(checksum(body, seed)) << 32
+}

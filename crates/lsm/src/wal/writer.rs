@@ -1,0 +1,250 @@
+//! Appending to a log.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::{
+    DATA, FORMAT, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, MARK_PAYLOAD_LEN, PREFIX_LEN,
+    checksum, header_checksum, seed,
+};
+use crate::error::{Error, Result};
+use crate::fs::{Fs, WriteFile};
+
+/// A buffer that a large record left behind is given up over this size.
+const KEPT_BUFFER: usize = 1 << 20;
+
+/// Writes one log file. After a sync that failed, or an append that failed and could not be taken
+/// back, every later call fails with [`Error::Poisoned`].
+pub struct LogWriter {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    number: u64,
+    appending: Mutex<Appending>,
+    len: AtomicU64,
+    synced: AtomicU64,
+    failure: OnceLock<String>,
+}
+
+struct Appending {
+    buffer: Vec<u8>,
+    /// What the last sync mark in the file says.
+    marked: u64,
+}
+
+/// An append that failed.
+#[derive(Debug)]
+pub struct AppendError {
+    /// Why.
+    pub error: Error,
+    /// True when the file is as it was before and the log can go on; false when it is in an unknown
+    /// state and the log refuses further calls.
+    pub rolled_back: bool,
+}
+
+impl From<AppendError> for Error {
+    fn from(failed: AppendError) -> Error {
+        failed.error
+    }
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for AppendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl LogWriter {
+    /// Starts the log file `number` at `path`, emptying what is there. `previous` is the number and
+    /// the final length of the file before it, if that may still be replayed. Nothing is durable
+    /// yet: that takes [`LogWriter::sync`] and a sync of the folder.
+    ///
+    /// Fails with [`Error::Io`]; what it made of the file is removed then.
+    pub fn create(
+        fs: &dyn Fs,
+        path: &Path,
+        kind: LogKind,
+        number: u64,
+        previous: Option<(u64, u64)>,
+    ) -> Result<LogWriter> {
+        let (before, before_len) = previous.unwrap_or((u64::MAX, 0));
+        let mut header = Vec::with_capacity(HEADER_LEN);
+        header.extend_from_slice(&kind.magic());
+        header.extend_from_slice(&FORMAT.to_le_bytes());
+        header.extend_from_slice(&0_u32.to_le_bytes());
+        for field in [number, before, before_len] {
+            header.extend_from_slice(&field.to_le_bytes());
+        }
+        header.extend_from_slice(&header_checksum(&header).to_le_bytes());
+
+        let file = fs.create(path).map_err(|e| Error::io(path, "create", e))?;
+        if let Err(e) = file.append(&header) {
+            drop(file);
+            let _ = fs.remove(path);
+            return Err(Error::io(path, "append", e));
+        }
+        Ok(LogWriter {
+            file,
+            path: path.to_path_buf(),
+            number,
+            appending: Mutex::new(Appending {
+                buffer: Vec::new(),
+                marked: 0,
+            }),
+            len: AtomicU64::new(header.len() as u64),
+            synced: AtomicU64::new(0),
+            failure: OnceLock::new(),
+        })
+    }
+
+    /// Appends one record whose payload is the parts in a row, in one write, and returns where it
+    /// ends. It is durable after the next [`LogWriter::sync`]. Called by one thread at a time.
+    ///
+    /// On failure the file is cut back to where it was. Fails with [`Error::Io`], with
+    /// [`Error::Limit`] for a payload of 4 GiB or more, and with [`Error::Poisoned`].
+    pub fn append(&self, payload_parts: &[&[u8]]) -> std::result::Result<u64, AppendError> {
+        self.usable().map_err(|error| AppendError {
+            error,
+            rolled_back: false,
+        })?;
+        let payload_len: u64 = payload_parts.iter().map(|part| part.len() as u64).sum();
+        let Ok(payload_len) = u32::try_from(payload_len) else {
+            let limit = u64::from(u32::MAX);
+            let error = Error::Limit {
+                what: "a log record in bytes",
+                limit,
+                value: payload_len,
+            };
+            return Err(AppendError {
+                error,
+                rolled_back: true,
+            });
+        };
+
+        // Held over the write, but nobody waits for it: there is one appending thread.
+        let mut appending = self.appending.lock();
+        let Appending { buffer, marked } = &mut *appending;
+        let start = self.len.load(Ordering::Relaxed);
+        let synced = self.synced.load(Ordering::Acquire);
+        buffer.clear();
+        if synced > *marked {
+            let up_to = synced.to_le_bytes();
+            let parts: [&[u8]; 2] = [&MARK_MAGIC, &up_to];
+            put_record(
+                buffer,
+                MARK,
+                MARK_PAYLOAD_LEN as u32,
+                &parts,
+                seed(self.number, start),
+            );
+        }
+        let offset = start + buffer.len() as u64;
+        put_record(
+            buffer,
+            DATA,
+            payload_len,
+            payload_parts,
+            seed(self.number, offset),
+        );
+
+        let written = self.file.append(buffer);
+        let end = start + buffer.len() as u64;
+        if buffer.capacity() > KEPT_BUFFER {
+            *buffer = Vec::new();
+        }
+        match written {
+            Ok(()) => {
+                *marked = synced;
+                self.len.store(end, Ordering::Release);
+                Ok(end)
+            }
+            Err(e) => {
+                let error = Error::io(&self.path, "append", e);
+                let rolled_back = self.file.truncate(start).is_ok();
+                if !rolled_back {
+                    self.poison(&error);
+                }
+                Err(AppendError { error, rolled_back })
+            }
+        }
+    }
+
+    /// Makes durable what was appended before this call. May run beside an append. Always asks the
+    /// disk, also when nothing was appended since the last sync: an append may have been taken back.
+    ///
+    /// Fails with [`Error::Io`], and from then on with [`Error::Poisoned`]: after a failed sync the
+    /// kernel may have dropped the data, and a next one that succeeds proves nothing.
+    pub fn sync(&self) -> Result<()> {
+        self.usable()?;
+        let up_to = self.len.load(Ordering::Acquire);
+        if let Err(e) = self.file.sync() {
+            let error = Error::io(&self.path, "sync", e);
+            self.poison(&error);
+            return Err(error);
+        }
+        self.synced.fetch_max(up_to, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The file's length in bytes, without an append under way.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// True when there is no record behind the header.
+    pub fn is_empty(&self) -> bool {
+        self.len() <= HEADER_LEN as u64
+    }
+
+    /// How many bytes from the front are known to be durable.
+    #[inline]
+    pub fn synced_len(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn usable(&self) -> Result<()> {
+        match self.failure.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned {
+                cause: cause.clone(),
+            }),
+        }
+    }
+
+    fn poison(&self, error: &Error) {
+        // The first failure is the cause of the others.
+        let _ = self.failure.set(error.to_string());
+    }
+}
+
+#[inline]
+fn put_record(out: &mut Vec<u8>, kind: u8, payload_len: u32, parts: &[&[u8]], seed: u64) {
+    let start = out.len();
+    out.reserve(PREFIX_LEN + payload_len as usize);
+    out.extend_from_slice(&payload_len.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.push(kind);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    let Some((frame, body)) = out
+        .get_mut(start..)
+        .and_then(|record| record.split_at_mut_checked(FRAME_LEN))
+    else {
+        return;
+    };
+    if let Some(sum) = frame.last_chunk_mut() {
+        *sum = checksum(body, seed).to_le_bytes();
+    }
+}
