@@ -1,0 +1,130 @@
+//! The block cache: one bounded store of decompressed blocks for every table of a store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+/// What a cached block costs beside its bytes: the `Arc` and the vector's header (48 bytes with the
+/// allocator's), the allocator's slack on the bytes (16), the cache's slot (48, doubled because its
+/// slab grows by doubling), its hash table (12), and half a ghost slot for a recently evicted key (30).
+const OVERHEAD: u64 = 208;
+
+/// The size around which blocks cluster; only an estimate of how many there will be.
+const TYPICAL_BLOCK: u64 = 4 << 10;
+
+/// A shard smaller than this would be emptied by a single large block.
+const SHARD_BYTES: u64 = 8 << 20;
+
+/// A cache of blocks by (table, offset), bounded by the bytes that it really occupies. Scan-resistant
+/// (CLOCK-Pro), sharded, safe to use from any number of threads.
+pub struct BlockCache {
+    /// By table and offset.
+    blocks: Option<Cache<(u64, u64), Block, ByBytes>>,
+    capacity: u64,
+    next_id: AtomicU64,
+}
+
+/// A decompressed block.
+type Block = Arc<Vec<u8>>;
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<(u64, u64), Block> for ByBytes {
+    #[inline]
+    fn weight(&self, _: &(u64, u64), block: &Block) -> u64 {
+        block.capacity() as u64 + OVERHEAD
+    }
+}
+
+impl BlockCache {
+    /// A cache that holds at most `capacity` bytes, its own bookkeeping included. 0 caches nothing.
+    pub fn new(capacity: usize) -> BlockCache {
+        let capacity = capacity as u64;
+        let items = (capacity / (TYPICAL_BLOCK + OVERHEAD)) as usize;
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(items)
+            .weight_capacity(capacity)
+            .shards((capacity / SHARD_BYTES).clamp(1, 64) as usize)
+            .build();
+        let blocks = match options {
+            Ok(options) if capacity > 0 => Some(Cache::with_options(
+                options,
+                ByBytes,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            )),
+            _ => None,
+        };
+        BlockCache {
+            blocks,
+            capacity,
+            next_id: AtomicU64::new(0),
+        }
+    }
+
+    /// A number for one more table. File numbers would not do: two stores may share a cache.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The block of `table` at `offset`.
+    #[inline]
+    pub fn get(&self, table: u64, offset: u64) -> Option<Arc<Vec<u8>>> {
+        self.blocks.as_ref()?.get(&(table, offset))
+    }
+
+    /// Offers a block. One over an eighth of the capacity is not taken: it would push out too many.
+    pub fn insert(&self, table: u64, offset: u64, block: &Arc<Vec<u8>>) {
+        if let Some(blocks) = &self.blocks
+            && block.capacity() as u64 + OVERHEAD <= self.capacity / 8
+        {
+            blocks.insert((table, offset), Arc::clone(block));
+        }
+    }
+
+    /// Bytes held now, bookkeeping included.
+    pub fn used_bytes(&self) -> usize {
+        self.blocks.as_ref().map_or(0, Cache::weight) as usize
+    }
+
+    /// The most bytes that it holds.
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stays_within_its_capacity_and_refuses_giants() {
+        let cache = BlockCache::new(1 << 20);
+        let table = cache.next_id();
+        cache.insert(table, 0, &Arc::new(vec![0; 200 << 10]));
+        assert!(cache.get(table, 0).is_none());
+        for offset in 0..2000 {
+            cache.insert(table, offset, &Arc::new(vec![offset as u8; 4000]));
+            assert!(cache.used_bytes() <= cache.capacity());
+        }
+        assert!(cache.used_bytes() > cache.capacity() / 2);
+        let held = (0..2000).filter(|&o| {
+            cache
+                .get(table, o)
+                .is_some_and(|block| block.first() == Some(&(o as u8)))
+        });
+        assert!(held.count() > 100);
+        assert!(cache.get(cache.next_id(), 1999).is_none());
+    }
+
+    #[test]
+    fn none_at_all() {
+        let cache = BlockCache::new(0);
+        cache.insert(0, 0, &Arc::new(vec![1]));
+        assert!(cache.get(0, 0).is_none());
+        assert_eq!(cache.used_bytes(), 0);
+    }
+}

@@ -1,0 +1,285 @@
+//! The synopsis block of a partition of a table: for each data block its sequence bounds, and for
+//! each attribute slot a zone map and a value filter.
+//!
+//! ```text
+//! bounds      n x (min_seq u64, max_seq u64)
+//! slots       per slot, per data block: zone map, filter (bytes behind their length; empty = none)
+//! ends        per slot: u32, where its part ends
+//! n u32, slots u32
+//! ```
+//!
+//! Slot by slot, because a lookup asks one attribute of all blocks: it reads one contiguous piece.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Zone, ZoneRef, cover, put_zone, read_zone, zone_of, zone_ref};
+use crate::coding::{Reader, put_bytes};
+use crate::entry::{MAX_SEQ, Seq};
+
+/// Bits of a value filter per distinct value, and bits set by a value: 1 % false positives.
+const BITS_PER_VALUE: usize = 10;
+const PROBES: usize = 6;
+
+/// Gathers the synopsis block of one partition after another.
+pub(crate) struct SynopsisBuilder {
+    slots: Vec<Slot>,
+    bounds: Vec<(Seq, Seq)>,
+    open: (Seq, Seq),
+}
+
+/// What is gathered of one attribute.
+#[derive(Default)]
+struct Slot {
+    // Of the open data block.
+    min: Vec<u8>,
+    max: Vec<u8>,
+    hashes: Vec<u64>,
+    // Of the finished blocks of the partition.
+    records: Vec<u8>,
+    zone: Option<Zone>,
+}
+
+const NO_BOUNDS: (Seq, Seq) = (MAX_SEQ, 0);
+
+impl SynopsisBuilder {
+    /// Of tables with this many attribute slots.
+    pub(crate) fn new(slots: usize) -> SynopsisBuilder {
+        let slots = (0..slots).map(|_| Slot::default()).collect();
+        SynopsisBuilder {
+            slots,
+            bounds: Vec::new(),
+            open: NO_BOUNDS,
+        }
+    }
+
+    /// An entry of the open block has this sequence number.
+    #[inline]
+    pub(crate) fn add_seq(&mut self, seq: Seq) {
+        self.open = (self.open.0.min(seq), self.open.1.max(seq));
+    }
+
+    /// An entry of the open block has this attribute value.
+    pub(crate) fn add_value(&mut self, slot: usize, value: &[u8]) {
+        debug_assert!(
+            slot < self.slots.len(),
+            "slot {slot} of {}",
+            self.slots.len()
+        );
+        let Some(slot) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let hash = xxh3_64(value);
+        let first = slot.hashes.is_empty();
+        if slot.hashes.last() != Some(&hash) {
+            slot.hashes.push(hash);
+        }
+        if first || value < slot.min.as_slice() {
+            slot.min.clear();
+            slot.min.extend_from_slice(value);
+        }
+        if first || value > slot.max.as_slice() {
+            slot.max.clear();
+            slot.max.extend_from_slice(value);
+        }
+    }
+
+    /// Ends the open data block.
+    pub(crate) fn end_block(&mut self) {
+        self.bounds
+            .push(std::mem::replace(&mut self.open, NO_BOUNDS));
+        for slot in &mut self.slots {
+            slot.end_block();
+        }
+    }
+
+    /// Bytes of the synopsis block so far.
+    pub(crate) fn size(&self) -> usize {
+        self.bounds.len() * 16
+            + self
+                .slots
+                .iter()
+                .map(|s| s.records.len() + 4)
+                .sum::<usize>()
+            + 8
+    }
+
+    /// Appends the synopsis block, calls `zone` with each slot's zone map of the partition, returns
+    /// the partition's sequence bounds, and begins the next partition.
+    pub(crate) fn finish(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut zone: impl FnMut(usize, Option<Zone>),
+    ) -> (Seq, Seq) {
+        let mut all = NO_BOUNDS;
+        for &(min, max) in &self.bounds {
+            all = (all.0.min(min), all.1.max(max));
+            out.extend_from_slice(&min.to_le_bytes());
+            out.extend_from_slice(&max.to_le_bytes());
+        }
+        let mut end = 0;
+        for slot in &self.slots {
+            out.extend_from_slice(&slot.records);
+        }
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            end += slot.records.len() as u32;
+            out.extend_from_slice(&end.to_le_bytes());
+            slot.records.clear();
+            zone(i, slot.zone.take());
+        }
+        out.extend_from_slice(&(self.bounds.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.slots.len() as u32).to_le_bytes());
+        self.bounds.clear();
+        all
+    }
+}
+
+impl Slot {
+    fn end_block(&mut self) {
+        if self.hashes.is_empty() {
+            put_zone(&mut self.records, None);
+            put_bytes(&mut self.records, &[]);
+            return;
+        }
+        self.hashes.sort_unstable();
+        self.hashes.dedup();
+        let zone = Some(zone_of(&self.min, &self.max));
+        put_zone(&mut self.records, zone_ref(&zone));
+        // One value that the zone map holds unshortened needs no filter beside it.
+        if zone
+            .as_ref()
+            .is_some_and(|(min, max)| Some(min) == max.as_ref())
+        {
+            put_bytes(&mut self.records, &[]);
+        } else {
+            put_bytes(&mut self.records, &filter_of(&self.hashes));
+        }
+        cover(&mut self.zone, &zone);
+        self.hashes.clear();
+    }
+}
+
+/// A Bloom filter over values with these hashes.
+fn filter_of(hashes: &[u64]) -> Vec<u8> {
+    let mut filter = vec![0; (hashes.len() * BITS_PER_VALUE).div_ceil(8)];
+    for &hash in hashes {
+        for bit in probes(hash, filter.len()) {
+            if let Some(byte) = filter.get_mut(bit >> 3) {
+                *byte |= 1 << (bit & 7);
+            }
+        }
+    }
+    filter
+}
+
+/// The bits of a value in a filter of `len` bytes.
+#[inline]
+fn probes(hash: u64, len: usize) -> impl Iterator<Item = usize> {
+    let bits = len as u64 * 8;
+    let mut state = hash;
+    (0..PROBES).map(move |_| {
+        // The top half of an odd multiple is as good as a new hash; scaled, not reduced modulo.
+        let bit = ((state >> 32).wrapping_mul(bits) >> 32) as usize;
+        state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        bit
+    })
+}
+
+/// A synopsis block in place.
+#[derive(Clone, Copy)]
+pub(crate) struct Synopsis<'a> {
+    bounds: &'a [[u8; 16]],
+    records: &'a [u8],
+    ends: &'a [[u8; 4]],
+}
+
+impl<'a> Synopsis<'a> {
+    /// The block that `bytes` hold; `None` when they are malformed.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Synopsis<'a>> {
+        let (rest, tail) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
+        let mut tail = Reader::new(tail);
+        let (n, slots) = (tail.u32()? as usize, tail.u32()? as usize);
+        let (bounds, rest) = rest.split_at_checked(n.checked_mul(16)?)?;
+        let ends = slots.checked_mul(4)?;
+        let (records, ends) = rest.split_at_checked(rest.len().checked_sub(ends)?)?;
+        Some(Synopsis {
+            bounds: bounds.as_chunks().0,
+            records,
+            ends: ends.as_chunks().0,
+        })
+    }
+
+    /// Number of data blocks.
+    pub(crate) fn blocks(&self) -> usize {
+        self.bounds.len()
+    }
+
+    /// Number of attribute slots.
+    pub(crate) fn slots(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Least and greatest sequence number of each data block.
+    #[inline]
+    pub(crate) fn bounds(&self) -> impl Iterator<Item = (Seq, Seq)> + 'a {
+        self.bounds.iter().map(|pair| {
+            let pair = u128::from_le_bytes(*pair);
+            (pair as u64, (pair >> 64) as u64)
+        })
+    }
+
+    /// What is remembered of one attribute, block by block.
+    pub(crate) fn slot(&self, slot: usize) -> Option<SlotRecords<'a>> {
+        let end = |i: usize| {
+            self.ends
+                .get(i)
+                .map(|end| u32::from_le_bytes(*end) as usize)
+        };
+        let start = if slot == 0 { 0 } else { end(slot - 1)? };
+        Some(SlotRecords {
+            reader: Reader::new(self.records.get(start..end(slot)?)?),
+        })
+    }
+}
+
+/// The records of one attribute in a synopsis block, in the order of the data blocks.
+pub(crate) struct SlotRecords<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> SlotRecords<'a> {
+    /// The next data block's record; `None` when it is malformed or there is none.
+    #[inline]
+    pub(crate) fn next_block(&mut self) -> Option<BlockSynopsis<'a>> {
+        let zone = read_zone(&mut self.reader)?;
+        Some(BlockSynopsis {
+            zone,
+            filter: self.reader.bytes()?,
+        })
+    }
+}
+
+/// What is remembered of one attribute in one data block.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockSynopsis<'a> {
+    /// The zone map, or `None`: the block holds no value of the attribute.
+    pub(crate) zone: Option<ZoneRef<'a>>,
+    filter: &'a [u8],
+}
+
+impl BlockSynopsis<'_> {
+    /// The hash that [`BlockSynopsis::may_hold`] wants.
+    pub(crate) fn hash(value: &[u8]) -> u64 {
+        xxh3_64(value)
+    }
+
+    /// False when the value filter rules the value out.
+    #[inline]
+    pub(crate) fn may_hold(&self, hash: u64) -> bool {
+        self.filter.is_empty()
+            || probes(hash, self.filter.len()).all(|bit| {
+                self.filter
+                    .get(bit >> 3)
+                    .is_none_or(|byte| byte & (1 << (bit & 7)) != 0)
+            })
+    }
+}

@@ -1,0 +1,164 @@
+//! Synopses: what a block, a partition or a file remembers of its entries without holding them.
+//!
+//! Per attribute a *zone map* (least and greatest value) and a *value filter* (a small Bloom filter
+//! over the distinct values), as in LevelDB++ section 3; and the bounds of the sequence numbers, which
+//! let a top-K search skip what can hold nothing newer than its K-th (our replacement of the paper's
+//! "levels are ordered by time").
+//!
+//! All of them err on one side only: a synopsis may say "maybe" of a value that is not there, never
+//! "no" of one that is.
+
+mod block;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Bound;
+
+use crate::coding::{Reader, put_bytes};
+
+pub(crate) use block::{BlockSynopsis, Synopsis, SynopsisBuilder};
+
+/// Bounds kept in zone maps are at most this long, in bytes.
+pub const MAX_BOUND_LEN: usize = 64;
+
+/// Least and greatest value, both included; a greatest value of `None` is unbounded. The bounds are
+/// shortened outwards to [`MAX_BOUND_LEN`].
+pub type Zone = (Vec<u8>, Option<Vec<u8>>);
+
+/// A range of attribute values, compared as bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueRange {
+    /// Where it begins.
+    pub lo: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub hi: Bound<Vec<u8>>,
+}
+
+impl ValueRange {
+    /// The range that holds `value` alone.
+    pub fn only(value: &[u8]) -> ValueRange {
+        ValueRange {
+            lo: Bound::Included(value.to_vec()),
+            hi: Bound::Included(value.to_vec()),
+        }
+    }
+
+    /// True when `value` lies in the range.
+    #[inline]
+    pub fn contains(&self, value: &[u8]) -> bool {
+        self.begins_by(value) && self.ends_after(value)
+    }
+
+    /// The one value of a range that holds just one.
+    pub fn point(&self) -> Option<&[u8]> {
+        match (&self.lo, &self.hi) {
+            (Bound::Included(lo), Bound::Included(hi)) if lo == hi => Some(lo),
+            _ => None,
+        }
+    }
+
+    /// True when some value between `min` and `max` (both included; `None` is unbounded) lies in
+    /// the range.
+    #[inline]
+    pub fn overlaps(&self, min: &[u8], max: Option<&[u8]>) -> bool {
+        self.ends_after(min) && max.is_none_or(|max| self.begins_by(max))
+    }
+
+    #[inline]
+    fn begins_by(&self, value: &[u8]) -> bool {
+        match &self.lo {
+            Bound::Included(lo) => lo.as_slice() <= value,
+            Bound::Excluded(lo) => lo.as_slice() < value,
+            Bound::Unbounded => true,
+        }
+    }
+
+    #[inline]
+    fn ends_after(&self, value: &[u8]) -> bool {
+        match &self.hi {
+            Bound::Included(hi) => value <= hi.as_slice(),
+            Bound::Excluded(hi) => value < hi.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+}
+
+/// A zone map in place, borrowed from where it is stored.
+pub(crate) type ZoneRef<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// The zone of the values from `min` to `max`, its bounds shortened outwards.
+fn zone_of(min: &[u8], max: &[u8]) -> Zone {
+    let min = min.get(..MAX_BOUND_LEN).unwrap_or(min);
+    (min.to_vec(), upper_bound(max))
+}
+
+/// The shortest kept bound that is not below `max`: itself, or the successor of its prefix.
+fn upper_bound(max: &[u8]) -> Option<Vec<u8>> {
+    let Some(prefix) = max
+        .get(..MAX_BOUND_LEN)
+        .filter(|_| max.len() > MAX_BOUND_LEN)
+    else {
+        return Some(max.to_vec());
+    };
+    let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut bound = prefix.get(..=kept)?.to_vec();
+    if let Some(last) = bound.last_mut() {
+        *last += 1;
+    }
+    Some(bound)
+}
+
+/// Grows `all` to cover `one`.
+pub(crate) fn cover(all: &mut Option<Zone>, one: &Option<Zone>) {
+    let Some((min, max)) = one else { return };
+    let Some((all_min, all_max)) = all else {
+        all.clone_from(one);
+        return;
+    };
+    if min < all_min {
+        all_min.clone_from(min);
+    }
+    match (&mut *all_max, max) {
+        (Some(held), Some(max)) if max > held => held.clone_from(max),
+        (Some(_), None) => *all_max = None,
+        _ => {}
+    }
+}
+
+/// Appends a zone map: 0, or 1 and both bounds, or 2 and the lower bound.
+pub(crate) fn put_zone(out: &mut Vec<u8>, zone: Option<ZoneRef<'_>>) {
+    match zone {
+        None => out.push(0),
+        Some((min, Some(max))) => {
+            out.push(1);
+            put_bytes(out, min);
+            put_bytes(out, max);
+        }
+        Some((min, None)) => {
+            out.push(2);
+            put_bytes(out, min);
+        }
+    }
+}
+
+/// Reads what [`put_zone`] wrote; the outer `None` is malformed.
+#[inline]
+pub(crate) fn read_zone<'a>(reader: &mut Reader<'a>) -> Option<Option<ZoneRef<'a>>> {
+    match reader.u8()? {
+        0 => Some(None),
+        1 => Some(Some((reader.bytes()?, Some(reader.bytes()?)))),
+        2 => Some(Some((reader.bytes()?, None))),
+        _ => None,
+    }
+}
+
+/// The zone borrowed.
+pub(crate) fn zone_ref(zone: &Option<Zone>) -> Option<ZoneRef<'_>> {
+    zone.as_ref()
+        .map(|(min, max)| (min.as_slice(), max.as_deref()))
+}
+
+/// The zone with bytes of its own.
+pub(crate) fn zone_owned(zone: Option<ZoneRef<'_>>) -> Option<Zone> {
+    zone.map(|(min, max)| (min.to_vec(), max.map(<[u8]>::to_vec)))
+}

@@ -1,0 +1,144 @@
+use std::ops::Bound;
+
+use super::*;
+
+fn random_value(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut value =
+        vec![[0, b'a', 0xff][rng.usize(..3)]; [0, 1, 3, 63, 64, 65, 90][rng.usize(..7)]];
+    for _ in 0..rng.usize(..3) {
+        if !value.is_empty() {
+            let at = rng.usize(..value.len());
+            value[at] = rng.u8(..);
+        }
+    }
+    value
+}
+
+#[test]
+fn ranges() {
+    let range = ValueRange {
+        lo: Bound::Excluded(b"b".to_vec()),
+        hi: Bound::Included(b"d".to_vec()),
+    };
+    assert!(!range.contains(b"b") && range.contains(b"ba") && range.contains(b"d"));
+    assert!(!range.contains(b"da") && range.point().is_none());
+    assert!(range.overlaps(b"a", None) && range.overlaps(b"d", Some(b"e")));
+    assert!(!range.overlaps(b"a", Some(b"b")) && !range.overlaps(b"da", None));
+    let all = ValueRange {
+        lo: Bound::Unbounded,
+        hi: Bound::Unbounded,
+    };
+    assert!(all.contains(b"") && all.overlaps(b"x", Some(b"x")));
+    assert_eq!(ValueRange::only(b"x").point(), Some(&b"x"[..]));
+}
+
+#[test]
+fn bounds_are_shortened_outwards() {
+    let seed = 7;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..20_000 {
+        let (mut a, mut b) = (random_value(&mut rng), random_value(&mut rng));
+        if a > b {
+            std::mem::swap(&mut a, &mut b);
+        }
+        let (min, max) = zone_of(&a, &b);
+        assert!(min <= a && min.len() <= MAX_BOUND_LEN, "seed {seed}");
+        assert!(
+            max.is_none_or(|max| max >= b && max.len() <= MAX_BOUND_LEN),
+            "seed {seed}"
+        );
+    }
+    assert_eq!(upper_bound(&[0xff; 65]), None);
+    assert_eq!(upper_bound(&[b'a'; 64]), Some(vec![b'a'; 64]));
+}
+
+#[test]
+fn a_block_synopsis_never_denies_what_is_there() {
+    let seed = 11;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..50 {
+        let (slots, blocks) = (rng.usize(..4), rng.usize(1..20));
+        let mut builder = SynopsisBuilder::new(slots);
+        let mut held = vec![vec![Vec::new(); blocks]; slots];
+        let mut bounds = Vec::new();
+        for block in 0..blocks {
+            let seqs: Vec<u64> = (0..rng.usize(1..9)).map(|_| rng.u64(..1000)).collect();
+            seqs.iter().for_each(|&seq| builder.add_seq(seq));
+            bounds.push((*seqs.iter().min().unwrap(), *seqs.iter().max().unwrap()));
+            for (slot, held) in held.iter_mut().enumerate() {
+                for _ in 0..[0, 1, 2, 30][rng.usize(..4)] {
+                    let value = random_value(&mut rng);
+                    builder.add_value(slot, &value);
+                    held[block].push(value);
+                }
+            }
+            builder.end_block();
+        }
+        let size = builder.size();
+        let (mut out, mut zones) = (Vec::new(), vec![None; slots]);
+        let all = builder.finish(&mut out, |slot, zone| zones[slot] = zone);
+        assert_eq!(out.len(), size);
+        assert_eq!(all.0, bounds.iter().map(|b| b.0).min().unwrap());
+        assert_eq!(all.1, bounds.iter().map(|b| b.1).max().unwrap());
+
+        let synopsis = Synopsis::parse(&out).unwrap();
+        assert_eq!(synopsis.bounds().collect::<Vec<_>>(), bounds, "seed {seed}");
+        assert_eq!((synopsis.blocks(), synopsis.slots()), (blocks, slots));
+        assert!(synopsis.slot(slots).is_none());
+        for (slot, held) in held.iter().enumerate() {
+            let mut records = synopsis.slot(slot).unwrap();
+            assert_eq!(zones[slot].is_none(), held.iter().all(Vec::is_empty));
+            for values in held {
+                let record = records.next_block().unwrap();
+                assert_eq!(record.zone.is_none(), values.is_empty(), "seed {seed}");
+                for value in values {
+                    let (min, max) = record.zone.unwrap();
+                    assert!(ValueRange::only(value).overlaps(min, max), "seed {seed}");
+                    let (min, max) = zones[slot].as_ref().unwrap();
+                    assert!(ValueRange::only(value).overlaps(min, max.as_deref()));
+                    assert!(record.may_hold(BlockSynopsis::hash(value)), "seed {seed}");
+                }
+            }
+            assert!(records.next_block().is_none());
+        }
+    }
+}
+
+#[test]
+fn value_filters_are_right_most_of_the_time() {
+    let mut builder = SynopsisBuilder::new(1);
+    for value in 0..1000u32 {
+        builder.add_value(0, &value.to_be_bytes());
+    }
+    builder.end_block();
+    let mut out = Vec::new();
+    builder.finish(&mut out, |_, _| {});
+    let record = Synopsis::parse(&out)
+        .unwrap()
+        .slot(0)
+        .unwrap()
+        .next_block()
+        .unwrap();
+    let hits = (1000..101_000u32)
+        .filter(|value| record.may_hold(BlockSynopsis::hash(&value.to_be_bytes())))
+        .count();
+    assert!(hits < 2000, "{hits} false positives of 100,000");
+}
+
+#[test]
+fn malformed_blocks_are_refused() {
+    let seed = 3;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..20_000 {
+        let bytes: Vec<u8> = (0..rng.usize(..60)).map(|_| rng.u8(..4)).collect();
+        if let Some(synopsis) = Synopsis::parse(&bytes) {
+            for slot in 0..synopsis.slots().min(100) {
+                if let Some(mut records) = synopsis.slot(slot) {
+                    while let Some(record) = records.next_block() {
+                        record.may_hold(1);
+                    }
+                }
+            }
+        }
+    }
+}

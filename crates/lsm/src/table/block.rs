@@ -1,0 +1,443 @@
+//! Data blocks: entries with their common prefixes cut, searchable without unpacking them.
+//!
+//! ```text
+//! values      one behind the other
+//! entries     shared, key rest length, value length, stamp (varints); key rest
+//! restarts    r x (u32 where every 16th entry begins, u32 where its value does)
+//! base u64, where the entries begin u32, r u32
+//! ```
+//!
+//! `shared` bytes of the key are those of the entry before; an entry at a restart shares none. The
+//! stamp is `zigzag(seq - base) << 2 | kind`, base being the first entry's sequence number. Keys lie
+//! together and next to the restarts, because a search that had to step over the values would miss
+//! the processor's cache once per entry.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::coding::{Reader, put_varint};
+use crate::entry::{Kind, MAX_SEQ, Seq, compare};
+use crate::slice::Slice;
+
+/// Entries from one restart to the next.
+const RESTART_INTERVAL: usize = 16;
+/// Bytes of a restart.
+const RESTART_LEN: usize = 8;
+/// Bytes behind the restarts.
+const TAIL_LEN: usize = 16;
+
+/// Length of the common prefix.
+#[inline]
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let (a8, _) = a.as_chunks::<8>();
+    let (b8, _) = b.as_chunks::<8>();
+    let mut n = 0;
+    for (x, y) in a8.iter().zip(b8) {
+        let diff = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if diff != 0 {
+            return n + (diff.trailing_zeros() / 8) as usize;
+        }
+        n += 8;
+    }
+    let rest = |bytes| <[u8]>::get(bytes, n..).unwrap_or_default().iter();
+    n + rest(a).zip(rest(b)).take_while(|(x, y)| x == y).count()
+}
+
+/// Writes one data block after another.
+#[derive(Default)]
+pub(super) struct BlockBuilder {
+    /// The values, and once finished the whole block.
+    bytes: Vec<u8>,
+    keys: Vec<u8>,
+    restarts: Vec<(u32, u32)>,
+    base: Seq,
+    entries: usize,
+}
+
+impl BlockBuilder {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Bytes of the block if it ended here.
+    #[inline]
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.keys.len() + self.restarts.len() * RESTART_LEN + TAIL_LEN
+    }
+
+    /// Adds an entry; `before` is the key of the entry before it.
+    #[inline]
+    pub(super) fn add(&mut self, before: &[u8], key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
+        if self.entries == 0 {
+            self.base = seq;
+        }
+        let shared = if self.entries.is_multiple_of(RESTART_INTERVAL) {
+            self.restarts
+                .push((self.keys.len() as u32, self.bytes.len() as u32));
+            0
+        } else {
+            common_prefix(before, key)
+        };
+        let rest = key.get(shared..).unwrap_or_default();
+        let delta = seq.wrapping_sub(self.base) as i64;
+        let zigzag = ((delta << 1) ^ (delta >> 63)) as u64;
+        put_varint(&mut self.keys, shared as u64);
+        put_varint(&mut self.keys, rest.len() as u64);
+        put_varint(&mut self.keys, value.len() as u64);
+        put_varint(&mut self.keys, zigzag << 2 | kind as u64);
+        self.keys.extend_from_slice(rest);
+        self.bytes.extend_from_slice(value);
+        self.entries += 1;
+    }
+
+    /// Completes the block. [`BlockBuilder::clear`] begins the next.
+    pub(super) fn finish(&mut self) -> &[u8] {
+        let entries_at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&self.keys);
+        for (key, value) in &self.restarts {
+            self.bytes
+                .extend_from_slice(&(entries_at + key).to_le_bytes());
+            self.bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(&self.base.to_le_bytes());
+        self.bytes.extend_from_slice(&entries_at.to_le_bytes());
+        self.bytes
+            .extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
+        &self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        // One giant value must not keep its memory for the rest of the table.
+        if self.bytes.capacity() > 1 << 20 {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        self.keys.clear();
+        self.restarts.clear();
+        self.entries = 0;
+    }
+}
+
+/// Where the parts of a block lie. Its methods take the block's bytes; `None` is malformed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Layout {
+    entries: usize,
+    end: usize,
+    restarts: usize,
+    base: Seq,
+}
+
+/// An entry in place: offsets in the block's bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    at: usize,
+    shared: usize,
+    key: usize,
+    /// Where the rest of the key ends, and the next entry begins.
+    key_end: usize,
+    value: usize,
+    /// Where the value ends, and the next one begins.
+    value_end: usize,
+    pub(super) seq: Seq,
+    pub(super) kind: Kind,
+}
+
+impl Place {
+    #[inline]
+    fn key_rest<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.key..self.key_end).unwrap_or_default()
+    }
+
+    /// True when the entry, found by a seek to `key`, is one of that very key.
+    #[inline]
+    pub(super) fn is_of(&self, bytes: &[u8], key: &[u8]) -> bool {
+        key.get(self.shared..) == bytes.get(self.key..self.key_end)
+    }
+
+    /// The entry's value, keeping the block alive.
+    pub(super) fn value_slice(&self, block: &Arc<Vec<u8>>) -> Slice {
+        Slice::shared(Arc::clone(block), self.value, self.value_end)
+    }
+}
+
+impl Layout {
+    /// Finds the parts. A block has at least one entry.
+    #[inline]
+    pub(super) fn parse(bytes: &[u8]) -> Option<Layout> {
+        let tail = bytes.len().checked_sub(TAIL_LEN)?;
+        let mut reader = Reader::new(bytes.get(tail..)?);
+        let (base, entries, restarts) = (
+            reader.u64()?,
+            reader.u32()? as usize,
+            reader.u32()? as usize,
+        );
+        let end = tail.checked_sub(restarts.checked_mul(RESTART_LEN)?)?;
+        (end > entries && restarts > 0).then_some(Layout {
+            entries,
+            end,
+            restarts,
+            base,
+        })
+    }
+
+    /// Before the first entry.
+    fn start(&self) -> Place {
+        let at = self.entries;
+        let (seq, kind) = (0, Kind::Delete);
+        Place {
+            at,
+            shared: 0,
+            key: at,
+            key_end: at,
+            value: 0,
+            value_end: 0,
+            seq,
+            kind,
+        }
+    }
+
+    #[inline]
+    fn restart(&self, bytes: &[u8], i: usize) -> Option<(usize, usize)> {
+        let mut reader = Reader::new(bytes.get(self.end + i * RESTART_LEN..)?);
+        let (at, value) = (reader.u32()? as usize, reader.u32()? as usize);
+        (at >= self.entries && at < self.end).then_some((at, value))
+    }
+
+    /// The entry at `at` whose value begins at `value`.
+    #[inline]
+    fn entry(&self, bytes: &[u8], at: usize, value: usize) -> Option<Place> {
+        let rest = bytes.get(at..self.end)?;
+        let (shared, key_len, value_len, stamp, key) = match rest.first_chunk::<4>() {
+            // Mostly each number is a byte.
+            Some(&[a, b, c, d]) if (a | b | c | d) < 0x80 => {
+                (a.into(), b.into(), c.into(), u64::from(d), at + 4)
+            }
+            _ => {
+                let mut reader = Reader::new(rest);
+                let (shared, key_len) = (reader.varint()? as usize, reader.varint()? as usize);
+                let (value_len, stamp) = (reader.varint()? as usize, reader.varint()?);
+                (
+                    shared,
+                    key_len,
+                    value_len,
+                    stamp,
+                    self.end - reader.rest().len(),
+                )
+            }
+        };
+        let key_end = key.checked_add(key_len)?;
+        let value_end = value.checked_add(value_len)?;
+        let zigzag = stamp >> 2;
+        let delta = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
+        let seq = self.base.wrapping_add(delta);
+        let kind = Kind::from_byte((stamp & 3) as u8)?;
+        (key_end <= self.end && value_end <= self.entries && seq <= MAX_SEQ).then_some(Place {
+            at,
+            shared,
+            key,
+            key_end,
+            value,
+            value_end,
+            seq,
+            kind,
+        })
+    }
+
+    #[inline]
+    fn restart_entry(&self, bytes: &[u8], i: usize) -> Option<Place> {
+        let (at, value) = self.restart(bytes, i)?;
+        self.entry(bytes, at, value)
+            .filter(|place| place.shared == 0)
+    }
+
+    #[inline]
+    fn entry_after(&self, bytes: &[u8], place: &Place) -> Option<Place> {
+        self.entry(bytes, place.key_end, place.value_end)
+    }
+
+    /// The first entry at or after `(key, seq)`; the inner `None`: all entries are before. The
+    /// entry's key is `key[..shared]` and its rest. No key is put together on the way: it is enough
+    /// to know how much of `key` the last entry matched.
+    pub(super) fn seek(&self, bytes: &[u8], key: &[u8], seq: Seq) -> Option<Option<Place>> {
+        // Restarts before `lo` are before the target, those from `hi` on are not; the walk begins
+        // at the last one before.
+        let (mut lo, mut hi) = (0, self.restarts);
+        let mut place = None;
+        while lo < hi {
+            let mid = lo.midpoint(hi);
+            let probe = self.restart_entry(bytes, mid)?;
+            if compare(probe.key_rest(bytes), probe.seq, key, seq) == Ordering::Less {
+                lo = mid + 1;
+                place = Some(probe);
+            } else {
+                hi = mid;
+            }
+        }
+        let mut place = match place {
+            Some(place) => place,
+            None => self.restart_entry(bytes, 0)?,
+        };
+        let mut matched = 0;
+        loop {
+            // An entry that shares more than was matched differs from `key` where the one before
+            // did, and is before it for the same reason.
+            if place.shared <= matched {
+                let rest = place.key_rest(bytes);
+                let wanted = key.get(place.shared..)?;
+                let common = common_prefix(rest, wanted);
+                let order = match (rest.get(common), wanted.get(common)) {
+                    (None, None) => seq.cmp(&place.seq),
+                    (rest, wanted) => rest.cmp(&wanted),
+                };
+                if order != Ordering::Less {
+                    return Some(Some(place));
+                }
+                matched = place.shared + common;
+            }
+            if place.key_end == self.end {
+                return Some(None);
+            }
+            place = self.entry_after(bytes, &place)?;
+        }
+    }
+}
+
+/// A position in one data block. The moves return `None` when the block is malformed, and else
+/// whether they arrived at an entry.
+pub(super) struct BlockCursor {
+    bytes: Arc<Vec<u8>>,
+    layout: Layout,
+    key: Vec<u8>,
+    place: Place,
+}
+
+impl BlockCursor {
+    pub(super) fn new() -> BlockCursor {
+        BlockCursor {
+            bytes: Arc::default(),
+            layout: Layout::default(),
+            key: Vec::new(),
+            place: Layout::default().start(),
+        }
+    }
+
+    /// Takes another block; the position is before its first entry.
+    pub(super) fn load(&mut self, bytes: Arc<Vec<u8>>) -> Option<()> {
+        self.layout = Layout::default();
+        self.place = self.layout.start();
+        self.key.clear();
+        self.layout = Layout::parse(&bytes)?;
+        self.place = self.layout.start();
+        self.bytes = bytes;
+        Some(())
+    }
+
+    /// The block's memory, to be filled again if nobody else holds it.
+    pub(super) fn recycle(&mut self) -> Vec<u8> {
+        self.layout = Layout::default();
+        self.place = self.layout.start();
+        match Arc::get_mut(&mut self.bytes) {
+            Some(bytes) => std::mem::take(bytes),
+            None => Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    #[inline]
+    pub(super) fn seq(&self) -> Seq {
+        self.place.seq
+    }
+
+    #[inline]
+    pub(super) fn kind(&self) -> Kind {
+        self.place.kind
+    }
+
+    #[inline]
+    pub(super) fn value(&self) -> &[u8] {
+        self.bytes
+            .get(self.place.value..self.place.value_end)
+            .unwrap_or_default()
+    }
+
+    pub(super) fn value_slice(&self) -> Slice {
+        self.place.value_slice(&self.bytes)
+    }
+
+    #[inline]
+    fn stand(&mut self, place: Place) -> Option<bool> {
+        if place.shared > self.key.len() {
+            return None;
+        }
+        self.key.truncate(place.shared);
+        self.key.extend_from_slice(place.key_rest(&self.bytes));
+        self.place = place;
+        Some(true)
+    }
+
+    pub(super) fn first(&mut self) -> Option<bool> {
+        self.place = self.layout.start();
+        self.key.clear();
+        self.next()
+    }
+
+    /// To the entry after this one; from a fresh block, to its first.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<bool> {
+        if self.place.key_end == self.layout.end {
+            return Some(false);
+        }
+        let place = self.layout.entry_after(&self.bytes, &self.place)?;
+        self.stand(place)
+    }
+
+    pub(super) fn last(&mut self) -> Option<bool> {
+        self.walk(self.layout.restarts.checked_sub(1)?, self.layout.end)
+    }
+
+    /// To the entry before this one.
+    pub(super) fn prev(&mut self) -> Option<bool> {
+        let here = self.place.at;
+        if here == self.layout.entries {
+            return Some(false);
+        }
+        let (mut lo, mut hi) = (0, self.layout.restarts);
+        while lo < hi {
+            let mid = lo.midpoint(hi);
+            if self.layout.restart(&self.bytes, mid)?.0 < here {
+                lo = mid + 1;
+            } else {
+                hi = mid;
+            }
+        }
+        self.walk(lo.checked_sub(1)?, here)
+    }
+
+    /// From a restart to the last entry before `end`.
+    fn walk(&mut self, restart: usize, end: usize) -> Option<bool> {
+        let place = self.layout.restart_entry(&self.bytes, restart)?;
+        self.stand(place)?;
+        while self.place.key_end < end {
+            let place = self.layout.entry_after(&self.bytes, &self.place)?;
+            self.stand(place)?;
+        }
+        Some(true)
+    }
+
+    pub(super) fn seek(&mut self, key: &[u8], seq: Seq) -> Option<bool> {
+        let Some(place) = self.layout.seek(&self.bytes, key, seq)? else {
+            return Some(false);
+        };
+        self.key.clear();
+        self.key.extend_from_slice(key.get(..place.shared)?);
+        self.stand(place)
+    }
+}

@@ -1,0 +1,368 @@
+//! Writes a table, front to back, in one pass.
+
+use std::path::{Path, PathBuf};
+
+use super::block::BlockBuilder;
+use super::format::{FOOTER_LEN, Footer, Handle, MAX_BLOCK_LEN, Sealer, TRAILER_LEN, header};
+use super::index::{IndexBuilder, Partition, Top, push_zones, separator};
+use super::{TableMeta, TableOptions, filter};
+use crate::attributes::Extractor;
+use crate::coding::put_varint;
+use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, compare};
+use crate::error::{Error, Result};
+use crate::fs::{Fs, WriteFile};
+use crate::synopsis::{SynopsisBuilder, Zone, cover};
+
+/// Bytes gathered before they go to the file.
+const APPEND_LEN: usize = 256 << 10;
+
+/// A partition ends when the blocks that describe it reach this size, in bytes: they are read whole.
+const MAX_DESCRIPTION_LEN: usize = 16 << 10;
+
+/// Writes one table. Entries come in the order of [`crate::entry::compare`]; memory is bounded by a
+/// data block, a partition's description and the top-level index. A builder that is dropped, or that
+/// has returned an error, leaves an unfinished file behind for its owner to remove.
+pub struct TableBuilder {
+    out: Output,
+    options: TableOptions,
+    meta: TableMeta,
+    data: BlockBuilder,
+    // The entry before.
+    last_key: Vec<u8>,
+    last_seq: Seq,
+    /// The data block before, written, but without a separator until the next key is known.
+    pending: Option<(Handle, usize)>,
+    // The open partition.
+    index: IndexBuilder,
+    hashes: Vec<u64>,
+    synopsis: SynopsisBuilder,
+    // The table.
+    top: Top,
+    zones: Vec<Option<Zone>>,
+    data_blocks: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    scratch: Vec<u8>,
+    separator: Vec<u8>,
+}
+
+impl TableBuilder {
+    /// Creates the file of table `number`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be created.
+    pub fn create(
+        fs: &dyn Fs,
+        path: &Path,
+        number: u64,
+        options: &TableOptions,
+    ) -> Result<TableBuilder> {
+        let file = fs.create(path).map_err(|e| Error::io(path, "create", e))?;
+        let ids: &[u32] = options.extractor.as_deref().map_or(&[], Extractor::ids);
+        Ok(TableBuilder {
+            out: Output {
+                file,
+                path: path.to_path_buf(),
+                buffer: header(number),
+                flushed: 0,
+                number,
+                sealer: Sealer::default(),
+            },
+            options: options.clone(),
+            meta: TableMeta {
+                number,
+                min_seq: MAX_SEQ,
+                zones: ids.iter().map(|&id| (id, None)).collect(),
+                ..TableMeta::default()
+            },
+            data: BlockBuilder::default(),
+            last_key: Vec::new(),
+            last_seq: MAX_SEQ,
+            pending: None,
+            index: IndexBuilder::default(),
+            hashes: Vec::new(),
+            synopsis: SynopsisBuilder::new(ids.len()),
+            top: Top::new(ids.len()),
+            zones: vec![None; ids.len()],
+            data_blocks: 0,
+            key_bytes: 0,
+            value_bytes: 0,
+            scratch: Vec::new(),
+            separator: Vec::new(),
+        })
+    }
+
+    /// Adds an entry, which must come after the one before. Attributes are taken of `Put`s only.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for a key, value or sequence number over its limit; [`Error::Io`] when the
+    /// file cannot be written.
+    pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        check_limits(key, seq, value)?;
+        debug_assert!(
+            self.is_empty() || compare(&self.last_key, self.last_seq, key, seq).is_lt(),
+            "entries out of order"
+        );
+        // A large entry gets a block of its own, so that its small neighbours stay cheap to read.
+        let room = self.options.block_size + self.options.block_size / 4;
+        if !self.data.is_empty() && self.data.size() + key.len() + value.len() > room {
+            self.end_block()?;
+        }
+        if self.data.is_empty() {
+            self.place_pending(Some(key))?;
+        }
+
+        if self.is_empty() {
+            self.meta.smallest = key.to_vec();
+        }
+        // A key that goes on from the partition before is in this one's filter as well.
+        if self.options.filter_bits_per_key > 0
+            && (self.hashes.is_empty() || key != self.last_key.as_slice())
+        {
+            self.hashes.push(filter::hash(key));
+        }
+        self.data.add(&self.last_key, key, seq, kind, value);
+        self.synopsis.add_seq(seq);
+        self.meta.entries += 1;
+        self.key_bytes += key.len() as u64;
+        self.value_bytes += value.len() as u64;
+        match kind {
+            Kind::Delete => self.meta.deletes += 1,
+            Kind::Operand => self.meta.operands += 1,
+            Kind::Put => {
+                if let Some(extractor) = &self.options.extractor {
+                    let synopsis = &mut self.synopsis;
+                    extractor.extract(key, value, &mut |slot, v| synopsis.add_value(slot, v));
+                }
+            }
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.last_seq = seq;
+        if self.data.size() >= self.options.block_size {
+            self.end_block()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the file if it were finished now, about.
+    pub fn estimated_size(&self) -> u64 {
+        let describing = self.index.size()
+            + self.synopsis.size()
+            + self.hashes.len() * self.options.filter_bits_per_key / 8;
+        self.out.offset() + (self.data.size() + describing + self.top.size()) as u64
+    }
+
+    /// True until the first entry is added.
+    pub fn is_empty(&self) -> bool {
+        self.meta.entries == 0
+    }
+
+    /// Completes the file and makes it durable (its name becomes durable with the folder).
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be written; [`Error::Limit`] when its top-level index is
+    /// longer than a block may be.
+    pub fn finish(mut self) -> Result<TableMeta> {
+        if !self.data.is_empty() {
+            self.end_block()?;
+        }
+        self.place_pending(None)?;
+        self.end_partition()?;
+
+        self.meta.largest = std::mem::take(&mut self.last_key);
+        if self.is_empty() {
+            self.meta.min_seq = 0;
+        }
+        for ((_, held), zone) in self
+            .meta
+            .zones
+            .iter_mut()
+            .zip(std::mem::take(&mut self.zones))
+        {
+            *held = zone;
+        }
+
+        self.scratch.clear();
+        self.top.encode(&mut self.scratch);
+        if self.scratch.len() > MAX_BLOCK_LEN {
+            return Err(Error::Limit {
+                what: "the top-level index of a table, in bytes,",
+                limit: MAX_BLOCK_LEN as u64,
+                value: self.scratch.len() as u64,
+            });
+        }
+        let compress = self.options.compress;
+        let top = self.out.write_block(&self.scratch, compress)?;
+        // The size is 0 in the file: it is what the file has.
+        self.scratch.clear();
+        self.meta.encode(&mut self.scratch);
+        put_varint(&mut self.scratch, self.data_blocks);
+        put_varint(&mut self.scratch, self.key_bytes);
+        put_varint(&mut self.scratch, self.value_bytes);
+        let properties = self.out.write_block(&self.scratch, compress)?;
+        let footer = Footer { top, properties }.encode(self.meta.number);
+        debug_assert_eq!(footer.len(), FOOTER_LEN);
+        self.out.buffer.extend_from_slice(&footer);
+        self.meta.size = self.out.finish()?;
+        Ok(self.meta)
+    }
+
+    /// Writes the open data block.
+    fn end_block(&mut self) -> Result<()> {
+        let entries = self.data.entries();
+        let handle = self
+            .out
+            .write_block(self.data.finish(), self.options.compress)?;
+        self.data.clear();
+        self.synopsis.end_block();
+        self.data_blocks += 1;
+        self.pending = Some((handle, entries));
+        Ok(())
+    }
+
+    /// Indexes the data block before, now that the next key is known, and ends the partition when
+    /// it is full. `None`: there is no next key.
+    fn place_pending(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let Some((handle, entries)) = self.pending.take() else {
+            return Ok(());
+        };
+        let next = next.unwrap_or(&self.last_key);
+        let seq = separator(&self.last_key, self.last_seq, next, &mut self.separator);
+        self.index.add(&self.separator, seq, handle, entries);
+        let describing = self.index.size()
+            + self.synopsis.size()
+            + self.hashes.len() * self.options.filter_bits_per_key / 8;
+        if self.index.blocks() >= self.options.partition_blocks || describing >= MAX_DESCRIPTION_LEN
+        {
+            self.end_partition_at(seq)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the description of the open partition, if it has any block.
+    fn end_partition(&mut self) -> Result<()> {
+        if self.index.blocks() == 0 {
+            Ok(())
+        } else {
+            self.end_partition_at(self.last_seq)
+        }
+    }
+
+    /// Ends the partition at the separator just placed, whose sequence number is `last_seq`.
+    fn end_partition_at(&mut self, last_seq: Seq) -> Result<()> {
+        let entries = self.index.entries();
+        self.scratch.clear();
+        self.index.finish(&mut self.scratch);
+        let index = self.out.write_block(&self.scratch, self.options.compress)?;
+
+        let filter = if self.hashes.is_empty() {
+            Handle::NONE
+        } else {
+            self.scratch.clear();
+            filter::build(
+                &self.hashes,
+                self.options.filter_bits_per_key,
+                &mut self.scratch,
+            );
+            self.hashes.clear();
+            self.out.write_block(&self.scratch, false)?
+        };
+
+        let mut zones = vec![None; self.zones.len()];
+        self.scratch.clear();
+        let (min_seq, max_seq) = self.synopsis.finish(&mut self.scratch, |slot, zone| {
+            if let Some(held) = zones.get_mut(slot) {
+                *held = zone;
+            }
+        });
+        let synopsis = self.out.write_block(&self.scratch, false)?;
+
+        let part = Partition {
+            last_seq,
+            index,
+            filter,
+            synopsis,
+            min_seq,
+            max_seq,
+            entries,
+            before: 0,
+        };
+        self.top.push(&self.separator, part);
+        push_zones(&mut self.top, &zones);
+        for (all, zone) in self.zones.iter_mut().zip(&zones) {
+            cover(all, zone);
+        }
+        self.meta.min_seq = self.meta.min_seq.min(min_seq);
+        self.meta.max_seq = self.meta.max_seq.max(max_seq);
+        Ok(())
+    }
+}
+
+fn check_limits(key: &[u8], seq: Seq, value: &[u8]) -> Result<()> {
+    for (what, limit, value) in [
+        (
+            "the length of a key, in bytes,",
+            MAX_KEY_LEN as u64,
+            key.len() as u64,
+        ),
+        (
+            "the length of a value, in bytes,",
+            MAX_VALUE_LEN as u64,
+            value.len() as u64,
+        ),
+        ("a sequence number", MAX_SEQ, seq),
+    ] {
+        if value > limit {
+            return Err(Error::Limit { what, limit, value });
+        }
+    }
+    Ok(())
+}
+
+/// The file, behind a buffer.
+struct Output {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    buffer: Vec<u8>,
+    flushed: u64,
+    number: u64,
+    sealer: Sealer,
+}
+
+impl Output {
+    fn offset(&self) -> u64 {
+        self.flushed + self.buffer.len() as u64
+    }
+
+    fn write_block(&mut self, payload: &[u8], compress: bool) -> Result<Handle> {
+        let offset = self.offset();
+        let handle = self
+            .sealer
+            .seal(&mut self.buffer, payload, compress, self.number, offset);
+        debug_assert_eq!(handle.end(), self.offset());
+        debug_assert!(handle.sealed_len() >= TRAILER_LEN);
+        if self.buffer.len() >= APPEND_LEN {
+            self.flush()?;
+        }
+        Ok(handle)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file
+            .append(&self.buffer)
+            .map_err(|e| Error::io(&self.path, "append", e))?;
+        self.flushed += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Returns the length of the file.
+    fn finish(&mut self) -> Result<u64> {
+        self.flush()?;
+        self.file
+            .sync()
+            .map_err(|e| Error::io(&self.path, "sync", e))?;
+        Ok(self.flushed)
+    }
+}

@@ -1,0 +1,406 @@
+//! Walks a table: the cursor over all of it, and the entries of one block.
+
+use std::cmp::Ordering;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ReadOptions;
+use super::block::BlockCursor;
+use super::format::{FOOTER_LEN, HEADER_LEN, Handle, expand, unseal};
+use super::index::Index;
+use super::reader::Table;
+use crate::cost::Cost;
+use crate::cursor::Cursor;
+use crate::entry::{Kind, Seq};
+use crate::error::{Error, Result};
+use crate::slice::Slice;
+
+/// A cursor over a table's entries. Keeps the data block and the index block that it stands in, so
+/// that a seek to a key nearby, as batched lookups do with their sorted keys, costs no way from the
+/// top. After an error it is invalid, and may be sought again.
+pub struct TableCursor {
+    table: Arc<Table>,
+    options: ReadOptions,
+    cost: Cost,
+    partition: usize,
+    /// The index block of `partition`.
+    index: Option<Arc<Vec<u8>>>,
+    /// The data block in `block`, by its place in the partition.
+    loaded: Option<usize>,
+    block: BlockCursor,
+    valid: bool,
+    ahead: Readahead,
+}
+
+/// A piece of the file that was read at once.
+#[derive(Default)]
+struct Readahead {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl TableCursor {
+    pub(super) fn new(table: Arc<Table>, options: ReadOptions) -> TableCursor {
+        TableCursor {
+            table,
+            options,
+            cost: Cost::default(),
+            partition: 0,
+            index: None,
+            loaded: None,
+            block: BlockCursor::new(),
+            valid: false,
+            ahead: Readahead::default(),
+        }
+    }
+
+    /// What the cursor's moves have cost so far.
+    pub fn cost(&self) -> &Cost {
+        &self.cost
+    }
+
+    /// Takes partition `p`; returns the number of its data blocks.
+    fn enter(&mut self, p: usize) -> Result<usize> {
+        if self.partition != p || self.index.is_none() {
+            self.loaded = None;
+            self.index = None;
+            let part = self.table.top().get(p).ok_or_else(|| lost(&self.table))?;
+            self.index = Some(
+                self.table
+                    .block(part.index, self.options.fill_cache, &self.cost)?,
+            );
+            self.partition = p;
+        }
+        self.with_index(|index| Some(index.len()))
+    }
+
+    fn with_index<T>(&self, ask: impl FnOnce(Index<'_>) -> Option<T>) -> Result<T> {
+        self.index
+            .as_deref()
+            .and_then(|bytes| ask(Index::parse(bytes)?))
+            .ok_or_else(|| {
+                let handle = self.table.top().get(self.partition).map(|part| part.index);
+                self.table.malformed(handle.unwrap_or(Handle::NONE))
+            })
+    }
+
+    /// Takes data block `b` of the current partition.
+    fn load(&mut self, b: usize) -> Result<()> {
+        if self.loaded == Some(b) {
+            return Ok(());
+        }
+        self.loaded = None;
+        let handle = self.with_index(|index| Some(index.entry(b)?.handle))?;
+        let bytes = if self.options.readahead > 0 {
+            let mut bytes = self.block.recycle();
+            self.read_ahead(handle, &mut bytes)?;
+            Arc::new(bytes)
+        } else {
+            self.table
+                .block(handle, self.options.fill_cache, &self.cost)?
+        };
+        self.block
+            .load(bytes)
+            .ok_or_else(|| self.table.malformed(handle))?;
+        self.loaded = Some(b);
+        Ok(())
+    }
+
+    /// Reads a block out of a large piece of the file: the one at hand, or the next in the direction
+    /// in which the blocks come.
+    fn read_ahead(&mut self, handle: Handle, out: &mut Vec<u8>) -> Result<()> {
+        let table = &self.table;
+        let size = table.meta().size;
+        let damaged = |what| table.damaged(handle.offset, what);
+        handle.check(size).map_err(damaged)?;
+        let ahead = &mut self.ahead;
+        let end = ahead.start + ahead.bytes.len() as u64;
+        if handle.offset < ahead.start || handle.end() > end {
+            let len = (self.options.readahead as u64).max(handle.sealed_len() as u64);
+            let backward = handle.offset < ahead.start && handle.end() >= ahead.start;
+            let start = if backward {
+                handle.end().saturating_sub(len).max(HEADER_LEN as u64)
+            } else {
+                handle.offset
+            };
+            let len = len.min(size.saturating_sub(FOOTER_LEN as u64).saturating_sub(start));
+            ahead.start = start;
+            ahead.bytes.clear();
+            ahead.bytes.resize(len as usize, 0);
+            if let Err(e) = table.read_at(start, &mut ahead.bytes) {
+                ahead.bytes.clear();
+                return Err(e);
+            }
+            Cost::add(&self.cost.bytes_read, len);
+        }
+        let at = (handle.offset - ahead.start) as usize;
+        let sealed = ahead
+            .bytes
+            .get(at..at + handle.sealed_len())
+            .unwrap_or_default();
+        Cost::add(&self.cost.blocks_read, 1);
+        let packing = unseal(sealed, handle, table.meta().number).map_err(damaged)?;
+        expand(sealed, handle, packing, out).map_err(damaged)
+    }
+
+    /// The partition and data block that can hold the first entry at or after `(key, seq)`, looked
+    /// for next to the current block first.
+    fn locate(&mut self, key: &[u8], seq: Seq) -> Result<Option<(usize, usize)>> {
+        let p = self.partition;
+        let mut from = 0;
+        if let Some(b) = self.loaded {
+            let behind = self.with_index(|index| index.compare(b, key, seq))?;
+            if behind == Ordering::Less {
+                // Past the current block, so past the partitions before as well.
+                let (len, next) = self.with_index(|index| {
+                    let len = index.len();
+                    let inside = b + 1 < len;
+                    let next = if inside {
+                        index.compare(b + 1, key, seq)?
+                    } else {
+                        Ordering::Less
+                    };
+                    Some((len, next))
+                })?;
+                if next != Ordering::Less {
+                    return Ok(Some((p, b + 1)));
+                }
+                if b + 2 < len && self.table.top().compare(p, key, seq) != Ordering::Less {
+                    let b = self.with_index(|index| index.find(b + 2, key, seq))?;
+                    return Ok(Some((p, b)));
+                }
+                from = p + 1;
+            } else {
+                let before = match b.checked_sub(1) {
+                    Some(before) => self.with_index(|index| index.compare(before, key, seq))?,
+                    None if p == 0 => Ordering::Less,
+                    None => self.table.top().compare(p - 1, key, seq),
+                };
+                if before == Ordering::Less {
+                    return Ok(Some((p, b)));
+                }
+            }
+        }
+        let p = self.table.top().find(from, key, seq);
+        if p >= self.table.top().len() {
+            return Ok(None);
+        }
+        self.enter(p)?;
+        let b = self.with_index(|index| index.find(0, key, seq))?;
+        Ok(Some((p, b)))
+    }
+
+    /// Takes the block's answer: `None` is malformed.
+    #[inline]
+    fn settle(&mut self, arrived: Option<bool>) -> Result<bool> {
+        match arrived {
+            Some(arrived) => {
+                self.valid = arrived;
+                Ok(arrived)
+            }
+            None => {
+                let b = self.loaded.take().unwrap_or(0);
+                let handle = self.with_index(|index| Some(index.entry(b)?.handle))?;
+                Err(self.table.malformed(handle))
+            }
+        }
+    }
+
+    /// To the first entry of the block behind the current one.
+    fn next_block(&mut self) -> Result<()> {
+        let (mut p, mut b) = (self.partition, self.loaded.map_or(0, |b| b + 1));
+        if b >= self.enter(p)? {
+            (p, b) = (p + 1, 0);
+            if p >= self.table.top().len() {
+                return Ok(());
+            }
+            self.enter(p)?;
+        }
+        self.load(b)?;
+        let arrived = self.block.first();
+        self.settle(arrived)?;
+        Ok(())
+    }
+
+    /// To the last entry of the block before the current one.
+    fn prev_block(&mut self) -> Result<()> {
+        let b = match self.loaded {
+            Some(b) if b > 0 => b - 1,
+            _ if self.partition == 0 => return Ok(()),
+            _ => self.enter(self.partition - 1)?.saturating_sub(1),
+        };
+        self.load(b)?;
+        let arrived = self.block.last();
+        self.settle(arrived)?;
+        Ok(())
+    }
+}
+
+fn lost(table: &Table) -> Error {
+    Error::Invalid(format!("{} has no such partition", table.path().display()))
+}
+
+impl Cursor for TableCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        if self.valid { self.block.key() } else { &[] }
+    }
+
+    #[inline]
+    fn seq(&self) -> Seq {
+        if self.valid { self.block.seq() } else { 0 }
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        if self.valid {
+            self.block.kind()
+        } else {
+            Kind::Delete
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        if self.valid { self.block.value() } else { &[] }
+    }
+
+    fn value_slice(&self) -> Slice {
+        if self.valid {
+            self.block.value_slice()
+        } else {
+            Slice::from(Vec::new())
+        }
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.valid = false;
+        if self.table.top().len() == 0 {
+            return Ok(());
+        }
+        self.enter(0)?;
+        self.load(0)?;
+        let arrived = self.block.first();
+        self.settle(arrived)?;
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.valid = false;
+        let Some(p) = self.table.top().len().checked_sub(1) else {
+            return Ok(());
+        };
+        let last = self.enter(p)?.saturating_sub(1);
+        self.load(last)?;
+        let arrived = self.block.last();
+        self.settle(arrived)?;
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.valid = false;
+        let Some((p, b)) = self.locate(key, seq)? else {
+            return Ok(());
+        };
+        self.enter(p)?;
+        self.load(b)?;
+        let arrived = self.block.seek(key, seq);
+        // A separator may be past the last entry of its block.
+        if self.settle(arrived)? {
+            Ok(())
+        } else {
+            self.next_block()
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        self.valid = false;
+        let arrived = self.block.next();
+        if self.settle(arrived)? {
+            Ok(())
+        } else {
+            self.next_block()
+        }
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        self.valid = false;
+        let arrived = self.block.prev();
+        if self.settle(arrived)? {
+            Ok(())
+        } else {
+            self.prev_block()
+        }
+    }
+}
+
+/// The entries of one data block, first to last. Fresh, it stands before the first.
+pub struct BlockEntries {
+    path: Arc<Path>,
+    offset: u64,
+    block: BlockCursor,
+}
+
+impl BlockEntries {
+    pub(super) fn new(path: Arc<Path>, offset: u64, bytes: Arc<Vec<u8>>) -> Option<BlockEntries> {
+        let mut block = BlockCursor::new();
+        block.load(bytes)?;
+        Some(BlockEntries {
+            path,
+            offset,
+            block,
+        })
+    }
+
+    /// To the next entry; false when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] when the block is malformed.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        self.block
+            .next()
+            .ok_or_else(|| Error::corruption(&self.path, self.offset, "malformed block"))
+    }
+
+    /// The entry's user key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.block.key()
+    }
+
+    /// The entry's sequence number.
+    #[inline]
+    pub fn seq(&self) -> Seq {
+        self.block.seq()
+    }
+
+    /// The entry's kind.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.block.kind()
+    }
+
+    /// The entry's value.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.block.value()
+    }
+
+    /// The entry's value, sharing the block.
+    pub fn value_slice(&self) -> Slice {
+        self.block.value_slice()
+    }
+}

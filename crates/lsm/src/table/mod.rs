@@ -1,0 +1,183 @@
+//! Sorted string tables: immutable files of entries in the order of [`crate::entry::compare`].
+//!
+//! ```text
+//! header | partition | partition | ... | top-level index | properties | footer
+//!            |
+//!            data blocks ... | index | key filter | synopsis
+//! ```
+//!
+//! A *partition* is some 64 data blocks with the three blocks that describe them: where they begin
+//! (`index.rs`), which keys they hold (`filter.rs`), and which attribute values and sequence numbers
+//! (`crate::synopsis`). Those three are read through the block cache like the data, so that a large
+//! table needs little memory: only the top-level index, one record per partition, is pinned. A point
+//! lookup touches at most a filter block, an index block and a data block.
+//!
+//! One user key may have any number of entries (versions, merge operands), newest first, which may
+//! span blocks and partitions; nothing here treats them as one.
+//!
+//! `format.rs` has the frame of the file and of a block, `block.rs` the data blocks, `builder.rs`
+//! writes, `reader.rs` answers, `cursor.rs` walks, `verify.rs` checks everything.
+
+mod block;
+mod builder;
+mod cursor;
+mod filter;
+mod format;
+mod index;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::sync::Arc;
+
+use crate::attributes::Extractor;
+use crate::coding::{Reader, put_bytes, put_varint};
+use crate::entry::{Kind, Seq};
+use crate::slice::Slice;
+use crate::synopsis::{Zone, put_zone, read_zone, zone_owned, zone_ref};
+
+pub use builder::TableBuilder;
+pub use cursor::{BlockEntries, TableCursor};
+pub use reader::Table;
+
+/// How tables are written.
+#[derive(Clone)]
+pub struct TableOptions {
+    /// Bytes of a data block before compression, about.
+    pub block_size: usize,
+    /// Whether blocks are compressed (LZ4) where that saves an eighth.
+    pub compress: bool,
+    /// Bits of the key filters per user key; 0 writes none. 10 errs on 1 % of absent keys.
+    pub filter_bits_per_key: usize,
+    /// Data blocks in a partition, at most.
+    pub partition_blocks: usize,
+    /// Tells the attributes that synopses are built of.
+    pub extractor: Option<Arc<dyn Extractor>>,
+}
+
+impl Default for TableOptions {
+    fn default() -> TableOptions {
+        TableOptions {
+            block_size: 4 << 10,
+            compress: true,
+            filter_bits_per_key: 10,
+            partition_blocks: 64,
+            extractor: None,
+        }
+    }
+}
+
+/// What the manifest knows of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableMeta {
+    /// The file's number, unique in its store.
+    pub number: u64,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Entries, of all kinds.
+    pub entries: u64,
+    /// Entries that are deletes.
+    pub deletes: u64,
+    /// Entries that are merge operands.
+    pub operands: u64,
+    /// The least user key.
+    pub smallest: Vec<u8>,
+    /// The greatest user key.
+    pub largest: Vec<u8>,
+    /// The least sequence number.
+    pub min_seq: Seq,
+    /// The greatest sequence number.
+    pub max_seq: Seq,
+    /// Per attribute that the table was built with, in the order of its slots: the attribute's
+    /// number, and the zone map of its values; `None` when the table holds no value of it.
+    pub zones: Vec<(u32, Option<Zone>)>,
+}
+
+impl TableMeta {
+    /// Appends the record that [`TableMeta::decode`] reads.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for n in [
+            self.number,
+            self.size,
+            self.entries,
+            self.deletes,
+            self.operands,
+            self.min_seq,
+            self.max_seq,
+        ] {
+            put_varint(out, n);
+        }
+        put_bytes(out, &self.smallest);
+        put_bytes(out, &self.largest);
+        put_varint(out, self.zones.len() as u64);
+        for (id, zone) in &self.zones {
+            put_varint(out, u64::from(*id));
+            put_zone(out, zone_ref(zone));
+        }
+    }
+
+    /// Reads a record from the front of `reader`; `None` when it is malformed.
+    pub fn decode(reader: &mut Reader<'_>) -> Option<TableMeta> {
+        let mut meta = TableMeta {
+            number: reader.varint()?,
+            size: reader.varint()?,
+            entries: reader.varint()?,
+            deletes: reader.varint()?,
+            operands: reader.varint()?,
+            min_seq: reader.varint()?,
+            max_seq: reader.varint()?,
+            smallest: reader.bytes()?.to_vec(),
+            largest: reader.bytes()?.to_vec(),
+            zones: Vec::new(),
+        };
+        for _ in 0..reader.varint()? {
+            let id = reader.varint()?.try_into().ok()?;
+            meta.zones.push((id, zone_owned(read_zone(reader)?)));
+        }
+        Some(meta)
+    }
+}
+
+/// How a cursor reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Whether blocks that were not in the cache are put there.
+    pub fill_cache: bool,
+    /// Over 0: data blocks are read in pieces of this many bytes, past the cache. For merges and
+    /// scans of whole tables.
+    pub readahead: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions {
+            fill_cache: true,
+            readahead: 0,
+        }
+    }
+}
+
+/// An entry that a lookup found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its value; a part of a cached block.
+    pub value: Slice,
+}
+
+/// A data block that may hold what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHint {
+    /// The partition, from 0.
+    pub partition: usize,
+    /// The data block in the partition, from 0.
+    pub block: usize,
+    /// The least sequence number in the block.
+    pub min_seq: Seq,
+    /// The greatest sequence number in the block.
+    pub max_seq: Seq,
+}

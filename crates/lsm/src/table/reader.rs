@@ -1,0 +1,395 @@
+//! An open table: point lookups, and what the synopses know.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::block::Layout;
+use super::cursor::{BlockEntries, TableCursor};
+use super::format::{
+    FOOTER_LEN, Footer, HEADER_LEN, Handle, Packing, check_header, expand, unseal,
+};
+use super::index::{Index, Partition, Top};
+use super::{BlockHint, Found, ReadOptions, TableMeta, filter};
+use crate::cache::BlockCache;
+use crate::coding::Reader;
+use crate::cost::Cost;
+use crate::entry::{MAX_SEQ, Seq};
+use crate::error::{Error, Result};
+use crate::fs::{Fs, ReadFile};
+use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange};
+
+/// An immutable table, open for reading by any number of threads. Only its top-level index is kept
+/// in memory; every other block comes through the block cache.
+pub struct Table {
+    path: Arc<Path>,
+    file: Arc<dyn ReadFile>,
+    meta: TableMeta,
+    cache: Arc<BlockCache>,
+    cache_id: u64,
+    top: Top,
+}
+
+impl Table {
+    /// Opens the table that `meta` describes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file is missing or unreadable; [`Error::Corruption`] when it is
+    /// damaged, cut short, or another table than `meta` tells; [`Error::NewerFormat`].
+    pub fn open(
+        fs: &dyn Fs,
+        path: PathBuf,
+        meta: TableMeta,
+        cache: Arc<BlockCache>,
+    ) -> Result<Table> {
+        let file = fs.open(&path).map_err(|e| Error::io(&path, "open", e))?;
+        let cache_id = cache.next_id();
+        let mut table = Table {
+            path: Arc::from(path),
+            file,
+            meta,
+            cache,
+            cache_id,
+            top: Top::default(),
+        };
+        table.top = table.read_frame()?;
+        Ok(table)
+    }
+
+    /// Reads and checks header, footer, properties and top-level index.
+    pub(super) fn read_frame(&self) -> Result<Top> {
+        let size = self
+            .file
+            .len()
+            .map_err(|e| Error::io(&self.path, "read the length of", e))?;
+        if size != self.meta.size || size < (HEADER_LEN + FOOTER_LEN) as u64 {
+            let what = format!("the file has {size} bytes, not {}", self.meta.size);
+            return Err(self.damaged(0, what));
+        }
+        let mut header = [0; HEADER_LEN];
+        self.read_at(0, &mut header)?;
+        check_header(&header, &self.path, self.meta.number)?;
+        let at = size - FOOTER_LEN as u64;
+        let mut footer = [0; FOOTER_LEN];
+        self.read_at(at, &mut footer)?;
+        let footer = Footer::decode(&footer, &self.path, self.meta.number, at)?;
+
+        let cost = Cost::default();
+        let bytes = self.read_block(footer.properties, &cost)?;
+        let properties = TableMeta::decode(&mut Reader::new(&bytes))
+            .ok_or_else(|| self.damaged(footer.properties.offset, "malformed properties"))?;
+        if (TableMeta { size, ..properties }) != self.meta {
+            let what = "the table's properties are not those in the manifest";
+            return Err(self.damaged(footer.properties.offset, what));
+        }
+        let bytes = self.read_block(footer.top, &cost)?;
+        let top = Top::decode(&bytes)
+            .ok_or_else(|| self.damaged(footer.top.offset, "malformed top-level index"))?;
+        if top.entries() != self.meta.entries || top.slots() != self.meta.zones.len() {
+            let what = "the top-level index does not fit the table's properties";
+            return Err(self.damaged(footer.top.offset, what));
+        }
+        Ok(top)
+    }
+
+    /// What the manifest knows of the table.
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes that the open table pins, beside its blocks in the cache.
+    pub fn memory(&self) -> usize {
+        self.top.memory() + size_of::<Table>()
+    }
+
+    pub(super) fn top(&self) -> &Top {
+        &self.top
+    }
+
+    /// The newest entry of `key`. Touches at most three blocks: key filter, index, data.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the blocks that it reads.
+    pub fn get(&self, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
+        let Some(part) = self.top.get(self.top.find(0, key, MAX_SEQ)) else {
+            return Ok(None);
+        };
+        if !self.filter_admits(part, key, cost)? {
+            return Ok(None);
+        }
+        let found = self.get_in(part, key, cost)?;
+        if found.is_none() && part.filter != Handle::NONE {
+            Cost::add(&cost.filters_false, 1);
+        }
+        Ok(found)
+    }
+
+    fn get_in(&self, part: &Partition, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
+        let index = self.block(part.index, true, cost)?;
+        let malformed = || self.malformed(part.index);
+        let index = Index::parse(&index).ok_or_else(malformed)?;
+        // Separators make it exact: an entry of `key` is in this block, or nowhere.
+        let b = index.find(0, key, MAX_SEQ).ok_or_else(malformed)?;
+        let handle = index.entry(b).ok_or_else(malformed)?.handle;
+        let bytes = self.block(handle, true, cost)?;
+        let place = Layout::parse(&bytes)
+            .and_then(|layout| layout.seek(&bytes, key, MAX_SEQ))
+            .ok_or_else(|| self.malformed(handle))?;
+        Ok(place
+            .filter(|place| place.is_of(&bytes, key))
+            .map(|place| Found {
+                seq: place.seq,
+                kind: place.kind,
+                value: place.value_slice(&bytes),
+            }))
+    }
+
+    /// False when the table certainly has no entry of `key`: asks the key filter only.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the filter block.
+    pub fn may_contain(&self, key: &[u8], cost: &Cost) -> Result<bool> {
+        match self.top.get(self.top.find(0, key, MAX_SEQ)) {
+            Some(part) => self.filter_admits(part, key, cost),
+            None => Ok(false),
+        }
+    }
+
+    #[inline]
+    fn filter_admits(&self, part: &Partition, key: &[u8], cost: &Cost) -> Result<bool> {
+        if part.filter == Handle::NONE {
+            return Ok(true);
+        }
+        let bytes = self.block(part.filter, true, cost)?;
+        let admits = filter::may_contain(&bytes, filter::hash(key))
+            .ok_or_else(|| self.malformed(part.filter))?;
+        Cost::add(&cost.filters_asked, 1);
+        Cost::add(&cost.filters_negative, u64::from(!admits));
+        Ok(admits)
+    }
+
+    /// A cursor over all entries. It counts its own cost.
+    pub fn cursor(self: &Arc<Self>, options: ReadOptions) -> TableCursor {
+        TableCursor::new(Arc::clone(self), options)
+    }
+
+    /// The slot of an attribute, if the table was built with it.
+    pub fn slot_of(&self, attribute_id: u32) -> Option<usize> {
+        self.meta
+            .zones
+            .iter()
+            .position(|(id, _)| *id == attribute_id)
+    }
+
+    /// Number of partitions.
+    pub fn partitions(&self) -> usize {
+        self.top.len()
+    }
+
+    /// Least and greatest sequence number in partition `p`.
+    pub fn partition_bounds(&self, p: usize) -> (Seq, Seq) {
+        self.top
+            .get(p)
+            .map_or((MAX_SEQ, 0), |part| (part.min_seq, part.max_seq))
+    }
+
+    /// False when the zone map of partition `p` rules the range out.
+    pub fn partition_may_match(&self, p: usize, slot: usize, range: &ValueRange) -> bool {
+        self.top
+            .zone(p, slot)
+            .is_some_and(|(min, max)| range.overlaps(min, max))
+    }
+
+    /// Appends the data blocks of partition `p` that may hold a value in `range`: those whose zone
+    /// map, and for a range of one value whose value filter, does not rule it out. In key order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the synopsis block.
+    pub fn matching_blocks(
+        &self,
+        p: usize,
+        slot: usize,
+        range: &ValueRange,
+        cost: &Cost,
+        out: &mut Vec<BlockHint>,
+    ) -> Result<()> {
+        let hash = range.point().map(BlockSynopsis::hash);
+        self.with_synopsis(p, cost, |synopsis| {
+            let mut records = synopsis.slot(slot)?;
+            let before = out.len();
+            for (block, (min_seq, max_seq)) in synopsis.bounds().enumerate() {
+                let record = records.next_block()?;
+                if record
+                    .zone
+                    .is_some_and(|(min, max)| range.overlaps(min, max))
+                    && hash.is_none_or(|hash| record.may_hold(hash))
+                {
+                    out.push(BlockHint {
+                        partition: p,
+                        block,
+                        min_seq,
+                        max_seq,
+                    });
+                }
+            }
+            let (asked, matching) = (synopsis.blocks(), out.len() - before);
+            Cost::add(&cost.synopses_asked, asked as u64);
+            Cost::add(&cost.synopses_negative, (asked - matching) as u64);
+            Some(())
+        })
+    }
+
+    /// Appends all data blocks of partition `p`, in key order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the synopsis block.
+    pub fn all_blocks(&self, p: usize, cost: &Cost, out: &mut Vec<BlockHint>) -> Result<()> {
+        self.with_synopsis(p, cost, |synopsis| {
+            out.extend(
+                synopsis
+                    .bounds()
+                    .enumerate()
+                    .map(|(block, (min_seq, max_seq))| BlockHint {
+                        partition: p,
+                        block,
+                        min_seq,
+                        max_seq,
+                    }),
+            );
+            Some(())
+        })
+    }
+
+    fn with_synopsis(
+        &self,
+        p: usize,
+        cost: &Cost,
+        ask: impl FnOnce(Synopsis<'_>) -> Option<()>,
+    ) -> Result<()> {
+        let Some(part) = self.top.get(p) else {
+            return Ok(());
+        };
+        let bytes = self.block(part.synopsis, true, cost)?;
+        Synopsis::parse(&bytes)
+            .and_then(ask)
+            .ok_or_else(|| self.malformed(part.synopsis))
+    }
+
+    /// The entries of a data block, read through the cache.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the index and the data block;
+    /// [`Error::Invalid`] when the table has no such block.
+    pub fn block_entries(&self, hint: &BlockHint, cost: &Cost) -> Result<BlockEntries> {
+        let none = || Error::Invalid(format!("{} has no {hint:?}", self.path.display()));
+        let part = self.top.get(hint.partition).ok_or_else(none)?;
+        let index = self.block(part.index, true, cost)?;
+        let index = Index::parse(&index).ok_or_else(|| self.malformed(part.index))?;
+        let handle = index.entry(hint.block).ok_or_else(none)?.handle;
+        let bytes = self.block(handle, true, cost)?;
+        BlockEntries::new(Arc::clone(&self.path), handle.offset, bytes)
+            .ok_or_else(|| self.malformed(handle))
+    }
+
+    /// Bytes of the file and number of entries that the user keys in `[lo, hi)` extend over, rounded
+    /// up to whole data blocks: never too few. `hi` of `None` is past the last key.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of up to two index blocks.
+    pub fn approximate(&self, lo: &[u8], hi: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
+        if hi.is_some_and(|hi| hi <= lo || hi <= self.meta.smallest.as_slice())
+            || lo > self.meta.largest.as_slice()
+        {
+            return Ok((0, 0));
+        }
+        let (from, _, skipped, _) = self.extent(Some(lo), cost)?;
+        let (_, to, _, reached) = self.extent(hi, cost)?;
+        Ok((to.saturating_sub(from), reached.saturating_sub(skipped)))
+    }
+
+    /// Of the data block in which `key` would be (`None`: the last one): where it begins and ends in
+    /// the file, and how many entries there are before it, and up to its end.
+    fn extent(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64, u64, u64)> {
+        let last = self.top.len().saturating_sub(1);
+        let p = key.map_or(last, |key| self.top.find(0, key, MAX_SEQ).min(last));
+        let Some(part) = self.top.get(p) else {
+            return Ok((0, 0, 0, 0));
+        };
+        let bytes = self.block(part.index, true, cost)?;
+        let position = || {
+            let index = Index::parse(&bytes)?;
+            let last = index.len().checked_sub(1)?;
+            let b = match key {
+                Some(key) => index.find(0, key, MAX_SEQ)?.min(last),
+                None => last,
+            };
+            let mut before = part.before;
+            for i in 0..b {
+                before = before.checked_add(u64::from(index.entry(i)?.entries))?;
+            }
+            let entry = index.entry(b)?;
+            let after = before.checked_add(u64::from(entry.entries))?;
+            Some((entry.handle.offset, entry.handle.end(), before, after))
+        };
+        position().ok_or_else(|| self.malformed(part.index))
+    }
+
+    /// A block through the cache.
+    #[inline]
+    pub(super) fn block(&self, handle: Handle, fill: bool, cost: &Cost) -> Result<Arc<Vec<u8>>> {
+        if let Some(block) = self.cache.get(self.cache_id, handle.offset) {
+            Cost::add(&cost.blocks_cached, 1);
+            return Ok(block);
+        }
+        let block = Arc::new(self.read_block(handle, cost)?);
+        if fill {
+            self.cache.insert(self.cache_id, handle.offset, &block);
+        }
+        Ok(block)
+    }
+
+    /// A block straight from the file.
+    pub(super) fn read_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
+        handle
+            .check(self.meta.size)
+            .map_err(|what| self.damaged(handle.offset, what))?;
+        let mut sealed = vec![0; handle.sealed_len()];
+        self.read_at(handle.offset, &mut sealed)?;
+        Cost::add(&cost.blocks_read, 1);
+        Cost::add(&cost.bytes_read, sealed.len() as u64);
+        let damaged = |what| self.damaged(handle.offset, what);
+        match unseal(&sealed, handle, self.meta.number).map_err(damaged)? {
+            Packing::Raw => {
+                sealed.truncate(handle.stored as usize);
+                Ok(sealed)
+            }
+            packing => {
+                let mut block = Vec::new();
+                expand(&sealed, handle, packing, &mut block).map_err(damaged)?;
+                Ok(block)
+            }
+        }
+    }
+
+    /// Fills `buf` from the file.
+    pub(super) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.file.read_at(offset, buf).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends too soon"),
+            _ => Error::io(&self.path, "read", e),
+        })
+    }
+
+    pub(super) fn damaged(&self, offset: u64, what: impl Into<String>) -> Error {
+        Error::corruption(&self.path, offset, what)
+    }
+
+    /// A block whose checksum is right and whose contents are not.
+    pub(super) fn malformed(&self, handle: Handle) -> Error {
+        self.damaged(handle.offset, "malformed block")
+    }
+}

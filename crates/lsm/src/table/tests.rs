@@ -1,0 +1,487 @@
+mod damage;
+mod files;
+mod synopses;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use files::Files;
+
+use super::*;
+use crate::cache::BlockCache;
+use crate::cost::Cost;
+use crate::cursor::Cursor;
+use crate::entry::{MAX_KEY_LEN, MAX_SEQ, compare};
+use crate::error::{Error, Result};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    key: Vec<u8>,
+    seq: Seq,
+    kind: Kind,
+    value: Vec<u8>,
+}
+
+const NUMBER: u64 = 42;
+
+fn path() -> PathBuf {
+    PathBuf::from("42.table")
+}
+
+fn build(files: &Files, options: &TableOptions, entries: &[Entry]) -> TableMeta {
+    let mut builder = TableBuilder::create(files, &path(), NUMBER, options).unwrap();
+    assert!(builder.is_empty());
+    for entry in entries {
+        builder
+            .add(&entry.key, entry.seq, entry.kind, &entry.value)
+            .unwrap();
+    }
+    let estimate = builder.estimated_size();
+    let meta = builder.finish().unwrap();
+    // How far blocks shrink is not foreseen.
+    if !options.compress {
+        assert!(
+            estimate <= meta.size + meta.size / 2 + 10_000,
+            "{estimate} of {}",
+            meta.size
+        );
+        assert!(
+            meta.size <= estimate + estimate / 2 + 10_000,
+            "{estimate} of {}",
+            meta.size
+        );
+    }
+    meta
+}
+
+fn open(files: &Files, meta: &TableMeta, cache: usize) -> Result<Arc<Table>> {
+    let cache = Arc::new(BlockCache::new(cache));
+    Ok(Arc::new(Table::open(files, path(), meta.clone(), cache)?))
+}
+
+fn current(cursor: &TableCursor) -> Option<Entry> {
+    let (key, value) = (cursor.key().to_vec(), cursor.value().to_vec());
+    assert_eq!(*cursor.value_slice(), value);
+    cursor.valid().then(|| Entry {
+        key,
+        seq: cursor.seq(),
+        kind: cursor.kind(),
+        value,
+    })
+}
+
+fn entry(key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Entry {
+    Entry {
+        key: key.to_vec(),
+        seq,
+        kind,
+        value: value.to_vec(),
+    }
+}
+
+fn random_key(rng: &mut fastrand::Rng, shape: usize) -> Vec<u8> {
+    match shape {
+        0 => (0..rng.usize(..4)).map(|_| rng.u8(..3)).collect(),
+        1 => format!("user:{:08}", rng.u32(..3000)).into_bytes(),
+        2 => {
+            let mut key = vec![b'p'; 300];
+            key.extend_from_slice(&rng.u16(..500).to_be_bytes());
+            key
+        }
+        _ => {
+            let mut key = vec![0xff; rng.usize(..12)];
+            key.push(rng.u8(..));
+            key
+        }
+    }
+}
+
+fn any_key(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let shape = rng.usize(..4);
+    random_key(rng, shape)
+}
+
+fn random_entries(rng: &mut fastrand::Rng) -> Vec<Entry> {
+    let shape = rng.usize(..4);
+    let keys = rng.usize(1..150);
+    let mut entries = Vec::new();
+    for _ in 0..keys {
+        let key = random_key(rng, shape);
+        for _ in 0..[1, 1, 1, 3, 60][rng.usize(..5)] {
+            let kind = Kind::from_byte(rng.u8(..3)).unwrap();
+            let seq = [rng.u64(..2000), MAX_SEQ - rng.u64(..500)][usize::from(rng.u8(..20) == 0)];
+            let len = [0, 1, 20, 200, 3000][rng.usize(..5)];
+            let value = vec![rng.u8(..); len];
+            entries.push(Entry {
+                key: key.clone(),
+                seq,
+                kind,
+                value,
+            });
+        }
+    }
+    entries.sort_by(|a, b| compare(&a.key, a.seq, &b.key, b.seq));
+    entries.dedup_by(|a, b| a.key == b.key && a.seq == b.seq);
+    entries
+}
+
+fn random_options(rng: &mut fastrand::Rng) -> TableOptions {
+    TableOptions {
+        block_size: [1, 200, 1000, 4096][rng.usize(..4)],
+        compress: rng.bool(),
+        filter_bits_per_key: [0, 1, 10, 20][rng.usize(..4)],
+        partition_blocks: [1, 2, 5, 64][rng.usize(..4)],
+        extractor: None,
+    }
+}
+
+fn random_read_options(rng: &mut fastrand::Rng) -> ReadOptions {
+    ReadOptions {
+        fill_cache: rng.bool(),
+        readahead: [0, 1, 5000, 1 << 18][rng.usize(..4)],
+    }
+}
+
+#[test]
+fn tables_answer_as_the_model_does() {
+    for seed in 0..120 {
+        println!("seed {seed}");
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (entries, options) = (random_entries(&mut rng), random_options(&mut rng));
+        let files = Files::default();
+        let meta = build(&files, &options, &entries);
+        check_meta(&meta, &entries);
+        let table = open(&files, &meta, [0, 1 << 16, 1 << 24][rng.usize(..3)]).unwrap();
+        assert_eq!(*table.meta(), meta);
+        assert!(table.memory() > 0);
+
+        let counted = table.verify(&mut |e| panic!("{e}"));
+        assert_eq!(counted, entries.len() as u64);
+        check_moves(&table, &entries, &mut rng);
+        check_lookups(&table, &entries, &mut rng, options.filter_bits_per_key > 0);
+        check_extents(&table, &entries, &mut rng);
+        check_blocks(&table, &entries);
+    }
+}
+
+fn check_meta(meta: &TableMeta, entries: &[Entry]) {
+    let count = |kind| entries.iter().filter(|e| e.kind == kind).count() as u64;
+    assert_eq!(meta.number, NUMBER);
+    assert_eq!(meta.entries, entries.len() as u64);
+    assert_eq!(
+        (meta.deletes, meta.operands),
+        (count(Kind::Delete), count(Kind::Operand))
+    );
+    assert_eq!(meta.smallest, entries[0].key);
+    assert_eq!(meta.largest, entries.last().unwrap().key);
+    assert_eq!(meta.min_seq, entries.iter().map(|e| e.seq).min().unwrap());
+    assert_eq!(meta.max_seq, entries.iter().map(|e| e.seq).max().unwrap());
+}
+
+fn check_moves(table: &Arc<Table>, entries: &[Entry], rng: &mut fastrand::Rng) {
+    let mut cursor = table.cursor(random_read_options(rng));
+    assert_eq!(current(&cursor), None);
+    cursor.seek_first().unwrap();
+    for entry in entries {
+        assert_eq!(current(&cursor).as_ref(), Some(entry));
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+    let mut cursor = table.cursor(random_read_options(rng));
+    cursor.seek_last().unwrap();
+    for entry in entries.iter().rev() {
+        assert_eq!(current(&cursor).as_ref(), Some(entry));
+        cursor.prev().unwrap();
+    }
+    assert!(!cursor.valid());
+
+    // A walk of random moves, among them seeks near the last one.
+    let mut cursor = table.cursor(random_read_options(rng));
+    let mut at: Option<usize> = None;
+    for _ in 0..600 {
+        match (rng.u8(..10), at) {
+            (0, _) => {
+                cursor.seek_first().unwrap();
+                at = Some(0);
+            }
+            (1, _) => {
+                cursor.seek_last().unwrap();
+                at = Some(entries.len() - 1);
+            }
+            (2..5, Some(i)) => {
+                cursor.next().unwrap();
+                at = Some(i + 1);
+            }
+            (5..7, Some(i)) => {
+                cursor.prev().unwrap();
+                at = i.checked_sub(1);
+            }
+            (_, near) => {
+                let base = near
+                    .filter(|_| rng.bool())
+                    .unwrap_or(rng.usize(..entries.len()));
+                let target = &entries[(base + rng.usize(..4)).min(entries.len() - 1)];
+                let mut key = target.key.clone();
+                match rng.u8(..6) {
+                    0 => key.push(rng.u8(..)),
+                    1 => drop(key.pop()),
+                    2 => key = any_key(rng),
+                    _ => {}
+                }
+                let seq = [target.seq, target.seq.saturating_sub(1), MAX_SEQ, 0][rng.usize(..4)];
+                cursor.seek(&key, seq).unwrap();
+                at = Some(entries.partition_point(|e| compare(&e.key, e.seq, &key, seq).is_lt()));
+            }
+        }
+        at = at.filter(|&i| i < entries.len());
+        assert_eq!(current(&cursor).as_ref(), at.map(|i| &entries[i]));
+    }
+}
+
+fn check_lookups(table: &Table, entries: &[Entry], rng: &mut fastrand::Rng, filtered: bool) {
+    let cost = Cost::default();
+    let lookup = |key: &[u8]| {
+        let found = table.get(key, &cost).unwrap();
+        let first = entries.iter().find(|e| e.key == key);
+        assert_eq!(
+            found,
+            first.map(|e| Found {
+                seq: e.seq,
+                kind: e.kind,
+                value: Slice::from(&*e.value)
+            })
+        );
+        let may = table.may_contain(key, &cost).unwrap();
+        assert!(may || first.is_none());
+    };
+    for entry in entries {
+        lookup(&entry.key);
+    }
+    assert_eq!(
+        (cost.filters_negative.get(), cost.filters_false.get()),
+        (0, 0)
+    );
+    assert_eq!(cost.filters_asked.get() > 0, filtered);
+    for _ in 0..200 {
+        let mut key = entries[rng.usize(..entries.len())].key.clone();
+        match rng.u8(..4) {
+            0 => key = any_key(rng),
+            1 => drop(key.pop()),
+            _ => key.push(rng.u8(..)),
+        }
+        lookup(&key);
+    }
+    lookup(b"");
+    lookup(&[0xff; 20]);
+}
+
+fn check_extents(table: &Table, entries: &[Entry], rng: &mut fastrand::Rng) {
+    let cost = Cost::default();
+    let (bytes, count) = table.approximate(b"", None, &cost).unwrap();
+    assert_eq!(count, entries.len() as u64);
+    assert!(bytes > 0 && bytes < table.meta().size);
+    for _ in 0..60 {
+        let mut bound = || any_key(rng);
+        let (lo, hi) = (bound(), bound());
+        let held = entries.iter().filter(|e| e.key >= lo && e.key < hi).count() as u64;
+        let (bytes, count) = table.approximate(&lo, Some(&hi), &cost).unwrap();
+        assert!(count >= held && count <= entries.len() as u64);
+        assert!(bytes < table.meta().size && (bytes > 0 || held == 0));
+        let from = entries.iter().filter(|e| e.key >= lo).count() as u64;
+        assert!(table.approximate(&lo, None, &cost).unwrap().1 >= from);
+    }
+}
+
+fn check_blocks(table: &Table, entries: &[Entry]) {
+    let (cost, mut hints) = (Cost::default(), Vec::new());
+    for p in 0..table.partitions() {
+        let before = hints.len();
+        table.all_blocks(p, &cost, &mut hints).unwrap();
+        let (min, max) = table.partition_bounds(p);
+        let hints = &hints[before..];
+        assert!(
+            hints
+                .iter()
+                .all(|h| h.min_seq >= min && h.max_seq <= max && h.partition == p)
+        );
+    }
+    let mut expected = entries.iter();
+    for hint in &hints {
+        let mut block = table.block_entries(hint, &cost).unwrap();
+        while block.advance().unwrap() {
+            assert!(block.seq() >= hint.min_seq && block.seq() <= hint.max_seq);
+            let found = entry(block.key(), block.seq(), block.kind(), block.value());
+            assert_eq!(*block.value_slice(), found.value);
+            assert_eq!(Some(&found), expected.next());
+        }
+    }
+    assert_eq!(expected.next(), None);
+    let beyond = BlockHint {
+        partition: table.partitions(),
+        block: 0,
+        min_seq: 0,
+        max_seq: 0,
+    };
+    assert!(matches!(
+        table.block_entries(&beyond, &cost),
+        Err(Error::Invalid(_))
+    ));
+}
+
+#[test]
+fn extreme_entries() {
+    let options = TableOptions::default();
+    let chain: Vec<_> = (0..5000)
+        .rev()
+        .map(|seq| entry(b"k", seq, Kind::Operand, &[1; 100]))
+        .collect();
+    let giants: Vec<_> = (0..3u8)
+        .flat_map(|i| {
+            let noise: Vec<u8> = fastrand::Rng::with_seed(1)
+                .u64(..)
+                .to_le_bytes()
+                .repeat(1 << 17);
+            [
+                entry(&[i, 0], 1, Kind::Put, b"small"),
+                entry(&[i, 1], 1, Kind::Put, &noise),
+            ]
+        })
+        .collect();
+    let keys = [b'a', b'b'].map(|b| entry(&vec![b; MAX_KEY_LEN], 7, Kind::Put, b""));
+    let one = [entry(b"", 0, Kind::Delete, b"")];
+    for entries in [&chain[..], &giants[..], &keys[..], &one[..]] {
+        let files = Files::default();
+        let meta = build(&files, &options, entries);
+        let table = open(&files, &meta, 1 << 20).unwrap();
+        assert_eq!(table.verify(&mut |e| panic!("{e}")), entries.len() as u64);
+        let mut rng = fastrand::Rng::with_seed(5);
+        check_moves(&table, entries, &mut rng);
+        check_lookups(&table, entries, &mut rng, true);
+        check_blocks(&table, entries);
+    }
+}
+
+#[test]
+fn an_empty_table() {
+    let files = Files::default();
+    let meta = build(&files, &TableOptions::default(), &[]);
+    let table = open(&files, &meta, 0).unwrap();
+    assert_eq!(table.get(b"a", &Cost::default()).unwrap(), None);
+    assert_eq!(
+        table.approximate(b"", None, &Cost::default()).unwrap(),
+        (0, 0)
+    );
+    let mut cursor = table.cursor(ReadOptions::default());
+    cursor.seek_first().unwrap();
+    assert!(!cursor.valid());
+    cursor.seek_last().unwrap();
+    assert!(!cursor.valid());
+    cursor.seek(b"", MAX_SEQ).unwrap();
+    assert!(!cursor.valid());
+    assert_eq!(table.verify(&mut |e| panic!("{e}")), 0);
+}
+
+#[test]
+fn limits_are_refused() {
+    let files = Files::default();
+    let options = TableOptions::default();
+    let mut builder = TableBuilder::create(&files, &path(), NUMBER, &options).unwrap();
+    let long = vec![0; MAX_KEY_LEN + 1];
+    assert!(matches!(
+        builder.add(&long, 0, Kind::Put, b""),
+        Err(Error::Limit { .. })
+    ));
+    assert!(matches!(
+        builder.add(b"", MAX_SEQ + 1, Kind::Put, b""),
+        Err(Error::Limit { .. })
+    ));
+}
+
+fn numbered(count: u32) -> Vec<Entry> {
+    (0..count)
+        .map(|i| {
+            entry(
+                format!("key{i:06}").as_bytes(),
+                u64::from(i),
+                Kind::Put,
+                &[7; 200],
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn costs_are_what_the_design_says() {
+    let files = Files::default();
+    let entries = numbered(20_000);
+    let options = TableOptions {
+        compress: false,
+        ..TableOptions::default()
+    };
+    let meta = build(&files, &options, &entries);
+    let table = open(&files, &meta, 64 << 20).unwrap();
+    assert!(table.partitions() > 10);
+
+    let cost = Cost::default();
+    assert!(table.get(&entries[9000].key, &cost).unwrap().is_some());
+    assert_eq!((cost.blocks_read.get(), cost.blocks_cached.get()), (3, 0));
+    assert!(table.get(&entries[9000].key, &cost).unwrap().is_some());
+    assert_eq!((cost.blocks_read.get(), cost.blocks_cached.get()), (3, 3));
+
+    // Ascending seeks read each data block and each index block once.
+    let mut cursor = table.cursor(ReadOptions::default());
+    for entry in entries.iter().step_by(3) {
+        cursor.seek(&entry.key, MAX_SEQ).unwrap();
+        assert_eq!(cursor.key(), entry.key);
+    }
+    let (cost, mut blocks) = (Cost::default(), Vec::new());
+    (0..table.partitions()).for_each(|p| table.all_blocks(p, &cost, &mut blocks).unwrap());
+    let touched = cursor.cost().blocks_read.get() + cursor.cost().blocks_cached.get();
+    assert_eq!(touched, (blocks.len() + table.partitions()) as u64);
+
+    // Absent keys are mostly kept away from the data.
+    let cost = Cost::default();
+    for i in 0..20_000 {
+        assert!(
+            table
+                .get(format!("key{i:06}x").as_bytes(), &cost)
+                .unwrap()
+                .is_none()
+        );
+    }
+    assert!(
+        cost.filters_false.get() < 400,
+        "{} false positives",
+        cost.filters_false.get()
+    );
+    let settled = cost.filters_negative.get() + cost.filters_false.get();
+    assert_eq!(settled, cost.filters_asked.get());
+}
+
+#[test]
+fn metadata_round_trips() {
+    let meta = TableMeta {
+        number: 1,
+        size: 2,
+        entries: 3,
+        deletes: 4,
+        operands: 5,
+        smallest: b"a".to_vec(),
+        largest: b"b".to_vec(),
+        min_seq: 6,
+        max_seq: MAX_SEQ,
+        zones: vec![
+            (7, None),
+            (u32::MAX, Some((b"x".to_vec(), None))),
+            (9, Some((Vec::new(), Some(b"y".to_vec())))),
+        ],
+    };
+    let mut bytes = Vec::new();
+    meta.encode(&mut bytes);
+    let mut reader = Reader::new(&bytes);
+    assert_eq!(TableMeta::decode(&mut reader), Some(meta));
+    assert!(reader.is_empty());
+    for len in 0..bytes.len() {
+        assert_eq!(TableMeta::decode(&mut Reader::new(&bytes[..len])), None);
+    }
+}

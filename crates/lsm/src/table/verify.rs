@@ -1,0 +1,286 @@
+//! Checks a table against itself: every block, from the file and not from the cache.
+
+use std::sync::Arc;
+
+use super::block::BlockCursor;
+use super::filter;
+use super::format::Handle;
+use super::index::{Index, IndexEntry};
+use super::reader::Table;
+use crate::attributes::Extractor;
+use crate::cost::Cost;
+use crate::entry::{Kind, Seq, compare};
+use crate::error::{Error, Result};
+use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange, ZoneRef, zone_ref};
+
+impl Table {
+    /// Reads the whole file and checks it: checksums, the order of entries, the index, that key
+    /// filters admit each key, that sequence bounds and zone maps enclose what is below them, and
+    /// the counts. Reports all damage that it finds, and goes on after each. Returns the number of
+    /// entries that could be read.
+    pub fn verify(&self, report: &mut dyn FnMut(Error)) -> u64 {
+        self.verify_with(None, report)
+    }
+
+    /// As [`Table::verify`], and checks besides that the synopses cover the attribute values of
+    /// each entry, as `extractor` tells them.
+    pub fn verify_with(
+        &self,
+        extractor: Option<&dyn Extractor>,
+        report: &mut dyn FnMut(Error),
+    ) -> u64 {
+        let slots = extractor
+            .map(|e| e.ids().iter().map(|&id| self.slot_of(id)).collect())
+            .unwrap_or_default();
+        let mut audit = Audit {
+            table: self,
+            extractor,
+            slots,
+            report,
+            clean: true,
+            counts: [0; 3],
+            last: None,
+            block: BlockCursor::new(),
+        };
+        if let Err(e) = self.read_frame() {
+            audit.found(e);
+        }
+        for p in 0..self.partitions() {
+            audit.partition(p);
+        }
+        audit.totals();
+        audit.counts.iter().sum()
+    }
+}
+
+struct Audit<'a> {
+    table: &'a Table,
+    extractor: Option<&'a dyn Extractor>,
+    /// The table's slot of each of the extractor's.
+    slots: Vec<Option<usize>>,
+    report: &'a mut dyn FnMut(Error),
+    clean: bool,
+    /// Entries by kind.
+    counts: [u64; 3],
+    /// The last entry seen.
+    last: Option<(Vec<u8>, Seq)>,
+    block: BlockCursor,
+}
+
+/// What a partition's description says of one of its data blocks.
+struct Claim<'a> {
+    entry: IndexEntry<'a>,
+    separator: &'a [u8],
+    filter: Option<&'a [u8]>,
+    bounds: Option<(Seq, Seq)>,
+    synopses: Vec<BlockSynopsis<'a>>,
+}
+
+impl Audit<'_> {
+    fn found(&mut self, error: Error) {
+        self.clean = false;
+        (self.report)(error);
+    }
+
+    fn read(&mut self, handle: Handle) -> Option<Vec<u8>> {
+        self.table
+            .read_block(handle, &Cost::default())
+            .map_err(|e| self.found(e))
+            .ok()
+    }
+
+    fn partition(&mut self, p: usize) {
+        let Some(part) = self.table.top().get(p) else {
+            return;
+        };
+        let filter = if part.filter == Handle::NONE {
+            None
+        } else {
+            self.read(part.filter)
+        };
+        let synopsis = self.read(part.synopsis);
+        let Some(index) = self.read(part.index) else {
+            return;
+        };
+        let Some(index) = Index::parse(&index) else {
+            self.found(self.table.malformed(part.index));
+            return;
+        };
+        let entries: Option<Vec<_>> = (0..index.len()).map(|b| index.entry(b)).collect();
+        let Some(entries) = entries else {
+            self.found(self.table.malformed(part.index));
+            return;
+        };
+        let sum: u64 = entries.iter().map(|entry| u64::from(entry.entries)).sum();
+        let last = entries.last().map(|entry| (index.key_of(entry), entry.seq));
+        let top = (self.table.top().key(p).to_vec(), part.last_seq);
+        if sum != part.entries || last != Some(top) {
+            let what = "the index block does not fit the top-level index";
+            self.found(self.table.damaged(part.index.offset, what));
+        }
+
+        let parsed = synopsis
+            .as_deref()
+            .and_then(|bytes| records(bytes, entries.len()));
+        let meta = self.table.meta();
+        let described = parsed.as_ref().is_some_and(|(bounds, slots)| {
+            part.min_seq >= meta.min_seq
+                && part.max_seq <= meta.max_seq
+                && bounds
+                    .iter()
+                    .all(|&(min, max)| min >= part.min_seq && max <= part.max_seq)
+                && slots.len() == meta.zones.len()
+                && slots.iter().enumerate().all(|(slot, blocks)| {
+                    let whole = self.table.top().zone(p, slot);
+                    let file = meta.zones.get(slot).and_then(|(_, z)| zone_ref(z));
+                    encloses(file, whole) && blocks.iter().all(|b| encloses(whole, b.zone))
+                })
+        });
+        if synopsis.is_some() && !described {
+            let what = "the synopsis block does not fit the top-level index";
+            self.found(self.table.damaged(part.synopsis.offset, what));
+        }
+        let (bounds, synopses) = parsed.filter(|_| described).unwrap_or_default();
+
+        for (b, entry) in entries.into_iter().enumerate() {
+            let separator = index.key_of(&entry);
+            let synopses = synopses
+                .iter()
+                .filter_map(|slot| slot.get(b).copied())
+                .collect();
+            let bounds = bounds.get(b).copied();
+            let filter = filter.as_deref();
+            let claim = Claim {
+                entry,
+                separator: &separator,
+                filter,
+                bounds,
+                synopses,
+            };
+            if let Err(e) = self.data_block(&claim) {
+                self.found(e);
+                // What comes next is compared with what this block should have ended by.
+                self.last = Some((separator, entry.seq));
+            }
+        }
+    }
+
+    fn data_block(&mut self, claim: &Claim<'_>) -> Result<()> {
+        let handle = claim.entry.handle;
+        let wrong = |what: &str| self.table.damaged(handle.offset, what);
+        let malformed = || self.table.malformed(handle);
+        let bytes = self.table.read_block(handle, &Cost::default())?;
+        self.block.load(Arc::new(bytes)).ok_or_else(malformed)?;
+        let mut entries = 0;
+        while self.block.next().ok_or_else(malformed)? {
+            entries += 1;
+            let (key, seq) = (self.block.key(), self.block.seq());
+            if let Some(count) = self.counts.get_mut(self.block.kind() as usize) {
+                *count += 1;
+            }
+            match &self.last {
+                None if key != self.table.meta().smallest => {
+                    return Err(wrong("the table's smallest key is not its first"));
+                }
+                Some((k, s)) if compare(k, *s, key, seq).is_ge() => {
+                    return Err(wrong("entries out of order"));
+                }
+                _ => {}
+            }
+            if compare(key, seq, claim.separator, claim.entry.seq).is_gt() {
+                return Err(wrong("an entry is past its block's separator"));
+            }
+            if let Some(filter) = claim.filter
+                && filter::may_contain(filter, filter::hash(key)) != Some(true)
+            {
+                return Err(wrong("the key filter denies a key that is there"));
+            }
+            if claim
+                .bounds
+                .is_some_and(|(min, max)| seq < min || seq > max)
+            {
+                return Err(wrong("an entry is outside of its block's sequence bounds"));
+            }
+            if self.block.kind() == Kind::Put && !self.covered(claim) {
+                return Err(wrong("a synopsis denies a value that is there"));
+            }
+            let last = self.last.get_or_insert_default();
+            last.0.clear();
+            last.0.extend_from_slice(key);
+            last.1 = seq;
+        }
+        if entries != claim.entry.entries {
+            return Err(wrong(
+                "a block's number of entries is not that of the index",
+            ));
+        }
+        // The next block has to begin behind the separator.
+        self.last = Some((claim.separator.to_vec(), claim.entry.seq));
+        Ok(())
+    }
+
+    /// True when the block's synopses admit every attribute value of the current entry.
+    fn covered(&self, claim: &Claim<'_>) -> bool {
+        let Some(extractor) = self.extractor else {
+            return true;
+        };
+        let mut covered = true;
+        extractor.extract(self.block.key(), self.block.value(), &mut |slot, value| {
+            let slot = self.slots.get(slot).copied().flatten();
+            if let Some(synopsis) = slot.and_then(|slot| claim.synopses.get(slot)) {
+                covered &= synopsis.may_hold(BlockSynopsis::hash(value))
+                    && synopsis
+                        .zone
+                        .is_some_and(|(min, max)| ValueRange::only(value).overlaps(min, max));
+            }
+        });
+        covered
+    }
+
+    /// Compares what was counted with what the manifest tells. Says nothing of a table that lost
+    /// blocks: its counts cannot be right.
+    fn totals(&mut self) {
+        let meta = self.table.meta();
+        let [deletes, puts, operands] = self.counts;
+        let counted = (deletes + puts + operands, deletes, operands);
+        if self.clean && counted != (meta.entries, meta.deletes, meta.operands) {
+            let what = "the table's counts are not those of its entries";
+            self.found(self.table.damaged(0, what));
+        }
+        if self.clean
+            && self
+                .last
+                .as_ref()
+                .is_some_and(|(key, _)| *key != meta.largest)
+        {
+            self.found(
+                self.table
+                    .damaged(0, "the table's largest key is not its last"),
+            );
+        }
+    }
+}
+
+/// Sequence bounds per block, and per slot what is remembered of each block.
+type Records<'a> = (Vec<(Seq, Seq)>, Vec<Vec<BlockSynopsis<'a>>>);
+
+/// All that a synopsis block of `blocks` data blocks says; `None` when it is malformed.
+fn records(bytes: &[u8], blocks: usize) -> Option<Records<'_>> {
+    let synopsis = Synopsis::parse(bytes).filter(|synopsis| synopsis.blocks() == blocks)?;
+    let slots = (0..synopsis.slots()).map(|slot| {
+        let mut records = synopsis.slot(slot)?;
+        (0..blocks).map(|_| records.next_block()).collect()
+    });
+    Some((synopsis.bounds().collect(), slots.collect::<Option<_>>()?))
+}
+
+/// True when the zone map `outer` has room for `inner`.
+fn encloses(outer: Option<ZoneRef<'_>>, inner: Option<ZoneRef<'_>>) -> bool {
+    match (outer, inner) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some((outer_min, outer_max)), Some((min, max))) => {
+            outer_min <= min && outer_max.is_none_or(|outer| max.is_some_and(|max| max <= outer))
+        }
+    }
+}
