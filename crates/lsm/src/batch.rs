@@ -40,7 +40,11 @@ pub struct Mark(usize, u32, u32);
 impl Batch {
     /// An empty batch.
     pub fn new() -> Batch {
-        Batch { bytes: vec![0; HEADER], operations: 0, sequences: 0 }
+        Batch {
+            bytes: vec![0; HEADER],
+            operations: 0,
+            sequences: 0,
+        }
     }
 
     /// True when nothing was added.
@@ -103,12 +107,24 @@ impl Batch {
         self.add(kind, tree, key, &[value], self.sequences > 0)
     }
 
-    fn add(&mut self, kind: Kind, tree: TreeId, key: &[u8], value: &[&[u8]], shares: bool) -> Result<()> {
+    fn add(
+        &mut self,
+        kind: Kind,
+        tree: TreeId,
+        key: &[u8],
+        value: &[&[u8]],
+        shares: bool,
+    ) -> Result<()> {
         let value_len: usize = value.iter().map(|part| part.len()).sum();
         check_limit("key length in bytes", MAX_KEY_LEN, key.len())?;
         check_limit("value length in bytes", MAX_VALUE_LEN, value_len)?;
-        check_limit("batch length in bytes", u32::MAX as usize / 2, self.bytes.len() + key.len() + value_len)?;
-        self.bytes.push(kind as u8 | if shares { SHARES } else { 0 });
+        check_limit(
+            "batch length in bytes",
+            u32::MAX as usize / 2,
+            self.bytes.len() + key.len() + value_len,
+        )?;
+        self.bytes
+            .push(kind as u8 | if shares { SHARES } else { 0 });
         put_varint(&mut self.bytes, u64::from(tree));
         put_bytes(&mut self.bytes, key);
         if kind != Kind::Delete {
@@ -142,7 +158,11 @@ pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
 
 fn check_limit(what: &'static str, limit: usize, value: usize) -> Result<()> {
     if value > limit {
-        return Err(Error::Limit { what, limit: limit as u64, value: value as u64 });
+        return Err(Error::Limit {
+            what,
+            limit: limit as u64,
+            value: value as u64,
+        });
     }
     Ok(())
 }
@@ -174,8 +194,18 @@ pub(crate) fn decode<'a>(payload: &'a [u8], mut visit: impl FnMut(Operation<'a>)
         }
         let tree = TreeId::try_from(reader.varint()?).ok()?;
         let key = reader.bytes()?;
-        let value = if kind == Kind::Delete { &[] } else { reader.bytes()? };
-        visit(Operation { seq: next - 1, kind, tree, key, value });
+        let value = if kind == Kind::Delete {
+            &[]
+        } else {
+            reader.bytes()?
+        };
+        visit(Operation {
+            seq: next - 1,
+            kind,
+            tree,
+            key,
+            value,
+        });
     }
     (reader.is_empty() && next > first).then(|| next - 1)
 }
@@ -196,7 +226,9 @@ mod tests {
         batch.delete(1, b"b").unwrap();
         assert_eq!(batch.sequences(), 2);
         let mut seen = Vec::new();
-        let last = decode(batch.seal(7), |op| seen.push((op.seq, op.kind, op.tree, op.key.to_vec(), op.value.to_vec())));
+        let last = decode(batch.seal(7), |op| {
+            seen.push((op.seq, op.kind, op.tree, op.key.to_vec(), op.value.to_vec()))
+        });
         assert_eq!(last, Some(8));
         assert_eq!(
             seen,

@@ -28,10 +28,12 @@ impl Group {
                 report.tables += 1;
                 report.bytes += table.meta().size;
                 match table.table() {
-                    Ok(open) => report.entries += open.verify(
-                        tree.options.extractor.as_deref(),
-                        &mut |error| report.errors.push(error),
-                    ),
+                    Ok(open) => {
+                        report.entries += open
+                            .verify_with(tree.options.extractor.as_deref(), &mut |error| {
+                                report.errors.push(error)
+                            })
+                    }
                     Err(error) => report.errors.push(error),
                 }
             }

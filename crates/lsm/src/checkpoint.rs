@@ -16,10 +16,16 @@ impl Group {
     /// written before the call. Tables are immutable, so links to them are enough.
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
         let fs = &*self.source().fs;
-        if fs.exists(dest) && !fs.list(dest).map_err(|e| Error::io(dest, "list", e))?.is_empty() {
+        if fs.exists(dest)
+            && !fs
+                .list(dest)
+                .map_err(|e| Error::io(dest, "list", e))?
+                .is_empty()
+        {
             return Err(Error::Invalid(format!("{}: not empty", dest.display())));
         }
-        fs.create_dir(dest).map_err(|e| Error::io(dest, "create the folder", e))?;
+        fs.create_dir(dest)
+            .map_err(|e| Error::io(dest, "create the folder", e))?;
         self.flush()?;
         // The snapshot keeps the tables from being removed while they are linked.
         let snapshot = self.snapshot();
@@ -29,7 +35,8 @@ impl Group {
         for table in version.tables() {
             let number = table.meta().number;
             let to = table_path(dest, number);
-            fs.link(&table.path(), &to).map_err(|e| Error::io(&to, "link", e))?;
+            fs.link(&table.path(), &to)
+                .map_err(|e| Error::io(&to, "link", e))?;
             next = next.max(number + 1);
             last_seq = last_seq.max(table.component().max);
         }
@@ -41,7 +48,14 @@ impl Group {
         edit.next_tree = Some(self.internals().next_tree());
         edit.last_seq = Some(last_seq);
         let manifest = Manifest::create(fs, dest, next + 1, &edit)?;
-        let seal = Seal { manifest_len: manifest.len(), logs: vec![(next, log.len())] };
-        Current { manifest: manifest.number(), seal: Some(seal) }.write(fs, dest)
+        let seal = Seal {
+            manifest_len: manifest.len(),
+            logs: vec![(next, log.len())],
+        };
+        Current {
+            manifest: manifest.number(),
+            seal: Some(seal),
+        }
+        .write(fs, dest)
     }
 }

@@ -69,12 +69,20 @@ pub enum Error {
 impl Error {
     /// An I/O error at `path` while doing `op`.
     pub fn io(path: &Path, op: &'static str, source: io::Error) -> Error {
-        Error::Io { path: path.to_path_buf(), op, source: std::sync::Arc::new(source) }
+        Error::Io {
+            path: path.to_path_buf(),
+            op,
+            source: std::sync::Arc::new(source),
+        }
     }
 
     /// Damage found in `path` at `offset`.
     pub fn corruption(path: &Path, offset: u64, what: impl Into<String>) -> Error {
-        Error::Corruption { path: path.to_path_buf(), offset, what: what.into() }
+        Error::Corruption {
+            path: path.to_path_buf(),
+            offset,
+            what: what.into(),
+        }
     }
 
     /// True when the cause is a full disk: reads go on, and writes go on when there is room again.
@@ -92,24 +100,37 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Io { path, op, source } => write!(f, "{}: cannot {op}: {source}", path.display()),
+            Error::Io { path, op, source } => {
+                write!(f, "{}: cannot {op}: {source}", path.display())
+            }
             Error::Corruption { path, offset, what } => {
                 write!(f, "{}: damaged at offset {offset}: {what}", path.display())
             }
-            Error::NewerFormat { path, found, supported } => write!(
+            Error::NewerFormat {
+                path,
+                found,
+                supported,
+            } => write!(
                 f,
                 "{}: written by a newer version (format {found}; this build reads up to {supported})",
                 path.display()
             ),
             Error::Locked { path } => {
-                write!(f, "{}: the store is open in another process", path.display())
+                write!(
+                    f,
+                    "{}: the store is open in another process",
+                    path.display()
+                )
             }
             Error::NoStore { path } => write!(f, "{}: no store here", path.display()),
             Error::Limit { what, limit, value } => {
                 write!(f, "{what} is {value}, over the limit of {limit}")
             }
             Error::Poisoned { cause } => {
-                write!(f, "the store refuses writes until it is reopened, because: {cause}")
+                write!(
+                    f,
+                    "the store refuses writes until it is reopened, because: {cause}"
+                )
             }
             Error::Invalid(what) => f.write_str(what),
         }

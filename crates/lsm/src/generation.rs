@@ -52,7 +52,12 @@ impl Generation {
     pub(crate) fn insert(&self, operation: &Operation<'_>) -> bool {
         match self.memtable(operation.tree) {
             Some(memtable) => {
-                memtable.insert(operation.key, operation.seq, operation.kind, operation.value);
+                memtable.insert(
+                    operation.key,
+                    operation.seq,
+                    operation.kind,
+                    operation.value,
+                );
                 true
             }
             None => false,
@@ -80,15 +85,25 @@ impl Generation {
 
     /// The memory that the memtables hold, exactly.
     pub(crate) fn memory(&self) -> usize {
-        self.memtables.iter().flatten().map(|memtable| memtable.memory()).sum()
+        self.memtables
+            .iter()
+            .flatten()
+            .map(|memtable| memtable.memory())
+            .sum()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.memtables.iter().flatten().all(|memtable| memtable.is_empty())
+        self.memtables
+            .iter()
+            .flatten()
+            .all(|memtable| memtable.is_empty())
     }
 
     pub(crate) fn component(&self) -> ComponentId {
-        ComponentId { min: self.after + 1, max: self.last.load(Ordering::Relaxed) }
+        ComponentId {
+            min: self.after + 1,
+            max: self.last.load(Ordering::Relaxed),
+        }
     }
 
     pub(crate) fn last(&self) -> Seq {
@@ -99,7 +114,10 @@ impl Generation {
     pub(crate) fn filled(&self) -> impl Iterator<Item = (TreeId, &Arc<Memtable>)> {
         let numbered = self.memtables.iter().enumerate();
         numbered.filter_map(|(id, memtable)| {
-            memtable.as_ref().filter(|memtable| !memtable.is_empty()).map(|memtable| (id as TreeId, memtable))
+            memtable
+                .as_ref()
+                .filter(|memtable| !memtable.is_empty())
+                .map(|memtable| (id as TreeId, memtable))
         })
     }
 }
@@ -115,6 +133,8 @@ pub(crate) struct View {
 impl View {
     /// The memtables of a tree, newest first.
     pub(crate) fn memtables(&self, tree: TreeId) -> impl Iterator<Item = &Arc<Memtable>> {
-        std::iter::once(&self.active).chain(&self.full).filter_map(move |generation| generation.memtable(tree))
+        std::iter::once(&self.active)
+            .chain(&self.full)
+            .filter_map(move |generation| generation.memtable(tree))
     }
 }

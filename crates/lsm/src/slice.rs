@@ -11,14 +11,22 @@ pub struct Slice(Repr);
 #[derive(Clone)]
 enum Repr {
     Owned(Vec<u8>),
-    Shared { owner: Arc<Vec<u8>>, start: usize, end: usize },
+    Shared {
+        owner: Arc<Vec<u8>>,
+        start: usize,
+        end: usize,
+    },
 }
 
 impl Slice {
     /// A part of `owner`, without copying. `start..end` is clamped to the owner's length.
     pub fn shared(owner: Arc<Vec<u8>>, start: usize, end: usize) -> Slice {
         let end = end.min(owner.len());
-        Slice(Repr::Shared { start: start.min(end), end, owner })
+        Slice(Repr::Shared {
+            start: start.min(end),
+            end,
+            owner,
+        })
     }
 
     /// The bytes without their first `n`.

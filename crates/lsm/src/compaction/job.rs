@@ -57,11 +57,18 @@ impl Workshop<'_> {
         let sources = vec![SourceCursor::Memtable(memtable.cursor())];
         let is_oldest = |key: &[u8]| !held_by(&tree.runs, key);
         let metas = self.write(tree, sources, &is_oldest, memtable.len() as u64)?;
-        Counters::add(&self.counters.flush_bytes, metas.iter().map(|meta| meta.size).sum());
-        let run = metas.first().map_or(0, |meta| meta.number);
-        edit.added.extend(
-            metas.into_iter().map(|meta| NewTable { tree: tree.id, level: 0, run, component, meta }),
+        Counters::add(
+            &self.counters.flush_bytes,
+            metas.iter().map(|meta| meta.size).sum(),
         );
+        let run = metas.first().map_or(0, |meta| meta.number);
+        edit.added.extend(metas.into_iter().map(|meta| NewTable {
+            tree: tree.id,
+            level: 0,
+            run,
+            component,
+            meta,
+        }));
         Ok(())
     }
 
@@ -71,33 +78,54 @@ impl Workshop<'_> {
             edit.cursors.push((tree.id, *level, key.clone()));
         }
         for table in &choice.inputs {
-            edit.removed.push(TableAt { tree: tree.id, number: table.meta().number });
+            edit.removed.push(TableAt {
+                tree: tree.id,
+                number: table.meta().number,
+            });
         }
         if self.can_move(tree, choice) {
             Counters::add(&self.counters.moves, choice.inputs.len() as u64);
-            edit.added.extend(choice.inputs.iter().map(|table| NewTable {
-                tree: tree.id,
-                level: choice.level,
-                run: 0,
-                component: table.component(),
-                meta: table.meta().clone(),
-            }));
+            edit.added
+                .extend(choice.inputs.iter().map(|table| NewTable {
+                    tree: tree.id,
+                    level: choice.level,
+                    run: 0,
+                    component: table.component(),
+                    meta: table.meta().clone(),
+                }));
             return Ok(());
         }
-        let options = ReadOptions { fill_cache: false, readahead: READAHEAD };
+        let options = ReadOptions {
+            fill_cache: false,
+            readahead: READAHEAD,
+        };
         let runs = choice.runs.iter().filter(|run| !run.is_empty());
-        let sources =
-            runs.map(|run| SourceCursor::Run(RunCursor::new(run.as_slice().into(), options))).collect();
+        let sources = runs
+            .map(|run| SourceCursor::Run(RunCursor::new(run.as_slice().into(), options)))
+            .collect();
         let older = older_runs(tree, choice);
         let is_oldest = |key: &[u8]| !held_by(older, key);
         let entries = choice.inputs.iter().map(|table| table.meta().entries).sum();
         let metas = self.write(tree, sources, &is_oldest, entries)?;
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());
-        Counters::add(&self.counters.merge_write_bytes, metas.iter().map(|meta| meta.size).sum());
-        let none = ComponentId { min: u64::MAX, max: 0 };
-        let component = choice.inputs.iter().fold(none, |span, table| span.hull(table.component()));
-        let run = if choice.level == 0 { metas.first().map_or(0, |meta| meta.number) } else { 0 };
+        Counters::add(
+            &self.counters.merge_write_bytes,
+            metas.iter().map(|meta| meta.size).sum(),
+        );
+        let none = ComponentId {
+            min: u64::MAX,
+            max: 0,
+        };
+        let component = choice
+            .inputs
+            .iter()
+            .fold(none, |span, table| span.hull(table.component()));
+        let run = if choice.level == 0 {
+            metas.first().map_or(0, |meta| meta.number)
+        } else {
+            0
+        };
         edit.added.extend(metas.into_iter().map(|meta| NewTable {
             tree: tree.id,
             level: choice.level,
@@ -132,9 +160,13 @@ impl Workshop<'_> {
         let metas = output.finish()?;
         let run = metas.first().map_or(0, |meta| meta.number);
         let component = ComponentId { min: seq, max: seq };
-        edit.added.extend(
-            metas.into_iter().map(|meta| NewTable { tree: tree.id, level: 0, run, component, meta }),
-        );
+        edit.added.extend(metas.into_iter().map(|meta| NewTable {
+            tree: tree.id,
+            level: 0,
+            run,
+            component,
+            meta,
+        }));
         Ok(count)
     }
 
@@ -145,17 +177,24 @@ impl Workshop<'_> {
             return false;
         }
         let small = choice.inputs.len() > 1
-            && choice.inputs.iter().any(|table| table.meta().size < self.options.table_size / 16);
+            && choice
+                .inputs
+                .iter()
+                .any(|table| table.meta().size < self.options.table_size / 16);
         let stays = |number: u64| {
             let same = |run: &Run| run.level == choice.level;
-            tree.runs.iter().any(|run| same(run) && run.tables.iter().any(|t| t.meta().number == number))
+            tree.runs
+                .iter()
+                .any(|run| same(run) && run.tables.iter().any(|t| t.meta().number == number))
         };
         if small || choice.inputs.iter().any(|table| stays(table.meta().number)) {
             return false;
         }
         let mut tables: Vec<_> = choice.inputs.iter().map(|table| table.meta()).collect();
         tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        tables.windows(2).all(|pair| matches!(pair, [a, b] if a.largest < b.smallest))
+        tables
+            .windows(2)
+            .all(|pair| matches!(pair, [a, b] if a.largest < b.smallest))
     }
 
     fn write(
@@ -177,7 +216,10 @@ impl Workshop<'_> {
         let mut output = Output::new(self, tree);
         MergeStream::new(input, rules)
             .run(&mut |key, seq, kind, value| output.add(key, seq, kind, value))?;
-        Counters::add(&self.counters.entries_dropped, entries_in.saturating_sub(output.count));
+        Counters::add(
+            &self.counters.entries_dropped,
+            entries_in.saturating_sub(output.count),
+        );
         output.finish()
     }
 }
@@ -203,8 +245,19 @@ impl<'a> Output<'a> {
             extractor: tree.options.extractor.clone(),
             ..TableOptions::default()
         };
-        let unused = Unused { source: shop.source, numbers: Vec::new() };
-        Output { shop, options, builder: None, metas: Vec::new(), last_key: Vec::new(), count: 0, unused }
+        let unused = Unused {
+            source: shop.source,
+            numbers: Vec::new(),
+        };
+        Output {
+            shop,
+            options,
+            builder: None,
+            metas: Vec::new(),
+            last_key: Vec::new(),
+            count: 0,
+            unused,
+        }
     }
 
     fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
@@ -214,7 +267,10 @@ impl<'a> Output<'a> {
         }
         let new_key = self.last_key.as_slice() != key;
         let table_size = self.shop.options.table_size;
-        if let Some(full) = self.builder.take_if(|b| new_key && b.estimated_size() >= table_size) {
+        if let Some(full) = self
+            .builder
+            .take_if(|b| new_key && b.estimated_size() >= table_size)
+        {
             self.metas.push(full.finish()?);
         }
         let table = match &mut self.builder {
@@ -224,7 +280,12 @@ impl<'a> Output<'a> {
                 self.unused.numbers.push(number);
                 let source = self.shop.source;
                 let path = source.path(number);
-                self.builder.insert(TableBuilder::create(&*source.fs, &path, number, &self.options)?)
+                self.builder.insert(TableBuilder::create(
+                    &*source.fs,
+                    &path,
+                    number,
+                    &self.options,
+                )?)
             }
         };
         if new_key {
@@ -250,10 +311,17 @@ fn held_by(runs: &[Run], key: &[u8]) -> bool {
 
 /// The runs that are older than all inputs of a choice.
 fn older_runs<'t>(tree: &'t TreeVersion, choice: &Choice) -> &'t [Run] {
-    let is_input = |number: u64| choice.inputs.iter().any(|table| table.meta().number == number);
+    let is_input = |number: u64| {
+        choice
+            .inputs
+            .iter()
+            .any(|table| table.meta().number == number)
+    };
     let oldest = tree
         .runs
         .iter()
         .rposition(|run| run.tables.iter().any(|table| is_input(table.meta().number)));
-    tree.runs.get(oldest.map_or(0, |at| at + 1)..).unwrap_or_default()
+    tree.runs
+        .get(oldest.map_or(0, |at| at + 1)..)
+        .unwrap_or_default()
 }

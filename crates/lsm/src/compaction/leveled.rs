@@ -18,13 +18,19 @@ pub struct Leveled {
 
 impl Default for Leveled {
     fn default() -> Leveled {
-        Leveled { level0_runs: 4, level1_bytes: 64 << 20, multiplier: 10 }
+        Leveled {
+            level0_runs: 4,
+            level1_bytes: 64 << 20,
+            multiplier: 10,
+        }
     }
 }
 
 impl Leveled {
     fn capacity(&self, level: u32) -> u64 {
-        (1..level).fold(self.level1_bytes, |bytes, _| bytes.saturating_mul(self.multiplier))
+        (1..level).fold(self.level1_bytes, |bytes, _| {
+            bytes.saturating_mul(self.multiplier)
+        })
     }
 
     /// The first level that can hold `bytes`.
@@ -41,7 +47,12 @@ impl Leveled {
             .runs
             .iter()
             .filter(|run| run.level > 0)
-            .map(|run| (run.size() as f64 / self.capacity(run.level) as f64, run.level))
+            .map(|run| {
+                (
+                    run.size() as f64 / self.capacity(run.level) as f64,
+                    run.level,
+                )
+            })
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(score, _)| *score >= 1.0);
         let shallow = tree.level0().len() as f64 / self.level0_runs.max(1) as f64;
@@ -59,7 +70,8 @@ impl Leveled {
     /// merged among themselves, so that level 1 is not rewritten for a few entries.
     fn level0(&self, tree: &TreeVersion) -> Option<Choice> {
         let level0 = tree.level0();
-        let mut runs: Vec<Vec<Arc<TableFile>>> = level0.iter().map(|run| run.tables.clone()).collect();
+        let mut runs: Vec<Vec<Arc<TableFile>>> =
+            level0.iter().map(|run| run.tables.clone()).collect();
         let below = overlapped(&runs, tree.level(1));
         let above_bytes: u64 = level0.iter().map(Run::size).sum();
         let below_bytes: u64 = below.iter().map(|table| table.meta().size).sum();
@@ -98,7 +110,9 @@ impl Leveled {
 
 /// The tables of `below` that overlap any of `above`.
 fn overlapped(above: &[Vec<Arc<TableFile>>], below: Option<&Run>) -> Vec<Arc<TableFile>> {
-    let Some(below) = below else { return Vec::new() };
+    let Some(below) = below else {
+        return Vec::new();
+    };
     let tables = || above.iter().flatten();
     let lo = tables().map(|table| &table.meta().smallest).min();
     let hi = tables().map(|table| &table.meta().largest).max();

@@ -45,14 +45,24 @@ pub(crate) struct Choice {
 impl Choice {
     pub(crate) fn new(runs: Vec<Vec<Arc<TableFile>>>, level: u32) -> Choice {
         let inputs = runs.iter().flatten().cloned().collect();
-        Choice { inputs, runs, level, cursor: None }
+        Choice {
+            inputs,
+            runs,
+            level,
+            cursor: None,
+        }
     }
 
     /// The same components of a tree that follows this choice's.
     pub(crate) fn followed_by(&self, follower: &TreeVersion) -> Choice {
         let spans = self.inputs.iter().map(|table| table.component());
-        let Some(span) = spans.reduce(|a, b| a.hull(b)) else { return Choice::new(Vec::new(), 0) };
-        let runs = follower.runs.iter().filter(|run| span.includes(run.component()));
+        let Some(span) = spans.reduce(|a, b| a.hull(b)) else {
+            return Choice::new(Vec::new(), 0);
+        };
+        let runs = follower
+            .runs
+            .iter()
+            .filter(|run| span.includes(run.component()));
         Choice::new(runs.map(|run| run.tables.clone()).collect(), self.level)
     }
 
@@ -74,7 +84,10 @@ impl Policy {
     /// Everything into one run: what `compact` asks for. `None` when there is nothing to do.
     pub(crate) fn pick_all(&self, tree: &TreeVersion) -> Option<Choice> {
         let worth = tree.runs.len() > 1
-            || tree.runs.iter().any(|run| run.tables.iter().any(|table| table.meta().deletes > 0));
+            || tree
+                .runs
+                .iter()
+                .any(|run| run.tables.iter().any(|table| table.meta().deletes > 0));
         if !worth {
             return None;
         }
@@ -82,7 +95,10 @@ impl Policy {
             Policy::Leveled(leveled) => leveled.level_for(tree.size()),
             Policy::Tiered(_) => 0,
         };
-        Some(Choice::new(tree.runs.iter().map(|run| run.tables.clone()).collect(), level))
+        Some(Choice::new(
+            tree.runs.iter().map(|run| run.tables.clone()).collect(),
+            level,
+        ))
     }
 
     /// How far flushes are ahead of merges: the number of runs in level 0 above which writers are
@@ -91,7 +107,10 @@ impl Policy {
         let runs = tree.level0().len() as f64;
         match self {
             Policy::Leveled(leveled) => {
-                let (slow, stop) = (2.0 * leveled.level0_runs as f64, 6.0 * leveled.level0_runs as f64);
+                let (slow, stop) = (
+                    2.0 * leveled.level0_runs as f64,
+                    6.0 * leveled.level0_runs as f64,
+                );
                 (runs - slow) / (stop - slow)
             }
             // A tiered tree has a run per size class; only a backlog of fresh flushes is pressure.

@@ -20,11 +20,16 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Starts the threads of a group: one flushes, one merges, one syncs for periodic durability.
 pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
-    let jobs: [(&str, fn(&Inner)); 3] =
-        [("esker-flush", flush_loop), ("esker-merge", merge_loop), ("esker-sync", sync_loop)];
+    let jobs: [(&str, fn(&Inner)); 3] = [
+        ("esker-flush", flush_loop),
+        ("esker-merge", merge_loop),
+        ("esker-sync", sync_loop),
+    ];
     for (name, job) in jobs {
         let inner = inner.clone();
-        let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || job(&inner));
+        let thread = std::thread::Builder::new()
+            .name(name.to_string())
+            .spawn(move || job(&inner));
         // Without threads the work is done when writers wait for it.
         threads.extend(thread.ok());
     }
@@ -109,7 +114,7 @@ impl Inner {
         if self.view.load().full.is_empty() {
             return;
         }
-        let mut work = || -> Result<()> {
+        let work = || -> Result<()> {
             self.flush_full()?;
             while self.merge_once()? {}
             Ok(())
@@ -139,7 +144,9 @@ impl Inner {
         let _guard = self.flushing.lock();
         loop {
             let view = self.view.load_full();
-            let Some(generation) = view.full.last() else { return Ok(()) };
+            let Some(generation) = view.full.last() else {
+                return Ok(());
+            };
             self.check_poison()?;
             self.start_writing(&mut self.writer.lock())?;
             self.flush(&view, generation)?;
@@ -156,15 +163,24 @@ impl Inner {
         let next_file = || self.new_file();
         // A flush is not abandoned when the group closes: it is part of closing.
         let never = std::sync::atomic::AtomicBool::new(false);
-        let workshop = Workshop { closing: &never, ..self.workshop(&next_file) };
+        let workshop = Workshop {
+            closing: &never,
+            ..self.workshop(&next_file)
+        };
         let mut edit = Edit::default();
         for (id, memtable) in generation.filled() {
             // A dropped tree has nothing to flush.
-            let Some(tree) = view.version.trees.get(&id) else { continue };
+            let Some(tree) = view.version.trees.get(&id) else {
+                continue;
+            };
             workshop.flush(tree, memtable, generation.component(), &mut edit)?;
         }
         edit.last_seq = Some(generation.last());
-        let newer = view.full.len().checked_sub(2).and_then(|at| view.full.get(at));
+        let newer = view
+            .full
+            .len()
+            .checked_sub(2)
+            .and_then(|at| view.full.get(at));
         let log = newer.unwrap_or(&view.active).log();
         edit.log = log;
         if let Some(log) = log {
@@ -175,12 +191,19 @@ impl Inner {
         }
         self.install(edit, |view, version| View {
             active: view.active.clone(),
-            full: view.full.iter().filter(|full| !Arc::ptr_eq(full, generation)).cloned().collect(),
+            full: view
+                .full
+                .iter()
+                .filter(|full| !Arc::ptr_eq(full, generation))
+                .cloned()
+                .collect(),
             version,
         })?;
         Counters::add(&self.counters.flushes, 1);
         if let Some(done) = generation.log() {
-            self.segments.lock().retain(|segment| segment.number != done);
+            self.segments
+                .lock()
+                .retain(|segment| segment.number != done);
             // An old segment that stays is removed at the next opening.
             let _ = self.source.fs.remove(&log_path(&self.source.dir, done));
         }
@@ -201,9 +224,13 @@ impl Inner {
         let before = self.view.load_full();
         let options = |name: &str, config: &[u8]| self.provider.tree_options(name, config);
         let Some(manifest) = &mut versions.manifest else {
-            return Err(Error::Invalid("no manifest to install a version in".to_string()));
+            return Err(Error::Invalid(
+                "no manifest to install a version in".to_string(),
+            ));
         };
-        let version = before.version.apply(&edit, &self.source, &options, &self.source.dir)?;
+        let version = before
+            .version
+            .apply(&edit, &self.source, &options, &self.source.dir)?;
         if let Err(error) = manifest.append(&edit) {
             // What of the record is on disk is not known.
             self.poison_with(&error);
@@ -213,8 +240,12 @@ impl Inner {
         let version = Arc::new(version);
         self.change_view(|view| change(view, version.clone()));
         let kept: HashSet<u64> = edit.added.iter().map(|new| new.meta.number).collect();
-        let gone: HashSet<u64> =
-            edit.removed.iter().map(|at| at.number).filter(|number| !kept.contains(number)).collect();
+        let gone: HashSet<u64> = edit
+            .removed
+            .iter()
+            .map(|at| at.number)
+            .filter(|number| !kept.contains(number))
+            .collect();
         let dropped = |id: &TreeId| edit.dropped.contains(id);
         for (id, tree) in &before.version.trees {
             for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
@@ -233,11 +264,22 @@ impl Inner {
             return Ok(false);
         }
         let view = self.view.load_full();
-        let leads = view.version.trees.values().filter(|tree| tree.options.follows.is_none());
+        let leads = view
+            .version
+            .trees
+            .values()
+            .filter(|tree| tree.options.follows.is_none());
         let urgent = leads
-            .filter_map(|tree| tree.options.policy.pick(tree).map(|(score, choice)| (score, tree, choice)))
+            .filter_map(|tree| {
+                tree.options
+                    .policy
+                    .pick(tree)
+                    .map(|(score, choice)| (score, tree, choice))
+            })
             .max_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((_, tree, choice)) = urgent else { return Ok(false) };
+        let Some((_, tree, choice)) = urgent else {
+            return Ok(false);
+        };
         self.merge(&view, tree, choice)?;
         Ok(true)
     }
@@ -268,9 +310,14 @@ impl Inner {
     pub(super) fn compact(&self, only: Option<TreeId>) -> Result<()> {
         let _guard = self.merging.lock();
         let ids: Vec<TreeId> = self.view.load().version.trees.keys().copied().collect();
-        for id in ids.into_iter().filter(|id| only.is_none_or(|only| only == *id)) {
+        for id in ids
+            .into_iter()
+            .filter(|id| only.is_none_or(|only| only == *id))
+        {
             let view = self.view.load_full();
-            let Some(tree) = view.version.trees.get(&id) else { continue };
+            let Some(tree) = view.version.trees.get(&id) else {
+                continue;
+            };
             if let Some(choice) = tree.options.policy.pick_all(tree) {
                 self.merge(&view, tree, choice)?;
             }
@@ -309,8 +356,14 @@ impl super::Internals<'_> {
             return Err(Error::Invalid(format!("the group has no tree {tree}")));
         };
         let next_file = || inner.new_file();
-        let workshop = Workshop { closing: stop, ..inner.workshop(&next_file) };
-        let mut edit = Edit { last_seq: Some(seq), ..Edit::default() };
+        let workshop = Workshop {
+            closing: stop,
+            ..inner.workshop(&next_file)
+        };
+        let mut edit = Edit {
+            last_seq: Some(seq),
+            ..Edit::default()
+        };
         let count = workshop.ingest(tree, seq, entries, &mut edit)?;
         inner.install(edit, |view, version| View {
             active: view.active.clone(),

@@ -132,7 +132,10 @@ impl Group {
         create: bool,
     ) -> Result<Group> {
         let inner = Arc::new(recover::open(dir, options, provider, create)?);
-        Ok(Group { inner, threads: Mutex::new(Vec::new()) })
+        Ok(Group {
+            inner,
+            threads: Mutex::new(Vec::new()),
+        })
     }
 
     /// The folder.
@@ -209,7 +212,12 @@ impl Group {
 
     /// The number of the tree called `name`.
     pub fn tree(&self, name: &str) -> Option<TreeId> {
-        self.inner.view.load().version.tree_named(name).map(|tree| tree.id)
+        self.inner
+            .view
+            .load()
+            .version
+            .tree_named(name)
+            .map(|tree| tree.id)
     }
 
     /// Creates trees, all or none: (name, configuration) each. Returns their numbers.
@@ -251,7 +259,12 @@ impl Group {
     /// Bytes of memtables now, those still pinned by snapshots after their flush left out.
     pub fn memtable_bytes(&self) -> usize {
         let view = self.inner.view.load();
-        view.active.memory() + view.full.iter().map(|generation| generation.memory()).sum::<usize>()
+        view.active.memory()
+            + view
+                .full
+                .iter()
+                .map(|generation| generation.memory())
+                .sum::<usize>()
     }
 
     /// The block cache.
@@ -348,7 +361,8 @@ impl Inner {
             .values()
             .map(|tree| tree.options.policy.pressure(tree))
             .fold(0.0, f64::max);
-        self.pressure.store(f64::to_bits(pressure), Ordering::Relaxed);
+        self.pressure
+            .store(f64::to_bits(pressure), Ordering::Relaxed);
         self.view.store(Arc::new(next));
     }
 
@@ -380,11 +394,21 @@ impl Inner {
         }
         self.sync_all()?;
         let mut writer = self.writer.lock();
-        let Some(segment) = writer.segment.take() else { return Ok(()) };
+        let Some(segment) = writer.segment.take() else {
+            return Ok(());
+        };
         let manifest_lock = self.manifest.lock();
-        let Some(manifest) = &manifest_lock.manifest else { return Ok(()) };
-        let seal = Seal { manifest_len: manifest.len(), logs: vec![(segment.number, segment.log.len())] };
-        let current = Current { manifest: manifest.number(), seal: Some(seal) };
+        let Some(manifest) = &manifest_lock.manifest else {
+            return Ok(());
+        };
+        let seal = Seal {
+            manifest_len: manifest.len(),
+            logs: vec![(segment.number, segment.log.len())],
+        };
+        let current = Current {
+            manifest: manifest.number(),
+            seal: Some(seal),
+        };
         let result = current.write(&*self.source.fs, &self.source.dir);
         if let Err(error) = &result {
             self.poison_with(error);

@@ -35,19 +35,28 @@ pub(super) fn open(
     let fs = options.fs.clone();
     let there = Current::exists(&*fs, dir);
     if !there && !create {
-        return Err(Error::NoStore { path: dir.to_path_buf() });
+        return Err(Error::NoStore {
+            path: dir.to_path_buf(),
+        });
     }
     if !there {
-        fs.create_dir(dir).map_err(|e| Error::io(dir, "create the folder", e))?;
+        fs.create_dir(dir)
+            .map_err(|e| Error::io(dir, "create the folder", e))?;
         refuse_headless(&*fs, dir)?;
     }
     let lock_path = dir.join(LOCK);
     let lock = fs.lock(&lock_path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked { path: dir.to_path_buf() },
+        std::io::ErrorKind::WouldBlock => Error::Locked {
+            path: dir.to_path_buf(),
+        },
         _ => Error::io(&lock_path, "lock", e),
     })?;
     let cache = Arc::new(BlockCache::new(options.cache_bytes()));
-    let source = TableSource { fs, dir: dir.to_path_buf(), cache };
+    let source = TableSource {
+        fs,
+        dir: dir.to_path_buf(),
+        cache,
+    };
     let mut log = Log::default();
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
@@ -55,15 +64,30 @@ pub(super) fn open(
         log.last_seq = recovered.last_seq;
         log.replay_all(&source, &recovered)?;
         let next_file = recovered.next_file.max(log.highest + 1);
-        let versions =
-            Versions { manifest: None, log: recovered.log, next_tree: recovered.next_tree };
+        let versions = Versions {
+            manifest: None,
+            log: recovered.log,
+            next_tree: recovered.next_tree,
+        };
         (recovered.version, versions, next_file)
     } else {
-        (Version::default(), Versions { manifest: None, log: 0, next_tree: 1 }, 1)
+        (
+            Version::default(),
+            Versions {
+                manifest: None,
+                log: 0,
+                next_tree: 1,
+            },
+            1,
+        )
     };
     let active = Generation::new(&version, log.last_seq);
     log.generations.reverse();
-    let view = View { active, full: log.generations, version: Arc::new(version) };
+    let view = View {
+        active,
+        full: log.generations,
+        version: Arc::new(version),
+    };
     Ok(Inner {
         source,
         options,
@@ -99,7 +123,10 @@ pub(super) fn open(
 /// A folder without `CURRENT` but with tables is a store that lost it, not a place for a new one.
 fn refuse_headless(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let names = fs.list(dir).map_err(|e| Error::io(dir, "list", e))?;
-    match names.iter().find(|name| name.extension().is_some_and(|e| e == "tbl")) {
+    match names
+        .iter()
+        .find(|name| name.extension().is_some_and(|e| e == "tbl"))
+    {
         Some(name) => {
             let what = format!("missing, but {} is there", name.display());
             Err(Error::corruption(&dir.join("CURRENT"), 0, what))
@@ -121,33 +148,59 @@ struct Log {
 
 impl Log {
     fn replay_all(&mut self, source: &TableSource, recovered: &Recovered) -> Result<()> {
-        let names = source.fs.list(&source.dir).map_err(|e| Error::io(&source.dir, "list", e))?;
-        let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
+        let names = source
+            .fs
+            .list(&source.dir)
+            .map_err(|e| Error::io(&source.dir, "list", e))?;
+        let mut numbers: Vec<u64> = names
+            .iter()
+            .filter_map(|name| segment_number(name))
+            .collect();
         numbers.sort_unstable();
         self.highest = numbers.last().copied().unwrap_or(0);
         numbers.retain(|number| *number >= recovered.log);
-        let sealed: Option<BTreeMap<u64, u64>> =
-            recovered.current.seal.as_ref().map(|seal| seal.logs.iter().copied().collect());
+        let sealed: Option<BTreeMap<u64, u64>> = recovered
+            .current
+            .seal
+            .as_ref()
+            .map(|seal| seal.logs.iter().copied().collect());
         let expected = match &sealed {
             Some(sealed) => sealed.keys().copied().collect(),
             None => vec![recovered.log],
         };
         if let Some(missing) = expected.iter().find(|number| !numbers.contains(number)) {
-            return Err(Error::corruption(&log_path(&source.dir, *missing), 0, "the segment is missing"));
+            return Err(Error::corruption(
+                &log_path(&source.dir, *missing),
+                0,
+                "the segment is missing",
+            ));
         }
         let mut torn: Option<(u64, u64, String)> = None;
         for number in numbers {
             let path = log_path(&source.dir, number);
             if let Some((torn_number, offset, why)) = &torn {
                 // Only a sync mark can tell that this segment, and so the torn one, was durable.
-                let later = replay(&*source.fs, &path, LogKind::Wal, number, None, &mut |_, _| Ok(()))?;
+                let later = replay(
+                    &*source.fs,
+                    &path,
+                    LogKind::Wal,
+                    number,
+                    None,
+                    &mut |_, _| Ok(()),
+                )?;
                 if later.synced > 0 {
-                    return Err(Error::corruption(&log_path(&source.dir, *torn_number), *offset, why.clone()));
+                    return Err(Error::corruption(
+                        &log_path(&source.dir, *torn_number),
+                        *offset,
+                        why.clone(),
+                    ));
                 }
                 self.forsaken.push(path);
                 continue;
             }
-            let sealed_len = sealed.as_ref().and_then(|sealed| sealed.get(&number).copied());
+            let sealed_len = sealed
+                .as_ref()
+                .and_then(|sealed| sealed.get(&number).copied());
             torn = self.replay_one(source, recovered, number, sealed_len)?;
         }
         Ok(())
@@ -165,21 +218,33 @@ impl Log {
         let generation = Generation::new(&recovered.version, self.last_seq);
         let mut last_seq = self.last_seq;
         let next_tree = recovered.next_tree;
-        let replayed = replay(&*source.fs, &path, LogKind::Wal, number, sealed, &mut |offset, payload| {
-            let mut unknown: Option<TreeId> = None;
-            let last = decode(payload, |operation| {
-                if !generation.insert(&operation) && operation.tree >= next_tree {
-                    unknown = Some(operation.tree);
+        let replayed = replay(
+            &*source.fs,
+            &path,
+            LogKind::Wal,
+            number,
+            sealed,
+            &mut |offset, payload| {
+                let mut unknown: Option<TreeId> = None;
+                let last = decode(payload, |operation| {
+                    if !generation.insert(&operation) && operation.tree >= next_tree {
+                        unknown = Some(operation.tree);
+                    }
+                });
+                let last =
+                    last.ok_or_else(|| Error::corruption(&path, offset, "malformed batch"))?;
+                if let Some(tree) = unknown {
+                    return Err(Error::corruption(
+                        &path,
+                        offset,
+                        format!("tree {tree} is unknown"),
+                    ));
                 }
-            });
-            let last = last.ok_or_else(|| Error::corruption(&path, offset, "malformed batch"))?;
-            if let Some(tree) = unknown {
-                return Err(Error::corruption(&path, offset, format!("tree {tree} is unknown")));
-            }
-            generation.applied(payload.len(), last);
-            last_seq = last_seq.max(last);
-            Ok(())
-        })?;
+                generation.applied(payload.len(), last);
+                last_seq = last_seq.max(last);
+                Ok(())
+            },
+        )?;
         if let Some(header) = &replayed.header
             && let (Some((before, len)), Some((seen, end))) = (header.previous, self.end)
             && before == seen
@@ -217,7 +282,12 @@ fn segment_number(name: &Path) -> Option<u64> {
 }
 
 /// True when the file is one that the engine makes, is not `keep`, and may be removed.
-pub(super) fn is_leftover(name: &str, keep_tables: &dyn Fn(u64) -> bool, log: u64, manifest: u64) -> bool {
+pub(super) fn is_leftover(
+    name: &str,
+    keep_tables: &dyn Fn(u64) -> bool,
+    log: u64,
+    manifest: u64,
+) -> bool {
     if let Some(number) = name.strip_suffix(".tbl") {
         return number.parse().is_ok_and(|number| !keep_tables(number));
     }

@@ -31,7 +31,10 @@ impl Inner {
     }
 
     pub(super) fn drop_trees(&self, trees: &[TreeId]) -> Result<()> {
-        let edit = Edit { dropped: trees.to_vec(), ..Edit::default() };
+        let edit = Edit {
+            dropped: trees.to_vec(),
+            ..Edit::default()
+        };
         let _merges = self.merging.lock();
         let _flushes = self.flushing.lock();
         let mut writer = self.writer.lock();
@@ -41,7 +44,10 @@ impl Inner {
     }
 
     pub(super) fn configure_tree(&self, tree: TreeId, config: Vec<u8>) -> Result<()> {
-        let edit = Edit { configured: vec![(tree, config)], ..Edit::default() };
+        let edit = Edit {
+            configured: vec![(tree, config)],
+            ..Edit::default()
+        };
         let mut writer = self.writer.lock();
         self.require(&[tree])?;
         self.start_writing(&mut writer)?;
@@ -67,7 +73,11 @@ impl Inner {
             if let Some(log) = view.active.log() {
                 active.set_log(log);
             }
-            View { active, full: view.full.clone(), version: Arc::clone(&version) }
+            View {
+                active,
+                full: view.full.clone(),
+                version: Arc::clone(&version),
+            }
         })
     }
 }

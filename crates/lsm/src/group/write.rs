@@ -75,7 +75,11 @@ impl Inner {
         let first = writer.next_seq;
         let last = first + u64::from(batch.sequences()).max(1) - 1;
         if last >= MAX_SEQ {
-            return Err(Error::Limit { what: "sequence number", limit: MAX_SEQ, value: last });
+            return Err(Error::Limit {
+                what: "sequence number",
+                limit: MAX_SEQ,
+                value: last,
+            });
         }
         let view = self.view.load();
         let payload = batch.seal(first);
@@ -101,7 +105,11 @@ impl Inner {
         Counters::add(&self.counters.batches, 1);
         Counters::add(&self.counters.operations, operations as u64);
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
-        Ok(Ticket { last, segment: segment.number, end })
+        Ok(Ticket {
+            last,
+            segment: segment.number,
+            end,
+        })
     }
 
     pub(super) fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
@@ -124,7 +132,11 @@ impl Inner {
         let segments: Vec<Arc<Segment>> = self.segments.lock().clone();
         for live in segments.iter().take_while(|live| live.number <= segment) {
             // Whoever synced while this thread waited may have synced for it too.
-            let wanted = if live.number == segment { end } else { live.log.len() };
+            let wanted = if live.number == segment {
+                end
+            } else {
+                live.log.len()
+            };
             if live.log.synced_len() >= wanted && live.named.load(Ordering::Acquire) {
                 continue;
             }
@@ -150,7 +162,10 @@ impl Inner {
     pub(super) fn name_segment(&self, segment: &Segment) -> Result<()> {
         if !segment.named.load(Ordering::Acquire) {
             let dir = &self.source.dir;
-            self.source.fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
+            self.source
+                .fs
+                .sync_dir(dir)
+                .map_err(|e| Error::io(dir, "sync", e))?;
             segment.named.store(true, Ordering::Release);
         }
         Ok(())
@@ -164,7 +179,8 @@ impl Inner {
         }
         let (fs, dir) = (&*self.source.fs, &self.source.dir);
         for path in std::mem::take(&mut writer.forsaken) {
-            fs.remove(&path).map_err(|e| Error::io(&path, "remove", e))?;
+            fs.remove(&path)
+                .map_err(|e| Error::io(&path, "remove", e))?;
         }
         fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
         let view = self.view.load_full();
@@ -177,17 +193,28 @@ impl Inner {
         edit.log = Some(log);
         edit.next_file = Some(self.next_file.load(Ordering::SeqCst));
         edit.next_tree = Some(versions.next_tree);
-        edit.last_seq = Some(view.full.last().map_or(writer.next_seq - 1, |g| g.component().min - 1));
+        edit.last_seq = Some(
+            view.full
+                .last()
+                .map_or(writer.next_seq - 1, |g| g.component().min - 1),
+        );
         let manifest = Manifest::create(fs, dir, number, &edit)?;
-        Current { manifest: number, seal: None }.write(fs, dir)?;
+        Current {
+            manifest: number,
+            seal: None,
+        }
+        .write(fs, dir)?;
         segment.named.store(true, Ordering::Release);
         versions.manifest = Some(manifest);
         versions.log = log;
         view.active.set_log(segment.number);
         self.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
-        let tables: std::collections::HashSet<u64> =
-            view.version.tables().map(|table| table.meta().number).collect();
+        let tables: std::collections::HashSet<u64> = view
+            .version
+            .tables()
+            .map(|table| table.meta().number)
+            .collect();
         for name in fs.list(dir).unwrap_or_default() {
             let leftover = |name: &str| is_leftover(name, &|n| tables.contains(&n), log, number);
             if name.to_str().is_some_and(leftover) {
@@ -202,12 +229,19 @@ impl Inner {
         let number = self.new_file();
         let path = log_path(&self.source.dir, number);
         let log = LogWriter::create(&*self.source.fs, &path, LogKind::Wal, number, previous)?;
-        Ok(Arc::new(Segment { number, log, named: AtomicBool::new(false) }))
+        Ok(Arc::new(Segment {
+            number,
+            log,
+            named: AtomicBool::new(false),
+        }))
     }
 
     /// Makes the active generation a full one, and starts the next with a segment of its own.
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
-        let previous = writer.segment.as_ref().map(|segment| (segment.number, segment.log.len()));
+        let previous = writer
+            .segment
+            .as_ref()
+            .map(|segment| (segment.number, segment.log.len()));
         let segment = self.create_segment(previous)?;
         let after = writer.next_seq - 1;
         self.segments.lock().push(segment.clone());
@@ -216,7 +250,11 @@ impl Inner {
             active.set_log(segment.number);
             let mut full = vec![view.active.clone()];
             full.extend(view.full.iter().cloned());
-            View { active, full, version: view.version.clone() }
+            View {
+                active,
+                full,
+                version: view.version.clone(),
+            }
         });
         writer.segment = Some(segment);
         self.wake_background();
@@ -250,10 +288,14 @@ impl Inner {
             if self.poisoned.load(Ordering::Acquire) || self.closing.load(Ordering::Relaxed) {
                 break;
             }
-            self.flushed.wait_for(&mut signals, Duration::from_millis(100));
+            self.flushed
+                .wait_for(&mut signals, Duration::from_millis(100));
         }
         drop(signals);
-        Counters::add(&self.counters.stalled_micros, start.elapsed().as_micros() as u64);
+        Counters::add(
+            &self.counters.stalled_micros,
+            start.elapsed().as_micros() as u64,
+        );
         self.check_poison()
     }
 
@@ -267,7 +309,8 @@ impl Inner {
         let (onset, height) = SLOW_RATE;
         let rate = onset * (height / onset).powf(pressure.min(1.0));
         writer.delay += (bytes as f64 / rate * 1e6) as u64;
-        (writer.delay >= 500).then(|| Duration::from_micros(std::mem::take(&mut writer.delay).min(20_000)))
+        (writer.delay >= 500)
+            .then(|| Duration::from_micros(std::mem::take(&mut writer.delay).min(20_000)))
     }
 
     fn note_periodic(&self, interval: Duration) -> Result<()> {

@@ -25,7 +25,12 @@ pub(crate) struct MergeCursor<C> {
 
 impl<C: Cursor> MergeCursor<C> {
     pub(crate) fn new(sources: Vec<C>) -> MergeCursor<C> {
-        MergeCursor { sources, current: None, runner_up: None, direction: Direction::Forward }
+        MergeCursor {
+            sources,
+            current: None,
+            runner_up: None,
+            direction: Direction::Forward,
+        }
     }
 
     pub(crate) fn sources(&self) -> &[C] {
@@ -39,7 +44,11 @@ impl<C: Cursor> MergeCursor<C> {
     /// How two valid sources compare in the direction of travel.
     fn order(&self, a: &C, b: &C) -> Ordering {
         let order = compare(a.key(), a.seq(), b.key(), b.seq());
-        if self.direction == Direction::Forward { order } else { order.reverse() }
+        if self.direction == Direction::Forward {
+            order
+        } else {
+            order.reverse()
+        }
     }
 
     fn elect(&mut self) {
@@ -63,17 +72,33 @@ impl<C: Cursor> MergeCursor<C> {
         self.runner_up = second;
     }
 
-    /// Moves the leading source one step and finds the new leader.
-    fn step(&mut self) -> Result<()> {
+    /// Moves the leading source one step.
+    fn move_lead(&mut self) -> Result<()> {
         let forward = self.direction == Direction::Forward;
-        let Some(lead) = self.current.and_then(|c| self.sources.get_mut(c)) else { return Ok(()) };
-        if forward { lead.next()? } else { lead.prev()? }
+        match self.current.and_then(|c| self.sources.get_mut(c)) {
+            Some(lead) if forward => lead.next(),
+            Some(lead) => lead.prev(),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves one step and finds the new leader.
+    fn step(&mut self, direction: Direction) -> Result<()> {
+        if self.direction != direction {
+            self.turn(direction)?;
+            self.move_lead()?;
+            self.elect();
+            return Ok(());
+        }
+        self.move_lead()?;
         if let Some(lead) = self.lead()
             && lead.valid()
         {
             match self.runner_up.and_then(|r| self.sources.get(r)) {
                 None => return Ok(()),
-                Some(runner_up) if self.order(lead, runner_up) != Ordering::Greater => return Ok(()),
+                Some(runner_up) if self.order(lead, runner_up) != Ordering::Greater => {
+                    return Ok(());
+                }
                 Some(_) => {}
             }
         }
@@ -83,7 +108,9 @@ impl<C: Cursor> MergeCursor<C> {
 
     /// Turns round: every other source goes to its nearest entry on the far side of this one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
-        let Some(current) = self.current else { return Ok(()) };
+        let Some(current) = self.current else {
+            return Ok(());
+        };
         let (key, seq) = match self.lead() {
             Some(lead) => (lead.key().to_vec(), lead.seq()),
             None => return Ok(()),
@@ -94,7 +121,11 @@ impl<C: Cursor> MergeCursor<C> {
             }
             source.seek(&key, seq)?;
             if direction == Direction::Backward {
-                if source.valid() { source.prev()? } else { source.seek_last()? }
+                if source.valid() {
+                    source.prev()?
+                } else {
+                    source.seek_last()?
+                }
             }
         }
         self.direction = direction;
@@ -124,7 +155,8 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.lead().map_or(&[], |lead| lead.value())
     }
     fn value_slice(&self) -> Slice {
-        self.lead().map_or_else(|| Slice::from(Vec::new()), |lead| lead.value_slice())
+        self.lead()
+            .map_or_else(|| Slice::from(Vec::new()), |lead| lead.value_slice())
     }
 
     fn seek_first(&mut self) -> Result<()> {
@@ -157,17 +189,12 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         Ok(())
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        if self.direction != Direction::Forward {
-            self.turn(Direction::Forward)?;
-        }
-        self.step()
+        self.step(Direction::Forward)
     }
 
     fn prev(&mut self) -> Result<()> {
-        if self.direction != Direction::Backward {
-            self.turn(Direction::Backward)?;
-        }
-        self.step()
+        self.step(Direction::Backward)
     }
 }

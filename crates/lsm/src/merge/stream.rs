@@ -40,7 +40,12 @@ pub(crate) type Sink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's
 impl<'a, C: Cursor> MergeStream<'a, C> {
     /// `input` must stand on its first entry.
     pub(crate) fn new(input: C, rules: Rules<'a>) -> MergeStream<'a, C> {
-        MergeStream { input, rules, key: Vec::new(), piece: Vec::new() }
+        MergeStream {
+            input,
+            rules,
+            key: Vec::new(),
+            piece: Vec::new(),
+        }
     }
 
     /// Runs the merge to its end.
@@ -80,7 +85,8 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                 Kind::Delete => {
                     kept += 1;
                     newest_kept = seq;
-                    let is_oldest = *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
+                    let is_oldest =
+                        *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
                     if is_oldest && self.rules.versions <= 1 {
                         self.tell_dropped(seq)?;
                     } else {
@@ -119,11 +125,18 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         };
         while self.on_key()
             && self.input.kind() == Kind::Operand
-            && operator.combine(&self.key, &mut self.piece, seq, self.input.value(), self.input.seq())
+            && operator.combine(
+                &self.key,
+                &mut self.piece,
+                seq,
+                self.input.value(),
+                self.input.seq(),
+            )
         {
             self.input.next()?;
         }
-        let last = !self.on_key() && *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
+        let last =
+            !self.on_key() && *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
         if operator.finish(&self.key, seq, &mut self.piece, last) {
             match self.judge(seq, Kind::Operand, &self.piece) {
                 Verdict::Keep => sink(&self.key, seq, Kind::Operand, &self.piece)?,

@@ -32,18 +32,35 @@ impl Snapshot {
             }
             match component {
                 Component::Memtable(memtable) => missing.retain(|&at| {
-                    let Some(key) = keys.get(at) else { return false };
-                    let Some(entry) = memtable.get(key, self.seq()) else { return true };
+                    let Some(key) = keys.get(at) else {
+                        return false;
+                    };
+                    let Some(entry) = memtable.get(key, self.seq()) else {
+                        return true;
+                    };
                     let value = Slice::from(entry.value);
-                    place(found, at, Found { seq: entry.seq, kind: entry.kind, value });
+                    place(
+                        found,
+                        at,
+                        Found {
+                            seq: entry.seq,
+                            kind: entry.kind,
+                            value,
+                        },
+                    );
                     false
                 }),
                 Component::Run(run) => {
-                    let options = ReadOptions { fill_cache: true, readahead: 0 };
+                    let options = ReadOptions {
+                        fill_cache: true,
+                        readahead: 0,
+                    };
                     let mut cursor = run_cursor(&run.tables, options);
                     let mut error = None;
                     missing.retain(|&at| {
-                        let (Some(key), None) = (keys.get(at), &error) else { return true };
+                        let (Some(key), None) = (keys.get(at), &error) else {
+                            return true;
+                        };
                         match lookup(&mut cursor, &run, key, cost) {
                             Ok(Some(entry)) => {
                                 place(found, at, entry);
@@ -65,7 +82,10 @@ impl Snapshot {
         }
         // Deletes were kept until now, so that older components were not asked for their keys.
         for entry in found.iter_mut() {
-            if entry.as_ref().is_some_and(|entry| entry.kind == Kind::Delete) {
+            if entry
+                .as_ref()
+                .is_some_and(|entry| entry.kind == Kind::Delete)
+            {
                 *entry = None;
             }
         }
@@ -90,14 +110,20 @@ fn lookup(
         return Ok(None);
     }
     if !cursor.in_block(key) {
-        let Some(table) = run.table_for(key) else { return Ok(None) };
+        let Some(table) = run.table_for(key) else {
+            return Ok(None);
+        };
         if !table.table()?.may_contain(key, cost)? {
             return Ok(None);
         }
     }
     cursor.seek(key, MAX_SEQ)?;
     if cursor.valid() && cursor.key() == key {
-        return Ok(Some(Found { seq: cursor.seq(), kind: cursor.kind(), value: cursor.value_slice() }));
+        return Ok(Some(Found {
+            seq: cursor.seq(),
+            kind: cursor.kind(),
+            value: cursor.value_slice(),
+        }));
     }
     Ok(None)
 }

@@ -27,7 +27,12 @@ impl Component {
     pub fn max_seq(&self) -> Seq {
         match self {
             Component::Memtable(memtable) => memtable.seq_bounds().map_or(0, |(_, max)| max),
-            Component::Run(run) => run.tables.iter().map(|t| t.meta().max_seq).max().unwrap_or(0),
+            Component::Run(run) => run
+                .tables
+                .iter()
+                .map(|t| t.meta().max_seq)
+                .max()
+                .unwrap_or(0),
         }
     }
 
@@ -58,9 +63,16 @@ impl Component {
             Component::Memtable(memtable) => vec![Part::Memtable(memtable.clone())],
             Component::Run(run) => {
                 let start = run.position(lo);
-                let below = |table: &Arc<TableFile>| hi.is_none_or(|hi| table.meta().smallest.as_slice() < hi);
+                let below = |table: &Arc<TableFile>| {
+                    hi.is_none_or(|hi| table.meta().smallest.as_slice() < hi)
+                };
                 let tables = run.tables.get(start..).unwrap_or_default();
-                tables.iter().take_while(|table| below(table)).cloned().map(Part::Table).collect()
+                tables
+                    .iter()
+                    .take_while(|table| below(table))
+                    .cloned()
+                    .map(Part::Table)
+                    .collect()
             }
         }
     }
@@ -88,7 +100,9 @@ impl Part {
     pub fn cursor(&self, options: ReadOptions) -> PartCursor {
         PartCursor(match self {
             Part::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),
-            Part::Table(table) => SourceCursor::Run(run_cursor(std::slice::from_ref(table), options)),
+            Part::Table(table) => {
+                SourceCursor::Run(run_cursor(std::slice::from_ref(table), options))
+            }
         })
     }
 }
@@ -176,7 +190,13 @@ pub struct WalkEntry {
 impl Entries {
     pub(crate) fn new(components: Vec<Component>, key: &[u8], seq: Seq) -> Entries {
         let (components, key) = (components.into_iter(), key.to_vec());
-        Entries { components, key, seq, cursor: None, cost: Cost::default() }
+        Entries {
+            components,
+            key,
+            seq,
+            cursor: None,
+            cost: Cost::default(),
+        }
     }
 
     /// What the walk has cost so far.
@@ -189,8 +209,11 @@ impl Entries {
         loop {
             if let Some(cursor) = &mut self.cursor {
                 if cursor.valid() && cursor.key() == self.key.as_slice() {
-                    let entry =
-                        WalkEntry { seq: cursor.seq(), kind: cursor.kind(), value: cursor.value_slice() };
+                    let entry = WalkEntry {
+                        seq: cursor.seq(),
+                        kind: cursor.kind(),
+                        value: cursor.value_slice(),
+                    };
                     cursor.next()?;
                     if entry.seq <= self.seq {
                         return Ok(Some(entry));
@@ -202,14 +225,21 @@ impl Entries {
                 }
                 self.cursor = None;
             }
-            let Some(component) = self.components.next() else { return Ok(None) };
+            let Some(component) = self.components.next() else {
+                return Ok(None);
+            };
             if let Component::Run(run) = &component {
-                let Some(table) = run.table_for(&self.key) else { continue };
+                let Some(table) = run.table_for(&self.key) else {
+                    continue;
+                };
                 if !table.table()?.may_contain(&self.key, &self.cost)? {
                     continue;
                 }
             }
-            let mut cursor = component.cursor(ReadOptions { fill_cache: true, readahead: 0 });
+            let mut cursor = component.cursor(ReadOptions {
+                fill_cache: true,
+                readahead: 0,
+            });
             cursor.seek(&self.key, self.seq.min(MAX_SEQ))?;
             self.cursor = Some(cursor);
         }

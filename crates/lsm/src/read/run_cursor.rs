@@ -22,7 +22,13 @@ pub(crate) struct RunCursor {
 impl RunCursor {
     /// `tables` do not overlap and ascend.
     pub(crate) fn new(tables: Arc<[Arc<TableFile>]>, options: ReadOptions) -> RunCursor {
-        RunCursor { tables, options, at: 0, open: None, cost: Cost::default() }
+        RunCursor {
+            tables,
+            options,
+            at: 0,
+            open: None,
+            cost: Cost::default(),
+        }
     }
 
     /// What the cursor has cost so far.
@@ -48,7 +54,9 @@ impl RunCursor {
         if let Some(open) = self.open.take() {
             self.cost.absorb(open.cost());
         }
-        let Some(table) = self.tables.get(at) else { return Ok(false) };
+        let Some(table) = self.tables.get(at) else {
+            return Ok(false);
+        };
         self.open = Some(table.table()?.cursor(self.options));
         self.at = at;
         Ok(true)
@@ -117,7 +125,9 @@ impl Cursor for RunCursor {
         self.open.as_ref().map_or(&[], |open| open.value())
     }
     fn value_slice(&self) -> Slice {
-        self.open.as_ref().map_or_else(|| Slice::from(Vec::new()), |open| open.value_slice())
+        self.open
+            .as_ref()
+            .map_or_else(|| Slice::from(Vec::new()), |open| open.value_slice())
     }
 
     fn seek_first(&mut self) -> Result<()> {
@@ -131,7 +141,9 @@ impl Cursor for RunCursor {
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        let Some(last) = self.tables.len().checked_sub(1) else {
+            return Ok(());
+        };
         self.enter(last)?;
         if let Some(open) = &mut self.open {
             open.seek_last()?;
@@ -141,11 +153,16 @@ impl Cursor for RunCursor {
 
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
         // Ascending seeks mostly stay in the open table.
-        let here = self.open.is_some() && self.tables.get(self.at).is_some_and(|table| table.covers(key));
+        let here = self.open.is_some()
+            && self
+                .tables
+                .get(self.at)
+                .is_some_and(|table| table.covers(key));
         let at = if here {
             self.at
         } else {
-            self.tables.partition_point(|table| table.meta().largest.as_slice() < key)
+            self.tables
+                .partition_point(|table| table.meta().largest.as_slice() < key)
         };
         if !self.enter(at)? {
             self.close();

@@ -59,13 +59,20 @@ impl Snapshot {
         for memtable in self.view.memtables(tree) {
             if let Some(entry) = memtable.get(key, self.seq) {
                 let (seq, kind) = (entry.seq, entry.kind);
-                return Ok((kind != Kind::Delete)
-                    .then(|| Found { seq, kind, value: Slice::from(entry.value) }));
+                return Ok((kind != Kind::Delete).then(|| Found {
+                    seq,
+                    kind,
+                    value: Slice::from(entry.value),
+                }));
             }
         }
-        let Some(tree) = self.tree(tree) else { return Ok(None) };
+        let Some(tree) = self.tree(tree) else {
+            return Ok(None);
+        };
         for run in &tree.runs {
-            let Some(table) = run.table_for(key) else { continue };
+            let Some(table) = run.table_for(key) else {
+                continue;
+            };
             if let Some(found) = table.table()?.get(key, cost)? {
                 let (seq, kind, value) = (found.seq, found.kind, found.value);
                 return Ok((kind != Kind::Delete).then_some(Found { seq, kind, value }));
@@ -89,8 +96,14 @@ impl Snapshot {
     /// The components of a tree, newest first, empty memtables left out.
     pub fn components(&self, tree: TreeId) -> Vec<Component> {
         let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
-        let runs = self.tree(tree).map(|tree| tree.runs.as_slice()).unwrap_or_default();
-        memtables.map(Component::Memtable).chain(runs.iter().cloned().map(Component::Run)).collect()
+        let runs = self
+            .tree(tree)
+            .map(|tree| tree.runs.as_slice())
+            .unwrap_or_default();
+        memtables
+            .map(Component::Memtable)
+            .chain(runs.iter().cloned().map(Component::Run))
+            .collect()
     }
 
     /// The keys of a tree that have a value. `readahead` of more than 0 bytes reads ahead and leaves
@@ -105,8 +118,14 @@ impl Snapshot {
     }
 
     fn sources(&self, tree: TreeId, readahead: usize) -> Vec<super::SourceCursor> {
-        let options = ReadOptions { fill_cache: readahead == 0, readahead };
-        self.components(tree).iter().map(|component| component.cursor(options)).collect()
+        let options = ReadOptions {
+            fill_cache: readahead == 0,
+            readahead,
+        };
+        self.components(tree)
+            .iter()
+            .map(|component| component.cursor(options))
+            .collect()
     }
 
     /// The entries of one key, newest first, from the newest component to the oldest.
@@ -140,7 +159,13 @@ impl Snapshot {
 
     /// About how many bytes and entries of the tree's tables lie in `lo..hi` (unbounded above
     /// without `hi`), from block indexes alone, and in its memtables by counting at most 1,000.
-    pub fn approximate(&self, tree: TreeId, lo: &[u8], hi: Option<&[u8]>, cost: &Cost) -> Result<u64> {
+    pub fn approximate(
+        &self,
+        tree: TreeId,
+        lo: &[u8],
+        hi: Option<&[u8]>,
+        cost: &Cost,
+    ) -> Result<u64> {
         use crate::cursor::Cursor;
         let mut entries = 0;
         for component in self.components(tree) {
@@ -149,7 +174,8 @@ impl Snapshot {
                     let mut cursor = memtable.cursor();
                     cursor.seek(lo, crate::entry::MAX_SEQ)?;
                     let mut counted = 0;
-                    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) && counted < 1000 {
+                    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) && counted < 1000
+                    {
                         counted += 1;
                         cursor.next()?;
                     }
@@ -158,7 +184,9 @@ impl Snapshot {
                 Component::Run(run) => {
                     for table in &run.tables {
                         let meta = table.meta();
-                        if meta.largest.as_slice() < lo || hi.is_some_and(|hi| meta.smallest.as_slice() >= hi) {
+                        if meta.largest.as_slice() < lo
+                            || hi.is_some_and(|hi| meta.smallest.as_slice() >= hi)
+                        {
                             continue;
                         }
                         entries += table.table()?.approximate(lo, hi, cost)?.1;

@@ -17,7 +17,10 @@ pub struct EntryCursor {
 
 impl EntryCursor {
     pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq) -> EntryCursor {
-        EntryCursor { merged: MergeCursor::new(sources), seq }
+        EntryCursor {
+            merged: MergeCursor::new(sources),
+            seq,
+        }
     }
 
     /// What the cursor has cost so far.
@@ -111,7 +114,11 @@ struct Saved {
 
 impl TreeCursor {
     pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq) -> TreeCursor {
-        TreeCursor { entries: EntryCursor::new(sources, seq), passed: Vec::new(), behind: None }
+        TreeCursor {
+            entries: EntryCursor::new(sources, seq),
+            passed: Vec::new(),
+            behind: None,
+        }
     }
 
     /// What the cursor has cost so far.
@@ -147,13 +154,22 @@ impl TreeCursor {
             self.passed.extend_from_slice(self.entries.key());
             let mut newest = None;
             while self.entries.valid() && self.entries.key() == self.passed.as_slice() {
-                newest = Some((self.entries.seq(), self.entries.kind(), self.entries.value_slice()));
+                newest = Some((
+                    self.entries.seq(),
+                    self.entries.kind(),
+                    self.entries.value_slice(),
+                ));
                 self.entries.prev()?;
             }
             if let Some((seq, kind, value)) = newest
                 && kind != Kind::Delete
             {
-                self.behind = Some(Saved { key: self.passed.clone(), seq, kind, value });
+                self.behind = Some(Saved {
+                    key: self.passed.clone(),
+                    seq,
+                    kind,
+                    value,
+                });
                 return Ok(());
             }
         }
@@ -168,22 +184,32 @@ impl Cursor for TreeCursor {
     }
     #[inline]
     fn key(&self) -> &[u8] {
-        self.behind.as_ref().map_or_else(|| self.entries.key(), |saved| &saved.key)
+        self.behind
+            .as_ref()
+            .map_or_else(|| self.entries.key(), |saved| &saved.key)
     }
     #[inline]
     fn seq(&self) -> Seq {
-        self.behind.as_ref().map_or_else(|| self.entries.seq(), |saved| saved.seq)
+        self.behind
+            .as_ref()
+            .map_or_else(|| self.entries.seq(), |saved| saved.seq)
     }
     #[inline]
     fn kind(&self) -> Kind {
-        self.behind.as_ref().map_or_else(|| self.entries.kind(), |saved| saved.kind)
+        self.behind
+            .as_ref()
+            .map_or_else(|| self.entries.kind(), |saved| saved.kind)
     }
     #[inline]
     fn value(&self) -> &[u8] {
-        self.behind.as_ref().map_or_else(|| self.entries.value(), |saved| &saved.value)
+        self.behind
+            .as_ref()
+            .map_or_else(|| self.entries.value(), |saved| &saved.value)
     }
     fn value_slice(&self) -> Slice {
-        self.behind.as_ref().map_or_else(|| self.entries.value_slice(), |saved| saved.value.clone())
+        self.behind
+            .as_ref()
+            .map_or_else(|| self.entries.value_slice(), |saved| saved.value.clone())
     }
 
     fn seek_first(&mut self) -> Result<()> {

@@ -11,7 +11,7 @@ use super::index::Index;
 use super::reader::Table;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::slice::Slice;
 
@@ -57,6 +57,16 @@ impl TableCursor {
     /// What the cursor's moves have cost so far.
     pub fn cost(&self) -> &Cost {
         &self.cost
+    }
+
+    /// True when the entries of `key`, a key at or after the cursor's, can only begin in the block
+    /// that the cursor stands in: looking there is cheaper than asking the filter.
+    pub fn in_block(&self, key: &[u8]) -> bool {
+        self.valid
+            && self.loaded.is_some_and(|b| {
+                let end = self.with_index(|index| index.compare(b, key, MAX_SEQ));
+                end.is_ok_and(|end| end != Ordering::Less)
+            })
     }
 
     /// Takes partition `p`; returns the number of its data blocks.

@@ -50,17 +50,22 @@ impl Current {
             return Err(Error::corruption(&path, 0, format!("{len} bytes long")));
         }
         let mut bytes = vec![0; len as usize];
-        file.read_at(0, &mut bytes).map_err(|e| Error::io(&path, "read", e))?;
+        file.read_at(0, &mut bytes)
+            .map_err(|e| Error::io(&path, "read", e))?;
         Current::decode(&bytes, &path)
     }
 
     /// Replaces `CURRENT`, durably.
     pub(crate) fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         let (path, temporary) = (dir.join(NAME), dir.join(TEMPORARY));
-        let file = fs.create(&temporary).map_err(|e| Error::io(&temporary, "create", e))?;
-        file.append(&self.encode()).map_err(|e| Error::io(&temporary, "append", e))?;
+        let file = fs
+            .create(&temporary)
+            .map_err(|e| Error::io(&temporary, "create", e))?;
+        file.append(&self.encode())
+            .map_err(|e| Error::io(&temporary, "append", e))?;
         file.sync().map_err(|e| Error::io(&temporary, "sync", e))?;
-        fs.rename(&temporary, &path).map_err(|e| Error::io(&path, "rename", e))?;
+        fs.rename(&temporary, &path)
+            .map_err(|e| Error::io(&path, "rename", e))?;
         fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))
     }
 
@@ -83,7 +88,9 @@ impl Current {
 
     fn decode(bytes: &[u8], path: &Path) -> Result<Current> {
         let damaged = |what: &str| Error::corruption(path, 0, what);
-        let (body, checksum) = bytes.split_last_chunk::<8>().ok_or_else(|| damaged("too short"))?;
+        let (body, checksum) = bytes
+            .split_last_chunk::<8>()
+            .ok_or_else(|| damaged("too short"))?;
         if xxh3_64(body) != u64::from_le_bytes(*checksum) {
             return Err(damaged("checksum mismatch"));
         }
@@ -93,7 +100,11 @@ impl Current {
         }
         let found = reader.u32().ok_or_else(|| damaged("too short"))?;
         if found > FORMAT {
-            return Err(Error::NewerFormat { path: path.to_path_buf(), found, supported: FORMAT });
+            return Err(Error::NewerFormat {
+                path: path.to_path_buf(),
+                found,
+                supported: FORMAT,
+            });
         }
         Current::decode_body(&mut reader).ok_or_else(|| damaged("malformed"))
     }
@@ -101,17 +112,18 @@ impl Current {
     fn decode_body(reader: &mut Reader<'_>) -> Option<Current> {
         let sealed = reader.u8()? == 1;
         let manifest = reader.u64()?;
-        let mut seal = Seal { manifest_len: reader.u64()?, logs: Vec::new() };
+        let mut seal = Seal {
+            manifest_len: reader.u64()?,
+            logs: Vec::new(),
+        };
         for _ in 0..reader.varint()? {
             seal.logs.push((reader.varint()?, reader.varint()?));
         }
-        reader.is_empty().then_some(Current { manifest, seal: sealed.then_some(seal) })
+        reader.is_empty().then_some(Current {
+            manifest,
+            seal: sealed.then_some(seal),
+        })
     }
-}
-
-/// True when a file of this name belongs to `CURRENT`.
-pub(crate) fn is_current_file(name: &str) -> bool {
-    name == NAME || name == TEMPORARY
 }
 
 #[cfg(test)]
@@ -121,7 +133,13 @@ mod tests {
     #[test]
     fn round_trips_and_refuses_changes() {
         let path = Path::new("CURRENT");
-        for seal in [None, Some(Seal { manifest_len: 77, logs: vec![(3, 48), (9, 1 << 40)] })] {
+        for seal in [
+            None,
+            Some(Seal {
+                manifest_len: 77,
+                logs: vec![(3, 48), (9, 1 << 40)],
+            }),
+        ] {
             let current = Current { manifest: 12, seal };
             let bytes = current.encode();
             assert_eq!(Current::decode(&bytes, path).unwrap(), current);

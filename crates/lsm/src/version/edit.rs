@@ -127,13 +127,25 @@ impl Edit {
                     let tree = tree_id(&mut reader)?;
                     let level = u32::try_from(reader.varint()?).ok()?;
                     let run = reader.varint()?;
-                    let component = ComponentId { min: reader.varint()?, max: reader.varint()? };
+                    let component = ComponentId {
+                        min: reader.varint()?,
+                        max: reader.varint()?,
+                    };
                     let meta = TableMeta::decode(&mut reader)?;
-                    edit.added.push(NewTable { tree, level, run, component, meta });
+                    edit.added.push(NewTable {
+                        tree,
+                        level,
+                        run,
+                        component,
+                        meta,
+                    });
                 }
                 5 => {
                     let tree = tree_id(&mut reader)?;
-                    edit.removed.push(TableAt { tree, number: reader.varint()? });
+                    edit.removed.push(TableAt {
+                        tree,
+                        number: reader.varint()?,
+                    });
                 }
                 6 => {
                     let tree = tree_id(&mut reader)?;

@@ -21,7 +21,12 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Starts manifest `number` with `snapshot` as its first record, durably. `CURRENT` does not
     /// name it yet.
-    pub(crate) fn create(fs: &dyn Fs, dir: &Path, number: u64, snapshot: &Edit) -> Result<Manifest> {
+    pub(crate) fn create(
+        fs: &dyn Fs,
+        dir: &Path,
+        number: u64,
+        snapshot: &Edit,
+    ) -> Result<Manifest> {
         let path = manifest_path(dir, number);
         let log = LogWriter::create(fs, &path, LogKind::Manifest, number, None)?;
         let mut manifest = Manifest { number, log };
@@ -71,28 +76,47 @@ pub(crate) fn recover(
         last_seq: 0,
         current,
     };
-    let sealed = recovered.current.seal.as_ref().map(|seal| seal.manifest_len);
+    let sealed = recovered
+        .current
+        .seal
+        .as_ref()
+        .map(|seal| seal.manifest_len);
     let mut records = 0u64;
     let number = recovered.current.manifest;
-    let replayed = replay(fs, &path, LogKind::Manifest, number, sealed, &mut |offset, bytes| {
-        records += 1;
-        let edit = Edit::decode(bytes)
-            .ok_or_else(|| Error::corruption(&path, offset, "malformed edit"))?;
-        recovered.apply(&edit, source, options, &path).map_err(|e| at_offset(e, &path, offset))
-    })?;
+    let replayed = replay(
+        fs,
+        &path,
+        LogKind::Manifest,
+        number,
+        sealed,
+        &mut |offset, bytes| {
+            records += 1;
+            let edit = Edit::decode(bytes)
+                .ok_or_else(|| Error::corruption(&path, offset, "malformed edit"))?;
+            recovered
+                .apply(&edit, source, options, &path)
+                .map_err(|e| at_offset(e, &path, offset))
+        },
+    )?;
     if records == 0 {
         let what = match replayed.tail {
             Tail::Torn { why, .. } => why,
             Tail::Clean => "no edits".to_string(),
         };
-        return Err(Error::corruption(&path, 0, format!("no version in the manifest: {what}")));
+        return Err(Error::corruption(
+            &path,
+            0,
+            format!("no version in the manifest: {what}"),
+        ));
     }
     Ok(recovered)
 }
 
 fn at_offset(error: Error, path: &PathBuf, offset: u64) -> Error {
     match error {
-        Error::Corruption { path: p, what, .. } if p == *path => Error::corruption(path, offset, what),
+        Error::Corruption { path: p, what, .. } if p == *path => {
+            Error::corruption(path, offset, what)
+        }
         other => other,
     }
 }
@@ -122,7 +146,8 @@ impl Version {
     pub(crate) fn snapshot(&self) -> Edit {
         let mut edit = Edit::default();
         for tree in self.trees.values() {
-            edit.created.push((tree.id, tree.name.clone(), tree.config.to_vec()));
+            edit.created
+                .push((tree.id, tree.name.clone(), tree.config.to_vec()));
             for run in &tree.runs {
                 for table in &run.tables {
                     edit.added.push(NewTable {

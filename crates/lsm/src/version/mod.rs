@@ -39,7 +39,10 @@ pub struct ComponentId {
 impl ComponentId {
     /// The smallest span that covers both.
     pub fn hull(self, other: ComponentId) -> ComponentId {
-        ComponentId { min: self.min.min(other.min), max: self.max.max(other.max) }
+        ComponentId {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
     }
 
     /// True when `other` lies within this span.
@@ -89,9 +92,19 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    pub(crate) fn new(meta: TableMeta, component: ComponentId, source: TableSource) -> Arc<TableFile> {
+    pub(crate) fn new(
+        meta: TableMeta,
+        component: ComponentId,
+        source: TableSource,
+    ) -> Arc<TableFile> {
         let (open, obsolete) = (Mutex::new(None), AtomicBool::new(false));
-        Arc::new(TableFile { meta, component, source, open, obsolete })
+        Arc::new(TableFile {
+            meta,
+            component,
+            source,
+            open,
+            obsolete,
+        })
     }
 
     /// What the manifest says of the table.
@@ -159,8 +172,13 @@ pub struct Run {
 impl Run {
     /// The span of the run's tables.
     pub fn component(&self) -> ComponentId {
-        let none = ComponentId { min: Seq::MAX, max: 0 };
-        self.tables.iter().fold(none, |span, table| span.hull(table.component()))
+        let none = ComponentId {
+            min: Seq::MAX,
+            max: 0,
+        };
+        self.tables
+            .iter()
+            .fold(none, |span, table| span.hull(table.component()))
     }
 
     /// Bytes of the run's files.
@@ -170,18 +188,23 @@ impl Run {
 
     /// The position of the first table whose largest key is at or after `key`.
     pub fn position(&self, key: &[u8]) -> usize {
-        self.tables.partition_point(|table| table.meta().largest.as_slice() < key)
+        self.tables
+            .partition_point(|table| table.meta().largest.as_slice() < key)
     }
 
     /// The table that may hold `key`.
     pub fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
-        self.tables.get(self.position(key)).filter(|table| table.covers(key))
+        self.tables
+            .get(self.position(key))
+            .filter(|table| table.covers(key))
     }
 
     /// The tables that hold keys of `lo..=hi`.
     pub fn overlapping(&self, lo: &[u8], hi: &[u8]) -> &[Arc<TableFile>] {
         let start = self.position(lo);
-        let end = self.tables.partition_point(|table| table.meta().smallest.as_slice() <= hi);
+        let end = self
+            .tables
+            .partition_point(|table| table.meta().smallest.as_slice() <= hi);
         self.tables.get(start..end).unwrap_or_default()
     }
 }
@@ -215,7 +238,9 @@ impl TreeVersion {
 
     /// The runs of level 0, newest first.
     pub(crate) fn level0(&self) -> &[Run] {
-        self.runs.get(..self.runs.partition_point(|run| run.level == 0)).unwrap_or_default()
+        self.runs
+            .get(..self.runs.partition_point(|run| run.level == 0))
+            .unwrap_or_default()
     }
 
     /// Puts runs in order and checks what must hold of them: tables of a run ascend without
@@ -224,10 +249,16 @@ impl TreeVersion {
         self.runs.retain(|run| !run.tables.is_empty());
         self.runs.sort_by_key(|run| {
             let component = run.component();
-            (run.level, Seq::MAX - component.max, Seq::MAX - component.min, u64::MAX - run.number)
+            (
+                run.level,
+                Seq::MAX - component.max,
+                Seq::MAX - component.min,
+                u64::MAX - run.number,
+            )
         });
         for run in &mut self.runs {
-            run.tables.sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
+            run.tables
+                .sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
             for pair in run.tables.windows(2) {
                 if let [a, b] = pair
                     && a.meta().largest >= b.meta().smallest
@@ -262,7 +293,10 @@ impl Version {
 
     /// Every table of every tree.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
-        self.trees.values().flat_map(|tree| tree.runs.iter()).flat_map(|run| run.tables.iter())
+        self.trees
+            .values()
+            .flat_map(|tree| tree.runs.iter())
+            .flat_map(|run| run.tables.iter())
     }
 
     /// The version after `edit`. Tables that are in both keep their open files.
@@ -290,37 +324,58 @@ impl Version {
             }
         }
         for (id, config) in &edit.configured {
-            let tree = next.trees.get_mut(id).ok_or_else(|| bad(format!("tree {id} is unknown")))?;
+            let tree = next
+                .trees
+                .get_mut(id)
+                .ok_or_else(|| bad(format!("tree {id} is unknown")))?;
             let tree = Arc::make_mut(tree);
             tree.options = options(&tree.name, config)?;
             tree.config = Arc::new(config.clone());
         }
         for id in &edit.dropped {
-            next.trees.remove(id).ok_or_else(|| bad(format!("tree {id} is unknown")))?;
+            next.trees
+                .remove(id)
+                .ok_or_else(|| bad(format!("tree {id} is unknown")))?;
         }
         for at in &edit.removed {
-            let tree = next.trees.get_mut(&at.tree).ok_or_else(|| bad(format!("tree {} is unknown", at.tree)))?;
+            let tree = next
+                .trees
+                .get_mut(&at.tree)
+                .ok_or_else(|| bad(format!("tree {} is unknown", at.tree)))?;
             let mut found = None;
             for run in &mut Arc::make_mut(tree).runs {
-                if let Some(position) = run.tables.iter().position(|t| t.meta().number == at.number) {
+                if let Some(position) = run.tables.iter().position(|t| t.meta().number == at.number)
+                {
                     found = Some(run.tables.remove(position));
                     break;
                 }
             }
-            let found = found.ok_or_else(|| bad(format!("table {} is not in tree {}", at.number, at.tree)))?;
+            let found = found
+                .ok_or_else(|| bad(format!("table {} is not in tree {}", at.number, at.tree)))?;
             moved.insert(at.number, found);
         }
         for new in &edit.added {
-            let tree = next.trees.get_mut(&new.tree).ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
+            let tree = next
+                .trees
+                .get_mut(&new.tree)
+                .ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
             let tree = Arc::make_mut(tree);
             let table = match moved.get(&new.meta.number) {
                 Some(table) => table.clone(),
                 None => TableFile::new(new.meta.clone(), new.component, source.clone()),
             };
             let (level, number) = (new.level, new.run);
-            match tree.runs.iter_mut().find(|run| (run.level, run.number) == (level, number)) {
+            match tree
+                .runs
+                .iter_mut()
+                .find(|run| (run.level, run.number) == (level, number))
+            {
                 Some(run) => run.tables.push(table),
-                None => tree.runs.push(Run { level, number, tables: vec![table] }),
+                None => tree.runs.push(Run {
+                    level,
+                    number,
+                    tables: vec![table],
+                }),
             }
         }
         for (id, level, key) in &edit.cursors {

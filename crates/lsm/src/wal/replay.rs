@@ -49,6 +49,8 @@ pub struct Replayed {
     pub end: u64,
     /// How the log ends.
     pub tail: Tail,
+    /// How far the sync marks that were passed say that the log was durable; 0 without any.
+    pub synced: u64,
 }
 
 /// Gives `visit` every data record of the log file `number` at `path`, in order, with its offset.
@@ -95,10 +97,12 @@ pub fn replay(
                 header: None,
                 end: 0,
                 tail,
+                synced: 0,
             });
         }
     };
     let mut offset = HEADER_LEN as u64;
+    let mut synced = 0;
     while offset < len {
         let (body, next) = match log.record(offset)? {
             Ok(found) => found,
@@ -108,6 +112,7 @@ pub fn replay(
                     header: Some(header),
                     end: offset,
                     tail,
+                    synced,
                 });
             }
         };
@@ -116,7 +121,8 @@ pub fn replay(
             Some((&DATA, payload)) => visit(offset, payload)?,
             Some((&MARK, payload)) => {
                 let up_to = mark(payload).filter(|up_to| *up_to <= offset);
-                up_to.ok_or_else(|| Error::corruption(path, offset, "an impossible sync mark"))?;
+                synced = up_to
+                    .ok_or_else(|| Error::corruption(path, offset, "an impossible sync mark"))?;
             }
             _ => {
                 return Err(Error::corruption(
@@ -132,6 +138,7 @@ pub fn replay(
         header: Some(header),
         end: offset,
         tail: Tail::Clean,
+        synced,
     })
 }
 

@@ -84,9 +84,13 @@ fn what_is_appended_is_replayed() {
             assert!(log.is_empty() && log.len() == 48 && log.synced_len() == 0);
             let big = vec![7; 700_000];
             let inputs: [&[&[u8]]; 5] = [&[b"one"], &[b"t", b"", b"wo"], &[], &[&big], &[b"end"]];
+            let mut marked = 0;
             for (i, parts) in inputs.iter().enumerate() {
                 let end = log.append(parts).unwrap();
                 assert_eq!(end, log.len());
+                if i == 2 {
+                    marked = end;
+                }
                 if i % 2 == 0 {
                     log.sync().unwrap();
                     assert_eq!(log.synced_len(), end);
@@ -107,7 +111,8 @@ fn what_is_appended_is_replayed() {
                 Replayed {
                     header,
                     end: log.len(),
-                    tail: Tail::Clean
+                    tail: Tail::Clean,
+                    synced: marked,
                 }
             );
             assert_eq!(found, inputs.map(|parts| parts.concat()));

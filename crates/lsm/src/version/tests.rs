@@ -1,0 +1,72 @@
+//! Edits and what they make of a version.
+
+use super::*;
+
+#[test]
+fn edits_round_trip_and_cut_ones_are_refused() {
+    let meta = TableMeta {
+        number: 7,
+        size: 900,
+        smallest: b"a".to_vec(),
+        largest: b"m".to_vec(),
+        ..TableMeta::default()
+    };
+    let edit = Edit {
+        created: vec![(1, "data".to_string(), b"{}".to_vec())],
+        dropped: vec![4],
+        configured: vec![(2, b"x".to_vec())],
+        added: vec![NewTable {
+            tree: 1,
+            level: 0,
+            run: 7,
+            component: ComponentId { min: 3, max: 9 },
+            meta,
+        }],
+        removed: vec![TableAt { tree: 1, number: 5 }],
+        cursors: vec![(1, 2, b"key".to_vec())],
+        log: Some(12),
+        next_file: Some(13),
+        next_tree: Some(5),
+        last_seq: Some(99),
+    };
+    let bytes = edit.encode();
+    assert_eq!(Edit::decode(&bytes), Some(edit));
+    for cut in 0..bytes.len() {
+        if let Some(shorter) = Edit::decode(&bytes[..cut]) {
+            // Only a cut between items may pass.
+            assert_eq!(shorter.encode(), &bytes[..cut]);
+        }
+    }
+}
+
+#[test]
+fn overlapping_tables_in_a_run_are_refused() {
+    let source = TableSource {
+        fs: Arc::new(crate::fs::memory::Memory::new()),
+        dir: PathBuf::from("/s"),
+        cache: Arc::new(BlockCache::new(1 << 20)),
+    };
+    let table = |number, smallest: &[u8], largest: &[u8]| NewTable {
+        tree: 1,
+        level: 1,
+        run: 0,
+        component: ComponentId { min: 1, max: 2 },
+        meta: TableMeta {
+            number,
+            smallest: smallest.to_vec(),
+            largest: largest.to_vec(),
+            ..TableMeta::default()
+        },
+    };
+    let options = |_: &str, _: &[u8]| Ok(TreeOptions::default());
+    let apply = |added| {
+        let edit = Edit {
+            created: vec![(1, "t".into(), vec![])],
+            added,
+            ..Edit::default()
+        };
+        Version::default().apply(&edit, &source, &options, Path::new("/s/MANIFEST"))
+    };
+    assert!(apply(vec![table(1, b"a", b"c"), table(2, b"d", b"f")]).is_ok());
+    assert!(apply(vec![table(1, b"a", b"d"), table(2, b"d", b"f")]).is_err());
+}
