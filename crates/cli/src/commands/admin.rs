@@ -1,0 +1,80 @@
+//! `stat`, `check`, `compact`, `backup`.
+
+use std::time::Instant;
+
+use super::{dataset, open, picture};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, note, thousands};
+use crate::{BackupArgs, CompactArgs, DirArgs, StatArgs};
+
+/// `esker stat DIR [DATASET] [--json]`
+pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let stats = match &args.dataset {
+        Some(name) => dataset(&db, name)?.stats(),
+        None => db.stats(),
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.line(stats)?;
+    } else {
+        output.line(picture::table(&stats).trim_end())?;
+    }
+    output.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// `esker check DIR`: all the damage, not only the first.
+pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let report = db.check()?;
+    for error in &report.errors {
+        note(error);
+    }
+    if !report.errors.is_empty() {
+        return Err(Failure::Store(format!(
+            "{}: {} damaged places",
+            args.dir.display(),
+            report.errors.len()
+        )));
+    }
+    let mut output = Output::new();
+    output.line(format_args!(
+        "{}: sound ({} files, {} entries)",
+        args.dir.display(),
+        thousands(report.files),
+        thousands(report.entries)
+    ))?;
+    output.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// `esker compact DIR [DATASET]`
+pub(crate) fn compact(args: &CompactArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    if let Some(name) = &args.dataset {
+        dataset(&db, name)?;
+    }
+    let start = Instant::now();
+    db.compact(args.dataset.as_deref())?;
+    db.close()?;
+    note(format_args!(
+        "compacted in {:.2} s",
+        start.elapsed().as_secs_f64()
+    ));
+    Ok(Outcome::Done)
+}
+
+/// `esker backup DIR DEST`
+pub(crate) fn backup(args: &BackupArgs, memory: usize) -> Result<Outcome, Failure> {
+    if args.dest.symlink_metadata().is_ok() {
+        return Err(Failure::Usage(format!(
+            "{} exists; a backup goes into a new directory",
+            args.dest.display()
+        )));
+    }
+    let db = open(&args.dir, memory)?;
+    db.backup(&args.dest)?;
+    note(format_args!("backed up to {}", args.dest.display()));
+    Ok(Outcome::Done)
+}

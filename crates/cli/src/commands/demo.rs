@@ -1,0 +1,380 @@
+//! `demo`: a stream of generated records, loaded and then asked in every way.
+
+use std::fs;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::{Duration, Instant};
+
+use esker::{
+    Condition, Database, Dataset, DatasetDef, Durability, IndexDef, IndexKind, KeyType, Op, Query,
+    Type,
+};
+use serde_json::Value;
+
+use super::{load, options, picture};
+use crate::DemoArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, bytes, shorten, thousands};
+use crate::progress::Progress;
+use crate::tweets::{EPOCH, Tweets};
+
+const SEED: u64 = 2018;
+const DATASET: &str = "tweets";
+/// Characters of a record that are shown.
+const SHOWN: usize = 150;
+
+/// `esker demo [--records N] [--dir DIR]`
+pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
+    if args.records == 0 {
+        return Err(Failure::Usage("--records must be at least 1".to_string()));
+    }
+    let folder = Folder::new(args.dir.as_deref())?;
+    let mut output = Output::new();
+    output.line(format_args!("store: {}", folder.path.display()))?;
+    output.flush()?;
+
+    let db = Database::create_or_open(&folder.path, options(memory))?;
+    let index = |path: &str, kind| -> Result<IndexDef, Failure> {
+        Ok(IndexDef {
+            path: path.parse()?,
+            kind,
+            ty: Type::Int,
+        })
+    };
+    let def = DatasetDef {
+        key: "id".parse()?,
+        key_type: KeyType::String,
+        indexes: vec![
+            index("created_at", IndexKind::Embedded)?,
+            index("user_id", IndexKind::Lazy)?,
+        ],
+    };
+    output.line(format_args!("dataset `{DATASET}`: {def}"))?;
+    output.flush()?;
+    let dataset = db.create_dataset(DATASET, def)?;
+
+    let last_second = fill(&dataset, args.records, &mut output)?;
+    let mut tour = Tour {
+        dataset: &dataset,
+        folder: &folder.path,
+        output: &mut output,
+    };
+    tour.queries(last_second)?;
+    tour.writes()?;
+
+    output.line("\nThe layers now, newest first:\n")?;
+    let stats = dataset.stats();
+    output.line(
+        picture::layers(&stats)
+            .unwrap_or_else(|| picture::table(&stats))
+            .trim_end(),
+    )?;
+    db.close()?;
+    if !folder.temporary {
+        let dir = folder.path.display();
+        output.line(format_args!(
+            "\nThe store stays in {dir}; try: esker lookup {dir} {DATASET} user_id {} --limit 3",
+            Tweets::user(0)
+        ))?;
+    }
+    output.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// Loads the stream; the last record's second.
+fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Failure> {
+    let every = Duration::from_millis(1000);
+    output.line(format_args!(
+        "loading {} tweet-like records, synced every {} ms ...",
+        thousands(records),
+        every.as_millis()
+    ))?;
+    output.flush()?;
+    let progress = Progress::records(records);
+    let mut tweets = Tweets::new(SEED, records);
+    let mut record = Vec::new();
+    let mut batch = dataset.batch();
+    let (mut total, mut second) = (0u64, EPOCH);
+    for done in 1..=records {
+        second = tweets.next(&mut record);
+        total += record.len() as u64;
+        batch.put(&record)?;
+        if batch.len() >= load::BATCH_RECORDS || batch.bytes() >= load::BATCH_BYTES {
+            let full = std::mem::replace(&mut batch, dataset.batch());
+            full.commit(Durability::Periodic(every))?;
+            progress.update(done, done);
+        }
+    }
+    if batch.len() > 0 {
+        batch.commit(Durability::Periodic(every))?;
+    }
+    dataset.sync()?;
+    progress.clear();
+    let (elapsed, seconds) = progress.elapsed();
+    output.line(format_args!(
+        "loaded {} records, {}, in {elapsed}: {} records/s",
+        thousands(records),
+        bytes(total),
+        thousands((records as f64 / seconds.max(1e-9)) as u64)
+    ))?;
+    Ok(second)
+}
+
+/// The operations that are shown.
+struct Tour<'a> {
+    dataset: &'a Dataset,
+    folder: &'a FilePath,
+    output: &'a mut Output,
+}
+
+impl Tour<'_> {
+    fn queries(&mut self, last_second: u64) -> Result<(), Failure> {
+        let middle = EPOCH + (last_second - EPOCH) / 2;
+        let user = Tweets::user(0).to_string();
+        let rare = Tweets::user(20).to_string();
+        let (lo, hi) = (middle.to_string(), (middle + 59).to_string());
+
+        self.query(
+            "the 10 newest records of the most active user (lazy index: one list, newest first)",
+            &format!("lookup DIR {DATASET} user_id {user} --limit 10"),
+            &[("user_id", Op::Eq, &user)],
+            Some(10),
+        )?;
+        self.query(
+            "all records of one minute (embedded index: zone maps prune blocks)",
+            &format!("range DIR {DATASET} created_at {lo} {hi}"),
+            &[("created_at", Op::Ge, &lo), ("created_at", Op::Le, &hi)],
+            None,
+        )?;
+        self.query(
+            "the newest 5 records of a user since the middle of the stream (both attributes)",
+            &format!("find DIR {DATASET} user_id={rare} created_at>={lo} --limit 5"),
+            &[("user_id", Op::Eq, &rare), ("created_at", Op::Ge, &lo)],
+            Some(5),
+        )?;
+        self.query(
+            "3 records by an attribute without an index (a scan, and it says so)",
+            &format!("lookup DIR {DATASET} lang ja --limit 3"),
+            &[("lang", Op::Eq, "ja")],
+            Some(3),
+        )?;
+
+        self.title(
+            "how many records are in that minute",
+            &format!("count DIR {DATASET} created_at {lo} {hi}"),
+        )?;
+        let start = Instant::now();
+        let query = self.build(&[("created_at", Op::Ge, &lo), ("created_at", Op::Le, &hi)])?;
+        let (count, explain) = query.count()?;
+        self.result(&thousands(count), start.elapsed(), Some(&explain))
+    }
+
+    fn writes(&mut self) -> Result<(), Failure> {
+        self.title("the first 3 keys", &format!("scan DIR {DATASET} --limit 3"))?;
+        let start = Instant::now();
+        let mut scan = self.dataset.scan(None, None, false)?;
+        let records = scan.by_ref().take(3).collect::<Result<Vec<_>, _>>()?;
+        let elapsed = start.elapsed();
+        let Some(first) = records.first().map(|record| record.body().to_vec()) else {
+            return Ok(());
+        };
+        for record in &records {
+            self.body(record.body())?;
+        }
+        self.result(
+            &format!("{} records", records.len()),
+            elapsed,
+            Some(&scan.explain()),
+        )?;
+
+        let old: Value = serde_json::from_slice(&first).unwrap_or_default();
+        let id = old
+            .get("id")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_string();
+        let key = self.dataset.parse_key(&id)?;
+        self.title("one record by its key", &format!("get DIR {DATASET} {id}"))?;
+        let start = Instant::now();
+        let found = self.dataset.get(&key)?;
+        let elapsed = start.elapsed();
+        if let Some(record) = &found {
+            self.body(record.body())?;
+        }
+        self.result(
+            if found.is_some() {
+                "1 record"
+            } else {
+                "nothing"
+            },
+            elapsed,
+            None,
+        )?;
+
+        let new_user = "7";
+        self.title(
+            "the same record with another user: indexes follow in the same atomic batch",
+            &format!("put DIR {DATASET}"),
+        )?;
+        let mut changed = old;
+        if let Some(user) = changed.get_mut("user_id") {
+            *user = Value::from(7);
+        }
+        let start = Instant::now();
+        let mut batch = self.dataset.batch();
+        batch.put(changed.to_string().as_bytes())?;
+        batch.commit(Durability::Sync)?;
+        self.result("put and synced", start.elapsed(), None)?;
+        self.query(
+            "the records of the new user: the changed one, and it is the newest",
+            &format!("lookup DIR {DATASET} user_id {new_user}"),
+            &[("user_id", Op::Eq, new_user)],
+            None,
+        )?;
+
+        self.title("delete it", &format!("delete DIR {DATASET} {id}"))?;
+        let start = Instant::now();
+        let existed = self.dataset.delete(&key, Durability::Sync)?;
+        self.result(
+            if existed { "deleted" } else { "nothing" },
+            start.elapsed(),
+            None,
+        )?;
+        self.query(
+            "the records of that user now",
+            &format!("lookup DIR {DATASET} user_id {new_user}"),
+            &[("user_id", Op::Eq, new_user)],
+            None,
+        )
+    }
+
+    fn query(
+        &mut self,
+        title: &str,
+        command: &str,
+        conditions: &[(&str, Op, &str)],
+        limit: Option<usize>,
+    ) -> Result<(), Failure> {
+        self.title(title, command)?;
+        let start = Instant::now();
+        let mut answer = self.build(conditions)?.limit(limit).run()?;
+        let mut shown: Vec<Vec<u8>> = Vec::new();
+        let mut count = 0;
+        for record in answer.by_ref() {
+            let record = record?;
+            if count < 3 {
+                shown.push(record.body().to_vec());
+            }
+            count += 1;
+        }
+        let elapsed = start.elapsed();
+        for note in answer.notes() {
+            self.output.line(format_args!("  note: {note}"))?;
+        }
+        for body in &shown {
+            self.body(body)?;
+        }
+        if count > shown.len() as u64 {
+            self.output.line("  ...")?;
+        }
+        let summary = match count {
+            0 => "nothing".to_string(),
+            1 => "1 record".to_string(),
+            _ => format!("{} records", thousands(count)),
+        };
+        self.result(&summary, elapsed, Some(&answer.explain()))
+    }
+
+    fn build(&self, conditions: &[(&str, Op, &str)]) -> Result<Query<'_>, Failure> {
+        let mut query = self.dataset.query();
+        for (path, op, value) in conditions {
+            query = query.condition(Condition::new(path.parse()?, *op, value));
+        }
+        Ok(query)
+    }
+
+    fn title(&mut self, title: &str, command: &str) -> Result<(), Failure> {
+        let command = command.replacen("DIR", &self.folder.display().to_string(), 1);
+        self.output
+            .line(format_args!("\n# {title}\n$ esker {command}"))
+    }
+
+    fn body(&mut self, body: &[u8]) -> Result<(), Failure> {
+        self.output.line(format_args!(
+            "  {}",
+            shorten(&String::from_utf8_lossy(body), SHOWN)
+        ))
+    }
+
+    fn result(
+        &mut self,
+        summary: &str,
+        elapsed: Duration,
+        explain: Option<&Value>,
+    ) -> Result<(), Failure> {
+        let micros = elapsed.as_secs_f64() * 1e6;
+        let time = match micros {
+            0.0..1000.0 => format!("{micros:.0} us"),
+            1000.0..1e6 => format!("{:.2} ms", micros / 1e3),
+            _ => format!("{:.2} s", micros / 1e6),
+        };
+        self.output.line(format_args!("  = {summary} in {time}"))?;
+        match explain.map(picture::cost) {
+            Some(cost) if !cost.is_empty() => self.output.line(format_args!("  cost: {cost}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The demo's folder; a temporary one is removed at the end.
+struct Folder {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Folder {
+    fn new(dir: Option<&FilePath>) -> Result<Self, Failure> {
+        if let Some(dir) = dir {
+            if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
+                return Err(Failure::Usage(format!(
+                    "{} is not empty; the demo wants a new directory",
+                    dir.display()
+                )));
+            }
+            return Ok(Self {
+                path: dir.to_path_buf(),
+                temporary: false,
+            });
+        }
+        // Another process's number never collides; one's own may, with what a crash left behind.
+        for attempt in 0..1000 {
+            let name = format!("esker-demo-{}-{attempt}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    return Ok(Self {
+                        path,
+                        temporary: true,
+                    });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(Failure::Store(format!(
+                        "cannot make {}: {error}",
+                        path.display()
+                    )));
+                }
+            }
+        }
+        Err(Failure::Store(
+            "no free name for a temporary folder; give --dir".to_string(),
+        ))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.temporary {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Statistics for people: tables, and the layers as a small picture.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use crate::output;
+
+/// Any statistics as text: nested objects indented, lists of objects as tables.
+pub(crate) fn table(stats: &Value) -> String {
+    let mut text = String::new();
+    match stats {
+        Value::Object(fields) => object(fields, 0, &mut text),
+        other => {
+            let _ = writeln!(text, "{}", scalar("", other));
+        }
+    }
+    text
+}
+
+fn object(fields: &Map<String, Value>, indent: usize, text: &mut String) {
+    let width = fields.keys().map(String::len).max().unwrap_or(0);
+    for (name, value) in fields {
+        match value {
+            Value::Object(inner) => {
+                let _ = writeln!(text, "{:indent$}{name}", "");
+                object(inner, indent + 2, text);
+            }
+            Value::Array(rows) if rows.iter().any(Value::is_object) => {
+                let _ = writeln!(text, "{:indent$}{name}", "");
+                list(rows, indent + 2, text);
+            }
+            other => {
+                let value = scalar(name, other);
+                let _ = writeln!(text, "{:indent$}{name:width$}  {value}", "");
+            }
+        }
+    }
+}
+
+/// A list of objects: a table where they are flat, else one after the other.
+fn list(rows: &[Value], indent: usize, text: &mut String) {
+    let flat = |value: &Value| !matches!(value, Value::Object(_) | Value::Array(_));
+    let objects: Vec<&Map<String, Value>> = rows.iter().filter_map(Value::as_object).collect();
+    if !objects.iter().all(|row| row.values().all(flat)) {
+        for row in objects {
+            object(row, indent, text);
+            text.push('\n');
+        }
+        return;
+    }
+    let mut names: Vec<&String> = Vec::new();
+    for name in objects.iter().flat_map(|row| row.keys()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut lines = vec![names.iter().map(ToString::to_string).collect::<Vec<_>>()];
+    for row in &objects {
+        let cell = |name: &&String| row.get(*name).map_or(String::new(), |v| scalar(name, v));
+        lines.push(names.iter().map(cell).collect());
+    }
+    let width = |column: usize| {
+        lines
+            .iter()
+            .filter_map(|l| l.get(column))
+            .map(String::len)
+            .max()
+    };
+    let widths: Vec<usize> = (0..names.len())
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
+    for line in &lines {
+        let cells = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:>width$}"));
+        let _ = writeln!(
+            text,
+            "{:indent$}{}",
+            "",
+            cells.collect::<Vec<_>>().join("  ")
+        );
+    }
+}
+
+fn scalar(name: &str, value: &Value) -> String {
+    match value {
+        Value::Number(number) => match number.as_u64() {
+            Some(bytes) if name.contains("bytes") => output::bytes(bytes),
+            Some(count) => output::thousands(count),
+            None => number.to_string(),
+        },
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The layers of a dataset's trees, newest first, a bar as long as a layer is large:
+///
+/// ```text
+/// data                             entries      bytes  files
+///   memory  ##                       5,000    2.6 MiB
+///   level 0 ####                    20,000    6.0 MiB      2
+/// ```
+///
+/// `None` where the statistics do not list trees with levels.
+pub(crate) fn layers(stats: &Value) -> Option<String> {
+    const BAR: f64 = 28.0;
+    let trees = stats.get("trees")?.as_array()?;
+    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let levels_of = |tree: &Value| tree.get("levels").and_then(Value::as_array).cloned();
+    let largest = trees
+        .iter()
+        .filter_map(levels_of)
+        .flatten()
+        .map(|level| number(&level, "bytes"))
+        .max()
+        .unwrap_or(0)
+        .max(1);
+    let mut text = String::new();
+    let layer = |text: &mut String, name: &str, value: &Value, files: String| {
+        let bytes = number(value, "bytes");
+        // The root keeps small layers visible beside large ones.
+        let length = ((bytes as f64 / largest as f64).sqrt().min(1.0) * BAR).ceil() as usize;
+        let entries = output::thousands(number(value, "entries"));
+        let (bytes, bar) = (output::bytes(bytes), "#".repeat(length));
+        let _ = writeln!(
+            text,
+            "  {name:8} {bar:28} {entries:>12} {bytes:>12} {files:>6}"
+        );
+    };
+    for tree in trees {
+        let name = tree.get("name").and_then(Value::as_str).unwrap_or("tree");
+        let _ = writeln!(
+            text,
+            "{name:10} {:28} {:>12} {:>12} {:>6}",
+            "", "entries", "bytes", "files"
+        );
+        if let Some(memory) = tree.get("memtable") {
+            layer(&mut text, "memory", memory, String::new());
+        }
+        for level in levels_of(tree)? {
+            if number(&level, "files") > 0 {
+                let name = format!("level {}", number(&level, "level"));
+                layer(
+                    &mut text,
+                    &name,
+                    &level,
+                    output::thousands(number(&level, "files")),
+                );
+            }
+        }
+    }
+    Some(text)
+}
+
+/// The figures of a plan that are not zero, as `name=value`, in one line.
+pub(crate) fn cost(explain: &Value) -> String {
+    let mut parts = Vec::new();
+    leaves(explain, "", &mut parts);
+    output::shorten(&parts.join(", "), 240)
+}
+
+fn leaves(value: &Value, path: &str, parts: &mut Vec<String>) {
+    let below = |name: &str| match path {
+        "" => name.to_string(),
+        _ => format!("{path}.{name}"),
+    };
+    match value {
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .for_each(|(name, value)| leaves(value, &below(name), parts));
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(at, value)| leaves(value, &below(&at.to_string()), parts));
+        }
+        Value::Null | Value::Bool(false) => {}
+        Value::Number(number) if number.as_f64() == Some(0.0) => {}
+        Value::String(text) => parts.push(format!("{path}={text}")),
+        other => parts.push(format!("{path}={other}")),
+    }
+}

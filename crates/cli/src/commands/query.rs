@@ -1,0 +1,157 @@
+//! `get`, `lookup`, `range`, `find`, `scan`, `count`: answers on standard output.
+
+use std::cmp::Ordering;
+
+use esker::{Condition, Dataset, Op, Order, Path, Query};
+use serde_json::Value;
+
+use super::{dataset, open};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, note};
+use crate::{CountArgs, FindArgs, KeyArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs};
+
+/// `esker get DIR DATASET KEY`
+pub(crate) fn get(args: &KeyArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let Some(record) = dataset.get(&dataset.parse_key(&args.key)?)? else {
+        return Ok(Outcome::NotFound);
+    };
+    let mut output = Output::new();
+    output.record(record.body())?;
+    output.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// `esker lookup DIR DATASET PATH VALUE`
+pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let condition = Condition::new(path(&args.path)?, Op::Eq, &args.value);
+    answer(dataset.query().condition(condition), &args.query)
+}
+
+/// `esker range DIR DATASET PATH LO HI`
+pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    answer(
+        between(&dataset, &args.path, &args.lo, &args.hi)?,
+        &args.query,
+    )
+}
+
+/// `esker find DIR DATASET EXPR...`
+pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let mut query = dataset.query();
+    for condition in &args.conditions {
+        query = query.condition(condition.parse::<Condition>()?);
+    }
+    if args.oldest {
+        query = query.order(Order::Oldest);
+    }
+    answer(query, &args.query)
+}
+
+/// `esker scan DIR DATASET`
+pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let key = |text: &Option<String>| text.as_ref().map(|t| dataset.parse_key(t)).transpose();
+    let (from, to) = (key(&args.from)?, key(&args.to)?);
+    if let (Some(from), Some(to)) = (&from, &to)
+        && from > to
+    {
+        return Err(Failure::Usage("--from is larger than --to".to_string()));
+    }
+    let mut output = Output::new();
+    let mut printed = 0;
+    let mut scan = dataset.scan(from, to, args.reverse)?;
+    let records = scan.by_ref().take(args.query.limit.unwrap_or(usize::MAX));
+    print(records, &mut output, &mut printed)?;
+    explain(args.query.explain, || scan.explain());
+    output.finish()?;
+    Ok(Outcome::found(printed))
+}
+
+/// `esker count DIR DATASET [PATH LO HI]`
+pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let query = match (&args.path, &args.lo, &args.hi) {
+        (Some(path), Some(lo), Some(hi)) => between(&dataset, path, lo, hi)?,
+        _ => dataset.query(),
+    };
+    let (count, plan) = query.count()?;
+    explain(args.explain, || plan);
+    let mut output = Output::new();
+    output.line(count)?;
+    output.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// Reads an attribute's path.
+fn path(text: &str) -> Result<Path, Failure> {
+    Ok(text.parse::<Path>()?)
+}
+
+/// The query for the values from `lo` to `hi`, both included.
+fn between<'a>(
+    dataset: &'a Dataset,
+    attribute: &str,
+    lo: &str,
+    hi: &str,
+) -> Result<Query<'a>, Failure> {
+    let path = path(attribute)?;
+    let low = dataset.parse_value(&path, lo)?;
+    let high = dataset.parse_value(&path, hi)?;
+    if low.partial_cmp(&high) == Some(Ordering::Greater) {
+        return Err(Failure::Usage(format!(
+            "LO is larger than HI: `{attribute}` cannot be both >= {lo} and <= {hi}"
+        )));
+    }
+    let at_least = Condition::new(path.clone(), Op::Ge, lo);
+    let at_most = Condition::new(path, Op::Le, hi);
+    Ok(dataset.query().condition(at_least).condition(at_most))
+}
+
+/// Runs a query and prints what it finds.
+fn answer(query: Query<'_>, args: &QueryArgs) -> Result<Outcome, Failure> {
+    let mut output = Output::new();
+    let mut printed = 0;
+    let mut answer = query.limit(args.limit).run()?;
+    for text in answer.notes() {
+        note(format_args!("note: {text}"));
+    }
+    print(answer.by_ref(), &mut output, &mut printed)?;
+    explain(args.explain, || answer.explain());
+    output.finish()?;
+    Ok(Outcome::found(printed))
+}
+
+/// Prints records; those before a failure are printed too.
+fn print(
+    records: impl Iterator<Item = Result<esker::Record, esker::Error>>,
+    output: &mut Output,
+    printed: &mut u64,
+) -> Result<(), Failure> {
+    for record in records {
+        match record {
+            Ok(record) => output.record(record.body())?,
+            Err(error) => {
+                output.flush()?;
+                return Err(error.into());
+            }
+        }
+        *printed += 1;
+    }
+    Ok(())
+}
+
+fn explain(wanted: bool, plan: impl FnOnce() -> Value) {
+    if wanted {
+        note(format_args!("{:#}", plan()));
+    }
+}

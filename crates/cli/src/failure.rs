@@ -1,0 +1,82 @@
+//! How a command ends: the outcomes and failures behind the exit codes.
+
+use std::io;
+
+use esker::ErrorKind;
+
+/// A command that did what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Found, or done.
+    Done,
+    /// There is no such record.
+    NotFound,
+}
+
+impl Outcome {
+    /// The process's exit code.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::NotFound => 1,
+        }
+    }
+
+    /// Found where at least one record was printed.
+    pub(crate) fn found(records: u64) -> Self {
+        if records > 0 {
+            Self::Done
+        } else {
+            Self::NotFound
+        }
+    }
+}
+
+/// A command that could not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Wrong usage or bad input: what is wrong and what to do.
+    Usage(String),
+    /// The store is damaged or cannot be used now.
+    Store(String),
+    /// The reader of standard output went away; it has what it wanted.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// The process's exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Store(_) => 3,
+            Self::BrokenPipe => 0,
+        }
+    }
+
+    /// What to say on standard error.
+    pub(crate) fn message(&self) -> Option<&str> {
+        match self {
+            Self::Usage(message) | Self::Store(message) => Some(message),
+            Self::BrokenPipe => None,
+        }
+    }
+
+    /// A failed write to standard output.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::Store(format!("cannot write to standard output: {error}")),
+        }
+    }
+}
+
+impl From<esker::Error> for Failure {
+    fn from(error: esker::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnknownDataset | ErrorKind::BadInput | ErrorKind::Exists => {
+                Self::Usage(error.to_string())
+            }
+            _ => Self::Store(error.to_string()),
+        }
+    }
+}

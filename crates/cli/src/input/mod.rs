@@ -1,0 +1,313 @@
+//! Records from files: plain, gzip or zstd; NDJSON or CSV. A thread of its own reads and decompresses
+//! into a short queue of chunks, so that the loading thread only parses and writes.
+
+mod csv;
+mod lines;
+mod open;
+
+use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+
+use serde_json::Value;
+
+#[cfg(test)]
+pub(crate) use self::csv::cell;
+pub(crate) use self::csv::{Row, Table};
+#[cfg(test)]
+pub(crate) use lines::read as read_lines;
+pub(crate) use open::{Source, sources};
+
+use crate::{Format, failure::Failure};
+
+/// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
+pub(crate) const LINE_MAX: usize = 256 << 20;
+/// How much is read at a time.
+const CHUNK: usize = 256 << 10;
+/// Chunks between the reading and the loading thread.
+const QUEUE: usize = 4;
+
+/// What the reading thread sends.
+pub(crate) enum Message {
+    /// The next source begins; its lines count from 1.
+    Begin(usize),
+    /// Whole lines (the last of a source may lack its line break).
+    Lines(Vec<u8>),
+    /// A line over `LINE_MAX`: its first bytes, and its length.
+    Long(Vec<u8>, u64),
+    /// Rows of a CSV file.
+    Rows(Arc<Table>, Vec<Row>),
+    /// The source cannot be read on; nothing follows.
+    Failed(String),
+}
+
+/// The reading thread's end of the queue. An error means that nobody listens any more.
+type Sender = SyncSender<Message>;
+
+/// Something that a source holds.
+#[derive(Debug)]
+pub(crate) enum Event<'a> {
+    /// A line that may be a record.
+    Record {
+        source: usize,
+        line: u64,
+        text: &'a [u8],
+    },
+    /// A line that cannot be one.
+    Bad {
+        source: usize,
+        line: u64,
+        reason: String,
+        text: &'a [u8],
+    },
+    /// The source cannot be read on.
+    Failed {
+        source: usize,
+        line: u64,
+        reason: String,
+    },
+}
+
+/// The records of the first lines, before any is taken.
+#[derive(Default)]
+pub(crate) struct Sample {
+    /// JSON objects.
+    pub(crate) records: Vec<Vec<u8>>,
+    /// Lines that were looked at and are none.
+    pub(crate) others: u64,
+}
+
+/// The stream of lines of all sources.
+pub(crate) struct Feed {
+    receiver: Receiver<Message>,
+    read: Arc<AtomicU64>,
+    /// Received for a sample, not yet taken.
+    queue: VecDeque<Message>,
+    current: Option<Message>,
+    /// Bytes of `Lines` or entries of `Rows` that were taken from `current`.
+    taken: usize,
+    source: usize,
+    line: u64,
+    /// CSV columns that hold strings only, whatever a cell looks like.
+    strings: HashSet<String>,
+    json: Vec<u8>,
+}
+
+impl Feed {
+    /// Begins to read.
+    pub(crate) fn start(sources: Vec<Source>) -> Self {
+        let (sender, receiver) = mpsc::sync_channel(QUEUE);
+        let read = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&read);
+        // Not joined: it ends with its input, or with its first message after the feed is dropped.
+        thread::spawn(move || read_all(&sources, &sender, &counter));
+        Self {
+            receiver,
+            read,
+            queue: VecDeque::new(),
+            current: None,
+            taken: 0,
+            source: 0,
+            line: 0,
+            strings: HashSet::new(),
+            json: Vec::new(),
+        }
+    }
+
+    /// Bytes read so far, before decompression.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Names the CSV columns whose cells stay strings.
+    pub(crate) fn set_string_columns(&mut self, columns: HashSet<String>) {
+        self.strings = columns;
+    }
+
+    /// Looks ahead, until `records` records or `bytes` bytes were seen.
+    pub(crate) fn sample(&mut self, records: usize, bytes: usize) -> Sample {
+        let mut sample = Sample::default();
+        let mut seen = 0;
+        while sample.records.len() < records && seen < bytes {
+            let Ok(message) = self.receiver.recv() else {
+                break;
+            };
+            let mut look = |text: &[u8]| {
+                seen += text.len();
+                if matches!(serde_json::from_slice(text), Ok(Value::Object(_))) {
+                    sample.records.push(text.to_vec());
+                } else if !blank(text) {
+                    sample.others += 1;
+                }
+            };
+            match &message {
+                Message::Lines(chunk) => chunk.split(|&b| b == b'\n').for_each(&mut look),
+                Message::Rows(table, rows) => {
+                    for row in rows {
+                        if table.object(row, &self.strings, &mut self.json).is_ok() {
+                            look(&self.json);
+                        }
+                    }
+                }
+                Message::Long(prefix, _) => look(prefix),
+                Message::Begin(_) | Message::Failed(_) => {}
+            }
+            self.queue.push_back(message);
+        }
+        sample.records.truncate(records);
+        sample
+    }
+
+    /// True when `next` would have to wait for input.
+    pub(crate) fn idle(&mut self) -> bool {
+        if self.current.is_some() || !self.queue.is_empty() {
+            return false;
+        }
+        match self.receiver.try_recv() {
+            Ok(message) => {
+                self.queue.push_back(message);
+                false
+            }
+            Err(_) => true,
+        }
+    }
+
+    /// The next line that is not blank; `None` at the end of all sources.
+    pub(crate) fn next(&mut self) -> Option<Event<'_>> {
+        loop {
+            match &self.current {
+                Some(Message::Lines(chunk)) if self.taken < chunk.len() => {
+                    let rest = chunk.get(self.taken..).unwrap_or_default();
+                    let end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
+                    let start = self.taken;
+                    self.taken += end + 1;
+                    self.line += 1;
+                    if !blank(rest.get(..end).unwrap_or_default()) {
+                        return Some(self.record(start, start + end));
+                    }
+                }
+                Some(Message::Rows(_, rows)) if self.taken < rows.len() => {
+                    self.taken += 1;
+                    return self.row(self.taken - 1);
+                }
+                _ => {
+                    self.taken = 0;
+                    self.current = None;
+                    let message = match self.queue.pop_front() {
+                        Some(message) => message,
+                        None => self.receiver.recv().ok()?,
+                    };
+                    match message {
+                        Message::Begin(source) => {
+                            self.source = source;
+                            self.line = 0;
+                        }
+                        Message::Long(prefix, length) => {
+                            self.line += 1;
+                            self.json = prefix;
+                            return Some(Event::Bad {
+                                source: self.source,
+                                line: self.line,
+                                reason: too_long(length),
+                                text: &self.json,
+                            });
+                        }
+                        Message::Failed(reason) => {
+                            return Some(Event::Failed {
+                                source: self.source,
+                                line: self.line,
+                                reason,
+                            });
+                        }
+                        message => self.current = Some(message),
+                    }
+                }
+            }
+        }
+    }
+
+    fn record(&self, start: usize, end: usize) -> Event<'_> {
+        let text = match &self.current {
+            Some(Message::Lines(chunk)) => chunk.get(start..end).unwrap_or_default(),
+            _ => &[],
+        };
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        // A byte order mark is no part of the first record.
+        let text = match self.line {
+            1 => text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text),
+            _ => text,
+        };
+        let (source, line) = (self.source, self.line);
+        if text.len() > LINE_MAX {
+            Event::Bad {
+                source,
+                line,
+                reason: too_long(text.len() as u64),
+                text,
+            }
+        } else {
+            Event::Record { source, line, text }
+        }
+    }
+
+    fn row(&mut self, at: usize) -> Option<Event<'_>> {
+        let Some(Message::Rows(table, rows)) = &self.current else {
+            return None;
+        };
+        let (source, row) = (self.source, rows.get(at)?);
+        let line = row.line;
+        self.line = line;
+        Some(match table.object(row, &self.strings, &mut self.json) {
+            Ok(()) => Event::Record {
+                source,
+                line,
+                text: &self.json,
+            },
+            Err(reason) => {
+                row.text(&mut self.json);
+                Event::Bad {
+                    source,
+                    line,
+                    reason,
+                    text: &self.json,
+                }
+            }
+        })
+    }
+}
+
+fn too_long(bytes: u64) -> String {
+    format!("the line has {bytes} bytes, more than {LINE_MAX}")
+}
+
+/// White space only, as JSON sees it.
+fn blank(text: &[u8]) -> bool {
+    text.iter()
+        .all(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))
+}
+
+fn read_all(sources: &[Source], sender: &Sender, counter: &Arc<AtomicU64>) {
+    for (at, source) in sources.iter().enumerate() {
+        if sender.send(Message::Begin(at)).is_err() {
+            return;
+        }
+        let read = source
+            .open(counter)
+            .and_then(|mut reader| match source.format {
+                Format::Ndjson => lines::read(&mut reader, LINE_MAX, sender),
+                Format::Csv => csv::read(reader, sender),
+            });
+        if let Err(error) = read {
+            let _ = sender.send(Message::Failed(error.to_string()));
+            return;
+        }
+    }
+}
+
+/// The sources that a load's arguments name: all are there and may be read.
+pub(crate) fn prepare(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>, Failure> {
+    sources(files, format).map_err(Failure::Usage)
+}

@@ -1,0 +1,161 @@
+//! Opening a source: is it there, and how is it compressed?
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::Format;
+
+/// The largest zstd window that is accepted, as a power of two: 128 MiB.
+const WINDOW_LOG_MAX: u32 = 27;
+
+/// A file, or standard input.
+pub(crate) struct Source {
+    /// `None` is standard input.
+    pub(crate) path: Option<PathBuf>,
+    /// What it holds.
+    pub(crate) format: Format,
+    /// Its size in bytes, where that is known.
+    pub(crate) size: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+/// The sources that a command names. Each is checked now, so that a slip in the last name does not
+/// show after the others were loaded.
+pub(crate) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>, String> {
+    let mut sources: Vec<Source> = Vec::with_capacity(files.len());
+    for file in files {
+        let source = if file.as_os_str() == "-" {
+            if sources.iter().any(|source| source.path.is_none()) {
+                return Err("standard input ('-') can be read only once".to_string());
+            }
+            Source {
+                path: None,
+                format: format.unwrap_or(Format::Ndjson),
+                size: None,
+            }
+        } else {
+            let refuse = |error: io::Error| format!("cannot read {}: {error}", file.display());
+            let metadata = fs::metadata(file).map_err(refuse)?;
+            if metadata.is_dir() {
+                return Err(format!(
+                    "{} is a directory, not a file of records",
+                    file.display()
+                ));
+            }
+            // A pipe must not be opened twice; only what can be opened again is tried.
+            let size = metadata.is_file().then_some(metadata.len());
+            if size.is_some() {
+                File::open(file).map_err(refuse)?;
+            }
+            let format = format.unwrap_or_else(|| format_by_name(file));
+            Source {
+                path: Some(file.clone()),
+                format,
+                size,
+            }
+        };
+        sources.push(source);
+    }
+    Ok(sources)
+}
+
+impl Source {
+    /// The name to show.
+    pub(crate) fn name(&self) -> String {
+        self.path
+            .as_ref()
+            .map_or("standard input".to_string(), |path| {
+                path.display().to_string()
+            })
+    }
+
+    /// Opens it; `counter` counts the bytes read before decompression.
+    pub(crate) fn open(&self, counter: &Arc<AtomicU64>) -> io::Result<Box<dyn Read>> {
+        let raw: Box<dyn Read> = match &self.path {
+            Some(path) => Box::new(File::open(path)?),
+            None => Box::new(io::stdin()),
+        };
+        let mut raw = Counted {
+            inner: raw,
+            count: Arc::clone(counter),
+        };
+        let mut head = Vec::with_capacity(4);
+        raw.by_ref().take(4).read_to_end(&mut head)?;
+        let named = self
+            .path
+            .as_deref()
+            .map_or(Compression::Plain, compression_by_name);
+        let found = compression_by_magic(&head);
+        if named != Compression::Plain && found == Compression::Plain && !head.is_empty() {
+            let says = if named == Compression::Gzip {
+                "gzip"
+            } else {
+                "zstd"
+            };
+            let what = format!("by its name it is {says}, but it does not begin so");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let reader = BufReader::with_capacity(128 << 10, Cursor::new(head).chain(raw));
+        Ok(match found {
+            Compression::Plain => Box::new(reader),
+            Compression::Gzip => Box::new(MultiGzDecoder::new(reader)),
+            Compression::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(reader)?;
+                decoder.window_log_max(WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
+        })
+    }
+}
+
+fn compression_by_name(path: &Path) -> Compression {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => Compression::Gzip,
+        Some("zst") => Compression::Zstd,
+        _ => Compression::Plain,
+    }
+}
+
+fn compression_by_magic(head: &[u8]) -> Compression {
+    match head {
+        [0x1F, 0x8B, ..] => Compression::Gzip,
+        // A frame, or a skippable frame before it.
+        [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Compression::Zstd,
+        _ => Compression::Plain,
+    }
+}
+
+fn format_by_name(path: &Path) -> Format {
+    let stem = match compression_by_name(path) {
+        Compression::Plain => path.to_path_buf(),
+        _ => path.with_extension(""),
+    };
+    match stem.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => Format::Csv,
+        _ => Format::Ndjson,
+    }
+}
+
+struct Counted {
+    inner: Box<dyn Read>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.count.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,384 @@
+//! `esker`: the command line of Esker. Answers are NDJSON on standard output, one record a line,
+//! newest first; everything else is said on standard error.
+//!
+//! Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.
+
+mod commands;
+mod failure;
+mod input;
+mod output;
+mod progress;
+mod rejects;
+mod tweets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use failure::{Failure, Outcome};
+
+/// Find JSON records by any attribute.
+#[derive(Parser)]
+#[command(name = "esker", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    /// Memory that the store may use, in bytes (K, M and G are understood)
+    #[arg(long, global = true, value_name = "BYTES", default_value = "128M", value_parser = size)]
+    memory: usize,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  esker demo
+  esker load db events events.ndjson.zst --key id --index user:lazy --index time:embedded
+  esker lookup db events user ann --limit 10
+  esker range db events time 1547194388 1547280788 | jq .text
+  esker find db events user=ann 'time>=1547194388' --explain
+  esker count db events
+
+Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Load a generated stream of tweet-like records, query it, and show what happened
+    #[command(
+        after_help = "Examples:\n  esker demo\n  esker demo --records 50000 --dir /tmp/tweets"
+    )]
+    Demo(DemoArgs),
+    /// Load files of records into a dataset, which is made where it is new
+    #[command(after_help = LOAD_HELP)]
+    Load(LoadArgs),
+    /// Put records from standard input, one JSON object a line
+    #[command(after_help = "Example:\n  echo '{\"id\":7,\"user\":\"ann\"}' | esker put db events")]
+    Put(PutArgs),
+    /// Print the record with a key
+    #[command(after_help = "Example:\n  esker get db events 200001")]
+    Get(KeyArgs),
+    /// Delete the record with a key
+    #[command(after_help = "Example:\n  esker delete db events 200001")]
+    Delete(DeleteArgs),
+    /// Print the records whose attribute has a value
+    #[command(after_help = "Example:\n  esker lookup db events user ann --limit 10")]
+    Lookup(LookupArgs),
+    /// Print the records whose attribute is between two values, both included
+    #[command(after_help = "Example:\n  esker range db events time 1547194388 1547280788")]
+    Range(RangeArgs),
+    /// Print the records for which all expressions hold
+    #[command(after_help = FIND_HELP)]
+    Find(FindArgs),
+    /// Print the records in the order of their keys
+    #[command(after_help = "Example:\n  esker scan db events --from 100 --to 200 --reverse")]
+    Scan(ScanArgs),
+    /// Print the number of records, all or those with an attribute between two values
+    #[command(after_help = "Examples:\n  esker count db events\n  esker count db events files 1 3")]
+    Count(CountArgs),
+    /// Show the layers and counters of a store or a dataset
+    #[command(after_help = "Example:\n  esker stat db events --json | jq .")]
+    Stat(StatArgs),
+    /// Read and verify every file of a store
+    #[command(after_help = "Example:\n  esker check db")]
+    Check(DirArgs),
+    /// Merge the layers of a store or a dataset
+    #[command(after_help = "Example:\n  esker compact db events")]
+    Compact(CompactArgs),
+    /// Copy a store, as it is now, into a new directory
+    #[command(after_help = "Example:\n  esker backup db db-monday")]
+    Backup(BackupArgs),
+}
+
+const LOAD_HELP: &str = "\
+FILE may be '-' (standard input), plain, .gz or .zst. Loading into a dataset that exists replaces
+records with the same key; its key and indexes need not be repeated. Bad lines go to FILE.rejected.
+KIND is embedded, eager, lazy or composite. TYPE is int, float, string, bool or time, by default what
+the first records show, and belongs to the dataset from then on.
+
+Examples:
+  esker load db events events.ndjson.zst --key id --index user:lazy --index time:embedded
+  zcat more.gz | esker load db events -
+  esker load db places places.csv --key code:string --index population:composite:int";
+
+const FIND_HELP: &str = "\
+EXPR is PATH=V, PATH>=V, PATH<=V, PATH>V, PATH<V or PATH^=PREFIX; quote it for the shell.
+
+Examples:
+  esker find db events user=ann 'time>=1547194388' --limit 10
+  esker find db events 'path^=src/' --oldest";
+
+#[derive(Args)]
+struct DemoArgs {
+    /// How many records to generate
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    records: u64,
+    /// Keep the store here, in a directory that is new or empty [default: a temporary one]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct LoadArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// Files to load; '-' is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The field that is the primary key, with its type (int or string) if wanted
+    #[arg(long, value_name = "FIELD[:TYPE]")]
+    key: Option<String>,
+    /// An attribute to index, may be repeated
+    #[arg(long = "index", value_name = "PATH:KIND[:TYPE]")]
+    indexes: Vec<String>,
+    /// The form of the files [default: csv where the name says so, else ndjson]
+    #[arg(long)]
+    format: Option<Format>,
+    /// Stop at the first bad line
+    #[arg(long)]
+    strict: bool,
+    /// When writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    #[arg(long, value_name = "sync|os|MS", default_value = "1000", value_parser = durability)]
+    durability: esker::Durability,
+}
+
+/// The form of an input file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One JSON object a line
+    Ndjson,
+    /// Comma-separated values with a header row
+    Csv,
+}
+
+#[derive(Args)]
+struct PutArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// When writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
+    durability: esker::Durability,
+}
+
+#[derive(Args)]
+struct KeyArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// The record's primary key
+    #[arg(allow_negative_numbers = true)]
+    key: String,
+}
+
+#[derive(Args)]
+struct DeleteArgs {
+    #[command(flatten)]
+    record: KeyArgs,
+    /// When the write reaches the disk: sync (now), os (when the system likes), or every MS
+    #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
+    durability: esker::Durability,
+}
+
+/// What every query of records takes.
+#[derive(Args)]
+struct QueryArgs {
+    /// Print at most this many records
+    #[arg(long, value_name = "K")]
+    limit: Option<usize>,
+    /// Print the plan and its cost, as JSON, on standard error
+    #[arg(long)]
+    explain: bool,
+}
+
+#[derive(Args)]
+struct LookupArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// The attribute
+    path: String,
+    /// Its value, read as the attribute's type
+    #[arg(allow_negative_numbers = true)]
+    value: String,
+    #[command(flatten)]
+    query: QueryArgs,
+}
+
+#[derive(Args)]
+struct RangeArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// The attribute
+    path: String,
+    /// The smallest value
+    #[arg(allow_negative_numbers = true)]
+    lo: String,
+    /// The largest value
+    #[arg(allow_negative_numbers = true)]
+    hi: String,
+    #[command(flatten)]
+    query: QueryArgs,
+}
+
+#[derive(Args)]
+struct FindArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// Conditions; all must hold
+    #[arg(required = true, value_name = "EXPR")]
+    conditions: Vec<String>,
+    /// Oldest first instead of newest first
+    #[arg(long)]
+    oldest: bool,
+    #[command(flatten)]
+    query: QueryArgs,
+}
+
+#[derive(Args)]
+struct ScanArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// The first key, included
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    from: Option<String>,
+    /// The last key, included
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    to: Option<String>,
+    /// From the largest key to the smallest
+    #[arg(long)]
+    reverse: bool,
+    #[command(flatten)]
+    query: QueryArgs,
+}
+
+#[derive(Args)]
+struct CountArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// Count the records whose attribute PATH is between LO and HI
+    #[arg(requires = "hi")]
+    path: Option<String>,
+    /// The smallest value
+    #[arg(allow_negative_numbers = true)]
+    lo: Option<String>,
+    /// The largest value
+    #[arg(allow_negative_numbers = true)]
+    hi: Option<String>,
+    /// Print the plan and its cost, as JSON, on standard error
+    #[arg(long)]
+    explain: bool,
+}
+
+#[derive(Args)]
+struct StatArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// Only this dataset
+    dataset: Option<String>,
+    /// One JSON document, for machines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct DirArgs {
+    /// The store's directory
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+struct CompactArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// Only this dataset
+    dataset: Option<String>,
+}
+
+#[derive(Args)]
+struct BackupArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The new directory, which must not exist
+    dest: PathBuf,
+}
+
+/// Reads a size in bytes such as `4096`, `64K`, `128M`, `1G` or `1GiB`.
+fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let factor: usize = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KB" | "KIB" => 1 << 10,
+        "M" | "MB" | "MIB" => 1 << 20,
+        "G" | "GB" | "GIB" => 1 << 30,
+        _ => return Err(format!("unknown unit `{unit}` (K, M and G are understood)")),
+    };
+    let number: usize = digits
+        .parse()
+        .map_err(|_| "not a number of bytes".to_string())?;
+    match number.checked_mul(factor) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err("out of range".to_string()),
+    }
+}
+
+/// Reads a durability level: `sync`, `os`, or a number of milliseconds.
+fn durability(text: &str) -> Result<esker::Durability, String> {
+    match text {
+        "sync" => Ok(esker::Durability::Sync),
+        "os" => Ok(esker::Durability::Os),
+        _ => match text.parse() {
+            Ok(ms) if ms > 0 => Ok(esker::Durability::Periodic(
+                std::time::Duration::from_millis(ms),
+            )),
+            _ => Err("expected sync, os, or a number of milliseconds above 0".to_string()),
+        },
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
+    let memory = cli.memory;
+    match cli.command {
+        Command::Demo(args) => commands::demo::demo(&args, memory),
+        Command::Load(args) => commands::load::load(&args, memory),
+        Command::Put(args) => commands::write::put(&args, memory),
+        Command::Get(args) => commands::query::get(&args, memory),
+        Command::Delete(args) => commands::write::delete(&args, memory),
+        Command::Lookup(args) => commands::query::lookup(&args, memory),
+        Command::Range(args) => commands::query::range(&args, memory),
+        Command::Find(args) => commands::query::find(&args, memory),
+        Command::Scan(args) => commands::query::scan(&args, memory),
+        Command::Count(args) => commands::query::count(&args, memory),
+        Command::Stat(args) => commands::admin::stat(&args, memory),
+        Command::Check(args) => commands::admin::check(&args, memory),
+        Command::Compact(args) => commands::admin::compact(&args, memory),
+        Command::Backup(args) => commands::admin::backup(&args, memory),
+    }
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse()) {
+        Ok(outcome) => ExitCode::from(outcome.code()),
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                output::note(format_args!("esker: {message}"));
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Standard output: records as NDJSON, buffered. Standard error: notes that never fail.
+
+use std::fmt;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use crate::failure::Failure;
+
+/// The buffered standard output; `finish` it, so that a failed last write is seen.
+pub(crate) struct Output {
+    inner: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
+        }
+    }
+
+    /// Writes a record's body as one line.
+    pub(crate) fn record(&mut self, body: &[u8]) -> Result<(), Failure> {
+        if body.contains(&b'\n') {
+            // Inside JSON a raw line break is white space between tokens, never part of a string.
+            let line: Vec<u8> = body
+                .iter()
+                .map(|&b| if b == b'\n' { b' ' } else { b })
+                .collect();
+            self.bytes(&line)?;
+        } else {
+            self.bytes(body)?;
+        }
+        self.bytes(b"\n")
+    }
+
+    /// Writes a line of text.
+    pub(crate) fn line(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        writeln!(self.inner, "{text}").map_err(|e| Failure::output(&e))
+    }
+
+    /// Hands what is buffered to the reader.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.inner.flush().map_err(|e| Failure::output(&e))
+    }
+
+    /// Writes what is still buffered.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.flush()
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.inner.write_all(bytes).map_err(|e| Failure::output(&e))
+    }
+}
+
+/// Says something on standard error; where nobody listens it is lost.
+pub(crate) fn note(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes with a binary unit: `64.0 MiB`.
+pub(crate) fn bytes(number: u64) -> String {
+    let mut value = number as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" {
+                format!("{number} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// At most `limit` characters of a text, with a mark where it was cut.
+pub(crate) fn shorten(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or(text)),
+        None => text.to_string(),
+    }
+}

@@ -1,0 +1,93 @@
+//! `FILE.rejected`: the lines of a load that were not taken, as NDJSON
+//! `{"line":N,"reason":"...","text":"..."}`, made anew by each load that rejects something.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::output;
+
+/// The most bytes of a rejected line's text that are kept.
+pub(crate) const TEXT_MAX: usize = 64 << 10;
+
+/// The rejected lines of one input.
+pub(crate) struct Rejects {
+    path: PathBuf,
+    file: Option<BufWriter<File>>,
+    /// The file cannot be written: lines are listed on standard error instead.
+    listed: bool,
+    count: u64,
+}
+
+impl Rejects {
+    /// The rejects of an input: beside the file, or in the current folder for standard input.
+    pub(crate) fn beside(input: Option<&Path>) -> Self {
+        let mut name = input
+            .unwrap_or(Path::new("./stdin"))
+            .as_os_str()
+            .to_os_string();
+        name.push(".rejected");
+        Self {
+            path: name.into(),
+            file: None,
+            listed: false,
+            count: 0,
+        }
+    }
+
+    /// Keeps a line.
+    pub(crate) fn add(&mut self, line: u64, reason: &str, text: &[u8]) {
+        self.count += 1;
+        if !self.listed
+            && let Err(error) = self.write(line, reason, text)
+        {
+            output::note(format_args!(
+                "cannot write {}: {error}; rejected lines are listed here",
+                self.path.display()
+            ));
+            self.listed = true;
+        }
+        if self.listed {
+            output::note(format_args!("line {line}: {reason}"));
+        }
+    }
+
+    /// How many lines were rejected.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Writes what is buffered; the file's path where there is one.
+    pub(crate) fn finish(self) -> io::Result<Option<PathBuf>> {
+        match self.file {
+            Some(file) => {
+                file.into_inner().map_err(io::IntoInnerError::into_error)?;
+                Ok(Some(self.path))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn write(&mut self, line: u64, reason: &str, text: &[u8]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(BufWriter::new(File::create(&self.path)?)),
+        };
+        let text = String::from_utf8_lossy(cut(text));
+        let entry = json!({ "line": line, "reason": reason, "text": text });
+        writeln!(file, "{entry}")
+    }
+}
+
+/// The first `TEXT_MAX` bytes of a text, cut between characters.
+pub(crate) fn cut(text: &[u8]) -> &[u8] {
+    let mut end = text.len().min(TEXT_MAX);
+    for _ in 0..3 {
+        if text.get(end).is_some_and(|byte| byte & 0xC0 == 0x80) {
+            end -= 1;
+        }
+    }
+    text.get(..end).unwrap_or(text)
+}

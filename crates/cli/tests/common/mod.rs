@@ -1,0 +1,92 @@
+//! Runs the `esker` binary as a user would.
+
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// What a run of the binary left.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    /// The records on standard output.
+    pub fn rows(&self) -> Vec<Value> {
+        self.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).expect(line))
+            .collect()
+    }
+
+    /// The integer keys of the records on standard output.
+    pub fn ids(&self) -> Vec<i64> {
+        self.rows()
+            .iter()
+            .map(|row| row["id"].as_i64().expect("an integer id"))
+            .collect()
+    }
+
+    /// Asserts the exit code, and that nothing panicked.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        self
+    }
+}
+
+/// The binary, with arguments.
+pub fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs the binary.
+pub fn esker<S: AsRef<OsStr>>(args: &[S]) -> Run {
+    finish(command(args).output().expect("the binary runs"))
+}
+
+/// Runs the binary in a folder, while `feed` writes its standard input.
+pub fn esker_fed<S: AsRef<OsStr>>(
+    args: &[S],
+    folder: &Path,
+    feed: impl FnOnce(&mut dyn Write) + Send,
+) -> Run {
+    let mut command = command(args);
+    let mut child = command
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::thread::scope(|scope| {
+        scope.spawn(move || feed(&mut stdin));
+        finish(child.wait_with_output().expect("the binary ends"))
+    })
+}
+
+fn finish(output: std::process::Output) -> Run {
+    Run {
+        code: output.status.code().expect("an exit code"),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
