@@ -6,7 +6,8 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
 use crate::record::{self, RecordRef};
-use crate::schema::{Extracted, Key};
+use crate::key::Key;
+use crate::schema::Extracted;
 
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
 /// which saves allocations.

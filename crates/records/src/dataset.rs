@@ -7,11 +7,12 @@ use lsm::{Cost, Durability, Snapshot, TreeId};
 use crate::batch::WriteBatch;
 use crate::database::Shared;
 use crate::def::DatasetDef;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::query::{Query, Scan};
 use crate::record::Record;
-use crate::schema::Key;
+use crate::schema::{Path, Type, Value};
+use crate::key::Key;
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 #[derive(Clone)]
@@ -43,7 +44,20 @@ impl Dataset {
 
     /// A key of this dataset from text.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
-        Key::parse(self.layout.stored.key_type, text).map_err(crate::error::Error::bad_input)
+        Key::parse(self.layout.stored.key_type, text).map_err(Error::bad_input)
+    }
+
+    /// A value of the attribute at `path` from text, read as the attribute's type; where none is
+    /// declared, as a number if it looks like one, else as a string.
+    pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
+        let declared = self.layout.attributes.iter().find(|attribute| attribute.path == *path);
+        match declared {
+            Some(attribute) => Value::parse(attribute.ty, text)
+                .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
+            None => Ok(Value::parse(Type::Int, text)
+                .or_else(|_| Value::parse(Type::Float, text))
+                .unwrap_or_else(|_| Value::String(text.to_string()))),
+        }
     }
 
     /// A batch of writes that happen together or not at all.

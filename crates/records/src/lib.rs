@@ -1,0 +1,77 @@
+//! Esker: an embeddable record store that finds records by any attribute.
+//!
+//! A [`Database`] is a folder; it has [`Dataset`]s of JSON records, each with a primary key and any
+//! number of indexed attributes. All kinds of index give exactly what a scan would give, newest
+//! first; [`IndexKind`] says what each costs. Writes are atomic over the record and all its indexes,
+//! and as durable as asked for ([`Durability`]).
+//!
+//! ```
+//! use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Order, Type};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path();
+//! let db = Database::create_or_open(dir, Options::default())?;
+//! let def = DatasetDef::new("id".parse()?, KeyType::Int)
+//!     .index("user.name".parse()?, IndexKind::Lazy, Type::String)
+//!     .index("at".parse()?, IndexKind::Embedded, Type::Time);
+//! let events = db.create_dataset("events", def)?;
+//!
+//! let mut batch = events.batch();
+//! batch.put(br#"{"id": 1, "user": {"name": "ann"}, "at": "2026-11-21T09:00:00Z"}"#)?;
+//! batch.put(br#"{"id": 2, "user": {"name": "bob"}, "at": "2026-11-21T09:00:30Z"}"#)?;
+//! batch.put(br#"{"id": 3, "user": {"name": "ann"}, "at": "2026-11-21T09:02:00Z"}"#)?;
+//! batch.commit(esker::Durability::Sync)?;
+//!
+//! let newest = events.query().equals(&"user.name".parse()?, "ann").limit(Some(10)).run()?;
+//! let ids: Vec<String> = newest.map(|r| Ok(r?.key_text(&events))).collect::<Result<_, esker::Error>>()?;
+//! assert_eq!(ids, ["3", "1"]);
+//!
+//! let minute = events.query().between(&"at".parse()?, "2026-11-21T09:00:00Z", "2026-11-21T09:01:00Z");
+//! assert_eq!(minute.count()?.0, 2);
+//! # Ok(())
+//! # }
+//! ```
+
+mod batch;
+mod check;
+mod database;
+mod dataset;
+mod def;
+mod error;
+mod index;
+mod key;
+mod layout;
+mod posting;
+mod predicate;
+mod query;
+mod record;
+mod schema;
+mod stats;
+
+pub use batch::WriteBatch;
+pub use check::CheckReport;
+pub use database::{Database, Options};
+pub use dataset::{Dataset, DatasetSnapshot};
+pub use def::{DatasetDef, IndexDef, IndexKind};
+pub use error::{Error, ErrorKind, Result};
+pub use key::Key;
+pub use lsm::Durability;
+pub use lsm::fs;
+pub use predicate::{Condition, Op};
+pub use query::{Answer, Order, PageToken, Query, Scan};
+pub use record::Record;
+pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+
+/// The type that the samples (records) show at `path`; `None` when none has a value there.
+pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    schema::infer(&samples, path)
+}
+
+/// The type of key that the samples (records) show at `path`; `None` when none has one.
+pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
+    infer_type(samples, path)?;
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    Some(schema::infer_key(&samples, path))
+}

@@ -9,7 +9,7 @@ use lsm::{Cursor, Kind};
 use super::{Best, Fact, Index, Lookup, Range, Writes, also, estimate_tree, tree_of};
 use crate::error::Result;
 use crate::layout::Attribute;
-use crate::schema::split_encoded;
+use crate::schema::Value;
 
 pub(super) struct Composite;
 
@@ -47,7 +47,7 @@ impl Index for Composite {
                     let seq = cursor.seq();
                     if cursor.kind() == Kind::Put
                         && seq <= lookup.snapshot.seq()
-                        && let Some((_, key)) = split_encoded(attribute.ty, cursor.key())
+                        && let Some((_, key)) = Value::split(attribute.ty, cursor.key())
                     {
                         best.offer(seq, key);
                     }

@@ -9,7 +9,7 @@ use lsm::{Cursor, Kind, Seq};
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
 use crate::error::{Error, Result};
 use crate::layout::Attribute;
-use crate::posting;
+use crate::posting::{self, Posting, PostingList};
 
 pub(super) struct Lazy;
 
@@ -73,19 +73,32 @@ fn append(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
 
 /// Offers the postings of one piece of a list; `seq` is the number of the entry that holds it.
 pub(super) fn offer_piece(piece: &[u8], seq: Seq, attribute: &Attribute, best: &mut Best) -> Result<()> {
-    let mut postings = posting::Postings::new(piece, seq);
-    while let Some(posting) = postings
-        .next()
-        .map_err(|_| Error::damaged(format!("index of {}: malformed posting list", attribute.path)))?
-    {
+    each_posting(piece, seq, attribute, &mut |posting| {
         if posting.cancel {
-            continue;
+            return Ok(true);
         }
         if best.order() == Order::Newest && best.is_full() && !best.admits(Order::Newest.rank(posting.seq)) {
             best.note_skipped();
-            break;
+            return Ok(false);
         }
         best.offer(posting.seq, posting.key);
+        Ok(true)
+    })
+}
+
+/// Visits the postings of one piece, newest first, while `visit` says to go on.
+pub(super) fn each_posting(
+    piece: &[u8],
+    seq: Seq,
+    attribute: &Attribute,
+    visit: &mut dyn FnMut(Posting<'_>) -> Result<bool>,
+) -> Result<()> {
+    let malformed = |_| Error::damaged(format!("index of {}: malformed posting list", attribute.path));
+    let mut postings = PostingList::parse(piece, seq).map_err(malformed)?.reader();
+    while let Some(posting) = postings.next().map_err(malformed)? {
+        if !visit(posting)? {
+            break;
+        }
     }
     Ok(())
 }

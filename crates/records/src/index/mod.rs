@@ -20,6 +20,7 @@ use crate::def::IndexKind;
 use crate::error::Result;
 use crate::layout::{Attribute, Layout};
 use crate::posting::PostingMerge;
+use crate::schema::Value;
 
 /// "The record of `key` has `value`."
 #[derive(Clone, Copy)]
@@ -127,4 +128,27 @@ fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> R
 
 fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
     Ok(writes.batch.also(kind, tree, key, value)?)
+}
+
+/// Gives each fact of one entry of a stand-alone index to `visit`: value, key, sequence number.
+/// Facts that were taken back are left out.
+pub(crate) fn facts(
+    attribute: &Attribute,
+    entry_key: &[u8],
+    seq: Seq,
+    entry_value: &[u8],
+    visit: &mut dyn FnMut(&[u8], &[u8], Seq) -> Result<()>,
+) -> Result<()> {
+    let Some((value, rest)) = Value::split(attribute.ty, entry_key) else {
+        return Err(crate::error::Error::damaged(format!("index of {}: malformed key", attribute.path)));
+    };
+    if attribute.kind == IndexKind::Composite {
+        return visit(value, rest, seq);
+    }
+    lazy::each_posting(entry_value, seq, attribute, &mut |posting| {
+        if !posting.cancel {
+            visit(value, posting.key, posting.seq)?;
+        }
+        Ok(true)
+    })
 }

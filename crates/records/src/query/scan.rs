@@ -7,7 +7,7 @@ use super::explain;
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::record::Record;
-use crate::schema::Key;
+use crate::key::Key;
 
 /// Bytes that a scan reads ahead.
 pub(super) const READAHEAD: usize = 256 << 10;

@@ -1,0 +1,51 @@
+//! Primary keys.
+
+use std::fmt;
+
+use crate::schema::{KeyType, Value, decode_key, encode_key};
+
+/// A primary key of a dataset, encoded so that keys compare as bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    ty: KeyType,
+    bytes: Vec<u8>,
+}
+
+impl Key {
+    /// The key that `value` stands for; says why it cannot be one.
+    pub fn new(ty: KeyType, value: &Value) -> Result<Key, String> {
+        let mut bytes = Vec::new();
+        encode_key(ty, value, &mut bytes)?;
+        Ok(Key { ty, bytes })
+    }
+
+    /// The key that `text` stands for; says why it cannot be one.
+    pub fn parse(ty: KeyType, text: &str) -> Result<Key, String> {
+        let value = match ty {
+            KeyType::Int => Value::parse(crate::schema::Type::Int, text)?,
+            KeyType::String => Value::String(text.to_string()),
+        };
+        Key::new(ty, &value)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// An encoded key, for people.
+    pub(crate) fn display(ty: KeyType, bytes: &[u8]) -> String {
+        decode_key(ty, bytes).map_or_else(|| format!("{bytes:02x?}"), |value| value.to_string())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<std::cmp::Ordering> {
+        (self.ty == other.ty).then(|| self.bytes.cmp(&other.bytes))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Key::display(self.ty, &self.bytes))
+    }
+}
