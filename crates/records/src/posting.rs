@@ -1,0 +1,447 @@
+//! Posting lists: the keys of the records that have (or had) a value, newest first.
+//!
+//! A list is stored as fragments, operands of its key in the index tree (LevelDB++'s lazy index,
+//! section 4.1.2 of the paper, in binary form). A write appends a fragment of one posting blindly;
+//! flushes and merges join neighbouring fragments up to a chunk size, so that a list of any length
+//! is handled in bounded memory.
+//!
+//! ```text
+//! fragment  varint  newest seq << 2 | settled << 1 | cancels
+//!           varint  newest seq - oldest seq
+//!           postings, newest first
+//! posting   varint  (previous seq - seq) << 1 | cancel          the first: 0 | cancel
+//!           byte    bytes shared with the previous key << 4 | further bytes; 15 means 15 + a varint
+//!           the varints, the further bytes
+//! ```
+//!
+//! `cancels`: there may be cancels. `settled`: no key comes twice, and keys are prefix-compressed.
+//! The first key shares nothing, so an older fragment is joined to a newer one by rewriting only its
+//! first delta; [`settle`] does the rest once per merge.
+//!
+//! A *cancel* is anti-matter: as of its sequence number the record does not have the value any more.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use lsm::coding::{Reader, put_varint};
+use lsm::entry::{MAX_SEQ, Seq};
+use lsm::merge::MergeOperator;
+
+use crate::schema::MAX_PRIMARY_KEY;
+
+/// The size over which [`PostingMerge`] lets fragments apart, in bytes.
+pub const CHUNK_BYTES: usize = 4 << 10;
+
+const CANCELS: u64 = 1;
+const SETTLED: u64 = 2;
+
+/// Up to so many keys, comparing each with each beats hashing.
+const FEW: usize = 12;
+
+/// One fact of a posting list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Posting<'a> {
+    /// The write that made it.
+    pub seq: Seq,
+    /// The encoded primary key of the record.
+    pub key: &'a [u8],
+    /// True when the record lost the value with this write.
+    pub cancel: bool,
+}
+
+/// The bytes are not a posting list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("malformed posting list")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl Posting<'_> {
+    /// Appends a fragment of this posting alone: what a write adds to a list.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, (self.seq << 2) | if self.cancel { CANCELS } else { 0 });
+        put_varint(out, 0);
+        put_posting(out, 0, self, 0);
+    }
+}
+
+/// Appends a posting whose key shares `shared` bytes with the previous one.
+fn put_posting(out: &mut Vec<u8>, delta: u64, posting: &Posting<'_>, shared: usize) {
+    put_varint(out, delta << 1 | u64::from(posting.cancel));
+    let further = posting.key.get(shared..).unwrap_or_default();
+    out.push((shared.min(15) << 4 | further.len().min(15)) as u8);
+    for length in [shared, further.len()] {
+        if length >= 15 {
+            put_varint(out, (length - 15) as u64);
+        }
+    }
+    out.extend_from_slice(further);
+}
+
+/// A fragment whose head has been read.
+#[derive(Debug, Clone, Copy)]
+pub struct PostingList<'a> {
+    newest: Seq,
+    oldest: Seq,
+    flags: u64,
+    head_len: usize,
+    body: &'a [u8],
+}
+
+impl<'a> PostingList<'a> {
+    /// Reads the head of a fragment.
+    ///
+    /// # Errors
+    /// The head is malformed. Postings are checked as they are read.
+    pub fn parse(bytes: &'a [u8]) -> Result<PostingList<'a>, Malformed> {
+        PostingList::head(bytes).ok_or(Malformed)
+    }
+
+    fn head(bytes: &'a [u8]) -> Option<PostingList<'a>> {
+        let mut input = Reader::new(bytes);
+        let first = input.varint()?;
+        let newest = first >> 2;
+        let oldest = newest.checked_sub(input.varint()?)?;
+        let body = input.rest();
+        let head_len = bytes.len() - body.len();
+        let list = PostingList {
+            newest,
+            oldest,
+            flags: first & 3,
+            head_len,
+            body,
+        };
+        (newest <= MAX_SEQ && !body.is_empty()).then_some(list)
+    }
+
+    /// The sequence number of the newest posting.
+    pub fn newest(&self) -> Seq {
+        self.newest
+    }
+
+    /// The sequence number of the oldest posting.
+    pub fn oldest(&self) -> Seq {
+        self.oldest
+    }
+
+    /// A reader of the postings, newest first. Stop early for the newest K: nothing behind the place
+    /// of the reader is decoded.
+    pub fn reader(&self) -> PostingReader<'a> {
+        PostingReader {
+            list: *self,
+            rest: Reader::new(self.body),
+            seq: None,
+            key: Vec::new(),
+        }
+    }
+}
+
+/// Reads the postings of a fragment one by one.
+#[derive(Debug, Clone)]
+pub struct PostingReader<'a> {
+    list: PostingList<'a>,
+    rest: Reader<'a>,
+    seq: Option<Seq>,
+    key: Vec<u8>,
+}
+
+impl<'a> PostingReader<'a> {
+    /// The next posting; `None` at the end.
+    ///
+    /// # Errors
+    /// The bytes are malformed; the reader must not be used further.
+    #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the posting borrows from the reader"
+    )]
+    pub fn next(&mut self) -> Result<Option<Posting<'_>>, Malformed> {
+        if self.rest.is_empty() {
+            let complete = self.seq == Some(self.list.oldest);
+            return if complete { Ok(None) } else { Err(Malformed) };
+        }
+        let (seq, cancel) = self.step().ok_or(Malformed)?;
+        Ok(Some(Posting {
+            seq,
+            key: &self.key,
+            cancel,
+        }))
+    }
+
+    /// Turns to another fragment, and keeps the buffer of the key.
+    pub fn reset(&mut self, list: PostingList<'a>) {
+        self.rest = Reader::new(list.body);
+        self.list = list;
+        self.seq = None;
+        self.key.clear();
+    }
+
+    #[inline]
+    fn step(&mut self) -> Option<(Seq, bool)> {
+        let head = self.rest.varint()?;
+        let (delta, cancel) = (head >> 1, head & 1 == 1);
+        let seq = match self.seq {
+            None if delta == 0 => self.list.newest,
+            Some(seq) if delta > 0 => seq.checked_sub(delta)?,
+            _ => return None,
+        };
+        if seq < self.list.oldest {
+            return None;
+        }
+        let (shared, further) = key_parts(&mut self.rest)?;
+        if shared > self.key.len() || shared + further.len() > MAX_PRIMARY_KEY {
+            return None;
+        }
+        self.key.truncate(shared);
+        self.key.extend_from_slice(further);
+        self.seq = Some(seq);
+        Some((seq, cancel))
+    }
+}
+
+/// The length that a key shares with the previous one, and the bytes that it does not.
+#[inline]
+fn key_parts<'a>(input: &mut Reader<'a>) -> Option<(usize, &'a [u8])> {
+    let token = input.u8()?;
+    let mut length = |nibble: u8| match nibble {
+        15 => usize::try_from(input.varint()?).ok()?.checked_add(15),
+        _ => Some(usize::from(nibble)),
+    };
+    let shared = length(token >> 4)?;
+    let further = length(token & 15)?;
+    Some((shared, input.take(further)?))
+}
+
+/// Writes a fragment of many postings, with prefix-compressed keys.
+#[derive(Debug, Default)]
+pub struct PostingWriter {
+    body: Vec<u8>,
+    previous: Vec<u8>,
+    newest: Seq,
+    oldest: Seq,
+    flags: u64,
+}
+
+impl PostingWriter {
+    /// An empty one.
+    pub fn new() -> PostingWriter {
+        PostingWriter::default()
+    }
+
+    /// True when nothing has been pushed.
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// Adds a posting, which must be older than those before. Returns false, and does nothing, when
+    /// it is not, or when its key is too long.
+    pub fn push(&mut self, posting: Posting<'_>) -> bool {
+        let first = self.body.is_empty();
+        if posting.key.len() > MAX_PRIMARY_KEY || (!first && posting.seq >= self.oldest) {
+            return false;
+        }
+        let delta = if first { 0 } else { self.oldest - posting.seq };
+        if first {
+            self.newest = posting.seq;
+        }
+        self.oldest = posting.seq;
+        self.flags |= if posting.cancel { CANCELS } else { 0 };
+        let shared = shared_prefix(&self.previous, posting.key);
+        put_posting(&mut self.body, delta, &posting, shared);
+        self.previous.truncate(shared);
+        self.previous
+            .extend_from_slice(posting.key.get(shared..).unwrap_or_default());
+        true
+    }
+
+    /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty.
+    /// `settled` says that no key came twice.
+    pub fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {
+        if !self.body.is_empty() {
+            let flags = if settled {
+                self.flags | SETTLED
+            } else {
+                self.flags
+            };
+            put_head(out, self.newest, self.oldest, flags);
+            out.extend_from_slice(&self.body);
+        }
+        self.body.clear();
+        self.previous.clear();
+        self.flags = 0;
+    }
+}
+
+fn put_head(out: &mut Vec<u8>, newest: Seq, oldest: Seq, flags: u64) {
+    put_varint(out, newest << 2 | flags);
+    put_varint(out, newest - oldest);
+}
+
+fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Joins `older` to the end of `newer`, by copying. Returns false, and leaves `newer` as it is, when
+/// `older` is not older in all of it or one of the two is malformed.
+pub fn append(newer: &mut Vec<u8>, older: &[u8]) -> bool {
+    join(newer, older).is_some()
+}
+
+fn join(newer: &mut Vec<u8>, older: &[u8]) -> Option<()> {
+    let front = PostingList::head(newer)?;
+    let back = PostingList::head(older)?;
+    let delta = front
+        .oldest
+        .checked_sub(back.newest)
+        .filter(|delta| *delta > 0)?;
+    let mut first = Reader::new(back.body);
+    let cancel = first.varint().filter(|head| *head <= 1)?;
+    // The key of a first posting shares nothing, so it can follow any other.
+    let keys = first.rest();
+    if keys.first()? >> 4 != 0 {
+        return None;
+    }
+    let (head_len, newest, flags) = (front.head_len, front.newest, front.flags | back.flags);
+    // The new head is written behind the rest, and moved over the old one.
+    let end = newer.len();
+    put_head(newer, newest, back.oldest, flags & CANCELS);
+    let new_len = newer.len() - end;
+    if new_len == head_len {
+        newer.copy_within(end.., 0);
+        newer.truncate(end);
+    } else {
+        newer.rotate_right(new_len);
+        newer.drain(new_len..new_len + head_len);
+    }
+    put_varint(newer, delta << 1 | cancel);
+    newer.extend_from_slice(keys);
+    Some(())
+}
+
+/// Drops from a fragment the postings of a key that come behind a newer one of the same key, plain
+/// or cancel, and when nothing older can exist (`oldest`) the cancels too. Returns false when nothing
+/// is left. A malformed fragment stays as it is. O(postings), and O(1) for a settled fragment.
+pub fn settle(fragment: &mut Vec<u8>, oldest: bool) -> bool {
+    match settled(fragment, oldest) {
+        Some(Settled::As(new)) if new.is_empty() => false,
+        Some(Settled::As(new)) => {
+            *fragment = new;
+            true
+        }
+        Some(Settled::Already) | None => true,
+    }
+}
+
+enum Settled {
+    Already,
+    As(Vec<u8>),
+}
+
+fn settled(fragment: &[u8], oldest: bool) -> Option<Settled> {
+    let list = PostingList::head(fragment)?;
+    let drop_cancels = oldest && list.flags & CANCELS != 0;
+    let distinct = list.flags & SETTLED != 0 || list.newest == list.oldest;
+    if distinct && !drop_cancels {
+        return Some(Settled::Already);
+    }
+    // Prefix-compressed keys may be far longer than the bytes they come from; damaged ones without
+    // bound.
+    let budget = (1 << 20) + fragment.len() * 256;
+    let mut keys = Vec::with_capacity(fragment.len());
+    let mut postings = Vec::new();
+    let mut reader = list.reader();
+    while let Some(posting) = reader.next().ok()? {
+        let start = keys.len();
+        keys.extend_from_slice(posting.key);
+        postings.push((posting.seq, posting.cancel, start..keys.len()));
+        if keys.len() > budget {
+            return None;
+        }
+    }
+    let few = postings.len() <= FEW;
+    let mut seen_few: [&[u8]; FEW] = [&[]; FEW];
+    let mut seen = if few {
+        HashSet::new()
+    } else {
+        HashSet::with_capacity(postings.len())
+    };
+    let mut writer = PostingWriter::new();
+    writer.body.reserve(fragment.len());
+    for (i, (seq, cancel, range)) in postings.into_iter().enumerate() {
+        let key = keys.get(range)?;
+        let new = if few {
+            let (before, here) = seen_few.split_at_mut_checked(i)?;
+            *here.first_mut()? = key;
+            !before.contains(&key)
+        } else {
+            seen.insert(key)
+        };
+        if new && !(cancel && oldest) {
+            writer.push(Posting { seq, key, cancel });
+        }
+    }
+    let mut out = Vec::with_capacity(writer.body.len() + 16);
+    writer.finish(true, &mut out);
+    Some(Settled::As(out))
+}
+
+/// Appends to `out` the whole list `list` (empty: no list yet) with `posting` in front and without
+/// older postings of its key; a cancel only takes them out. What an eager index writes back; O(list).
+/// Appends nothing when no posting is left.
+///
+/// # Errors
+/// `list` is malformed, or `posting` is not newer than it.
+pub fn replace(list: &[u8], posting: Posting<'_>, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let mut writer = PostingWriter::new();
+    writer.body.reserve(list.len() + posting.key.len() + 16);
+    if !posting.cancel {
+        writer.push(posting);
+    }
+    if !list.is_empty() {
+        let mut reader = PostingList::parse(list)?.reader();
+        while let Some(older) = reader.next()? {
+            if older.seq >= posting.seq {
+                return Err(Malformed);
+            }
+            if older.key != posting.key {
+                writer.push(older);
+            }
+        }
+    }
+    writer.finish(true, out);
+    Ok(())
+}
+
+/// Joins the fragments of posting lists on flushes and merges.
+#[derive(Debug, Clone, Copy)]
+pub struct PostingMerge {
+    /// A fragment of so many bytes takes no further one.
+    pub chunk_bytes: usize,
+}
+
+impl Default for PostingMerge {
+    fn default() -> PostingMerge {
+        PostingMerge {
+            chunk_bytes: CHUNK_BYTES,
+        }
+    }
+}
+
+impl MergeOperator for PostingMerge {
+    fn combine(&self, _key: &[u8], newer: &mut Vec<u8>, older: &[u8]) -> bool {
+        newer.len() < self.chunk_bytes && append(newer, older)
+    }
+
+    fn finish(&self, _key: &[u8], _seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
+        settle(operand, oldest)
+    }
+}
+
+#[cfg(test)]
+#[path = "posting_tests.rs"]
+mod tests;

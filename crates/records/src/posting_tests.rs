@@ -1,0 +1,298 @@
+use super::*;
+
+const SEED: u64 = 0x5eed_0004;
+
+type Owned = (Seq, Vec<u8>, bool);
+
+fn fragment(postings: &[Owned]) -> Vec<u8> {
+    let mut writer = PostingWriter::new();
+    for (seq, key, cancel) in postings {
+        assert!(writer.push(Posting {
+            seq: *seq,
+            key,
+            cancel: *cancel
+        }));
+    }
+    let mut out = Vec::new();
+    writer.finish(false, &mut out);
+    out
+}
+
+fn single(posting: &Owned) -> Vec<u8> {
+    let mut out = Vec::new();
+    Posting {
+        seq: posting.0,
+        key: &posting.1,
+        cancel: posting.2,
+    }
+    .encode(&mut out);
+    out
+}
+
+fn read(fragment: &[u8]) -> Result<Vec<Owned>, Malformed> {
+    let list = PostingList::parse(fragment)?;
+    let mut reader = list.reader();
+    let mut all = Vec::new();
+    while let Some(p) = reader.next()? {
+        all.push((p.seq, p.key.to_vec(), p.cancel));
+    }
+    assert_eq!(list.newest(), all[0].0);
+    assert_eq!(list.oldest(), all[all.len() - 1].0);
+    Ok(all)
+}
+
+/// What of a list must be kept, by definition.
+fn model(postings: &[Owned], oldest: bool) -> Vec<Owned> {
+    let newest_of = |i: usize| !postings[..i].iter().any(|p| p.1 == postings[i].1);
+    let kept = (0..postings.len())
+        .filter(|i| newest_of(*i))
+        .map(|i| postings[i].clone());
+    kept.filter(|p| !(oldest && p.2)).collect()
+}
+
+fn random_postings(rng: &mut fastrand::Rng, count: usize, keys: u32) -> Vec<Owned> {
+    let mut seq = rng.u64(1 << 20..MAX_SEQ);
+    let stem = "k".repeat(rng.usize(..40));
+    (0..count)
+        .map(|_| {
+            seq -= 1 + (rng.u64(..1 << 10) >> rng.u32(..10));
+            let n = rng.u32(..keys);
+            let key = format!("{stem}{n}{}", "x".repeat((n % 5 * 9) as usize));
+            (seq, key.into_bytes(), rng.u32(..4) == 0)
+        })
+        .collect()
+}
+
+#[test]
+fn postings_come_back() {
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    for round in 0..500 {
+        let count = rng.usize(1..60);
+        let postings = random_postings(&mut rng, count, 1000);
+        assert_eq!(
+            read(&fragment(&postings)),
+            Ok(postings.clone()),
+            "round {round}, seed {SEED}"
+        );
+        assert_eq!(read(&single(&postings[0])), Ok(postings[..1].to_vec()));
+    }
+    let longest = (5, vec![1; MAX_PRIMARY_KEY], false);
+    assert_eq!(read(&single(&longest)), Ok(vec![longest.clone()]));
+    assert_eq!(
+        read(&single(&(0, Vec::new(), true))),
+        Ok(vec![(0, Vec::new(), true)])
+    );
+}
+
+#[test]
+fn a_posting_costs_little() {
+    let keys = (0..100u64).map(|i| {
+        (
+            1_000_000 - i,
+            format!("user{:08}", i * 37).into_bytes(),
+            false,
+        )
+    });
+    let bytes = fragment(&keys.collect::<Vec<_>>()).len();
+    assert!(bytes < 700, "{bytes} bytes for 100 keys of 12");
+}
+
+#[test]
+fn the_writer_wants_descending_sequence_numbers() {
+    let mut writer = PostingWriter::new();
+    let posting = |seq| Posting {
+        seq,
+        key: b"k",
+        cancel: false,
+    };
+    assert!(writer.is_empty());
+    assert!(writer.push(posting(5)));
+    assert!(!writer.push(posting(5)));
+    assert!(!writer.push(posting(6)));
+    assert!(writer.push(posting(4)));
+    let mut out = Vec::new();
+    writer.finish(true, &mut out);
+    assert!(writer.is_empty());
+    writer.finish(true, &mut out);
+    assert_eq!(read(&out).unwrap().len(), 2);
+}
+
+#[test]
+fn merges_agree_with_the_model() {
+    let mut rng = fastrand::Rng::with_seed(SEED + 1);
+    let operator = PostingMerge {
+        chunk_bytes: usize::MAX,
+    };
+    for round in 0..1_000 {
+        let count = rng.usize(1..80);
+        let keys = rng.u32(1..60);
+        let postings = random_postings(&mut rng, count, keys);
+        // Cut anywhere, some pieces settled by an earlier merge, joined in any grouping.
+        let mut pieces = Vec::new();
+        let mut rest = &postings[..];
+        while !rest.is_empty() {
+            let (piece, tail) = rest.split_at(rng.usize(1..=rest.len().min(20)));
+            let mut bytes = if piece.len() == 1 {
+                single(&piece[0])
+            } else {
+                fragment(piece)
+            };
+            if rng.bool() {
+                assert!(operator.finish(b"", 0, &mut bytes, false));
+            }
+            pieces.push(bytes);
+            rest = tail;
+        }
+        while pieces.len() > 1 {
+            let i = rng.usize(..pieces.len() - 1);
+            let older = pieces.remove(i + 1);
+            assert!(
+                operator.combine(b"", &mut pieces[i], &older),
+                "round {round}, seed {SEED}"
+            );
+        }
+        let mut list = pieces.remove(0);
+        assert!(operator.finish(b"", 0, &mut list, false));
+        assert_eq!(
+            read(&list),
+            Ok(model(&postings, false)),
+            "round {round}, seed {SEED}"
+        );
+        let settled = list.clone();
+        assert!(operator.finish(b"", 0, &mut list, false));
+        assert_eq!(list, settled, "settling again changes nothing");
+        let last = model(&postings, true);
+        assert_eq!(operator.finish(b"", 0, &mut list, true), !last.is_empty());
+        if !last.is_empty() {
+            assert_eq!(read(&list), Ok(last), "round {round}, seed {SEED}");
+        }
+    }
+}
+
+#[test]
+fn grouping_makes_no_difference() {
+    let mut rng = fastrand::Rng::with_seed(SEED + 2);
+    let postings = random_postings(&mut rng, 3, 2);
+    let [a, b, c] = [0, 1, 2].map(|i| single(&postings[i]));
+    let mut left = a.clone();
+    assert!(append(&mut left, &b) && append(&mut left, &c));
+    let mut right = b;
+    assert!(append(&mut right, &c));
+    let mut all = a;
+    assert!(append(&mut all, &right));
+    assert_eq!(left, all);
+}
+
+#[test]
+fn a_full_chunk_takes_no_more() {
+    let operator = PostingMerge { chunk_bytes: 10 };
+    let mut newer = single(&(9, b"123".to_vec(), false));
+    assert!(operator.combine(b"", &mut newer, &single(&(8, b"456".to_vec(), false))));
+    let full = newer.clone();
+    assert!(!operator.combine(b"", &mut newer, &single(&(7, b"789".to_vec(), false))));
+    assert_eq!(newer, full);
+}
+
+#[test]
+fn what_cannot_be_joined_stays_apart() {
+    let newer = fragment(&[(9, b"a".to_vec(), false), (7, b"b".to_vec(), false)]);
+    let mut cut = newer.clone();
+    cut.truncate(2);
+    for (a, b) in [
+        (newer.clone(), single(&(7, b"c".to_vec(), false))),
+        (newer.clone(), single(&(8, b"c".to_vec(), false))),
+        (newer.clone(), Vec::new()),
+        (Vec::new(), newer.clone()),
+        (cut, single(&(1, b"c".to_vec(), false))),
+    ] {
+        let mut joined = a.clone();
+        assert!(!append(&mut joined, &b));
+        assert_eq!(joined, a);
+    }
+}
+
+#[test]
+fn an_eager_list_replaces_and_removes() {
+    let mut rng = fastrand::Rng::with_seed(SEED + 3);
+    let mut list = Vec::new();
+    let mut expected: Vec<Owned> = Vec::new();
+    for seq in 1..500 {
+        let posting = (seq, vec![b'k', rng.u8(..20)], rng.u32(..3) == 0);
+        let mut out = Vec::new();
+        let p = Posting {
+            seq,
+            key: &posting.1,
+            cancel: posting.2,
+        };
+        replace(&list, p, &mut out).unwrap();
+        expected.retain(|old| old.1 != posting.1);
+        if !posting.2 {
+            expected.insert(0, posting);
+        }
+        list = out;
+        assert_eq!(list.is_empty(), expected.is_empty());
+        if !list.is_empty() {
+            assert_eq!(read(&list), Ok(expected.clone()), "seed {SEED}");
+        }
+    }
+    let stale = Posting {
+        seq: 3,
+        key: b"z",
+        cancel: false,
+    };
+    assert_eq!(replace(&list, stale, &mut Vec::new()), Err(Malformed));
+}
+
+#[test]
+fn damage_is_found_or_harmless() {
+    let mut rng = fastrand::Rng::with_seed(SEED + 4);
+    for _ in 0..30_000 {
+        let mut bytes = if rng.bool() {
+            let count = rng.usize(1..20);
+            fragment(&random_postings(&mut rng, count, 10))
+        } else {
+            (0..rng.usize(..24))
+                .map(|_| rng.u8(..) >> rng.u32(..8))
+                .collect()
+        };
+        if !bytes.is_empty() {
+            let at = rng.usize(..bytes.len());
+            if rng.bool() {
+                bytes[at] ^= 1 << rng.u32(..8)
+            } else {
+                bytes.truncate(at)
+            }
+        }
+        if let Ok(all) = read(&bytes) {
+            assert!(all.is_sorted_by(|a, b| a.0 > b.0));
+        }
+        let mut joined = bytes.clone();
+        append(&mut joined, &single(&(1, b"k".to_vec(), false)));
+        let mut joined = single(&(MAX_SEQ, b"k".to_vec(), false));
+        append(&mut joined, &bytes);
+        settle(&mut joined, rng.bool());
+        settle(&mut bytes, rng.bool());
+    }
+}
+
+#[test]
+fn keys_that_unpack_without_bound_are_left_alone() {
+    let mut bytes = fragment(&[(10_000, vec![b'k'; MAX_PRIMARY_KEY], false)]);
+    // Each further posting repeats the whole key in a few bytes.
+    let list = PostingList::parse(&bytes).unwrap();
+    let mut bomb = Vec::new();
+    put_head(&mut bomb, list.newest(), list.newest() - 5_000, CANCELS);
+    bomb.extend_from_slice(list.body);
+    bytes.resize(MAX_PRIMARY_KEY, b'k');
+    for _ in 0..5_000 {
+        let posting = Posting {
+            seq: 0,
+            key: &[b'k'; MAX_PRIMARY_KEY],
+            cancel: false,
+        };
+        put_posting(&mut bomb, 1, &posting, MAX_PRIMARY_KEY);
+    }
+    let before = bomb.clone();
+    assert!(settle(&mut bomb, false));
+    assert_eq!(bomb, before);
+}

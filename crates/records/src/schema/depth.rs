@@ -1,0 +1,45 @@
+//! How deep a record nests. The JSON parser limits the depth only of what it descends into; fields
+//! that nobody asked for are skipped at any depth, and would be refused by whoever reads the record.
+
+/// Deepest nesting of objects and arrays in a record; the limit of serde_json.
+pub(super) const MAX_DEPTH: usize = 127;
+
+/// True when `json` nests deeper than [`MAX_DEPTH`]. One vectorised count for ordinary records.
+pub(super) fn is_too_deep(json: &[u8]) -> bool {
+    opening_brackets(json) > MAX_DEPTH && deepest(json) > MAX_DEPTH
+}
+
+/// How many `[` and `{` there are, inside of strings too.
+fn opening_brackets(json: &[u8]) -> usize {
+    json.chunks(255)
+        .map(|chunk| {
+            // The two differ in one bit. Counting in bytes keeps the vector lanes small.
+            usize::from(
+                chunk
+                    .iter()
+                    .fold(0u8, |n, byte| n + u8::from(byte | 0x20 == b'{')),
+            )
+        })
+        .sum()
+}
+
+fn deepest(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    let mut bytes = json.iter();
+    let mut in_string = false;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                bytes.next();
+            }
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}

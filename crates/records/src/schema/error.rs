@@ -1,0 +1,175 @@
+//! Why a record is refused.
+
+use std::fmt;
+
+use super::path::Path;
+use super::types::{KeyType, Type};
+
+/// A refused record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordError {
+    /// The record's primary key as text, when it could be read.
+    pub key: Option<String>,
+    /// What is wrong.
+    pub kind: RecordErrorKind,
+}
+
+/// What is wrong with a refused record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordErrorKind {
+    /// The bytes are not UTF-8.
+    InvalidUtf8 {
+        /// Where the first wrong byte is.
+        offset: usize,
+    },
+    /// The text is not JSON.
+    Json {
+        /// What the parser expected.
+        what: String,
+        /// The line, from 1.
+        line: usize,
+        /// The column in bytes, from 1.
+        column: usize,
+    },
+    /// The text is not a JSON object.
+    NotAnObject,
+    /// Objects and arrays nest too deeply.
+    TooDeep {
+        /// The deepest nesting allowed.
+        limit: usize,
+    },
+    /// A field that the dataset reads comes twice in one object.
+    Repeated {
+        /// The field.
+        path: Path,
+    },
+    /// There is no primary key.
+    KeyMissing {
+        /// Where it should be.
+        path: Path,
+    },
+    /// The primary key is null.
+    KeyNull {
+        /// Where it is.
+        path: Path,
+    },
+    /// The primary key is an empty string.
+    KeyEmpty {
+        /// Where it is.
+        path: Path,
+    },
+    /// The primary key is of another type.
+    KeyType {
+        /// Where it is.
+        path: Path,
+        /// The declared type.
+        expected: KeyType,
+        /// What stands there.
+        found: &'static str,
+    },
+    /// The primary key is too long.
+    KeyTooLong {
+        /// Where it is.
+        path: Path,
+        /// The most bytes it may have.
+        limit: usize,
+        /// The bytes that it has.
+        length: usize,
+    },
+    /// An indexed attribute is of another type.
+    AttributeType {
+        /// The attribute.
+        path: Path,
+        /// The declared type.
+        expected: Type,
+        /// What stands there.
+        found: &'static str,
+    },
+    /// The value of an indexed attribute is too long.
+    ValueTooLong {
+        /// The attribute.
+        path: Path,
+        /// The most bytes that its encoding may have.
+        limit: usize,
+        /// The bytes that it has.
+        length: usize,
+    },
+}
+
+impl fmt::Display for RecordErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordErrorKind::InvalidUtf8 { offset } => {
+                write!(f, "not valid UTF-8 at byte {offset}")
+            }
+            RecordErrorKind::Json {
+                what,
+                line: 1,
+                column,
+            } => {
+                write!(f, "not valid JSON: {what} at column {column}")
+            }
+            RecordErrorKind::Json { what, line, column } => {
+                write!(f, "not valid JSON: {what} at line {line} column {column}")
+            }
+            RecordErrorKind::NotAnObject => f.write_str("not a JSON object"),
+            RecordErrorKind::TooDeep { limit } => {
+                write!(f, "nested deeper than {limit} objects and arrays")
+            }
+            RecordErrorKind::Repeated { path } => {
+                write!(f, "field {path} comes twice in the same object")
+            }
+            RecordErrorKind::KeyMissing { path } => write!(f, "the key {path} is missing"),
+            RecordErrorKind::KeyNull { path } => write!(f, "the key {path} is null"),
+            RecordErrorKind::KeyEmpty { path } => write!(f, "the key {path} is an empty string"),
+            RecordErrorKind::KeyType {
+                path,
+                expected,
+                found,
+            } => {
+                write!(
+                    f,
+                    "the key {path} must be of type {expected}, found {found}"
+                )
+            }
+            RecordErrorKind::KeyTooLong {
+                path,
+                limit,
+                length,
+            } => {
+                write!(
+                    f,
+                    "the key {path} is {length} bytes long, over the limit of {limit}"
+                )
+            }
+            RecordErrorKind::AttributeType {
+                path,
+                expected,
+                found,
+            } => {
+                write!(f, "field {path} must be of type {expected}, found {found}")
+            }
+            RecordErrorKind::ValueTooLong {
+                path,
+                limit,
+                length,
+            } => write!(
+                f,
+                "the value of field {path} is {length} bytes long, over the limit of {limit} for an \
+                 indexed attribute"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "record {key}: {}", self.kind),
+            None => self.kind.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}

@@ -1,0 +1,380 @@
+//! The extraction of the key and the indexed attributes, in one pass over a record's JSON.
+//!
+//! Attributes are extracted once, at the write, and travel beside the body, so that nothing behind
+//! the write parses JSON again.
+
+use std::ops::ControlFlow;
+
+use super::depth::{MAX_DEPTH, is_too_deep};
+use super::error::{RecordError, RecordErrorKind};
+use super::path::Path;
+use super::time;
+use super::types::{KeyType, Type};
+use super::value::{
+    MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, decode_key, encode_bool, encode_float, encode_int,
+    encode_string,
+};
+use super::walk::{Found, Sink, Trie};
+
+/// The key's number among the targets of the trie; attribute `i` is target `i + 1`.
+const KEY: u32 = 0;
+
+/// What to read out of each record of a dataset.
+#[derive(Debug, Clone)]
+pub struct Extraction {
+    key: (Path, KeyType),
+    attributes: Vec<(Path, Type)>,
+    trie: Trie,
+    /// The nodes on the key's path: an array at one of them would make several keys.
+    key_nodes: Vec<u32>,
+}
+
+/// What was read out of a record. Made to be used again: its buffers keep their capacity.
+#[derive(Debug, Clone, Default)]
+pub struct Extracted {
+    key: Vec<u8>,
+    values: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    attribute: u32,
+    start: usize,
+    end: usize,
+}
+
+impl Extraction {
+    /// Compiles the key and the attributes; an attribute is known by its place in the list.
+    pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
+        let mut trie = Trie::new();
+        trie.add(&key.0, KEY);
+        for (i, (path, _)) in attributes.iter().enumerate() {
+            trie.add(path, i as u32 + 1);
+        }
+        let key_nodes = trie.nodes_of(&key.0);
+        Extraction {
+            key,
+            attributes,
+            trie,
+            key_nodes,
+        }
+    }
+
+    /// The path and type of the primary key.
+    pub fn key(&self) -> &(Path, KeyType) {
+        &self.key
+    }
+
+    /// The paths and types of the attributes.
+    pub fn attributes(&self) -> &[(Path, Type)] {
+        &self.attributes
+    }
+
+    /// Reads the key and the attributes of the record `json` into `out`, in one pass.
+    ///
+    /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one
+    /// value for each element. Nothing is allocated once the buffers of `out` have grown, except for
+    /// escaped strings and nested content that is skipped.
+    ///
+    /// # Errors
+    /// The record is refused: see [`RecordErrorKind`]. `out` then holds nothing of meaning.
+    pub fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
+        out.clear();
+        let refused = |kind| RecordError { key: None, kind };
+        let text = std::str::from_utf8(json).map_err(|e| {
+            refused(RecordErrorKind::InvalidUtf8 {
+                offset: e.valid_up_to(),
+            })
+        })?;
+        if text
+            .bytes()
+            .find(|byte| !b" \t\r\n".contains(byte))
+            .is_some_and(|byte| byte != b'{')
+        {
+            return Err(refused(RecordErrorKind::NotAnObject));
+        }
+        if is_too_deep(json) {
+            return Err(refused(RecordErrorKind::TooDeep { limit: MAX_DEPTH }));
+        }
+        let mut collector = Collector {
+            extraction: self,
+            out,
+            error: None,
+        };
+        let mut input = serde_json::Deserializer::from_str(text);
+        let walked = self
+            .trie
+            .walk(&mut input, &mut collector)
+            .and_then(|()| input.end());
+        let kind = match (walked, collector.error) {
+            (Ok(()), None) if out.key.is_empty() => self.key_missing(),
+            (Ok(()), None) => {
+                out.settle();
+                return Ok(());
+            }
+            (Ok(()), Some(kind)) => kind,
+            (Err(e), _) => json_error(&e),
+        };
+        // The walk goes on behind a mistake, so that the message can nearly always tell the key.
+        let key = decode_key(self.key.1, &out.key).map(|key| key.to_string());
+        Err(RecordError { key, kind })
+    }
+
+    #[cold]
+    fn key_missing(&self) -> RecordErrorKind {
+        RecordErrorKind::KeyMissing {
+            path: self.key.0.clone(),
+        }
+    }
+}
+
+#[cold]
+fn json_error(e: &serde_json::Error) -> RecordErrorKind {
+    let (line, column) = (e.line(), e.column());
+    let text = e.to_string();
+    let place = format!(" at line {line} column {column}");
+    let what = text.strip_suffix(&place).unwrap_or(&text).to_owned();
+    RecordErrorKind::Json { what, line, column }
+}
+
+impl Extracted {
+    /// An empty one.
+    pub fn new() -> Extracted {
+        Extracted::default()
+    }
+
+    /// The encoded primary key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Every attribute value: (place of the attribute in the list, encoded value), ascending and
+    /// without duplicates.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
+        self.entries
+            .iter()
+            .map(|entry| (entry.attribute as usize, bytes_of(&self.values, entry)))
+    }
+
+    /// The distinct encoded values of the attribute at place `attribute`, ascending.
+    pub fn values(&self, attribute: usize) -> impl Iterator<Item = &[u8]> + Clone {
+        self.iter()
+            .filter(move |(a, _)| *a == attribute)
+            .map(|(_, value)| value)
+    }
+
+    fn clear(&mut self) {
+        self.key.clear();
+        self.values.clear();
+        self.entries.clear();
+    }
+
+    /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
+    fn settle(&mut self) {
+        let Extracted {
+            values, entries, ..
+        } = self;
+        if entries.len() < 2 {
+            return;
+        }
+        let rank = |entry: &Entry| (entry.attribute, bytes_of(values, entry));
+        entries.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)));
+        entries.dedup_by(|a, b| rank(a) == rank(b));
+    }
+}
+
+#[inline]
+fn bytes_of<'a>(values: &'a [u8], entry: &Entry) -> &'a [u8] {
+    values.get(entry.start..entry.end).unwrap_or_default()
+}
+
+/// Encodes what the walk finds; remembers the first mistake.
+struct Collector<'a> {
+    extraction: &'a Extraction,
+    out: &'a mut Extracted,
+    error: Option<RecordErrorKind>,
+}
+
+impl Sink for Collector<'_> {
+    #[inline]
+    fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        for target in targets {
+            match *target {
+                KEY => self.key(found),
+                target => self.attribute(target - 1, found),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    #[inline]
+    fn array(&mut self, node: u32) -> ControlFlow<()> {
+        if self.extraction.key_nodes.contains(&node) {
+            let (path, expected) = self.extraction.key.clone();
+            self.refuse(RecordErrorKind::KeyType {
+                path,
+                expected,
+                found: "array",
+            });
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn repeated(&mut self, node: u32) -> ControlFlow<()> {
+        self.refuse(RecordErrorKind::Repeated {
+            path: self.extraction.trie.path_of(node),
+        });
+        ControlFlow::Continue(())
+    }
+}
+
+impl Collector<'_> {
+    #[cold]
+    fn refuse(&mut self, kind: RecordErrorKind) {
+        self.error.get_or_insert(kind);
+    }
+
+    fn key(&mut self, found: Found<'_>) {
+        let key = &mut self.out.key;
+        key.clear();
+        match (self.extraction.key.1, found) {
+            (KeyType::Int, Found::Int(v)) => encode_int(v, key),
+            (KeyType::String, Found::Str(v)) if !v.is_empty() && v.len() <= MAX_PRIMARY_KEY => {
+                key.extend_from_slice(v.as_bytes());
+            }
+            _ => self.refuse_key(found),
+        }
+    }
+
+    #[cold]
+    fn refuse_key(&mut self, found: Found<'_>) {
+        let (path, expected) = self.extraction.key.clone();
+        self.refuse(match found {
+            Found::Null => RecordErrorKind::KeyNull { path },
+            Found::Str("") if expected == KeyType::String => RecordErrorKind::KeyEmpty { path },
+            Found::Str(v) if expected == KeyType::String => RecordErrorKind::KeyTooLong {
+                path,
+                limit: MAX_PRIMARY_KEY,
+                length: v.len(),
+            },
+            _ => {
+                let found = describe(expected.as_type(), found);
+                RecordErrorKind::KeyType {
+                    path,
+                    expected,
+                    found,
+                }
+            }
+        });
+    }
+
+    #[inline]
+    fn attribute(&mut self, attribute: u32, found: Found<'_>) {
+        let Some((_, declared)) = self.extraction.attributes.get(attribute as usize) else {
+            return;
+        };
+        let values = &mut self.out.values;
+        let start = values.len();
+        let fits = match (*declared, found) {
+            (_, Found::Null) => return,
+            (Type::Int, Found::Int(v)) => {
+                encode_int(v, values);
+                true
+            }
+            (Type::Float, Found::Float(v)) => {
+                encode_float(v, values);
+                true
+            }
+            (Type::Float, Found::Int(v)) => {
+                encode_float(nearest_float(v), values);
+                true
+            }
+            (Type::String, Found::Str(v)) => {
+                encode_string(v, values);
+                true
+            }
+            (Type::Bool, Found::Bool(v)) => {
+                encode_bool(v, values);
+                true
+            }
+            (Type::Time, found) => match time_of(found) {
+                Some(v) => {
+                    encode_int(i128::from(v), values);
+                    true
+                }
+                None => false,
+            },
+            _ => false,
+        };
+        let end = values.len();
+        if fits && end - start <= MAX_INDEXED_VALUE {
+            self.out.entries.push(Entry {
+                attribute,
+                start,
+                end,
+            });
+        } else {
+            self.refuse_attribute(attribute, found, fits.then_some(end - start));
+        }
+    }
+
+    #[cold]
+    fn refuse_attribute(&mut self, attribute: u32, found: Found<'_>, length: Option<usize>) {
+        let Some((path, expected)) = self.extraction.attributes.get(attribute as usize) else {
+            return;
+        };
+        let (path, expected) = (path.clone(), *expected);
+        self.refuse(match length {
+            Some(length) => RecordErrorKind::ValueTooLong {
+                path,
+                limit: MAX_INDEXED_VALUE,
+                length,
+            },
+            None => {
+                let found = describe(expected, found);
+                RecordErrorKind::AttributeType {
+                    path,
+                    expected,
+                    found,
+                }
+            }
+        });
+    }
+}
+
+// Kept out of line: inlined, the optimiser runs the slow conversions ahead of the match, for values
+// of every type.
+
+#[inline(never)]
+fn nearest_float(v: i128) -> f64 {
+    v as f64
+}
+
+#[inline(never)]
+fn time_of(found: Found<'_>) -> Option<i64> {
+    match found {
+        Found::Str(text) => time::parse_rfc3339(text),
+        Found::Int(seconds) => time::from_seconds(seconds),
+        Found::Float(seconds) => time::from_decimal_seconds(seconds),
+        Found::Null | Found::Bool(_) | Found::Object => None,
+    }
+}
+
+/// Names what was found where `expected` should have been.
+fn describe(expected: Type, found: Found<'_>) -> &'static str {
+    match (expected, found) {
+        (_, Found::Null) => "null",
+        (_, Found::Bool(_)) => "bool",
+        (_, Found::Object) => "object",
+        (Type::Time, Found::Str(_)) => "a string that is not an RFC 3339 time",
+        (Type::Time, Found::Int(_) | Found::Float(_)) => "a number of seconds out of range",
+        (_, Found::Str(_)) => "string",
+        (_, Found::Int(_)) => "int",
+        // The parser turns integers that do not fit 64 bits into floats.
+        (Type::Int, Found::Float(v)) if v.fract() == 0.0 && v.abs() >= 9.2e18 => {
+            "a number beyond 64 bits"
+        }
+        (_, Found::Float(_)) => "float",
+    }
+}

@@ -1,0 +1,454 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value as Json};
+
+use super::*;
+
+const SEED: u64 = 0x5eed_0002;
+
+fn path(text: &str) -> Path {
+    Path::parse(text).unwrap()
+}
+
+fn extraction(key: &str, key_type: KeyType, attributes: &[(&str, Type)]) -> Extraction {
+    let attributes = attributes.iter().map(|(p, t)| (path(p), *t)).collect();
+    Extraction::new((path(key), key_type), attributes)
+}
+
+/// The decoded values of each attribute.
+fn extract(x: &Extraction, json: &str) -> Result<Vec<Vec<Value>>, RecordError> {
+    let mut out = Extracted::new();
+    x.extract(json.as_bytes(), &mut out)?;
+    let decode = |t, bytes| Value::decode(t, &mut lsm::coding::Reader::new(bytes)).unwrap();
+    let attributes = x.attributes().iter().enumerate();
+    Ok(attributes
+        .map(|(i, (_, t))| out.values(i).map(|v| decode(*t, v)).collect())
+        .collect())
+}
+
+fn refusal(x: &Extraction, json: &str) -> RecordErrorKind {
+    extract(x, json).unwrap_err().kind
+}
+
+#[test]
+fn attributes_of_every_type_come_out() {
+    let x = extraction(
+        "id",
+        KeyType::String,
+        &[
+            ("user.name", Type::String),
+            ("n", Type::Int),
+            ("score", Type::Float),
+            ("on", Type::Bool),
+            ("at", Type::Time),
+            ("tags.text", Type::String),
+        ],
+    );
+    let json = r#" {"x":{"id":[1,{"y":"}"}]},"n":18446744073709551615,"tags":[{"text":"b"},
+        {"text":["a","b",null]},3,{}],"user":{"name":"Jos\u00e9","id":9},"score":3,"on":true,
+        "at":"2024-05-01T12:30:00Z","i\u0064":"k\n1"} "#;
+    let s = |s: &str| Value::String(s.to_owned());
+    assert_eq!(
+        extract(&x, json).unwrap(),
+        [
+            vec![s("Jos\u{e9}")],
+            vec![Value::Int(i128::from(u64::MAX))],
+            vec![Value::Float(3.0)],
+            vec![Value::Bool(true)],
+            vec![Value::Time(1_714_566_600_000_000)],
+            vec![s("a"), s("b")],
+        ]
+    );
+    let mut out = Extracted::new();
+    x.extract(json.as_bytes(), &mut out).unwrap();
+    assert_eq!(out.key(), b"k\n1");
+    assert!(out.iter().map(|(i, v)| (i, v.to_vec())).is_sorted());
+
+    x.extract(
+        br#"{"id":"2","user":null,"n":null,"score":[],"tags":"none"}"#,
+        &mut out,
+    )
+    .unwrap();
+    assert_eq!(
+        (out.key(), out.iter().count()),
+        (&b"2"[..], 0),
+        "nothing stays from before"
+    );
+}
+
+#[test]
+fn floats_are_read_exactly() {
+    let x = extraction("id", KeyType::Int, &[("f", Type::Float)]);
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    for _ in 0..2_000 {
+        let v = f64::from_bits(rng.u64(..));
+        if v.is_finite() {
+            let found = extract(&x, &format!(r#"{{"id":1,"f":{v:e}}}"#)).unwrap();
+            assert_eq!(
+                found,
+                [[Value::Float(v)]],
+                "seed {SEED}; serde_json needs float_roundtrip"
+            );
+        }
+    }
+}
+
+#[test]
+fn times_are_strings_or_seconds() {
+    let x = extraction("id", KeyType::Int, &[("at", Type::Time)]);
+    let at = |json: &str| extract(&x, &format!(r#"{{"id":1,"at":{json}}}"#));
+    assert_eq!(
+        at("1714566600").unwrap(),
+        [[Value::Time(1_714_566_600_000_000)]]
+    );
+    assert_eq!(
+        at("1714566600.123456").unwrap(),
+        [[Value::Time(1_714_566_600_123_456)]]
+    );
+    assert_eq!(
+        at("\"2024-05-01\"").unwrap(),
+        [[Value::Time(1_714_521_600_000_000)]]
+    );
+    assert_eq!(
+        at("\"May 1\"").unwrap_err().to_string(),
+        "record 1: field at must be of type time, found a string that is not an RFC 3339 time"
+    );
+    assert!(
+        at("1e300")
+            .unwrap_err()
+            .to_string()
+            .contains("out of range")
+    );
+    assert!(at("true").is_err());
+}
+
+#[test]
+fn what_is_not_a_record_is_refused() {
+    use RecordErrorKind as K;
+    let x = extraction("a.id", KeyType::Int, &[("n", Type::Int)]);
+    for json in ["[1]", "1", " null", "\"{}\"", "hello"] {
+        assert_eq!(refusal(&x, json), K::NotAnObject, "{json}");
+    }
+    for json in [
+        "",
+        " ",
+        "{",
+        r#"{"a":{"id":1}"#,
+        r#"{"a":{"id":1}} x"#,
+        r#"{"a":{"id":1}}{}"#,
+    ] {
+        assert!(
+            matches!(refusal(&x, json), K::Json { line: 1, .. }),
+            "{json}"
+        );
+    }
+    assert_eq!(
+        extract(&x, "{\"a\":{\"id\":5},\n\"n\":tru}")
+            .unwrap_err()
+            .to_string(),
+        "record 5: not valid JSON: expected ident at line 2 column 8"
+    );
+    let mut out = Extracted::new();
+    let e = x
+        .extract(b"{\"a\":{\"id\":1},\"x\":\"\xff\"}", &mut out)
+        .unwrap_err();
+    assert_eq!(e.kind, K::InvalidUtf8 { offset: 19 });
+    let p = path("a.id");
+    for (json, kind) in [
+        ("{}", K::KeyMissing { path: p.clone() }),
+        (r#"{"a":5}"#, K::KeyMissing { path: p.clone() }),
+        (r#"{"a":{"id":null}}"#, K::KeyNull { path: p.clone() }),
+        (r#"{"a":{"id":1},"a":{}}"#, K::Repeated { path: path("a") }),
+        (r#"{"a":{"id":1,"id":1}}"#, K::Repeated { path: p.clone() }),
+        (
+            r#"{"a":{"id":1},"n":1,"n":1}"#,
+            K::Repeated { path: path("n") },
+        ),
+    ] {
+        assert_eq!(refusal(&x, json), kind, "{json}");
+    }
+    for (json, found) in [
+        (r#"{"a":{"id":"1"}}"#, "string"),
+        (r#"{"a":{"id":1.0}}"#, "float"),
+        (
+            r#"{"a":{"id":18446744073709551616}}"#,
+            "a number beyond 64 bits",
+        ),
+        (r#"{"a":{"id":[1]}}"#, "array"),
+        (r#"{"a":[{"id":1}]}"#, "array"),
+        (r#"{"a":{"id":{}}}"#, "object"),
+        (r#"{"a":{"id":false}}"#, "bool"),
+    ] {
+        let expected = K::KeyType {
+            path: p.clone(),
+            expected: KeyType::Int,
+            found,
+        };
+        assert_eq!(refusal(&x, json), expected, "{json}");
+    }
+}
+
+#[test]
+fn values_of_the_wrong_type_are_refused_with_the_key() {
+    let x = extraction("id", KeyType::Int, &[("n", Type::Int), ("s", Type::String)]);
+    let message = |json: &str| extract(&x, json).unwrap_err().to_string();
+    // The key is told even when it comes behind the mistake.
+    assert_eq!(
+        message(r#"{"n":"7","s":1,"id":17}"#),
+        "record 17: field n must be of type int, found string"
+    );
+    assert_eq!(
+        message(r#"{"id":17,"n":[1,3.0]}"#),
+        "record 17: field n must be of type int, found float"
+    );
+    assert_eq!(
+        message(r#"{"id":17,"s":[["a"],[{"b":1}]]}"#),
+        "record 17: field s must be of type string, found object"
+    );
+    assert!(message(r#"{"id":1,"n":-9223372036854775809}"#).contains("beyond 64 bits"));
+    assert_eq!(message(r#"{"n":1}"#), "the key id is missing");
+}
+
+#[test]
+fn keys_and_values_have_limits() {
+    let x = extraction("id", KeyType::String, &[("s", Type::String)]);
+    let record = |key: usize, value: usize| {
+        extract(
+            &x,
+            &format!(
+                r#"{{"id":"{}","s":"{}"}}"#,
+                "k".repeat(key),
+                "v".repeat(value)
+            ),
+        )
+    };
+    assert!(record(MAX_PRIMARY_KEY, MAX_INDEXED_VALUE - 2).is_ok());
+    let e = record(MAX_PRIMARY_KEY + 1, 1).unwrap_err().kind;
+    assert!(
+        matches!(e, RecordErrorKind::KeyTooLong { length: 65537, .. }),
+        "{e:?}"
+    );
+    let e = record(1, MAX_INDEXED_VALUE - 1).unwrap_err().kind;
+    assert!(
+        matches!(e, RecordErrorKind::ValueTooLong { length: 32769, .. }),
+        "{e:?}"
+    );
+    assert!(matches!(
+        record(0, 0).unwrap_err().kind,
+        RecordErrorKind::KeyEmpty { .. }
+    ));
+}
+
+#[test]
+fn depth_is_limited_in_what_is_skipped_too() {
+    let x = extraction("id", KeyType::Int, &[("n", Type::Int)]);
+    for field in ["n", "skipped"] {
+        let record = |depth: usize| {
+            let (open, close) = ("[".repeat(depth - 1), "]".repeat(depth - 1));
+            extract(&x, &format!(r#"{{"id":1,"{field}":{open}{close}}}"#))
+        };
+        assert!(record(127).is_ok(), "{field}");
+        assert_eq!(
+            record(128).unwrap_err().kind,
+            RecordErrorKind::TooDeep { limit: 127 }
+        );
+        assert!(record(100_000).is_err());
+    }
+    let brackets = "[{\\\"".repeat(1000);
+    assert!(
+        extract(
+            &x,
+            &format!(
+                r#"{{"id":1,"s":"{brackets}","a":[{}[]]}}"#,
+                "[],".repeat(500)
+            )
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn many_attributes_share_paths() {
+    let names: Vec<String> = (0..200).map(|i| format!("f{i}")).collect();
+    let mut attributes: Vec<(&str, Type)> = names.iter().map(|n| (&**n, Type::Int)).collect();
+    attributes.push(("f7", Type::Float));
+    attributes.push(("id", Type::Int));
+    let x = extraction("id", KeyType::Int, &attributes);
+    let fields: Vec<String> = names.iter().rev().map(|n| format!(r#""{n}":1"#)).collect();
+    let json = format!(r#"{{"id":3,{}}}"#, fields.join(","));
+    let mut expected = vec![vec![Value::Int(1)]; 200];
+    expected.push(vec![Value::Float(1.0)]);
+    expected.push(vec![Value::Int(3)]);
+    assert_eq!(extract(&x, &json), Ok(expected));
+    let twice = json.replace("}", r#","f0":1,"f199":2}"#);
+    assert_eq!(
+        refusal(&x, &twice),
+        RecordErrorKind::Repeated { path: path("f0") }
+    );
+}
+
+// The naive way: parse everything, then walk. Names are drawn from few, so that they meet the paths.
+
+/// The encoded key, and the encoded values of each attribute.
+type Expected = (Vec<u8>, Vec<BTreeSet<Vec<u8>>>);
+
+fn naive(x: &Extraction, json: &Json) -> Option<Expected> {
+    let (key_path, key_type) = x.key();
+    let mut at = json;
+    for name in key_path.names() {
+        at = at.as_object()?.get(name)?;
+    }
+    let mut key = Vec::new();
+    encode_key(*key_type, &naive_value(key_type.as_type(), at)?, &mut key).ok()?;
+    let mut attributes = Vec::new();
+    for (p, t) in x.attributes() {
+        let mut found = Vec::new();
+        naive_at(json, &p.names().collect::<Vec<_>>(), &mut found);
+        let values = found.into_iter().filter(|v| !v.is_null());
+        let encoded = values.map(|v| naive_value(*t, v).map(|v| v.encoded()));
+        attributes.push(encoded.collect::<Option<BTreeSet<_>>>()?);
+    }
+    Some((key, attributes))
+}
+
+fn naive_at<'a>(json: &'a Json, names: &[&str], found: &mut Vec<&'a Json>) {
+    match (json, names) {
+        (Json::Array(elements), _) => elements.iter().for_each(|e| naive_at(e, names, found)),
+        (_, []) => found.push(json),
+        (_, [name, rest @ ..]) => {
+            if let Some(value) = json.get(name) {
+                naive_at(value, rest, found);
+            }
+        }
+    }
+}
+
+fn naive_value(t: Type, json: &Json) -> Option<Value> {
+    match t {
+        Type::Int if json.is_i64() || json.is_u64() => Value::parse(t, &json.to_string()).ok(),
+        Type::Float => json.as_f64().map(Value::Float),
+        Type::String => json.as_str().map(|s| Value::String(s.to_owned())),
+        Type::Bool => json.as_bool().map(Value::Bool),
+        Type::Time if json.is_number() => Value::parse(t, &json.to_string()).ok(),
+        Type::Time if json.as_str()?.contains('-') => Value::parse(t, json.as_str()?).ok(),
+        _ => None,
+    }
+}
+
+fn random_json(rng: &mut fastrand::Rng, depth: usize) -> Json {
+    match rng.u32(..if depth > 3 { 8 } else { 12 }) {
+        0 => Json::Null,
+        1 => rng.bool().into(),
+        2 => (rng.i64(..) >> rng.u32(..64)).into(),
+        3 => (rng.u64(..) >> rng.u32(..64)).into(),
+        4 => (rng.i32(..) as f64 / 64.0).into(),
+        5 => "2024-05-01T00:00:00Z".into(),
+        6 | 7 => ["", "a", "\"\u{e9}\\\n\0", "12"][rng.usize(..4)].into(),
+        8 | 9 => (0..rng.usize(..4))
+            .map(|_| random_json(rng, depth + 1))
+            .collect(),
+        _ => Json::Object(random_object(rng, depth + 1)),
+    }
+}
+
+fn random_object(rng: &mut fastrand::Rng, depth: usize) -> Map<String, Json> {
+    const NAMES: [&str; 5] = ["a", "b", "c\u{e9}", "d\"", "id"];
+    let fields = rng.usize(..6);
+    (0..fields)
+        .map(|_| (NAMES[rng.usize(..5)].to_owned(), random_json(rng, depth)))
+        .collect()
+}
+
+#[test]
+fn extraction_agrees_with_the_naive_way() {
+    let mut rng = fastrand::Rng::with_seed(SEED + 1);
+    let paths = [
+        "a", "b", "c\u{e9}", "a.b", "a.a", "d\".a", "b.id", "id", "a.b.a",
+    ];
+    let mut out = Extracted::new();
+    let (mut accepted, mut refused) = (0, 0);
+    for round in 0..60_000 {
+        let key_type = if rng.bool() {
+            KeyType::Int
+        } else {
+            KeyType::String
+        };
+        let key = if rng.u32(..8) == 0 { "b.id" } else { "id" };
+        let attributes: Vec<_> = (0..rng.usize(..4))
+            .map(|_| (paths[rng.usize(..paths.len())], Type::ALL[rng.usize(..5)]))
+            .collect();
+        let x = extraction(key, key_type, &attributes);
+        let mut object = random_object(&mut rng, 0);
+        if rng.u32(..4) > 0 {
+            let id = if key_type == KeyType::Int {
+                Json::from(7)
+            } else {
+                "seven".into()
+            };
+            object.insert("id".to_owned(), id);
+        }
+        let json = Json::Object(object);
+        let mut text = if rng.bool() {
+            json.to_string()
+        } else {
+            format!("{json:#}\n")
+        };
+        if rng.bool() {
+            text = text
+                .replace('\u{e9}', "\\u00E9")
+                .replace("\"a\"", "\"\\u0061\"");
+        }
+        let expected = naive(&x, &json);
+        let found = x.extract(text.as_bytes(), &mut out);
+        match (expected, found) {
+            (None, Err(_)) => refused += 1,
+            (Some((key, attributes)), Ok(())) => {
+                accepted += 1;
+                assert_eq!(out.key(), key, "round {round}, seed {SEED}: {text}");
+                for (i, values) in attributes.iter().enumerate() {
+                    assert!(
+                        out.values(i).eq(values.iter().map(Vec::as_slice)),
+                        "round {round}, seed {SEED}: attribute {i} of {text}"
+                    );
+                }
+            }
+            (e, f) => panic!("round {round}, seed {SEED}: {e:?} but {f:?}: {text}"),
+        }
+    }
+    assert!(
+        accepted > 1_000 && refused > 1_000,
+        "{accepted} accepted, {refused} refused"
+    );
+}
+
+#[test]
+fn damaged_text_never_panics() {
+    let x = extraction(
+        "id",
+        KeyType::Int,
+        &[("a.b", Type::Int), ("c", Type::String)],
+    );
+    let text = br#"{"id":12,"a":[{"b":-3},{"b":[4e2,null]}],"c":"x\u00e9\\","d":{"e":[true]}}"#;
+    let mut rng = fastrand::Rng::with_seed(SEED + 2);
+    let mut out = Extracted::new();
+    for _ in 0..20_000 {
+        let mut damaged = text.to_vec();
+        for _ in 0..rng.usize(1..4) {
+            let at = rng.usize(..damaged.len());
+            match rng.u32(..3) {
+                0 => damaged[at] = rng.u8(..),
+                1 => damaged.truncate(at.max(1)),
+                _ => damaged.insert(at, b"{}[]\",:\\"[rng.usize(..8)]),
+            }
+        }
+        let json = std::str::from_utf8(&damaged)
+            .ok()
+            .map(serde_json::from_str::<Json>);
+        if x.extract(&damaged, &mut out).is_ok() && !damaged.contains(&b'\\') {
+            assert!(
+                matches!(json, Some(Ok(Json::Object(_)))),
+                "seed {SEED}: {damaged:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Guessing types from the first records of a load.
+
+use serde_json::Value as Json;
+
+use super::path::Path;
+use super::types::{KeyType, Type};
+
+/// The type that the values at `path` have in `samples`: that of the first value that is not null
+/// (of an array, the first such element); float instead of int when any sample has a float. Strings
+/// are never taken for times. `None` when no sample has a value. Samples that are not JSON are
+/// passed over.
+///
+/// Parses every sample whole: meant for some hundred of them.
+pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
+    let mut first = None;
+    let mut any_float = false;
+    each_scalar(samples, path, &mut |scalar| {
+        let t = match scalar {
+            Json::Bool(_) => Type::Bool,
+            Json::String(_) => Type::String,
+            Json::Number(n) if n.is_f64() => Type::Float,
+            _ => Type::Int,
+        };
+        any_float |= t == Type::Float;
+        first.get_or_insert(t);
+    });
+    if first == Some(Type::Int) && any_float {
+        Some(Type::Float)
+    } else {
+        first
+    }
+}
+
+/// The type for the primary key at `path`: int when the samples have a value there and all are
+/// integers, else string.
+pub fn infer_key(samples: &[&[u8]], path: &Path) -> KeyType {
+    let (mut values, mut integers) = (0, 0);
+    each_scalar(samples, path, &mut |scalar| {
+        values += 1;
+        integers += usize::from(scalar.is_i64() || scalar.is_u64());
+    });
+    if values > 0 && integers == values {
+        KeyType::Int
+    } else {
+        KeyType::String
+    }
+}
+
+fn each_scalar(samples: &[&[u8]], path: &Path, see: &mut dyn FnMut(&Json)) {
+    let names: Vec<&str> = path.names().collect();
+    for sample in samples {
+        if let Ok(json) = serde_json::from_slice(sample) {
+            walk(&json, &names, see);
+        }
+    }
+}
+
+fn walk(json: &Json, names: &[&str], see: &mut dyn FnMut(&Json)) {
+    match (json, names.split_first()) {
+        (Json::Array(elements), _) => elements.iter().for_each(|e| walk(e, names, see)),
+        (Json::Object(fields), Some((name, rest))) => {
+            if let Some(value) = fields.get(*name) {
+                walk(value, rest, see);
+            }
+        }
+        (Json::Null | Json::Object(_), _) | (_, Some(_)) => {}
+        (scalar, None) => see(scalar),
+    }
+}

@@ -1,0 +1,31 @@
+//! What a dataset declares of its records: attributes by path, their types, the order-preserving
+//! encodings of their values, and how both are read out of JSON.
+//!
+//! [`Extraction`] runs once per write, in one pass over the record; everything behind it compares
+//! encoded values as bytes.
+
+mod depth;
+mod error;
+mod extract;
+mod infer;
+mod path;
+mod time;
+mod types;
+mod value;
+mod walk;
+
+pub use error::{RecordError, RecordErrorKind};
+pub use extract::{Extracted, Extraction};
+pub use infer::{infer, infer_key};
+pub use path::Path;
+pub use types::{KeyType, Type};
+pub use value::{
+    MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, ValueRange, decode_key, encode_key, in_range,
+    string_prefix_range,
+};
+pub(crate) use walk::{Bits, Found, Sink, Trie};
+
+#[cfg(test)]
+mod extract_tests;
+#[cfg(test)]
+mod tests;

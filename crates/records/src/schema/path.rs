@@ -1,0 +1,88 @@
+//! Paths of fields in a record.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a backslash may stand before in the text of a path: the dot, itself, and what conditions use
+/// as operators.
+const ESCAPED: &str = ".\\=<>^";
+
+/// The path of a field: the names of the objects on the way to it, and its own. As text the names
+/// are joined by dots: `user.name`. A backslash takes the meaning away from a dot, from itself, and
+/// from the characters of operators (`=`, `<`, `>`, `^`): `a\.b` is one name.
+///
+/// Arrays on the way have no name: `tags.text` reaches into each element of an array `tags`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    names: Vec<String>,
+}
+
+impl Path {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// Says what is wrong: a name is empty, or a backslash stands before something else.
+    pub fn parse(text: &str) -> Result<Path, String> {
+        let mut names = Vec::new();
+        let mut name = String::new();
+        let mut chars = text.chars();
+        loop {
+            match chars.next() {
+                Some('\\') => match chars.next() {
+                    Some(c) if ESCAPED.contains(c) => name.push(c),
+                    _ => {
+                        return Err(format!(
+                            "path {text:?}: a backslash must stand before one of {ESCAPED}"
+                        ));
+                    }
+                },
+                end @ (Some('.') | None) => {
+                    if name.is_empty() {
+                        return Err(format!("path {text:?}: a field name is empty"));
+                    }
+                    names.push(std::mem::take(&mut name));
+                    if end.is_none() {
+                        return Ok(Path { names });
+                    }
+                }
+                Some(c) => name.push(c),
+            }
+        }
+    }
+
+    /// The names, outermost first; at least one.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// The path with these names. At least one, none empty.
+    pub(super) fn from_names(names: Vec<String>) -> Path {
+        debug_assert!(!names.is_empty());
+        Path { names }
+    }
+}
+
+impl FromStr for Path {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Path, String> {
+        Path::parse(text)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, name) in self.names.iter().enumerate() {
+            if i > 0 {
+                f.write_str(".")?;
+            }
+            for c in name.chars() {
+                if ESCAPED.contains(c) {
+                    f.write_str("\\")?;
+                }
+                write!(f, "{c}")?;
+            }
+        }
+        Ok(())
+    }
+}

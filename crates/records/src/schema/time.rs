@@ -1,0 +1,166 @@
+//! Points in time: microseconds since 1970-01-01T00:00:00Z, and their text (RFC 3339).
+//!
+//! Years outside 0000 to 9999 are written with a sign and six digits (ISO 8601 expanded years), so
+//! that every `i64` of microseconds has a text that reads back to it.
+
+use std::fmt;
+
+const MICROS: i64 = 1_000_000;
+const DAY_SECONDS: i64 = 86_400;
+
+/// Reads an RFC 3339 time, or a date alone (its midnight, UTC). Digits beyond microseconds are cut
+/// off; second 60 is the first of the next minute.
+pub(crate) fn parse_rfc3339(text: &str) -> Option<i64> {
+    let mut s = Scan {
+        rest: text.as_bytes(),
+    };
+    let year = s.year()?;
+    s.byte(b"-")?;
+    let month = s.two(1, 12)?;
+    s.byte(b"-")?;
+    let day = s.two(1, days_in_month(year, month))?;
+    let mut seconds = days_from_civil(year, month, day).checked_mul(DAY_SECONDS)?;
+    let mut micros = 0;
+    if !s.rest.is_empty() {
+        s.byte(b"Tt ")?;
+        let hour = s.two(0, 23)?;
+        s.byte(b":")?;
+        let minute = s.two(0, 59)?;
+        s.byte(b":")?;
+        let second = s.two(0, 60)?;
+        if s.byte(b".").is_some() {
+            micros = s.fraction()?;
+        }
+        let offset = match s.byte(b"Zz+-")? {
+            sign @ (b'+' | b'-') => {
+                let hours = s.two(0, 23)?;
+                s.byte(b":")?;
+                let east = hours * 3600 + s.two(0, 59)? * 60;
+                if sign == b'-' { -east } else { east }
+            }
+            _ => 0,
+        };
+        seconds += hour * 3600 + minute * 60 + second - offset;
+    }
+    if !s.rest.is_empty() {
+        return None;
+    }
+    i64::try_from(i128::from(seconds) * i128::from(MICROS) + i128::from(micros)).ok()
+}
+
+/// The time `seconds` after 1970; `None` when it is too far away.
+pub(crate) fn from_seconds(seconds: i128) -> Option<i64> {
+    i64::try_from(seconds.checked_mul(i128::from(MICROS))?).ok()
+}
+
+/// The time `seconds` after 1970, to the nearest microsecond.
+pub(crate) fn from_decimal_seconds(seconds: f64) -> Option<i64> {
+    let micros = (seconds * MICROS as f64).round();
+    // i64::MAX is not a float; the float above it is the first that does not fit.
+    (micros >= i64::MIN as f64 && micros < i64::MAX as f64).then_some(micros as i64)
+}
+
+/// Writes `micros` as RFC 3339 in UTC, with as many digits of a second as it needs.
+pub(crate) fn write_rfc3339(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
+    let (seconds, fraction) = (micros.div_euclid(MICROS), micros.rem_euclid(MICROS));
+    let (days, second) = (
+        seconds.div_euclid(DAY_SECONDS),
+        seconds.rem_euclid(DAY_SECONDS),
+    );
+    let (year, month, day) = civil_from_days(days);
+    if (0..=9999).contains(&year) {
+        write!(f, "{year:04}")?;
+    } else {
+        write!(f, "{year:+07}")?;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    write!(f, "-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+    if fraction % 1000 != 0 {
+        write!(f, ".{fraction:06}")?;
+    } else if fraction != 0 {
+        write!(f, ".{:03}", fraction / 1000)?;
+    }
+    f.write_str("Z")
+}
+
+/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar. Years are counted from March,
+/// so that the leap day is the last of its year, in eras of 400 years (146,097 days).
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year * 365 + year / 4 - year / 100 + day_of_year - 719_468
+}
+
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    (era * 400 + year + i64::from(month <= 2), month, day)
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+struct Scan<'a> {
+    rest: &'a [u8],
+}
+
+impl Scan<'_> {
+    /// The next byte, when it is one of `any`.
+    fn byte(&mut self, any: &[u8]) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        if !any.contains(first) {
+            return None;
+        }
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn digit(&mut self) -> Option<i64> {
+        self.byte(b"0123456789")
+            .map(|digit| i64::from(digit - b'0'))
+    }
+
+    fn two(&mut self, min: i64, max: i64) -> Option<i64> {
+        let n = self.digit()? * 10 + self.digit()?;
+        (min..=max).contains(&n).then_some(n)
+    }
+
+    /// Four digits; with a sign, four to six.
+    fn year(&mut self) -> Option<i64> {
+        let sign = self.byte(b"+-");
+        let mut year = self.two(0, 99)? * 100 + self.two(0, 99)?;
+        if sign.is_some() {
+            for _ in 0..2 {
+                year = self.digit().map_or(year, |digit| year * 10 + digit);
+            }
+        }
+        Some(if sign == Some(b'-') { -year } else { year })
+    }
+
+    /// One digit or more behind the point, as microseconds.
+    fn fraction(&mut self) -> Option<i64> {
+        let mut unit = MICROS / 10;
+        let mut micros = self.digit()? * unit;
+        while let Some(digit) = self.digit() {
+            unit /= 10;
+            micros += digit * unit;
+        }
+        Some(micros)
+    }
+}

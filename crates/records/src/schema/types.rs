@@ -1,0 +1,117 @@
+//! The types of attributes and of primary keys.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The type of an indexed attribute. The numbers are on disk: never change them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Type {
+    /// A whole number from `i64::MIN` to `u64::MAX`.
+    Int = 1,
+    /// A finite 64-bit float. Integers are accepted too, and rounded to the nearest float.
+    Float = 2,
+    /// Text, ordered by code points.
+    String = 3,
+    /// `false`, then `true`.
+    Bool = 4,
+    /// A point in time in microseconds: an RFC 3339 string or seconds since 1970.
+    Time = 5,
+}
+
+impl Type {
+    /// Every type, in the order of the numbers.
+    pub const ALL: [Type; 5] = [Type::Int, Type::Float, Type::String, Type::Bool, Type::Time];
+
+    /// The type's number on disk.
+    pub fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    /// The type whose number on disk is `byte`.
+    pub fn from_byte(byte: u8) -> Option<Type> {
+        Type::ALL.into_iter().find(|t| t.to_byte() == byte)
+    }
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Int => "int",
+            Type::Float => "float",
+            Type::String => "string",
+            Type::Bool => "bool",
+            Type::Time => "time",
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Type {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Type, String> {
+        Type::ALL
+            .into_iter()
+            .find(|t| t.name() == text)
+            .ok_or_else(|| format!("unknown type {text:?}: use int, float, string, bool or time"))
+    }
+}
+
+/// The type of a dataset's primary key. The numbers are on disk: never change them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum KeyType {
+    /// A whole number from `i64::MIN` to `u64::MAX`.
+    Int = 1,
+    /// Text of 1 byte to 64 KiB.
+    String = 2,
+}
+
+impl KeyType {
+    /// The key type's number on disk.
+    pub fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    /// The key type whose number on disk is `byte`.
+    pub fn from_byte(byte: u8) -> Option<KeyType> {
+        match byte {
+            1 => Some(KeyType::Int),
+            2 => Some(KeyType::String),
+            _ => None,
+        }
+    }
+
+    /// The type of a key seen as a value.
+    pub fn as_type(self) -> Type {
+        match self {
+            KeyType::Int => Type::Int,
+            KeyType::String => Type::String,
+        }
+    }
+}
+
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_type().fmt(f)
+    }
+}
+
+impl FromStr for KeyType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeyType, String> {
+        match text {
+            "int" => Ok(KeyType::Int),
+            "string" => Ok(KeyType::String),
+            _ => Err(format!(
+                "a key cannot be of type {text:?}: use int or string"
+            )),
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Values of attributes, and their encoding: the order of the bytes is the order of the values.
+//!
+//! Every encoding is canonical (one value, one encoding) and no encoding is the beginning of another
+//! one of its type, so that an index key can be a value followed by anything.
+//!
+//! | type | bytes |
+//! | --- | --- |
+//! | int, time | header `0x80 + n` (0 and above) or `0x80 - n` (below), `n` bytes of magnitude: big-endian, without leading zeros, complemented when negative |
+//! | float | 8 bytes, big-endian: the IEEE bits with the sign bit flipped, or all bits when negative; -0.0 is 0.0 |
+//! | string | UTF-8 with `00` written as `00 FF`, then `00 01` |
+//! | bool | `00` or `01` |
+
+use std::fmt;
+use std::ops::Bound;
+
+use lsm::coding::Reader;
+
+use super::time;
+use super::types::{KeyType, Type};
+
+/// Longest primary key, in encoded bytes.
+pub const MAX_PRIMARY_KEY: usize = 64 << 10;
+
+/// Longest value of an indexed attribute, in encoded bytes.
+pub const MAX_INDEXED_VALUE: usize = 32 << 10;
+
+/// A range of encoded values.
+pub type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// A value of an attribute or a primary key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A whole number from `i64::MIN` to `u64::MAX`. Encoding takes a number outside for the nearest
+    /// one inside; nothing in this crate makes one.
+    Int(i128),
+    /// A float. Infinities and NaN are never stored; encoded, they lie beyond the finite floats.
+    Float(f64),
+    /// Text.
+    String(String),
+    /// A truth value.
+    Bool(bool),
+    /// Microseconds since 1970-01-01T00:00:00Z.
+    Time(i64),
+}
+
+impl Value {
+    /// The type of the value.
+    pub fn type_of(&self) -> Type {
+        match self {
+            Value::Int(_) => Type::Int,
+            Value::Float(_) => Type::Float,
+            Value::String(_) => Type::String,
+            Value::Bool(_) => Type::Bool,
+            Value::Time(_) => Type::Time,
+        }
+    }
+
+    /// Appends the order-preserving encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::Int(v) => encode_int(*v, out),
+            Value::Float(v) => encode_float(*v, out),
+            Value::String(v) => encode_string(v, out),
+            Value::Bool(v) => encode_bool(*v, out),
+            Value::Time(v) => encode_int(i128::from(*v), out),
+        }
+    }
+
+    /// The order-preserving encoding.
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+
+    /// Reads a value of type `t`; `None` when the bytes are not an encoding of one.
+    pub fn decode(t: Type, input: &mut Reader<'_>) -> Option<Value> {
+        match t {
+            Type::Int => decode_int(input).map(Value::Int),
+            Type::Time => i64::try_from(decode_int(input)?).ok().map(Value::Time),
+            Type::Float => decode_float(input).map(Value::Float),
+            Type::String => {
+                let text = unescape(take_string(input)?);
+                String::from_utf8(text).ok().map(Value::String)
+            }
+            Type::Bool => match input.u8()? {
+                0 => Some(Value::Bool(false)),
+                1 => Some(Value::Bool(true)),
+                _ => None,
+            },
+        }
+    }
+
+    /// Splits `bytes` behind the encoded value of type `t` that they begin with, without decoding it.
+    /// `None` when they are too short for one.
+    pub fn split(t: Type, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let length = match t {
+            Type::Int | Type::Time => 1 + int_length(*bytes.first()?)?,
+            Type::Float => 8,
+            Type::Bool => 1,
+            Type::String => take_string(&mut Reader::new(bytes))?.len() + 2,
+        };
+        bytes.split_at_checked(length)
+    }
+
+    /// Reads a value as a person writes it. Times are RFC 3339, a date alone, or seconds since 1970.
+    ///
+    /// # Errors
+    /// Says what `text` should have been.
+    pub fn parse(t: Type, text: &str) -> Result<Value, String> {
+        let value = match t {
+            Type::Int => parse_int(text).map(Value::Int),
+            Type::Float => text
+                .parse()
+                .ok()
+                .filter(|v: &f64| v.is_finite())
+                .map(Value::Float),
+            Type::String => Some(Value::String(text.to_owned())),
+            Type::Bool => text.parse().ok().map(Value::Bool),
+            Type::Time => parse_time(text).map(Value::Time),
+        };
+        value.ok_or_else(|| {
+            let wanted = match t {
+                Type::Int => "a whole number from -9223372036854775808 to 18446744073709551615",
+                Type::Float => "a finite number",
+                Type::String => "text",
+                Type::Bool => "true or false",
+                Type::Time => {
+                    "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or seconds since 1970"
+                }
+            };
+            format!("{text:?} is not of type {t}: expected {wanted}")
+        })
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Int(v) => write!(f, "{v}"),
+            // The shortest text that reads back to the same float.
+            Value::Float(v) => write!(f, "{v:?}"),
+            Value::String(v) => f.write_str(v),
+            Value::Bool(v) => write!(f, "{v}"),
+            Value::Time(v) => time::write_rfc3339(f, *v),
+        }
+    }
+}
+
+/// The encodings of the strings that begin with `prefix`.
+pub fn string_prefix_range(prefix: &str) -> ValueRange {
+    let mut low = Vec::new();
+    escape(prefix, &mut low);
+    let mut high = low.clone();
+    while high.last() == Some(&0xff) {
+        high.pop();
+    }
+    let high = match high.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(high)
+        }
+        None => Bound::Unbounded,
+    };
+    (Bound::Included(low), high)
+}
+
+/// True when `encoded` lies in `range`.
+#[inline]
+pub fn in_range(range: &ValueRange, encoded: &[u8]) -> bool {
+    let above = match &range.0 {
+        Bound::Included(low) => encoded >= low.as_slice(),
+        Bound::Excluded(low) => encoded > low.as_slice(),
+        Bound::Unbounded => true,
+    };
+    above
+        && match &range.1 {
+            Bound::Included(high) => encoded <= high.as_slice(),
+            Bound::Excluded(high) => encoded < high.as_slice(),
+            Bound::Unbounded => true,
+        }
+}
+
+/// Appends a primary key: an int as [`Value`] encodes it, a string as its bytes alone.
+///
+/// # Errors
+/// Says why `key` cannot be a primary key of type `t`: the type, an empty string, the length.
+pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+    match (t, key) {
+        (KeyType::Int, Value::Int(v)) => {
+            encode_int(*v, out);
+            Ok(())
+        }
+        (KeyType::String, Value::String(v)) if v.is_empty() => Err("the key is empty".to_owned()),
+        (KeyType::String, Value::String(v)) if v.len() > MAX_PRIMARY_KEY => {
+            let length = v.len();
+            Err(format!(
+                "the key is {length} bytes long, over the limit of {MAX_PRIMARY_KEY}"
+            ))
+        }
+        (KeyType::String, Value::String(v)) => {
+            out.extend_from_slice(v.as_bytes());
+            Ok(())
+        }
+        _ => Err(format!(
+            "the key must be of type {t}, not {}",
+            key.type_of()
+        )),
+    }
+}
+
+/// Reads a whole primary key; `None` when `bytes` are not one of type `t`.
+pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
+    if bytes.is_empty() || bytes.len() > MAX_PRIMARY_KEY {
+        return None;
+    }
+    match t {
+        KeyType::Int => {
+            let mut input = Reader::new(bytes);
+            let key = decode_int(&mut input)?;
+            input.is_empty().then_some(Value::Int(key))
+        }
+        KeyType::String => String::from_utf8(bytes.to_vec()).ok().map(Value::String),
+    }
+}
+
+/// A whole number of the range that an int may have.
+pub(crate) fn parse_int(text: &str) -> Option<i128> {
+    let v: i128 = text.parse().ok()?;
+    (i128::from(i64::MIN)..=i128::from(u64::MAX))
+        .contains(&v)
+        .then_some(v)
+}
+
+fn parse_time(text: &str) -> Option<i64> {
+    if let Ok(seconds) = text.parse() {
+        return time::from_seconds(seconds);
+    }
+    match text.parse() {
+        // The same way as a decimal in a record, so that the two meet.
+        Ok(seconds) => time::from_decimal_seconds(seconds),
+        Err(_) => time::parse_rfc3339(text),
+    }
+}
+
+#[inline]
+pub(super) fn encode_int(v: i128, out: &mut Vec<u8>) {
+    let v = v.clamp(i128::from(i64::MIN), i128::from(u64::MAX));
+    let magnitude = v.unsigned_abs() as u64;
+    let length = 8 - magnitude.leading_zeros() as usize / 8;
+    let mut bytes = [0; 9];
+    if v < 0 {
+        bytes[0] = 0x80 - length as u8;
+        bytes[1..].copy_from_slice(&(!magnitude << (64 - 8 * length)).to_be_bytes());
+    } else {
+        bytes[0] = 0x80 + length as u8;
+        // Zero has no bytes of magnitude, and a shift by 64 is none.
+        let shifted = magnitude.checked_shl(64 - 8 * length as u32).unwrap_or(0);
+        bytes[1..].copy_from_slice(&shifted.to_be_bytes());
+    }
+    out.extend_from_slice(bytes.get(..=length).unwrap_or_default());
+}
+
+fn int_length(header: u8) -> Option<usize> {
+    let length = usize::from(header.abs_diff(0x80));
+    (length <= 8).then_some(length)
+}
+
+fn decode_int(input: &mut Reader<'_>) -> Option<i128> {
+    let header = input.u8()?;
+    let flip = if header < 0x80 { 0xff } else { 0 };
+    let bytes = input.take(int_length(header)?)?;
+    if bytes.first().is_some_and(|first| first ^ flip == 0) {
+        return None;
+    }
+    let magnitude = bytes
+        .iter()
+        .fold(0, |v: i128, byte| v << 8 | i128::from(byte ^ flip));
+    let v = if header < 0x80 { -magnitude } else { magnitude };
+    (v >= i128::from(i64::MIN)).then_some(v)
+}
+
+#[inline]
+pub(super) fn encode_float(v: f64, out: &mut Vec<u8>) {
+    // Adding 0.0 makes -0.0 positive and leaves every other float as it is.
+    let bits = (v + 0.0).to_bits();
+    let ordered = if bits >> 63 == 0 {
+        bits | 1 << 63
+    } else {
+        !bits
+    };
+    out.extend_from_slice(&ordered.to_be_bytes());
+}
+
+fn decode_float(input: &mut Reader<'_>) -> Option<f64> {
+    let ordered = u64::from_be_bytes(input.take(8)?.try_into().ok()?);
+    let bits = if ordered >> 63 == 1 {
+        ordered & !(1 << 63)
+    } else {
+        !ordered
+    };
+    let v = f64::from_bits(bits);
+    (v.is_finite() && bits != 1 << 63).then_some(v)
+}
+
+#[inline]
+pub(super) fn encode_bool(v: bool, out: &mut Vec<u8>) {
+    out.push(u8::from(v));
+}
+
+#[inline]
+pub(super) fn encode_string(v: &str, out: &mut Vec<u8>) {
+    escape(v, out);
+    out.extend_from_slice(&[0, 1]);
+}
+
+fn escape(v: &str, out: &mut Vec<u8>) {
+    let mut parts = v.as_bytes().split(|byte| *byte == 0);
+    out.extend_from_slice(parts.next().unwrap_or_default());
+    for part in parts {
+        out.extend_from_slice(&[0, 0xff]);
+        out.extend_from_slice(part);
+    }
+}
+
+/// The escaped bytes of a string, without the terminator that ended them.
+fn take_string<'a>(input: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let bytes = input.rest();
+    let mut length = 0;
+    loop {
+        length += bytes.get(length..)?.iter().position(|byte| *byte == 0)?;
+        match bytes.get(length + 1)? {
+            0xff => length += 2,
+            1 => break,
+            _ => return None,
+        }
+    }
+    let text = input.take(length)?;
+    input.take(2)?;
+    Some(text)
+}
+
+fn unescape(escaped: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(escaped.len());
+    let mut bytes = escaped.iter();
+    while let Some(byte) = bytes.next() {
+        text.push(*byte);
+        if *byte == 0 {
+            bytes.next();
+        }
+    }
+    text
+}

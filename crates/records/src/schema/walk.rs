@@ -1,0 +1,340 @@
+//! One pass over a JSON text that visits the values at given paths and skips the rest.
+//!
+//! The paths are compiled into a trie; the parser (serde_json's streaming deserializer) walks text
+//! and trie together. Nothing is allocated for what nobody asked for, nor for strings and names
+//! without escapes.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::path::Path;
+
+/// What stands at a path. Elements of arrays come one by one, so there is no array here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Found<'a> {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Str(&'a str),
+    Object,
+}
+
+/// Receives what a walk finds. `Break` ends the walk with an error.
+pub(crate) trait Sink {
+    /// A value at the path of each of `targets`.
+    fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()>;
+
+    /// An array at `node`; its elements follow.
+    fn array(&mut self, node: u32) -> ControlFlow<()> {
+        let _ = node;
+        ControlFlow::Continue(())
+    }
+
+    /// The field of `node` came up a second time in the same object; its value follows.
+    fn repeated(&mut self, node: u32) -> ControlFlow<()> {
+        let _ = node;
+        ControlFlow::Continue(())
+    }
+}
+
+/// The paths to visit.
+#[derive(Debug, Clone)]
+pub(crate) struct Trie {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Node {
+    parent: u32,
+    name: String,
+    children: Vec<Child>,
+    targets: Vec<u32>,
+}
+
+#[derive(Debug, Clone)]
+struct Child {
+    name: Box<str>,
+    node: u32,
+}
+
+impl Trie {
+    /// The root, which stands for the whole text.
+    pub(crate) const ROOT: u32 = 0;
+
+    pub(crate) fn new() -> Trie {
+        Trie {
+            nodes: vec![Node::default()],
+        }
+    }
+
+    /// Makes the value at `path` go to `target`.
+    pub(crate) fn add(&mut self, path: &Path, target: u32) {
+        let mut at = Trie::ROOT;
+        for name in path.names() {
+            at = self.child(at, name);
+        }
+        if let Some(node) = self.nodes.get_mut(at as usize) {
+            node.targets.push(target);
+        }
+    }
+
+    fn child(&mut self, parent: u32, name: &str) -> u32 {
+        if let Some((_, child)) = self.node(parent).find(name) {
+            return child;
+        }
+        let new = self.nodes.len() as u32;
+        if let Some(node) = self.nodes.get_mut(parent as usize) {
+            node.children.push(Child {
+                name: name.into(),
+                node: new,
+            });
+        }
+        self.nodes.push(Node {
+            parent,
+            name: name.into(),
+            ..Node::default()
+        });
+        new
+    }
+
+    #[inline]
+    fn node(&self, at: u32) -> &Node {
+        static NOWHERE: Node = Node {
+            parent: 0,
+            name: String::new(),
+            children: Vec::new(),
+            targets: Vec::new(),
+        };
+        self.nodes.get(at as usize).unwrap_or(&NOWHERE)
+    }
+
+    /// The nodes on the way to `path`, its own last, the root left out.
+    pub(crate) fn nodes_of(&self, path: &Path) -> Vec<u32> {
+        let mut at = Some(Trie::ROOT);
+        path.names()
+            .filter_map(|name| {
+                at = at
+                    .and_then(|at| self.node(at).find(name))
+                    .map(|(_, node)| node);
+                at
+            })
+            .collect()
+    }
+
+    /// The path that leads to `node`.
+    pub(crate) fn path_of(&self, mut node: u32) -> Path {
+        let mut names = Vec::new();
+        while node != Trie::ROOT {
+            let n = self.node(node);
+            names.push(n.name.clone());
+            node = n.parent;
+        }
+        names.reverse();
+        Path::from_names(names)
+    }
+
+    /// Walks what `input` holds, and tells `sink`.
+    pub(crate) fn walk<'de, D, S>(&self, input: D, sink: &mut S) -> Result<(), D::Error>
+    where
+        D: Deserializer<'de>,
+        S: Sink,
+    {
+        Step {
+            trie: self,
+            node: self.node(Trie::ROOT),
+            at: Trie::ROOT,
+            sink,
+        }
+        .deserialize(input)
+    }
+}
+
+impl Node {
+    /// The place among the children, and the node, of the child called `name`.
+    #[inline]
+    fn find(&self, name: &str) -> Option<(usize, u32)> {
+        let (place, child) = self
+            .children
+            .iter()
+            .enumerate()
+            .find(|(_, c)| *c.name == *name)?;
+        Some((place, child.node))
+    }
+}
+
+/// A set of small numbers; allocates only for numbers over 63.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bits {
+    low: u64,
+    high: Vec<bool>,
+}
+
+impl Bits {
+    /// Adds `i`; true when it is new.
+    #[inline]
+    pub(crate) fn insert(&mut self, i: usize) -> bool {
+        if i < 64 {
+            let new = self.low & 1 << i == 0;
+            self.low |= 1 << i;
+            return new;
+        }
+        let i = i - 64;
+        if self.high.len() <= i {
+            self.high.resize(i + 1, false);
+        }
+        self.high
+            .get_mut(i)
+            .is_some_and(|bit| !std::mem::replace(bit, true))
+    }
+
+    /// True when `i` is in the set.
+    #[inline]
+    pub(crate) fn contains(&self, i: usize) -> bool {
+        if i < 64 {
+            self.low & 1 << i != 0
+        } else {
+            self.high.get(i - 64) == Some(&true)
+        }
+    }
+}
+
+/// The parser stands before the value of `node`.
+struct Step<'w, S> {
+    trie: &'w Trie,
+    node: &'w Node,
+    at: u32,
+    sink: &'w mut S,
+}
+
+impl<S: Sink> Step<'_, S> {
+    #[inline]
+    fn tell<E: Error>(self, found: Found<'_>) -> Result<(), E> {
+        if self.node.targets.is_empty() {
+            return Ok(());
+        }
+        go_on(self.sink.found(&self.node.targets, found))
+    }
+}
+
+#[inline]
+fn go_on<E: Error>(flow: ControlFlow<()>) -> Result<(), E> {
+    match flow {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(E::custom("stopped")),
+    }
+}
+
+impl<'de, S: Sink> DeserializeSeed<'de> for Step<'_, S> {
+    type Value = ();
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        input.deserialize_any(self)
+    }
+}
+
+impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.tell(Found::Null)
+    }
+
+    fn visit_bool<E: Error>(self, v: bool) -> Result<(), E> {
+        self.tell(Found::Bool(v))
+    }
+
+    fn visit_i64<E: Error>(self, v: i64) -> Result<(), E> {
+        self.tell(Found::Int(i128::from(v)))
+    }
+
+    fn visit_u64<E: Error>(self, v: u64) -> Result<(), E> {
+        self.tell(Found::Int(i128::from(v)))
+    }
+
+    fn visit_f64<E: Error>(self, v: f64) -> Result<(), E> {
+        self.tell(Found::Float(v))
+    }
+
+    fn visit_str<E: Error>(self, v: &str) -> Result<(), E> {
+        self.tell(Found::Str(v))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        let Step {
+            trie,
+            node,
+            at,
+            sink,
+        } = self;
+        go_on(sink.array(at))?;
+        while elements
+            .next_element_seed(Step {
+                trie,
+                node,
+                at,
+                sink: &mut *sink,
+            })?
+            .is_some()
+        {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let Step {
+            trie, node, sink, ..
+        } = self;
+        if !node.targets.is_empty() {
+            go_on(sink.found(&node.targets, Found::Object))?;
+        }
+        let mut seen = Bits::default();
+        while let Some(child) = fields.next_key_seed(Name(node))? {
+            let Some((place, at)) = child else {
+                fields.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if !seen.insert(place) {
+                go_on(sink.repeated(at))?;
+            }
+            fields.next_value_seed(Step {
+                trie,
+                node: trie.node(at),
+                at,
+                sink: &mut *sink,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds the child that a field name leads to.
+struct Name<'w>(&'w Node);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = Option<(usize, u32)>;
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+        input.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name<'_> {
+    type Value = Option<(usize, u32)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field name")
+    }
+
+    #[inline]
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.find(name))
+    }
+}
