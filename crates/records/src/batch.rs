@@ -5,8 +5,8 @@ use lsm::{Batch, Durability, Kind, Snapshot};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
-use crate::record::{self, RecordRef};
 use crate::key::Key;
+use crate::record::{self, RecordRef};
 use crate::schema::Extracted;
 
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
@@ -80,14 +80,27 @@ impl WriteBatch {
                 attributes.flat_map(|(at, a)| extracted.values(at).map(move |value| (a.id, value))),
                 &[],
             );
-            self.writes.batch.put_parts(layout.data, key, &[&self.value, json])?;
+            self.writes
+                .batch
+                .put_parts(layout.data, key, &[&self.value, json])?;
             for (at, attribute) in layout.attributes.iter().enumerate() {
-                let Some(index) = index::of(attribute.kind) else { continue };
+                let Some(index) = index::of(attribute.kind) else {
+                    continue;
+                };
                 for value in extracted.values(at) {
-                    index.add(&mut self.writes, Fact { attribute, value, key })?;
+                    index.add(
+                        &mut self.writes,
+                        Fact {
+                            attribute,
+                            value,
+                            key,
+                        },
+                    )?;
                 }
             }
-            self.cancel_old(key, &|at, value| extracted.values(at).any(|new| new == value))
+            self.cancel_old(key, &|at, value| {
+                extracted.values(at).any(|new| new == value)
+            })
         })();
         self.extracted = extracted;
         result
@@ -97,23 +110,46 @@ impl WriteBatch {
     /// says the new version has too.
     fn cancel_old(&mut self, key: &[u8], stays: &dyn Fn(usize, &[u8]) -> bool) -> Result<()> {
         let layout = self.dataset.layout.clone();
-        if !layout.attributes.iter().any(|attribute| attribute.kind.is_standalone()) {
+        if !layout
+            .attributes
+            .iter()
+            .any(|attribute| attribute.kind.is_standalone())
+        {
             return Ok(());
         }
         let group = &self.dataset.shared.group;
         let before = self.before.get_or_insert_with(|| group.snapshot());
-        let Some(old) = before.get_in_memory(layout.data, key) else { return Ok(()) };
+        let Some(old) = before.get_in_memory(layout.data, key) else {
+            return Ok(());
+        };
         if old.kind != Kind::Put {
             return Ok(());
         }
-        let Some(old) = RecordRef::parse(&old.value) else { return Ok(()) };
+        let Some(old) = RecordRef::parse(&old.value) else {
+            return Ok(());
+        };
         for (id, value) in old.attributes() {
-            let Some(at) = layout.attributes.iter().position(|attribute| attribute.id == id) else { continue };
-            let Some(attribute) = layout.attributes.get(at) else { continue };
+            let Some(at) = layout
+                .attributes
+                .iter()
+                .position(|attribute| attribute.id == id)
+            else {
+                continue;
+            };
+            let Some(attribute) = layout.attributes.get(at) else {
+                continue;
+            };
             if let Some(index) = index::of(attribute.kind)
                 && !stays(at, value)
             {
-                index.cancel(&mut self.writes, Fact { attribute, value, key })?;
+                index.cancel(
+                    &mut self.writes,
+                    Fact {
+                        attribute,
+                        value,
+                        key,
+                    },
+                )?;
             }
         }
         Ok(())
@@ -187,7 +223,10 @@ impl WriteBatch {
             (Ok(ticket), _) => Ok(ticket),
             (Err(_), Some(key)) => {
                 let key = Key::display(self.dataset.layout.stored.key_type, &key);
-                Err(Error::new(ErrorKind::Exists, format!("there is a record of key {key} already")))
+                Err(Error::new(
+                    ErrorKind::Exists,
+                    format!("there is a record of key {key} already"),
+                ))
             }
             (Err(error), None) => Err(error.into()),
         }

@@ -82,7 +82,11 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
         let record = RecordRef::parse(cursor.value())
             .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
         for (id, value) in record.attributes() {
-            let known = layout.attributes.iter().zip(&mut expected).find(|(a, _)| a.id == id);
+            let known = layout
+                .attributes
+                .iter()
+                .zip(&mut expected)
+                .find(|(a, _)| a.id == id);
             if let Some((_, sum)) = known {
                 sum.add(value, cursor.key(), cursor.seq());
             }
@@ -103,7 +107,11 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
                 attribute.path,
                 found.facts,
                 expected.facts,
-                if found.facts == expected.facts { ", and they differ" } else { "" },
+                if found.facts == expected.facts {
+                    ", and they differ"
+                } else {
+                    ""
+                },
             ));
         }
     }
@@ -112,8 +120,15 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
 
 /// The sum of an index's facts that the data confirms.
 fn current_facts(dataset: &Dataset, snapshot: &Snapshot, attribute: &Attribute) -> Result<Sum> {
-    let mut check = Check { dataset, snapshot, batch: Vec::new(), sum: Sum::default() };
-    let Some(tree) = attribute.tree else { return Ok(check.sum) };
+    let mut check = Check {
+        dataset,
+        snapshot,
+        batch: Vec::new(),
+        sum: Sum::default(),
+    };
+    let Some(tree) = attribute.tree else {
+        return Ok(check.sum);
+    };
     let mut cursor = snapshot.entries(tree, 256 << 10);
     cursor.seek(&[], MAX_SEQ)?;
     let mut last_key: Vec<u8> = Vec::new();
@@ -127,10 +142,16 @@ fn current_facts(dataset: &Dataset, snapshot: &Snapshot, attribute: &Attribute) 
         }
         // Of puts only the newest of a key counts; operands are pieces of one list.
         if cursor.kind() == Kind::Operand || (newest_of_key && cursor.kind() == Kind::Put) {
-            index::facts(attribute, cursor.key(), cursor.seq(), cursor.value(), &mut |value, key, seq| {
-                check.batch.push((key.to_vec(), seq, value.to_vec()));
-                Ok(())
-            })?;
+            index::facts(
+                attribute,
+                cursor.key(),
+                cursor.seq(),
+                cursor.value(),
+                &mut |value, key, seq| {
+                    check.batch.push((key.to_vec(), seq, value.to_vec()));
+                    Ok(())
+                },
+            )?;
         }
         if check.batch.len() >= BATCH {
             check.flush()?;
@@ -151,9 +172,18 @@ struct Check<'a> {
 impl Check<'_> {
     fn flush(&mut self) -> Result<()> {
         self.batch.sort();
-        let keys: Vec<&[u8]> = self.batch.iter().map(|(key, _, _)| key.as_slice()).collect();
+        let keys: Vec<&[u8]> = self
+            .batch
+            .iter()
+            .map(|(key, _, _)| key.as_slice())
+            .collect();
         let mut found = Vec::new();
-        self.snapshot.get_batch(self.dataset.layout.data, &keys, &mut found, &Cost::default())?;
+        self.snapshot.get_batch(
+            self.dataset.layout.data,
+            &keys,
+            &mut found,
+            &Cost::default(),
+        )?;
         for ((key, seq, value), found) in self.batch.iter().zip(found) {
             if found.is_some_and(|found| found.seq == *seq) {
                 self.sum.add(value, key, *seq);

@@ -77,14 +77,26 @@ impl Database {
         let mut datasets = HashMap::new();
         let snapshot = group.snapshot();
         for tree in snapshot.version().trees.values() {
-            let Some(name) = dataset_of(&tree.name) else { continue };
+            let Some(name) = dataset_of(&tree.name) else {
+                continue;
+            };
             let layout = StoredDef::from_bytes(&tree.config)
                 .and_then(|stored| Layout::new(name, stored, &|tree| group.tree(tree)))
-                .ok_or_else(|| Error::damaged(format!("dataset {name}: its definition does not fit its trees")))?;
+                .ok_or_else(|| {
+                    Error::damaged(format!(
+                        "dataset {name}: its definition does not fit its trees"
+                    ))
+                })?;
             datasets.insert(name.to_string(), Arc::new(layout));
         }
-        let shared = Shared { group, durability: options.durability, datasets: Mutex::new(datasets) };
-        Ok(Database { shared: Arc::new(shared) })
+        let shared = Shared {
+            group,
+            durability: options.durability,
+            datasets: Mutex::new(datasets),
+        };
+        Ok(Database {
+            shared: Arc::new(shared),
+        })
     }
 
     /// The names of the datasets, sorted.
@@ -98,7 +110,10 @@ impl Database {
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
         match self.shared.datasets.lock().get(name) {
             Some(layout) => Ok(Dataset::new(self.shared.clone(), layout.clone())),
-            None => Err(Error::new(ErrorKind::UnknownDataset, format!("no dataset `{name}` here"))),
+            None => Err(Error::new(
+                ErrorKind::UnknownDataset,
+                format!("no dataset `{name}` here"),
+            )),
         }
     }
 
@@ -106,18 +121,30 @@ impl Database {
     pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-            let text = format!("dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed");
+            let text = format!(
+                "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
+            );
             return Err(Error::bad_input(text));
         }
         def.validate()?;
         let mut datasets = self.shared.datasets.lock();
         if datasets.contains_key(name) {
-            return Err(Error::new(ErrorKind::Exists, format!("dataset `{name}` exists")));
+            return Err(Error::new(
+                ErrorKind::Exists,
+                format!("dataset `{name}` exists"),
+            ));
         }
         let stored = StoredDef::new(&def);
         let mut trees = vec![(data_tree(name), stored.to_bytes())];
-        for attribute in stored.attributes.iter().filter(|a| a.def.kind.is_standalone()) {
-            trees.push((index_tree(name, attribute.id), attribute.def.kind.to_string().into_bytes()));
+        for attribute in stored
+            .attributes
+            .iter()
+            .filter(|a| a.def.kind.is_standalone())
+        {
+            trees.push((
+                index_tree(name, attribute.id),
+                attribute.def.kind.to_string().into_bytes(),
+            ));
         }
         let group = &self.shared.group;
         group.create_trees(&trees)?;
@@ -132,10 +159,18 @@ impl Database {
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let mut datasets = self.shared.datasets.lock();
         let Some(layout) = datasets.get(name) else {
-            return Err(Error::new(ErrorKind::UnknownDataset, format!("no dataset `{name}` here")));
+            return Err(Error::new(
+                ErrorKind::UnknownDataset,
+                format!("no dataset `{name}` here"),
+            ));
         };
         let mut trees = vec![layout.data];
-        trees.extend(layout.attributes.iter().filter_map(|attribute| attribute.tree));
+        trees.extend(
+            layout
+                .attributes
+                .iter()
+                .filter_map(|attribute| attribute.tree),
+        );
         self.shared.group.drop_trees(&trees)?;
         datasets.remove(name);
         Ok(())
@@ -153,7 +188,9 @@ impl Database {
 
     /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let Some(name) = dataset else { return Ok(self.shared.group.compact(None)?) };
+        let Some(name) = dataset else {
+            return Ok(self.shared.group.compact(None)?);
+        };
         let dataset = self.dataset(name)?;
         for tree in dataset.trees() {
             self.shared.group.compact(Some(tree))?;
@@ -177,7 +214,10 @@ impl Database {
     pub fn close(self) -> Result<()> {
         match Arc::try_unwrap(self.shared) {
             Ok(shared) => Ok(shared.group.close()?),
-            Err(_) => Err(Error::new(ErrorKind::Unavailable, "the store is still in use")),
+            Err(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the store is still in use",
+            )),
         }
     }
 }

@@ -8,11 +8,11 @@ use crate::batch::WriteBatch;
 use crate::database::Shared;
 use crate::def::DatasetDef;
 use crate::error::{Error, Result};
+use crate::key::Key;
 use crate::layout::Layout;
 use crate::query::{Query, Scan};
 use crate::record::Record;
 use crate::schema::{Path, Type, Value};
-use crate::key::Key;
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 #[derive(Clone)]
@@ -38,7 +38,11 @@ impl Dataset {
 
     /// The trees of the dataset, data first.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
-        let indexes = self.layout.attributes.iter().filter_map(|attribute| attribute.tree);
+        let indexes = self
+            .layout
+            .attributes
+            .iter()
+            .filter_map(|attribute| attribute.tree);
         std::iter::once(self.layout.data).chain(indexes).collect()
     }
 
@@ -50,7 +54,11 @@ impl Dataset {
     /// A value of the attribute at `path` from text, read as the attribute's type; where none is
     /// declared, as a number if it looks like one, else as a string.
     pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
-        let declared = self.layout.attributes.iter().find(|attribute| attribute.path == *path);
+        let declared = self
+            .layout
+            .attributes
+            .iter()
+            .find(|attribute| attribute.path == *path);
         match declared {
             Some(attribute) => Value::parse(attribute.ty, text)
                 .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
@@ -93,14 +101,23 @@ impl Dataset {
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
         let cost = Cost::default();
-        let found = self.shared.group.snapshot().get(self.layout.data, key.as_bytes(), &cost)?;
+        let found = self
+            .shared
+            .group
+            .snapshot()
+            .get(self.layout.data, key.as_bytes(), &cost)?;
         self.shared.group.count(&cost);
-        found.map(|found| Record::new(key.as_bytes(), found.seq, found.value)).transpose()
+        found
+            .map(|found| Record::new(key.as_bytes(), found.seq, found.value))
+            .transpose()
     }
 
     /// A consistent picture of the dataset, for several queries that belong together and for pages.
     pub fn snapshot(&self) -> DatasetSnapshot {
-        DatasetSnapshot { dataset: self.clone(), snapshot: self.shared.group.snapshot() }
+        DatasetSnapshot {
+            dataset: self.clone(),
+            snapshot: self.shared.group.snapshot(),
+        }
     }
 
     /// A query over the dataset as it is now.
@@ -131,9 +148,13 @@ impl DatasetSnapshot {
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
         let cost = Cost::default();
-        let found = self.snapshot.get(self.dataset.layout.data, key.as_bytes(), &cost)?;
+        let found = self
+            .snapshot
+            .get(self.dataset.layout.data, key.as_bytes(), &cost)?;
         self.dataset.shared.group.count(&cost);
-        found.map(|found| Record::new(key.as_bytes(), found.seq, found.value)).transpose()
+        found
+            .map(|found| Record::new(key.as_bytes(), found.seq, found.value))
+            .transpose()
     }
 
     /// A query.

@@ -38,7 +38,10 @@ impl IndexKind {
 
     /// True for kinds that keep a tree of their own.
     pub fn is_standalone(self) -> bool {
-        matches!(self, IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite)
+        matches!(
+            self,
+            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite
+        )
     }
 
     fn name(self) -> &'static str {
@@ -94,7 +97,11 @@ pub struct DatasetDef {
 impl DatasetDef {
     /// A dataset without indexes.
     pub fn new(key: Path, key_type: KeyType) -> DatasetDef {
-        DatasetDef { key, key_type, indexes: Vec::new() }
+        DatasetDef {
+            key,
+            key_type,
+            indexes: Vec::new(),
+        }
     }
 
     /// The same with one more indexed attribute.
@@ -105,11 +112,22 @@ impl DatasetDef {
 
     pub(crate) fn validate(&self) -> Result<()> {
         if self.indexes.len() > 64 {
-            return Err(Error::bad_input(format!("{} indexes, over the limit of 64", self.indexes.len())));
+            return Err(Error::bad_input(format!(
+                "{} indexes, over the limit of 64",
+                self.indexes.len()
+            )));
         }
         for (at, index) in self.indexes.iter().enumerate() {
-            if self.indexes.iter().take(at).any(|other| other.path == index.path) {
-                return Err(Error::bad_input(format!("attribute `{}` is indexed twice", index.path)));
+            if self
+                .indexes
+                .iter()
+                .take(at)
+                .any(|other| other.path == index.path)
+            {
+                return Err(Error::bad_input(format!(
+                    "attribute `{}` is indexed twice",
+                    index.path
+                )));
             }
         }
         Ok(())
@@ -145,15 +163,33 @@ pub(crate) struct StoredDef {
 
 impl StoredDef {
     pub(crate) fn new(def: &DatasetDef) -> StoredDef {
-        let attributes: Vec<StoredAttribute> =
-            (0..).zip(&def.indexes).map(|(id, def)| StoredAttribute { id, def: def.clone() }).collect();
+        let attributes: Vec<StoredAttribute> = (0..)
+            .zip(&def.indexes)
+            .map(|(id, def)| StoredAttribute {
+                id,
+                def: def.clone(),
+            })
+            .collect();
         let next_id = attributes.len() as u32;
-        StoredDef { key: def.key.clone(), key_type: def.key_type, attributes, next_id }
+        StoredDef {
+            key: def.key.clone(),
+            key_type: def.key_type,
+            attributes,
+            next_id,
+        }
     }
 
     pub(crate) fn def(&self) -> DatasetDef {
-        let indexes = self.attributes.iter().map(|attribute| attribute.def.clone()).collect();
-        DatasetDef { key: self.key.clone(), key_type: self.key_type, indexes }
+        let indexes = self
+            .attributes
+            .iter()
+            .map(|attribute| attribute.def.clone())
+            .collect();
+        DatasetDef {
+            key: self.key.clone(),
+            key_type: self.key_type,
+            indexes,
+        }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -189,7 +225,10 @@ impl StoredDef {
             let kind = text(attribute, "kind")?.parse().ok()?;
             let ty = text(attribute, "type")?.parse().ok()?;
             let id = number(attribute, "id")?;
-            attributes.push(StoredAttribute { id, def: IndexDef { path, kind, ty } });
+            attributes.push(StoredAttribute {
+                id,
+                def: IndexDef { path, kind, ty },
+            });
         }
         Some(StoredDef {
             key: text(&json, "key")?.parse().ok()?,

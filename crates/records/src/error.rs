@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::schema::RecordError;
-
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -35,7 +33,11 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
-        Error { kind, text: text.into(), source: None }
+        Error {
+            kind,
+            text: text.into(),
+            source: None,
+        }
     }
 
     pub(crate) fn bad_input(text: impl Into<String>) -> Error {
@@ -82,12 +84,10 @@ impl From<lsm::Error> for Error {
             lsm::Error::Limit { .. } | lsm::Error::Invalid(_) => ErrorKind::BadInput,
             _ => ErrorKind::Unavailable,
         };
-        Error { kind, text: source.to_string(), source: Some(source) }
-    }
-}
-
-impl From<RecordError> for Error {
-    fn from(error: RecordError) -> Error {
-        Error::bad_input(error.to_string())
+        Error {
+            kind,
+            text: source.to_string(),
+            source: Some(source),
+        }
     }
 }

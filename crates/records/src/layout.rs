@@ -51,17 +51,41 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// The layout of a dataset whose trees are in the group; `None` when one of them is not.
-    pub(crate) fn new(name: &str, stored: StoredDef, tree: &dyn Fn(&str) -> Option<TreeId>) -> Option<Layout> {
+    pub(crate) fn new(
+        name: &str,
+        stored: StoredDef,
+        tree: &dyn Fn(&str) -> Option<TreeId>,
+    ) -> Option<Layout> {
         let mut attributes = Vec::new();
         for attribute in &stored.attributes {
             let kind = attribute.def.kind;
-            let tree = if kind.is_standalone() { Some(tree(&index_tree(name, attribute.id))?) } else { None };
+            let tree = if kind.is_standalone() {
+                Some(tree(&index_tree(name, attribute.id))?)
+            } else {
+                None
+            };
             let (path, ty) = (attribute.def.path.clone(), attribute.def.ty);
-            attributes.push(Attribute { id: attribute.id, ty, kind, path, tree });
+            attributes.push(Attribute {
+                id: attribute.id,
+                ty,
+                kind,
+                path,
+                tree,
+            });
         }
-        let paths = stored.attributes.iter().map(|a| (a.def.path.clone(), a.def.ty)).collect();
+        let paths = stored
+            .attributes
+            .iter()
+            .map(|a| (a.def.path.clone(), a.def.ty))
+            .collect();
         let extraction = Extraction::new((stored.key.clone(), stored.key_type), paths);
-        Some(Layout { name: name.to_string(), data: tree(&data_tree(name))?, stored, attributes, extraction })
+        Some(Layout {
+            name: name.to_string(),
+            data: tree(&data_tree(name))?,
+            stored,
+            attributes,
+            extraction,
+        })
     }
 }
 
@@ -76,7 +100,9 @@ impl Extractor for EmbeddedAttributes {
     }
 
     fn extract(&self, _key: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
-        let Some(record) = RecordRef::parse(value) else { return };
+        let Some(record) = RecordRef::parse(value) else {
+            return;
+        };
         for (id, value) in record.attributes() {
             if let Some(slot) = self.ids.iter().position(|known| *known == id) {
                 emit(slot, value);
@@ -90,17 +116,29 @@ pub(crate) struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, config: &[u8]) -> lsm::Result<TreeOptions> {
-        let unknown = || lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"));
+        let unknown =
+            || lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"));
         if dataset_of(name).is_some() {
             let stored = StoredDef::from_bytes(config).ok_or_else(unknown)?;
-            let embedded = stored.attributes.iter().filter(|a| a.def.kind == IndexKind::Embedded);
+            let embedded = stored
+                .attributes
+                .iter()
+                .filter(|a| a.def.kind == IndexKind::Embedded);
             let ids: Vec<u32> = embedded.map(|a| a.id).collect();
-            let extractor: Option<Arc<dyn Extractor>> =
-                if ids.is_empty() { None } else { Some(Arc::new(EmbeddedAttributes { ids })) };
-            return Ok(TreeOptions { extractor, ..TreeOptions::default() });
+            let extractor: Option<Arc<dyn Extractor>> = if ids.is_empty() {
+                None
+            } else {
+                Some(Arc::new(EmbeddedAttributes { ids }))
+            };
+            return Ok(TreeOptions {
+                extractor,
+                ..TreeOptions::default()
+            });
         }
-        let kind: IndexKind =
-            std::str::from_utf8(config).ok().and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
+        let kind: IndexKind = std::str::from_utf8(config)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(unknown)?;
         Ok(index::tree_options(kind))
     }
 }

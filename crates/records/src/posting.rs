@@ -15,6 +15,8 @@
 //! ```
 //!
 //! `cancels`: there may be cancels. `settled`: no key comes twice, and keys are prefix-compressed.
+//! A newest seq of 0, with one posting, stands for the sequence number of the entry that holds the
+//! fragment: a write does not know its number when it is encoded.
 //! The first key shares nothing, so an older fragment is joined to a newer one by rewriting only its
 //! first delta; [`settle`] does the rest once per merge.
 //!
@@ -30,7 +32,10 @@ use lsm::merge::MergeOperator;
 use crate::schema::MAX_PRIMARY_KEY;
 
 /// The size over which [`PostingMerge`] lets fragments apart, in bytes.
-pub const CHUNK_BYTES: usize = 4 << 10;
+pub(crate) const CHUNK_BYTES: usize = 4 << 10;
+
+/// Stands for the sequence number of the entry; no write has this number.
+const IMPLIED: Seq = 0;
 
 const CANCELS: u64 = 1;
 const SETTLED: u64 = 2;
@@ -40,7 +45,7 @@ const FEW: usize = 12;
 
 /// One fact of a posting list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Posting<'a> {
+pub(crate) struct Posting<'a> {
     /// The write that made it.
     pub seq: Seq,
     /// The encoded primary key of the record.
@@ -51,7 +56,7 @@ pub struct Posting<'a> {
 
 /// The bytes are not a posting list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
+pub(crate) struct Malformed;
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,9 +66,20 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// Appends a fragment of one posting, whose sequence number is that of the entry that it becomes:
+/// what a write adds to a list.
+pub(crate) fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
+    Posting {
+        seq: IMPLIED,
+        key,
+        cancel,
+    }
+    .encode(out);
+}
+
 impl Posting<'_> {
-    /// Appends a fragment of this posting alone: what a write adds to a list.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends a fragment of this posting alone.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, (self.seq << 2) | if self.cancel { CANCELS } else { 0 });
         put_varint(out, 0);
         put_posting(out, 0, self, 0);
@@ -85,7 +101,7 @@ fn put_posting(out: &mut Vec<u8>, delta: u64, posting: &Posting<'_>, shared: usi
 
 /// A fragment whose head has been read.
 #[derive(Debug, Clone, Copy)]
-pub struct PostingList<'a> {
+pub(crate) struct PostingList<'a> {
     newest: Seq,
     oldest: Seq,
     flags: u64,
@@ -94,18 +110,22 @@ pub struct PostingList<'a> {
 }
 
 impl<'a> PostingList<'a> {
-    /// Reads the head of a fragment.
+    /// Reads the head of a fragment, held by an entry of sequence number `entry`.
     ///
     /// # Errors
     /// The head is malformed. Postings are checked as they are read.
-    pub fn parse(bytes: &'a [u8]) -> Result<PostingList<'a>, Malformed> {
-        PostingList::head(bytes).ok_or(Malformed)
+    pub(crate) fn parse(bytes: &'a [u8], entry: Seq) -> Result<PostingList<'a>, Malformed> {
+        PostingList::head(bytes, entry).ok_or(Malformed)
     }
 
-    fn head(bytes: &'a [u8]) -> Option<PostingList<'a>> {
+    fn head(bytes: &'a [u8], entry: Seq) -> Option<PostingList<'a>> {
         let mut input = Reader::new(bytes);
         let first = input.varint()?;
-        let newest = first >> 2;
+        let newest = if first >> 2 == IMPLIED {
+            entry
+        } else {
+            first >> 2
+        };
         let oldest = newest.checked_sub(input.varint()?)?;
         let body = input.rest();
         let head_len = bytes.len() - body.len();
@@ -120,18 +140,20 @@ impl<'a> PostingList<'a> {
     }
 
     /// The sequence number of the newest posting.
+    #[cfg(test)]
     pub fn newest(&self) -> Seq {
         self.newest
     }
 
     /// The sequence number of the oldest posting.
+    #[cfg(test)]
     pub fn oldest(&self) -> Seq {
         self.oldest
     }
 
     /// A reader of the postings, newest first. Stop early for the newest K: nothing behind the place
     /// of the reader is decoded.
-    pub fn reader(&self) -> PostingReader<'a> {
+    pub(crate) fn reader(&self) -> PostingReader<'a> {
         PostingReader {
             list: *self,
             rest: Reader::new(self.body),
@@ -143,7 +165,7 @@ impl<'a> PostingList<'a> {
 
 /// Reads the postings of a fragment one by one.
 #[derive(Debug, Clone)]
-pub struct PostingReader<'a> {
+pub(crate) struct PostingReader<'a> {
     list: PostingList<'a>,
     rest: Reader<'a>,
     seq: Option<Seq>,
@@ -160,7 +182,7 @@ impl<'a> PostingReader<'a> {
         clippy::should_implement_trait,
         reason = "the posting borrows from the reader"
     )]
-    pub fn next(&mut self) -> Result<Option<Posting<'_>>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<Posting<'_>>, Malformed> {
         if self.rest.is_empty() {
             let complete = self.seq == Some(self.list.oldest);
             return if complete { Ok(None) } else { Err(Malformed) };
@@ -171,14 +193,6 @@ impl<'a> PostingReader<'a> {
             key: &self.key,
             cancel,
         }))
-    }
-
-    /// Turns to another fragment, and keeps the buffer of the key.
-    pub fn reset(&mut self, list: PostingList<'a>) {
-        self.rest = Reader::new(list.body);
-        self.list = list;
-        self.seq = None;
-        self.key.clear();
     }
 
     #[inline]
@@ -219,7 +233,7 @@ fn key_parts<'a>(input: &mut Reader<'a>) -> Option<(usize, &'a [u8])> {
 
 /// Writes a fragment of many postings, with prefix-compressed keys.
 #[derive(Debug, Default)]
-pub struct PostingWriter {
+pub(crate) struct PostingWriter {
     body: Vec<u8>,
     previous: Vec<u8>,
     newest: Seq,
@@ -229,18 +243,13 @@ pub struct PostingWriter {
 
 impl PostingWriter {
     /// An empty one.
-    pub fn new() -> PostingWriter {
+    pub(crate) fn new() -> PostingWriter {
         PostingWriter::default()
-    }
-
-    /// True when nothing has been pushed.
-    pub fn is_empty(&self) -> bool {
-        self.body.is_empty()
     }
 
     /// Adds a posting, which must be older than those before. Returns false, and does nothing, when
     /// it is not, or when its key is too long.
-    pub fn push(&mut self, posting: Posting<'_>) -> bool {
+    pub(crate) fn push(&mut self, posting: Posting<'_>) -> bool {
         let first = self.body.is_empty();
         if posting.key.len() > MAX_PRIMARY_KEY || (!first && posting.seq >= self.oldest) {
             return false;
@@ -261,7 +270,7 @@ impl PostingWriter {
 
     /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty.
     /// `settled` says that no key came twice.
-    pub fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
             let flags = if settled {
                 self.flags | SETTLED
@@ -287,14 +296,20 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Joins `older` to the end of `newer`, by copying. Returns false, and leaves `newer` as it is, when
-/// `older` is not older in all of it or one of the two is malformed.
-pub fn append(newer: &mut Vec<u8>, older: &[u8]) -> bool {
-    join(newer, older).is_some()
+/// `older` is not older in all of it or one of the two is malformed. The numbers are those of the
+/// entries that hold the fragments.
+pub(crate) fn append(
+    newer: &mut Vec<u8>,
+    newer_entry: Seq,
+    older: &[u8],
+    older_entry: Seq,
+) -> bool {
+    join(newer, newer_entry, older, older_entry).is_some()
 }
 
-fn join(newer: &mut Vec<u8>, older: &[u8]) -> Option<()> {
-    let front = PostingList::head(newer)?;
-    let back = PostingList::head(older)?;
+fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -> Option<()> {
+    let front = PostingList::head(newer, newer_entry)?;
+    let back = PostingList::head(older, older_entry)?;
     let delta = front
         .oldest
         .checked_sub(back.newest)
@@ -326,8 +341,9 @@ fn join(newer: &mut Vec<u8>, older: &[u8]) -> Option<()> {
 /// Drops from a fragment the postings of a key that come behind a newer one of the same key, plain
 /// or cancel, and when nothing older can exist (`oldest`) the cancels too. Returns false when nothing
 /// is left. A malformed fragment stays as it is. O(postings), and O(1) for a settled fragment.
-pub fn settle(fragment: &mut Vec<u8>, oldest: bool) -> bool {
-    match settled(fragment, oldest) {
+/// `entry` is the number of the entry that holds it.
+pub(crate) fn settle(fragment: &mut Vec<u8>, entry: Seq, oldest: bool) -> bool {
+    match settled(fragment, entry, oldest) {
         Some(Settled::As(new)) if new.is_empty() => false,
         Some(Settled::As(new)) => {
             *fragment = new;
@@ -342,8 +358,8 @@ enum Settled {
     As(Vec<u8>),
 }
 
-fn settled(fragment: &[u8], oldest: bool) -> Option<Settled> {
-    let list = PostingList::head(fragment)?;
+fn settled(fragment: &[u8], entry: Seq, oldest: bool) -> Option<Settled> {
+    let list = PostingList::head(fragment, entry)?;
     let drop_cancels = oldest && list.flags & CANCELS != 0;
     let distinct = list.flags & SETTLED != 0 || list.newest == list.oldest;
     if distinct && !drop_cancels {
@@ -390,36 +406,9 @@ fn settled(fragment: &[u8], oldest: bool) -> Option<Settled> {
     Some(Settled::As(out))
 }
 
-/// Appends to `out` the whole list `list` (empty: no list yet) with `posting` in front and without
-/// older postings of its key; a cancel only takes them out. What an eager index writes back; O(list).
-/// Appends nothing when no posting is left.
-///
-/// # Errors
-/// `list` is malformed, or `posting` is not newer than it.
-pub fn replace(list: &[u8], posting: Posting<'_>, out: &mut Vec<u8>) -> Result<(), Malformed> {
-    let mut writer = PostingWriter::new();
-    writer.body.reserve(list.len() + posting.key.len() + 16);
-    if !posting.cancel {
-        writer.push(posting);
-    }
-    if !list.is_empty() {
-        let mut reader = PostingList::parse(list)?.reader();
-        while let Some(older) = reader.next()? {
-            if older.seq >= posting.seq {
-                return Err(Malformed);
-            }
-            if older.key != posting.key {
-                writer.push(older);
-            }
-        }
-    }
-    writer.finish(true, out);
-    Ok(())
-}
-
 /// Joins the fragments of posting lists on flushes and merges.
 #[derive(Debug, Clone, Copy)]
-pub struct PostingMerge {
+pub(crate) struct PostingMerge {
     /// A fragment of so many bytes takes no further one.
     pub chunk_bytes: usize,
 }
@@ -433,12 +422,19 @@ impl Default for PostingMerge {
 }
 
 impl MergeOperator for PostingMerge {
-    fn combine(&self, _key: &[u8], newer: &mut Vec<u8>, older: &[u8]) -> bool {
-        newer.len() < self.chunk_bytes && append(newer, older)
+    fn combine(
+        &self,
+        _key: &[u8],
+        newer: &mut Vec<u8>,
+        newer_seq: Seq,
+        older: &[u8],
+        older_seq: Seq,
+    ) -> bool {
+        newer.len() < self.chunk_bytes && append(newer, newer_seq, older, older_seq)
     }
 
-    fn finish(&self, _key: &[u8], _seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
-        settle(operand, oldest)
+    fn finish(&self, _key: &[u8], seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
+        settle(operand, seq, oldest)
     }
 }
 

@@ -2,6 +2,9 @@ use super::*;
 
 const SEED: u64 = 0x5eed_0004;
 
+/// The number of the entry, where fragments do not say theirs.
+const ENTRY: Seq = 77;
+
 type Owned = (Seq, Vec<u8>, bool);
 
 fn fragment(postings: &[Owned]) -> Vec<u8> {
@@ -30,7 +33,7 @@ fn single(posting: &Owned) -> Vec<u8> {
 }
 
 fn read(fragment: &[u8]) -> Result<Vec<Owned>, Malformed> {
-    let list = PostingList::parse(fragment)?;
+    let list = PostingList::parse(fragment, ENTRY)?;
     let mut reader = list.reader();
     let mut all = Vec::new();
     while let Some(p) = reader.next()? {
@@ -79,8 +82,8 @@ fn postings_come_back() {
     let longest = (5, vec![1; MAX_PRIMARY_KEY], false);
     assert_eq!(read(&single(&longest)), Ok(vec![longest.clone()]));
     assert_eq!(
-        read(&single(&(0, Vec::new(), true))),
-        Ok(vec![(0, Vec::new(), true)])
+        read(&single(&(IMPLIED, Vec::new(), true))),
+        Ok(vec![(ENTRY, Vec::new(), true)])
     );
 }
 
@@ -105,14 +108,14 @@ fn the_writer_wants_descending_sequence_numbers() {
         key: b"k",
         cancel: false,
     };
-    assert!(writer.is_empty());
+    assert!(writer.body.is_empty());
     assert!(writer.push(posting(5)));
     assert!(!writer.push(posting(5)));
     assert!(!writer.push(posting(6)));
     assert!(writer.push(posting(4)));
     let mut out = Vec::new();
     writer.finish(true, &mut out);
-    assert!(writer.is_empty());
+    assert!(writer.body.is_empty());
     writer.finish(true, &mut out);
     assert_eq!(read(&out).unwrap().len(), 2);
 }
@@ -147,7 +150,7 @@ fn merges_agree_with_the_model() {
             let i = rng.usize(..pieces.len() - 1);
             let older = pieces.remove(i + 1);
             assert!(
-                operator.combine(b"", &mut pieces[i], &older),
+                operator.combine(b"", &mut pieces[i], ENTRY, &older, ENTRY),
                 "round {round}, seed {SEED}"
             );
         }
@@ -175,11 +178,11 @@ fn grouping_makes_no_difference() {
     let postings = random_postings(&mut rng, 3, 2);
     let [a, b, c] = [0, 1, 2].map(|i| single(&postings[i]));
     let mut left = a.clone();
-    assert!(append(&mut left, &b) && append(&mut left, &c));
+    assert!(append(&mut left, ENTRY, &b, ENTRY) && append(&mut left, ENTRY, &c, ENTRY));
     let mut right = b;
-    assert!(append(&mut right, &c));
+    assert!(append(&mut right, ENTRY, &c, ENTRY));
     let mut all = a;
-    assert!(append(&mut all, &right));
+    assert!(append(&mut all, ENTRY, &right, ENTRY));
     assert_eq!(left, all);
 }
 
@@ -187,9 +190,21 @@ fn grouping_makes_no_difference() {
 fn a_full_chunk_takes_no_more() {
     let operator = PostingMerge { chunk_bytes: 10 };
     let mut newer = single(&(9, b"123".to_vec(), false));
-    assert!(operator.combine(b"", &mut newer, &single(&(8, b"456".to_vec(), false))));
+    assert!(operator.combine(
+        b"",
+        &mut newer,
+        ENTRY,
+        &single(&(8, b"456".to_vec(), false)),
+        ENTRY
+    ));
     let full = newer.clone();
-    assert!(!operator.combine(b"", &mut newer, &single(&(7, b"789".to_vec(), false))));
+    assert!(!operator.combine(
+        b"",
+        &mut newer,
+        ENTRY,
+        &single(&(7, b"789".to_vec(), false)),
+        ENTRY
+    ));
     assert_eq!(newer, full);
 }
 
@@ -206,41 +221,9 @@ fn what_cannot_be_joined_stays_apart() {
         (cut, single(&(1, b"c".to_vec(), false))),
     ] {
         let mut joined = a.clone();
-        assert!(!append(&mut joined, &b));
+        assert!(!append(&mut joined, ENTRY, &b, ENTRY));
         assert_eq!(joined, a);
     }
-}
-
-#[test]
-fn an_eager_list_replaces_and_removes() {
-    let mut rng = fastrand::Rng::with_seed(SEED + 3);
-    let mut list = Vec::new();
-    let mut expected: Vec<Owned> = Vec::new();
-    for seq in 1..500 {
-        let posting = (seq, vec![b'k', rng.u8(..20)], rng.u32(..3) == 0);
-        let mut out = Vec::new();
-        let p = Posting {
-            seq,
-            key: &posting.1,
-            cancel: posting.2,
-        };
-        replace(&list, p, &mut out).unwrap();
-        expected.retain(|old| old.1 != posting.1);
-        if !posting.2 {
-            expected.insert(0, posting);
-        }
-        list = out;
-        assert_eq!(list.is_empty(), expected.is_empty());
-        if !list.is_empty() {
-            assert_eq!(read(&list), Ok(expected.clone()), "seed {SEED}");
-        }
-    }
-    let stale = Posting {
-        seq: 3,
-        key: b"z",
-        cancel: false,
-    };
-    assert_eq!(replace(&list, stale, &mut Vec::new()), Err(Malformed));
 }
 
 #[test]
@@ -267,11 +250,16 @@ fn damage_is_found_or_harmless() {
             assert!(all.is_sorted_by(|a, b| a.0 > b.0));
         }
         let mut joined = bytes.clone();
-        append(&mut joined, &single(&(1, b"k".to_vec(), false)));
+        append(
+            &mut joined,
+            ENTRY,
+            &single(&(1, b"k".to_vec(), false)),
+            ENTRY,
+        );
         let mut joined = single(&(MAX_SEQ, b"k".to_vec(), false));
-        append(&mut joined, &bytes);
-        settle(&mut joined, rng.bool());
-        settle(&mut bytes, rng.bool());
+        append(&mut joined, ENTRY, &bytes, ENTRY);
+        settle(&mut joined, ENTRY, rng.bool());
+        settle(&mut bytes, ENTRY, rng.bool());
     }
 }
 
@@ -279,7 +267,7 @@ fn damage_is_found_or_harmless() {
 fn keys_that_unpack_without_bound_are_left_alone() {
     let mut bytes = fragment(&[(10_000, vec![b'k'; MAX_PRIMARY_KEY], false)]);
     // Each further posting repeats the whole key in a few bytes.
-    let list = PostingList::parse(&bytes).unwrap();
+    let list = PostingList::parse(&bytes, ENTRY).unwrap();
     let mut bomb = Vec::new();
     put_head(&mut bomb, list.newest(), list.newest() - 5_000, CANCELS);
     bomb.extend_from_slice(list.body);
@@ -293,6 +281,6 @@ fn keys_that_unpack_without_bound_are_left_alone() {
         put_posting(&mut bomb, 1, &posting, MAX_PRIMARY_KEY);
     }
     let before = bomb.clone();
-    assert!(settle(&mut bomb, false));
+    assert!(settle(&mut bomb, ENTRY, false));
     assert_eq!(bomb, before);
 }

@@ -1,14 +1,15 @@
 //! Conditions on attributes, as people write them: `user=alice`, `at>=2024-05-01`, `name^=Al`.
 //!
-//! A record matches a condition when *some* value at the path satisfies it (an array has several),
-//! and matches several conditions when it matches each. Two conditions on one path are therefore not
-//! one range: `[1, 9]` matches `n>3` and `n<3`.
+//! A record matches a condition when *some* value at the path satisfies it (an array has several).
+//! Conditions that bound a range on one path (`n>3 n<5`) must hold for one value together; each other
+//! condition stands for itself, so `tag=a tag=b` finds arrays that have both.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::str::FromStr;
 
+use crate::error::Error;
 use crate::schema::{Bits, Found, Path, Sink, Trie, Type, Value, ValueRange, string_prefix_range};
 
 /// How a value must relate to the text of a condition.
@@ -61,6 +62,13 @@ impl fmt::Display for Op {
     }
 }
 
+impl Op {
+    /// True for operators that bound a range: those on one path must hold for one value together.
+    pub(crate) fn bounds_a_range(self) -> bool {
+        matches!(self, Op::Ge | Op::Le | Op::Gt | Op::Lt)
+    }
+}
+
 /// A condition on the values at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Condition {
@@ -73,6 +81,12 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// A condition on the values at `path`.
+    pub fn new(path: Path, op: Op, text: impl Into<String>) -> Condition {
+        let text = text.into();
+        Condition { path, op, text }
+    }
+
     /// Reads `PATH=V`, `PATH>=V`, `PATH<=V`, `PATH>V`, `PATH<V` or `PATH^=PREFIX`. The first operator
     /// counts; a backslash in the path takes the meaning away from an operator in a name. The value
     /// is everything behind the operator, empty and blanks included.
@@ -132,10 +146,10 @@ impl Condition {
 }
 
 impl FromStr for Condition {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Condition, String> {
-        Condition::parse(text)
+    fn from_str(text: &str) -> Result<Condition, Error> {
+        Condition::parse(text).map_err(Error::bad_input)
     }
 }
 
@@ -145,17 +159,25 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Conditions on paths without a declared type, evaluated on JSON: numbers compare with a text that
+/// Conditions on paths without a declared type, evaluated on JSON; those that bound a range on one
+/// path must hold for one value together, each other for some value. Evaluation: numbers compare with a text that
 /// is a number (integers exactly), strings with the text by bytes, truth values with `true` and
 /// `false`; anything else does not match.
 #[derive(Debug, Clone)]
-pub struct JsonFilter {
+pub(crate) struct JsonFilter {
     trie: Trie,
     tests: Vec<Test>,
 }
 
+/// What one value must satisfy, all of it.
 #[derive(Debug, Clone)]
 struct Test {
+    path: Path,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone)]
+struct Part {
     op: Op,
     text: String,
     number: Option<Number>,
@@ -164,26 +186,41 @@ struct Test {
 
 impl JsonFilter {
     /// Compiles `conditions`, all of which must hold.
-    pub fn new<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> JsonFilter {
+    pub(crate) fn new<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> JsonFilter {
         let mut filter = JsonFilter {
             trie: Trie::new(),
             tests: Vec::new(),
         };
         for condition in conditions {
-            filter.trie.add(&condition.path, filter.tests.len() as u32);
-            filter.tests.push(Test {
+            let part = Part {
                 op: condition.op,
                 text: condition.text.clone(),
                 number: Number::parse(&condition.text),
                 truth: condition.text.parse().ok(),
+            };
+            let range = filter.tests.iter_mut().find(|test| {
+                condition.op.bounds_a_range()
+                    && test.path == condition.path
+                    && test.parts.iter().all(|part| part.op.bounds_a_range())
             });
+            match range {
+                Some(test) => test.parts.push(part),
+                None => {
+                    filter.trie.add(&condition.path, filter.tests.len() as u32);
+                    let path = condition.path.clone();
+                    filter.tests.push(Test {
+                        path,
+                        parts: vec![part],
+                    });
+                }
+            }
         }
         filter
     }
 
     /// True when the record `body` matches: one pass over it at most, which ends when all conditions
     /// have been met. A body that is not JSON does not match.
-    pub fn matches(&self, body: &[u8]) -> bool {
+    pub(crate) fn matches(&self, body: &[u8]) -> bool {
         if self.tests.is_empty() {
             return true;
         }
@@ -197,12 +234,6 @@ impl JsonFilter {
         let _ = self.trie.walk(&mut input, &mut met);
         met.open == 0
     }
-}
-
-/// True when the JSON record `body` matches every one of `conditions`; see [`JsonFilter`], which is
-/// the thing to keep when there are many records.
-pub fn matches_json(body: &[u8], conditions: &[Condition]) -> bool {
-    JsonFilter::new(conditions).matches(body)
 }
 
 struct Met<'a> {
@@ -234,6 +265,12 @@ impl Sink for Met<'_> {
 }
 
 impl Test {
+    fn accepts(&self, found: Found<'_>) -> bool {
+        self.parts.iter().all(|part| part.accepts(found))
+    }
+}
+
+impl Part {
     fn accepts(&self, found: Found<'_>) -> bool {
         let order = match found {
             Found::Str(v) if self.op == Op::Prefix => return v.starts_with(&self.text),

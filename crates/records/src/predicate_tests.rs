@@ -1,5 +1,18 @@
 use super::*;
-use crate::schema::{Extracted, Extraction, KeyType, in_range};
+use crate::index::Range;
+use crate::schema::{Extracted, Extraction, KeyType};
+
+fn in_range(range: &ValueRange, encoded: &[u8]) -> bool {
+    Range {
+        lo: range.0.clone(),
+        hi: range.1.clone(),
+    }
+    .contains(encoded)
+}
+
+fn matches_json(body: &[u8], conditions: &[Condition]) -> bool {
+    JsonFilter::new(conditions).matches(body)
+}
 
 const SEED: u64 = 0x5eed_0005;
 
@@ -184,7 +197,7 @@ fn filters_agree_with_ranges_over_extracted_values() {
         let body = format!(r#"{{"id":1,"v":{list}}}"#);
         let path = |p| Path::parse(p).unwrap();
         let x = Extraction::new((path("id"), KeyType::Int), vec![(path("v"), t)]);
-        let mut out = Extracted::new();
+        let mut out = Extracted::default();
         x.extract(body.as_bytes(), &mut out).unwrap();
         let range = c.to_range(t).unwrap();
         let expected = out.values(0).any(|v| in_range(&range, v));

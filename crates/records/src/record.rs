@@ -10,36 +10,78 @@
 //! that wants the body skips them in one step.
 
 use lsm::coding::{Reader, put_varint};
+use lsm::{Seq, Slice};
+
+use crate::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::key::Key;
+
+/// A record that a read returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    key: Vec<u8>,
+    seq: Seq,
+    stored: Slice,
+    body_at: usize,
+}
+
+impl Record {
+    pub(crate) fn new(key: &[u8], seq: Seq, stored: Slice) -> Result<Record> {
+        let body = RecordRef::body_of(&stored).map(<[u8]>::len);
+        let body = body.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+        Ok(Record {
+            key: key.to_vec(),
+            seq,
+            body_at: stored.len() - body,
+            stored,
+        })
+    }
+
+    /// The JSON exactly as it was put.
+    pub fn body(&self) -> &[u8] {
+        self.stored.get(self.body_at..).unwrap_or_default()
+    }
+
+    /// The sequence number of the write that put it: larger is newer.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The primary key as text.
+    pub fn key_text(&self, dataset: &Dataset) -> String {
+        Key::display(dataset.layout.stored.key_type, &self.key)
+    }
+}
+
+/// Appends the stored form. `attributes` are (stable id, encoded value), gone through twice.
+pub(crate) fn encode<'v, I>(out: &mut Vec<u8>, attributes: I, body: &[u8])
+where
+    I: Iterator<Item = (u32, &'v [u8])> + Clone,
+{
+    let size = |(id, value): (u32, &[u8])| {
+        varint_len(u64::from(id)) + varint_len(value.len() as u64) + value.len()
+    };
+    let total: usize = attributes.clone().map(size).sum();
+    out.reserve(total + body.len() + 10);
+    put_varint(out, total as u64);
+    for (id, value) in attributes {
+        put_varint(out, u64::from(id));
+        lsm::coding::put_bytes(out, value);
+    }
+    out.extend_from_slice(body);
+}
 
 /// A stored record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record<'a> {
+pub(crate) struct RecordRef<'a> {
     attributes: &'a [u8],
     body: &'a [u8],
 }
 
-impl<'a> Record<'a> {
-    /// Appends the stored form. `attributes` are (stable id, encoded value), gone through twice.
-    pub fn encode<'v, I>(out: &mut Vec<u8>, attributes: I, body: &[u8])
-    where
-        I: Iterator<Item = (u32, &'v [u8])> + Clone,
-    {
-        let size = |(id, value): (u32, &[u8])| {
-            varint_len(u64::from(id)) + varint_len(value.len() as u64) + value.len()
-        };
-        let total: usize = attributes.clone().map(size).sum();
-        out.reserve(total + body.len() + 10);
-        put_varint(out, total as u64);
-        for (id, value) in attributes {
-            put_varint(out, u64::from(id));
-            lsm::coding::put_bytes(out, value);
-        }
-        out.extend_from_slice(body);
-    }
-
+impl<'a> RecordRef<'a> {
     /// Reads a stored record, and checks that its attributes can be walked; `None` when not.
-    pub fn parse(stored: &'a [u8]) -> Option<Record<'a>> {
-        let record = Record::split(stored)?;
+    pub(crate) fn parse(stored: &'a [u8]) -> Option<RecordRef<'a>> {
+        let record = RecordRef::split(stored)?;
         let mut rest = Reader::new(record.attributes);
         while !rest.is_empty() {
             next_attribute(&mut rest)?;
@@ -49,14 +91,14 @@ impl<'a> Record<'a> {
 
     /// The body of a stored record, without a look at its attributes; `None` when there is none.
     #[inline]
-    pub fn body_of(stored: &'a [u8]) -> Option<&'a [u8]> {
-        Some(Record::split(stored)?.body)
+    pub(crate) fn body_of(stored: &'a [u8]) -> Option<&'a [u8]> {
+        Some(RecordRef::split(stored)?.body)
     }
 
-    fn split(stored: &'a [u8]) -> Option<Record<'a>> {
+    fn split(stored: &'a [u8]) -> Option<RecordRef<'a>> {
         let mut input = Reader::new(stored);
         let attributes = input.bytes()?;
-        Some(Record {
+        Some(RecordRef {
             attributes,
             body: input.rest(),
         })
@@ -64,13 +106,13 @@ impl<'a> Record<'a> {
 
     /// The body as it was put.
     #[inline]
-    pub fn body(&self) -> &'a [u8] {
+    pub(crate) fn body(&self) -> &'a [u8] {
         self.body
     }
 
     /// The attributes: (stable id, encoded value), in the order in which they were encoded.
     #[inline]
-    pub fn attributes(&self) -> Attributes<'a> {
+    pub(crate) fn attributes(&self) -> Attributes<'a> {
         Attributes {
             rest: Reader::new(self.attributes),
         }
@@ -79,7 +121,7 @@ impl<'a> Record<'a> {
 
 /// Walks the attributes of a record.
 #[derive(Debug, Clone)]
-pub struct Attributes<'a> {
+pub(crate) struct Attributes<'a> {
     rest: Reader<'a>,
 }
 

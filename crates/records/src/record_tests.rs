@@ -9,15 +9,15 @@ fn a_record_comes_back_as_it_was_put() {
     for count in 0..=attributes.len() {
         for body in [&b""[..], b"{\"id\": 1 }\n"] {
             let mut stored = vec![1, 2];
-            Record::encode(&mut stored, attributes[..count].iter().copied(), body);
-            let record = Record::parse(&stored[2..]).unwrap();
+            encode(&mut stored, attributes[..count].iter().copied(), body);
+            let record = RecordRef::parse(&stored[2..]).unwrap();
             assert_eq!(record.body(), body);
-            assert_eq!(Record::body_of(&stored[2..]), Some(body));
+            assert_eq!(RecordRef::body_of(&stored[2..]), Some(body));
             assert!(record.attributes().eq(attributes[..count].iter().copied()));
         }
     }
     let mut stored = Vec::new();
-    Record::encode(&mut stored, std::iter::empty(), b"{}");
+    encode(&mut stored, std::iter::empty(), b"{}");
     assert_eq!(stored, b"\0{}", "one byte over the body");
 }
 
@@ -28,11 +28,11 @@ fn random_bytes_never_panic() {
         let bytes: Vec<u8> = (0..rng.usize(..20))
             .map(|_| rng.u8(..) >> rng.u32(..8))
             .collect();
-        if let Some(record) = Record::parse(&bytes) {
+        if let Some(record) = RecordRef::parse(&bytes) {
             let mut again = Vec::new();
-            Record::encode(&mut again, record.attributes(), record.body());
+            encode(&mut again, record.attributes(), record.body());
             // Varints may be longer than they need to be, so the bytes may differ.
-            let again = Record::parse(&again).unwrap();
+            let again = RecordRef::parse(&again).unwrap();
             assert_eq!(again.body(), record.body(), "seed {SEED}: {bytes:?}");
             assert!(
                 again.attributes().eq(record.attributes()),

@@ -39,7 +39,9 @@ impl Dataset {
         let snapshot = self.shared.group.snapshot();
         let mut trees = Vec::new();
         for id in self.trees() {
-            let Some(tree) = snapshot.version().trees.get(&id) else { continue };
+            let Some(tree) = snapshot.version().trees.get(&id) else {
+                continue;
+            };
             let memtables = snapshot.components(id);
             let (mut entries, mut bytes) = (0, 0);
             for component in &memtables {
@@ -59,8 +61,15 @@ impl Dataset {
     }
 
     fn tree_label(&self, tree: &TreeVersion) -> String {
-        let attribute = self.layout.attributes.iter().find(|a| a.tree == Some(tree.id));
-        attribute.map_or_else(|| "data".to_string(), |a| format!("{} index of {}", a.kind, a.path))
+        let attribute = self
+            .layout
+            .attributes
+            .iter()
+            .find(|a| a.tree == Some(tree.id));
+        attribute.map_or_else(
+            || "data".to_string(),
+            |a| format!("{} index of {}", a.kind, a.path),
+        )
     }
 }
 
@@ -71,7 +80,9 @@ fn levels(tree: &TreeVersion) -> Vec<Json> {
 
 fn level(run: &Run) -> Json {
     let component = run.component();
-    let count = |of: fn(&lsm::table::TableMeta) -> u64| run.tables.iter().map(|t| of(t.meta())).sum::<u64>();
+    let count = |of: fn(&lsm::table::TableMeta) -> u64| {
+        run.tables.iter().map(|t| of(t.meta())).sum::<u64>()
+    };
     json!({
         "level": run.level,
         "files": run.tables.len(),

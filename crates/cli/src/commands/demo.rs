@@ -99,8 +99,7 @@ fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Fai
         total += record.len() as u64;
         batch.put(&record)?;
         if batch.len() >= load::BATCH_RECORDS || batch.bytes() >= load::BATCH_BYTES {
-            let full = std::mem::replace(&mut batch, dataset.batch());
-            full.commit(Durability::Periodic(every))?;
+            batch.commit(Durability::Periodic(every))?;
             progress.update(done, done);
         }
     }
@@ -284,10 +283,10 @@ impl Tour<'_> {
         self.result(&summary, elapsed, Some(&answer.explain()))
     }
 
-    fn build(&self, conditions: &[(&str, Op, &str)]) -> Result<Query<'_>, Failure> {
+    fn build(&self, conditions: &[(&str, Op, &str)]) -> Result<Query, Failure> {
         let mut query = self.dataset.query();
         for (path, op, value) in conditions {
-            query = query.condition(Condition::new(path.parse()?, *op, value));
+            query = query.condition(Condition::new(path.parse()?, *op, *value));
         }
         Ok(query)
     }

@@ -142,8 +142,7 @@ impl Loading {
                     Ok(()) => {
                         if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
                             self.loaded += batch.len() as u64;
-                            let full = std::mem::replace(&mut batch, dataset.batch());
-                            full.commit(self.durability)?;
+                            batch.commit(self.durability)?;
                             self.progress.update(feed.bytes_read(), self.loaded);
                         }
                         continue;

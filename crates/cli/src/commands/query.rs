@@ -98,12 +98,7 @@ fn path(text: &str) -> Result<Path, Failure> {
 }
 
 /// The query for the values from `lo` to `hi`, both included.
-fn between<'a>(
-    dataset: &'a Dataset,
-    attribute: &str,
-    lo: &str,
-    hi: &str,
-) -> Result<Query<'a>, Failure> {
+fn between(dataset: &Dataset, attribute: &str, lo: &str, hi: &str) -> Result<Query, Failure> {
     let path = path(attribute)?;
     let low = dataset.parse_value(&path, lo)?;
     let high = dataset.parse_value(&path, hi)?;
@@ -118,7 +113,7 @@ fn between<'a>(
 }
 
 /// Runs a query and prints what it finds.
-fn answer(query: Query<'_>, args: &QueryArgs) -> Result<Outcome, Failure> {
+fn answer(query: Query, args: &QueryArgs) -> Result<Outcome, Failure> {
     let mut output = Output::new();
     let mut printed = 0;
     let mut answer = query.limit(args.limit).run()?;

@@ -19,7 +19,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
         let full = batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES;
         if batch.len() > 0 && (full || feed.idle()) {
             put += batch.len() as u64;
-            std::mem::replace(&mut batch, dataset.batch()).commit(args.durability)?;
+            batch.commit(args.durability)?;
         }
         let (line, reason) = match feed.next() {
             Some(Event::Record { line, text, .. }) => match batch.put(text) {

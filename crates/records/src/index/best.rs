@@ -93,7 +93,13 @@ const HELD_LIMIT: usize = 4 << 20;
 impl Best {
     pub(crate) fn new(window: Window) -> Best {
         let after_rank = window.after.map(|seq| window.order.rank(seq));
-        Best { window, heap: BinaryHeap::new(), after_rank, overflowed: false, held: 0 }
+        Best {
+            window,
+            heap: BinaryHeap::new(),
+            after_rank,
+            overflowed: false,
+            held: 0,
+        }
     }
 
     pub(crate) fn order(&self) -> Order {
@@ -116,9 +122,14 @@ impl Best {
     /// True when something between these sequence numbers could be kept.
     pub(crate) fn admits_span(&self, min: Seq, max: Seq) -> bool {
         let order = self.window.order;
-        let fresh = self.after_rank.is_none_or(|after| order.worst_rank(min, max) > after);
+        let fresh = self
+            .after_rank
+            .is_none_or(|after| order.worst_rank(min, max) > after);
         let good = !self.is_full()
-            || self.heap.peek().is_some_and(|worst| order.best_rank(min, max) < worst.rank);
+            || self
+                .heap
+                .peek()
+                .is_some_and(|worst| order.best_rank(min, max) < worst.rank);
         fresh && good
     }
 
@@ -147,9 +158,17 @@ impl Best {
                 self.held -= candidate.record.map_or(0, |(record, _)| record.len());
             }
         }
-        let record = if self.held < HELD_LIMIT { record() } else { None };
+        let record = if self.held < HELD_LIMIT {
+            record()
+        } else {
+            None
+        };
         self.held += record.as_ref().map_or(0, |(record, _)| record.len());
-        let candidate = Candidate { seq, key: key.to_vec(), record };
+        let candidate = Candidate {
+            seq,
+            key: key.to_vec(),
+            record,
+        };
         self.heap.push(Ranked { rank, candidate });
     }
 
@@ -160,8 +179,12 @@ impl Best {
 
     /// The candidates, best first, each record once; and whether there may be more behind them.
     pub(crate) fn finish(self) -> (Vec<Candidate>, bool) {
-        let mut candidates: Vec<Candidate> =
-            self.heap.into_sorted_vec().into_iter().map(|ranked| ranked.candidate).collect();
+        let mut candidates: Vec<Candidate> = self
+            .heap
+            .into_sorted_vec()
+            .into_iter()
+            .map(|ranked| ranked.candidate)
+            .collect();
         candidates.dedup_by(|b, a| {
             let same = a.seq == b.seq && a.key == b.key;
             if same && a.record.is_none() {

@@ -33,7 +33,10 @@ impl Index for Composite {
         best: &mut Best,
     ) -> Result<()> {
         let (lo, hi) = range.key_bounds();
-        let options = ReadOptions { fill_cache: true, readahead: 0 };
+        let options = ReadOptions {
+            fill_cache: true,
+            readahead: 0,
+        };
         for component in lookup.snapshot.components(tree_of(attribute)?) {
             for part in component.parts(&lo, hi.as_deref()) {
                 let (min, max) = part.seq_bounds();
@@ -73,4 +76,3 @@ fn write(writes: &mut Writes, kind: Kind, fact: Fact<'_>) -> Result<()> {
     writes.scratch = key;
     result
 }
-

@@ -16,7 +16,7 @@ use super::lazy::offer_piece;
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, estimate_tree, tree_of};
 use crate::error::Result;
 use crate::layout::Attribute;
-use crate::posting::{self, PostingMerge};
+use crate::posting::{Posting, PostingMerge};
 
 /// Bytes at which a chunk is full.
 const CHUNK_BYTES: usize = 8 << 10;
@@ -79,7 +79,13 @@ impl Index for Eager {
 fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
     let ordinal = writes.batch.sequences().saturating_sub(1);
     let tree = tree_of(fact.attribute)?;
-    writes.eager.push(Change { tree, value: fact.value.to_vec(), key: fact.key.to_vec(), cancel, ordinal });
+    writes.eager.push(Change {
+        tree,
+        value: fact.value.to_vec(),
+        key: fact.key.to_vec(),
+        cancel,
+        ordinal,
+    });
     Ok(())
 }
 
@@ -91,16 +97,27 @@ pub(crate) fn complete(
     first: Seq,
     snapshot: &Snapshot,
 ) -> lsm::Result<()> {
-    changes.sort_by(|a, b| (a.tree, &a.value, Reverse(a.ordinal)).cmp(&(b.tree, &b.value, Reverse(b.ordinal))));
+    changes.sort_by(|a, b| {
+        (a.tree, &a.value, Reverse(a.ordinal)).cmp(&(b.tree, &b.value, Reverse(b.ordinal)))
+    });
     let last = first + Seq::from(batch.sequences()).max(1) - 1;
-    let operator = PostingMerge::with_chunk_bytes(CHUNK_BYTES);
+    let operator = PostingMerge {
+        chunk_bytes: CHUNK_BYTES,
+    };
     for list in changes.chunk_by(|a, b| a.tree == b.tree && a.value == b.value) {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for change in list {
             let mut one = Vec::new();
-            posting::encode_at(&mut one, first + Seq::from(change.ordinal), &change.key, change.cancel);
-            let joined =
-                pieces.last_mut().is_some_and(|piece| operator.combine(&change.value, piece, last, &one, last));
+            let seq = first + Seq::from(change.ordinal);
+            Posting {
+                seq,
+                key: &change.key,
+                cancel: change.cancel,
+            }
+            .encode(&mut one);
+            let joined = pieces
+                .last_mut()
+                .is_some_and(|piece| operator.combine(&change.value, piece, last, &one, last));
             if !joined {
                 pieces.push(one);
             }
@@ -125,7 +142,10 @@ fn write_list(
     let mut cursor = snapshot.cursor(change.tree, 0);
     cursor.seek(&change.value, MAX_SEQ)?;
     let mut number = 0;
-    let head = cursor.valid().then(|| cursor.key()).and_then(|key| key.strip_prefix(change.value.as_slice()));
+    let head = cursor
+        .valid()
+        .then(|| cursor.key())
+        .and_then(|key| key.strip_prefix(change.value.as_slice()));
     if let Some(suffix) = head.and_then(|suffix| suffix.first_chunk::<4>()) {
         number = u32::MAX - u32::from_be_bytes(*suffix);
         let joined = pieces.last_mut().is_some_and(|oldest| {

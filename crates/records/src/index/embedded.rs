@@ -79,7 +79,12 @@ impl Index for Embedded {
             queue: BinaryHeap::new(),
             hints: Vec::new(),
         };
-        for (at, component) in lookup.snapshot.components(lookup.layout.data).iter().enumerate() {
+        for (at, component) in lookup
+            .snapshot
+            .components(lookup.layout.data)
+            .iter()
+            .enumerate()
+        {
             match component {
                 Component::Memtable(memtable) => walk.memtable(memtable, best)?,
                 Component::Run(run) => {
@@ -103,9 +108,9 @@ impl Index for Embedded {
                         let table = file.table()?;
                         let partitions = table.partitions().max(1) as u64;
                         let matching = match table.slot_of(attribute.id) {
-                            Some(slot) => {
-                                (0..table.partitions()).filter(|p| table.partition_may_match(*p, slot, &values)).count()
-                            }
+                            Some(slot) => (0..table.partitions())
+                                .filter(|p| table.partition_may_match(*p, slot, &values))
+                                .count(),
                             None => table.partitions(),
                         };
                         records += file.meta().entries * matching as u64 / partitions;
@@ -132,8 +137,13 @@ impl Walk<'_> {
     fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
         let limit = self.lookup.snapshot.seq();
         let embedded = |attribute: &&Attribute| attribute.kind == IndexKind::Embedded;
-        let slot =
-            self.lookup.layout.attributes.iter().filter(embedded).position(|a| a.id == self.attribute.id);
+        let slot = self
+            .lookup
+            .layout
+            .attributes
+            .iter()
+            .filter(embedded)
+            .position(|a| a.id == self.attribute.id);
         if let Some(slot) = slot
             && memtable.has_attribute(slot)
         {
@@ -161,12 +171,19 @@ impl Walk<'_> {
 
     fn matches(&self, record: &[u8]) -> bool {
         RecordRef::parse(record).is_some_and(|record| {
-            record.attributes().any(|(id, value)| id == self.attribute.id && self.range.contains(value))
+            record
+                .attributes()
+                .any(|(id, value)| id == self.attribute.id && self.range.contains(value))
         })
     }
 
     /// Queues the partitions of a file that may have something.
-    fn file(&mut self, component: usize, file: &lsm::version::TableFile, best: &mut Best) -> Result<()> {
+    fn file(
+        &mut self,
+        component: usize,
+        file: &lsm::version::TableFile,
+        best: &mut Best,
+    ) -> Result<()> {
         let (meta, cost) = (file.meta(), self.lookup.data_cost);
         if !best.admits_span(meta.min_seq, meta.max_seq) {
             best.note_skipped();
@@ -175,8 +192,9 @@ impl Walk<'_> {
         let zone = meta.zones.iter().find(|(id, _)| *id == self.attribute.id);
         if let Some((_, zone)) = zone {
             lsm::Cost::add(&cost.synopses_asked, 1);
-            let overlaps =
-                zone.as_ref().is_some_and(|(min, max)| self.values.overlaps(min, max.as_deref()));
+            let overlaps = zone
+                .as_ref()
+                .is_some_and(|(min, max)| self.values.overlaps(min, max.as_deref()));
             if !overlaps {
                 lsm::Cost::add(&cost.synopses_negative, 1);
                 return Ok(());
@@ -193,7 +211,12 @@ impl Walk<'_> {
                 continue;
             }
             let rank = best.order().best_rank(min, max);
-            self.queue.push(Reverse(Queued { rank, component, table: at, unit: Unit::Partition(partition) }));
+            self.queue.push(Reverse(Queued {
+                rank,
+                component,
+                table: at,
+                unit: Unit::Partition(partition),
+            }));
         }
         self.tables.push(table);
         Ok(())
@@ -205,7 +228,9 @@ impl Walk<'_> {
                 best.note_skipped();
                 break;
             }
-            let Some(table) = self.tables.get(queued.table).cloned() else { continue };
+            let Some(table) = self.tables.get(queued.table).cloned() else {
+                continue;
+            };
             match queued.unit {
                 Unit::Partition(partition) => self.partition(&queued, &table, partition, best)?,
                 Unit::Block(hint) => self.block(&queued, &table, &hint, best)?,
@@ -214,7 +239,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn partition(&mut self, queued: &Queued, table: &Table, partition: usize, best: &mut Best) -> Result<()> {
+    fn partition(
+        &mut self,
+        queued: &Queued,
+        table: &Table,
+        partition: usize,
+        best: &mut Best,
+    ) -> Result<()> {
         let cost = self.lookup.data_cost;
         let mut hints = std::mem::take(&mut self.hints);
         hints.clear();
@@ -229,20 +260,30 @@ impl Walk<'_> {
             }
             let rank = best.order().best_rank(hint.min_seq, hint.max_seq);
             let (component, table) = (queued.component, queued.table);
-            self.queue.push(Reverse(Queued { rank, component, table, unit: Unit::Block(hint) }));
+            self.queue.push(Reverse(Queued {
+                rank,
+                component,
+                table,
+                unit: Unit::Block(hint),
+            }));
         }
         self.hints = hints;
         Ok(())
     }
 
-    fn block(&mut self, queued: &Queued, table: &Table, hint: &BlockHint, best: &mut Best) -> Result<()> {
+    fn block(
+        &mut self,
+        queued: &Queued,
+        table: &Table,
+        hint: &BlockHint,
+        best: &mut Best,
+    ) -> Result<()> {
         let mut entries = table.block_entries(hint, self.lookup.data_cost)?;
-        while let Some(entry) = entries.next_entry()? {
-            if entry.kind != Kind::Put || !self.matches(entry.value) {
-                continue;
+        while entries.advance()? {
+            if entries.kind() == Kind::Put && self.matches(entries.value()) {
+                let bring = || Some((entries.value_slice(), queued.component));
+                best.offer_with(entries.seq(), entries.key(), bring);
             }
-            let (seq, record) = (entry.seq, entry.value_slice());
-            best.offer_with(seq, entry.key, || Some((record, queued.component)));
         }
         Ok(())
     }

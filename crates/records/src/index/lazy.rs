@@ -34,7 +34,10 @@ impl Index for Lazy {
             let mut walk = lookup.snapshot.walk(tree, value);
             while let Some(entry) = walk.next_entry()? {
                 // Newest first: once the K best are here and this piece is older, so is the rest.
-                if best.order() == Order::Newest && best.is_full() && !best.admits(Order::Newest.rank(entry.seq)) {
+                if best.order() == Order::Newest
+                    && best.is_full()
+                    && !best.admits(Order::Newest.rank(entry.seq))
+                {
                     best.note_skipped();
                     break;
                 }
@@ -66,18 +69,32 @@ fn append(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
     let mut operand = std::mem::take(&mut writes.scratch);
     operand.clear();
     posting::encode_one(&mut operand, fact.key, cancel);
-    let result = also(writes, Kind::Operand, tree_of(fact.attribute)?, fact.value, &operand);
+    let result = also(
+        writes,
+        Kind::Operand,
+        tree_of(fact.attribute)?,
+        fact.value,
+        &operand,
+    );
     writes.scratch = operand;
     result
 }
 
 /// Offers the postings of one piece of a list; `seq` is the number of the entry that holds it.
-pub(super) fn offer_piece(piece: &[u8], seq: Seq, attribute: &Attribute, best: &mut Best) -> Result<()> {
+pub(super) fn offer_piece(
+    piece: &[u8],
+    seq: Seq,
+    attribute: &Attribute,
+    best: &mut Best,
+) -> Result<()> {
     each_posting(piece, seq, attribute, &mut |posting| {
         if posting.cancel {
             return Ok(true);
         }
-        if best.order() == Order::Newest && best.is_full() && !best.admits(Order::Newest.rank(posting.seq)) {
+        if best.order() == Order::Newest
+            && best.is_full()
+            && !best.admits(Order::Newest.rank(posting.seq))
+        {
             best.note_skipped();
             return Ok(false);
         }
@@ -93,7 +110,12 @@ pub(super) fn each_posting(
     attribute: &Attribute,
     visit: &mut dyn FnMut(Posting<'_>) -> Result<bool>,
 ) -> Result<()> {
-    let malformed = |_| Error::damaged(format!("index of {}: malformed posting list", attribute.path));
+    let malformed = |_| {
+        Error::damaged(format!(
+            "index of {}: malformed posting list",
+            attribute.path
+        ))
+    };
     let mut postings = PostingList::parse(piece, seq).map_err(malformed)?.reader();
     while let Some(posting) = postings.next().map_err(malformed)? {
         if !visit(posting)? {

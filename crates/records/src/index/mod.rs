@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use lsm::{Batch, Cost, Kind, Mark, Policy, Seq, Slice, Snapshot, TreeId, TreeOptions};
 
-pub(crate) use best::{Best, Order, Window};
+pub use best::Order;
+pub(crate) use best::{Best, Window};
 pub(crate) use eager::complete as complete_eager;
 pub(crate) use range::Range;
 
@@ -81,8 +82,13 @@ pub(crate) trait Index {
     fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
     /// Offers candidates whose value lies in `range` to `best`: all of them, or at least the best
     /// that it asks for. May offer facts that are over, and the same record more than once.
-    fn candidates(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range, best: &mut Best)
-    -> Result<()>;
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()>;
     /// About how many candidates `range` has, for planning: cheap, from metadata.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
 }
@@ -108,14 +114,20 @@ pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
             ..TreeOptions::default()
         },
         // Keys are only ever searched by prefix.
-        _ => TreeOptions { filter_bits_per_key: 0, ..TreeOptions::default() },
+        _ => TreeOptions {
+            filter_bits_per_key: 0,
+            ..TreeOptions::default()
+        },
     }
 }
 
 /// The tree of a stand-alone attribute.
 fn tree_of(attribute: &Attribute) -> Result<TreeId> {
     attribute.tree.ok_or_else(|| {
-        crate::error::Error::damaged(format!("attribute {}: its index tree is missing", attribute.path))
+        crate::error::Error::damaged(format!(
+            "attribute {}: its index tree is missing",
+            attribute.path
+        ))
     })
 }
 
@@ -123,7 +135,9 @@ fn tree_of(attribute: &Attribute) -> Result<TreeId> {
 fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
     let (lo, hi) = range.key_bounds();
     let tree = tree_of(attribute)?;
-    Ok(lookup.snapshot.approximate(tree, &lo, hi.as_deref(), lookup.index_cost)?)
+    Ok(lookup
+        .snapshot
+        .approximate(tree, &lo, hi.as_deref(), lookup.index_cost)?)
 }
 
 fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
@@ -140,7 +154,10 @@ pub(crate) fn facts(
     visit: &mut dyn FnMut(&[u8], &[u8], Seq) -> Result<()>,
 ) -> Result<()> {
     let Some((value, rest)) = Value::split(attribute.ty, entry_key) else {
-        return Err(crate::error::Error::damaged(format!("index of {}: malformed key", attribute.path)));
+        return Err(crate::error::Error::damaged(format!(
+            "index of {}: malformed key",
+            attribute.path
+        )));
     };
     if attribute.kind == IndexKind::Composite {
         return visit(value, rest, seq);

@@ -25,9 +25,10 @@ impl Range {
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
-            (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) => {
-                lo >= hi
-            }
+            (
+                Bound::Included(lo) | Bound::Excluded(lo),
+                Bound::Included(hi) | Bound::Excluded(hi),
+            ) => lo >= hi,
             _ => false,
         }
     }
@@ -71,11 +72,18 @@ impl Range {
 
     /// The same for the engine's synopses.
     pub(crate) fn to_value_range(&self) -> ValueRange {
-        ValueRange { lo: self.lo.clone(), hi: self.hi.clone() }
+        ValueRange {
+            lo: self.lo.clone(),
+            hi: self.hi.clone(),
+        }
     }
 }
 
-fn tighter(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>, closer: fn(&[u8], &[u8]) -> bool) -> Bound<Vec<u8>> {
+fn tighter(
+    a: Bound<Vec<u8>>,
+    b: Bound<Vec<u8>>,
+    closer: fn(&[u8], &[u8]) -> bool,
+) -> Bound<Vec<u8>> {
     let key = |bound: &Bound<Vec<u8>>| match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
         Bound::Unbounded => None,
@@ -84,10 +92,18 @@ fn tighter(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>, closer: fn(&[u8], &[u8]) -> boo
         (None, _) => b,
         (_, None) => a,
         (Some(x), Some(y)) if x == y => {
-            if matches!(a, Bound::Excluded(_)) { a } else { b }
+            if matches!(a, Bound::Excluded(_)) {
+                a
+            } else {
+                b
+            }
         }
         (Some(x), Some(y)) => {
-            if closer(&x, &y) { a } else { b }
+            if closer(&x, &y) {
+                a
+            } else {
+                b
+            }
         }
     }
 }
@@ -119,7 +135,10 @@ mod tests {
         for lo in 0..4 {
             for hi in 0..4 {
                 for kinds in 0..9 {
-                    let range = Range { lo: bound(lo, kinds / 3), hi: bound(hi, kinds % 3) };
+                    let range = Range {
+                        lo: bound(lo, kinds / 3),
+                        hi: bound(hi, kinds % 3),
+                    };
                     let (first, end) = range.key_bounds();
                     for value in &values {
                         for suffix in [&[][..], &[0], &[0xff, 0xff]] {

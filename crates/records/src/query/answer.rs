@@ -55,17 +55,34 @@ impl Answer {
         let predicates = Predicates::new(&layout, &query.conditions)?;
         let (data_cost, index_cost) = (Cost::default(), Cost::default());
         let snapshot = &query.snapshot.snapshot;
-        let lookup =
-            Lookup { layout: &layout, snapshot, data_cost: &data_cost, index_cost: &index_cost };
+        let lookup = Lookup {
+            layout: &layout,
+            snapshot,
+            data_cost: &data_cost,
+            index_cost: &index_cost,
+        };
         let plan = plan::choose(&lookup, &predicates)?;
         let mut notes = Vec::new();
         if plan.driver == Driver::Scan && !query.conditions.is_empty() {
-            let mut paths: Vec<String> = predicates.undeclared.iter().map(|p| format!("`{p}`")).collect();
-            let declared = predicates.declared.iter().filter_map(|p| layout.attributes.get(p.attribute));
+            let mut paths: Vec<String> = predicates
+                .undeclared
+                .iter()
+                .map(|p| format!("`{p}`"))
+                .collect();
+            let declared = predicates
+                .declared
+                .iter()
+                .filter_map(|p| layout.attributes.get(p.attribute));
             paths.extend(declared.map(|attribute| format!("`{}`", attribute.path)));
-            notes.push(format!("no index on {}: answered by a scan", paths.join(", ")));
+            notes.push(format!(
+                "no index on {}: answered by a scan",
+                paths.join(", ")
+            ));
         }
-        let empty = predicates.declared.iter().any(|predicate| predicate.range.is_empty());
+        let empty = predicates
+            .declared
+            .iter()
+            .any(|predicate| predicate.range.is_empty());
         let after = query.after.map(|token| token.0);
         Ok(Answer {
             components: snapshot.components(layout.data),
@@ -100,15 +117,24 @@ impl Answer {
     /// What the query did so far and what it cost.
     pub fn explain(&self) -> Json {
         let layout = &self.snapshot.dataset.layout;
-        let name = |at: usize| self.predicates.declared.get(at).map(|p| p.text.clone()).unwrap_or_default();
+        let name = |at: usize| {
+            self.predicates
+                .declared
+                .get(at)
+                .map(|p| p.text.clone())
+                .unwrap_or_default()
+        };
         let mut plan = Map::new();
         match self.plan.driver {
             Driver::Scan => {
                 plan.insert("scan".to_string(), json!("all records"));
             }
             Driver::Index(at) => {
-                let attribute =
-                    self.predicates.declared.get(at).and_then(|p| layout.attributes.get(p.attribute));
+                let attribute = self
+                    .predicates
+                    .declared
+                    .get(at)
+                    .and_then(|p| layout.attributes.get(p.attribute));
                 if let Some(attribute) = attribute {
                     plan.insert("index".to_string(), json!(attribute.path.to_string()));
                     plan.insert("kind".to_string(), json!(attribute.kind.to_string()));
@@ -148,10 +174,16 @@ impl Answer {
         // With a limit, some more than wanted, for those that turn out to be superseded or not to
         // meet the other conditions; each further round asks for more.
         let want = match self.remaining {
-            Some(left) => (left.saturating_add(left / 4)).saturating_mul(1 << self.steps.rounds.min(12)),
+            Some(left) => {
+                (left.saturating_add(left / 4)).saturating_mul(1 << self.steps.rounds.min(12))
+            }
             None => PAGE,
         };
-        let window = Window { order: self.order, after: self.after, want: want.clamp(1, PAGE) };
+        let window = Window {
+            order: self.order,
+            after: self.after,
+            want: want.clamp(1, PAGE),
+        };
         let mut best = Best::new(window);
         let lookup = Lookup {
             layout: &layout,
@@ -175,7 +207,10 @@ impl Answer {
         let (candidates, more) = best.finish();
         self.steps.rounds += 1;
         self.steps.candidates += candidates.len() as u64;
-        self.after = candidates.last().map(|candidate| candidate.seq).or(self.after);
+        self.after = candidates
+            .last()
+            .map(|candidate| candidate.seq)
+            .or(self.after);
         self.exhausted = !more || candidates.is_empty();
         self.pending = candidates.into();
         Ok(())
@@ -206,7 +241,11 @@ impl Answer {
 
     /// Takes the next candidates through the pipeline: current? fetch, confirm.
     fn advance(&mut self) -> Result<()> {
-        let take = self.remaining.unwrap_or(FETCH).clamp(1, FETCH).min(self.pending.len());
+        let take = self
+            .remaining
+            .unwrap_or(FETCH)
+            .clamp(1, FETCH)
+            .min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
         let mut records: Vec<Option<(Seq, Slice)>> = Vec::with_capacity(chunk.len());
         records.resize_with(chunk.len(), || None);
@@ -219,7 +258,13 @@ impl Answer {
                 continue;
             };
             let current = component == CURRENT
-                || snapshot.is_newest(&self.components, component, &candidate.key, candidate.seq, &self.data_cost)?;
+                || snapshot.is_newest(
+                    &self.components,
+                    component,
+                    &candidate.key,
+                    candidate.seq,
+                    &self.data_cost,
+                )?;
             if let Some(slot) = records.get_mut(at)
                 && current
             {
@@ -234,7 +279,8 @@ impl Answer {
         for ((at, _), found) in to_fetch.iter().zip(found) {
             // The write that made the fact is the one that made the record: the value is still true,
             // without looking at it.
-            if let (Some(found), Some(candidate), Some(slot)) = (found, chunk.get(*at), records.get_mut(*at))
+            if let (Some(found), Some(candidate), Some(slot)) =
+                (found, chunk.get(*at), records.get_mut(*at))
                 && found.seq == candidate.seq
             {
                 *slot = Some((found.seq, found.value));
@@ -258,7 +304,8 @@ impl Answer {
                 self.steps.discarded += 1;
                 continue;
             }
-            self.ready.push_back(Record::new(&candidate.key, seq, value)?);
+            self.ready
+                .push_back(Record::new(&candidate.key, seq, value)?);
         }
         Ok(())
     }

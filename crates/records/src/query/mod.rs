@@ -35,7 +35,13 @@ pub struct Query {
 
 impl Query {
     pub(crate) fn new(snapshot: DatasetSnapshot) -> Query {
-        Query { snapshot, conditions: Vec::new(), limit: None, order: Order::Newest, after: None }
+        Query {
+            snapshot,
+            conditions: Vec::new(),
+            limit: None,
+            order: Order::Newest,
+            after: None,
+        }
     }
 
     /// Adds a condition.
@@ -93,5 +99,7 @@ impl Query {
 
 /// The error for a range that is upside down.
 fn upside_down(path: &Path, lo: &str, hi: &str) -> Error {
-    Error::bad_input(format!("{path}: the range is upside down: {lo} is above {hi}"))
+    Error::bad_input(format!(
+        "{path}: the range is upside down: {lo} is above {hi}"
+    ))
 }

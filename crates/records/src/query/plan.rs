@@ -37,20 +37,40 @@ pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Pla
         .declared
         .iter()
         .enumerate()
-        .filter(|(_, p)| attributes.get(p.attribute).is_some_and(|a| a.kind != IndexKind::None))
+        .filter(|(_, p)| {
+            attributes
+                .get(p.attribute)
+                .is_some_and(|a| a.kind != IndexKind::None)
+        })
         .map(|(at, _)| at)
         .collect();
     let mut compared = Vec::new();
     match indexed.as_slice() {
-        [] => return Ok(Plan { driver: Driver::Scan, compared }),
-        [only] => return Ok(Plan { driver: Driver::Index(*only), compared }),
+        [] => {
+            return Ok(Plan {
+                driver: Driver::Scan,
+                compared,
+            });
+        }
+        [only] => {
+            return Ok(Plan {
+                driver: Driver::Index(*only),
+                compared,
+            });
+        }
         _ => {}
     }
     let mut cheapest: Option<(f64, usize)> = None;
     for at in indexed {
-        let Some(predicate) = predicates.declared.get(at) else { continue };
-        let Some(attribute) = attributes.get(predicate.attribute) else { continue };
-        let Some(index) = index::of(attribute.kind) else { continue };
+        let Some(predicate) = predicates.declared.get(at) else {
+            continue;
+        };
+        let Some(attribute) = attributes.get(predicate.attribute) else {
+            continue;
+        };
+        let Some(index) = index::of(attribute.kind) else {
+            continue;
+        };
         let expected = index.estimate(lookup, attribute, &predicate.range)?;
         compared.push((at, expected));
         let cost = expected as f64 * weight(attribute.kind);

@@ -33,17 +33,26 @@ impl Predicates {
         let mut ranged: Vec<(usize, usize)> = Vec::new();
         let mut others: Vec<Condition> = Vec::new();
         for condition in conditions {
-            let Some(at) = layout.attributes.iter().position(|a| a.path == condition.path) else {
+            let Some(at) = layout
+                .attributes
+                .iter()
+                .position(|a| a.path == condition.path)
+            else {
                 others.push(condition.clone());
                 continue;
             };
-            let Some(attribute) = layout.attributes.get(at) else { continue };
+            let Some(attribute) = layout.attributes.get(at) else {
+                continue;
+            };
             let (lo, hi) = condition
                 .to_range(attribute.ty)
                 .map_err(|why| Error::bad_input(format!("{}: {why}", condition.path)))?;
             let range = Range { lo, hi };
-            let joins = matches!(condition.op, Op::Ge | Op::Le | Op::Gt | Op::Lt);
-            let same = ranged.iter().find(|(known, _)| joins && *known == at).map(|(_, index)| *index);
+            let joins = condition.op.bounds_a_range();
+            let same = ranged
+                .iter()
+                .find(|(known, _)| joins && *known == at)
+                .map(|(_, index)| *index);
             if let Some(predicate) = same.and_then(|index| declared.get_mut(index)) {
                 predicate.range = predicate.range.clone().and(range);
                 predicate.text = format!("{} {condition}", predicate.text);
@@ -53,24 +62,50 @@ impl Predicates {
             if joins {
                 ranged.push((at, declared.len()));
             }
-            declared.push(Predicate { attribute: at, range, text: condition.to_string() });
+            declared.push(Predicate {
+                attribute: at,
+                range,
+                text: condition.to_string(),
+            });
         }
-        let mut undeclared: Vec<Path> = others.iter().map(|condition| condition.path.clone()).collect();
+        let mut undeclared: Vec<Path> = others
+            .iter()
+            .map(|condition| condition.path.clone())
+            .collect();
         undeclared.dedup();
-        let filter = if others.is_empty() { None } else { Some(JsonFilter::new(&others)) };
-        Ok(Predicates { declared, undeclared, filter })
+        let filter = if others.is_empty() {
+            None
+        } else {
+            Some(JsonFilter::new(&others))
+        };
+        Ok(Predicates {
+            declared,
+            undeclared,
+            filter,
+        })
     }
 
     /// True when a record meets all conditions but the one that the driving index has answered.
-    pub(super) fn confirm(&self, record: &RecordRef<'_>, layout: &Layout, answered: Option<usize>) -> bool {
+    pub(super) fn confirm(
+        &self,
+        record: &RecordRef<'_>,
+        layout: &Layout,
+        answered: Option<usize>,
+    ) -> bool {
         self.declared.iter().enumerate().all(|(index, predicate)| {
             answered == Some(index)
-                || layout.attributes.get(predicate.attribute).is_some_and(|attribute| {
-                    record
-                        .attributes()
-                        .any(|(id, value)| id == attribute.id && predicate.range.contains(value))
-                })
-        }) && self.filter.as_ref().is_none_or(|filter| filter.matches(record.body()))
+                || layout
+                    .attributes
+                    .get(predicate.attribute)
+                    .is_some_and(|attribute| {
+                        record.attributes().any(|(id, value)| {
+                            id == attribute.id && predicate.range.contains(value)
+                        })
+                    })
+        }) && self
+            .filter
+            .as_ref()
+            .is_none_or(|filter| filter.matches(record.body()))
     }
 }
 
@@ -84,8 +119,16 @@ fn refuse_upside_down(range: &Range, conditions: &[Condition], path: &Path) -> R
         return Ok(());
     }
     let text = |ops: [Op; 2]| {
-        let named = conditions.iter().find(|c| c.path == *path && ops.contains(&c.op));
-        named.map(|condition| condition.text.clone()).unwrap_or_default()
+        let named = conditions
+            .iter()
+            .find(|c| c.path == *path && ops.contains(&c.op));
+        named
+            .map(|condition| condition.text.clone())
+            .unwrap_or_default()
     };
-    Err(super::upside_down(path, &text([Op::Ge, Op::Gt]), &text([Op::Le, Op::Lt])))
+    Err(super::upside_down(
+        path,
+        &text([Op::Ge, Op::Gt]),
+        &text([Op::Le, Op::Lt]),
+    ))
 }

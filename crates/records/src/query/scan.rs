@@ -6,8 +6,8 @@ use serde_json::{Value as Json, json};
 use super::explain;
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
-use crate::record::Record;
 use crate::key::Key;
+use crate::record::Record;
 
 /// Bytes that a scan reads ahead.
 pub(super) const READAHEAD: usize = 256 << 10;
@@ -34,10 +34,23 @@ impl Scan {
         if let (Some(from), Some(to)) = (&from, &to)
             && from.as_bytes() > to.as_bytes()
         {
-            return Err(Error::bad_input(format!("the range of keys is upside down: {from} is above {to}")));
+            return Err(Error::bad_input(format!(
+                "the range of keys is upside down: {from} is above {to}"
+            )));
         }
-        let cursor = snapshot.snapshot.cursor(snapshot.dataset.layout.data, READAHEAD);
-        Ok(Scan { snapshot, cursor, from, to, reverse, started: false, done: false, records: 0 })
+        let cursor = snapshot
+            .snapshot
+            .cursor(snapshot.dataset.layout.data, READAHEAD);
+        Ok(Scan {
+            snapshot,
+            cursor,
+            from,
+            to,
+            reverse,
+            started: false,
+            done: false,
+            records: 0,
+        })
     }
 
     /// What the scan did so far and what it cost.
@@ -58,7 +71,9 @@ impl Scan {
             }
             return Ok(());
         }
-        let Some(to) = &self.to else { return Ok(self.cursor.seek_last()?) };
+        let Some(to) = &self.to else {
+            return Ok(self.cursor.seek_last()?);
+        };
         self.cursor.seek(to.as_bytes(), MAX_SEQ)?;
         if !self.cursor.valid() {
             self.cursor.seek_last()?;
@@ -103,7 +118,11 @@ impl Iterator for Scan {
         let next = self.step().transpose();
         if !matches!(next, Some(Ok(_))) {
             self.done = true;
-            self.snapshot.dataset.shared.group.count(&self.cursor.cost());
+            self.snapshot
+                .dataset
+                .shared
+                .group
+                .count(&self.cursor.cost());
         }
         next
     }
@@ -111,7 +130,9 @@ impl Iterator for Scan {
 
 /// Counts the records of a dataset, at most `limit`.
 pub(super) fn count_all(snapshot: &DatasetSnapshot, limit: u64) -> Result<(u64, Json)> {
-    let mut cursor = snapshot.snapshot.cursor(snapshot.dataset.layout.data, READAHEAD);
+    let mut cursor = snapshot
+        .snapshot
+        .cursor(snapshot.dataset.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::path::Path;
 use super::types::{KeyType, Type};
+use crate::error::Error;
 
 /// A refused record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,3 +174,9 @@ impl fmt::Display for RecordError {
 }
 
 impl std::error::Error for RecordError {}
+
+impl From<RecordError> for Error {
+    fn from(error: RecordError) -> Error {
+        Error::bad_input(error.to_string())
+    }
+}

@@ -21,9 +21,9 @@ const KEY: u32 = 0;
 
 /// What to read out of each record of a dataset.
 #[derive(Debug, Clone)]
-pub struct Extraction {
-    key: (Path, KeyType),
-    attributes: Vec<(Path, Type)>,
+pub(crate) struct Extraction {
+    pub(super) key: (Path, KeyType),
+    pub(super) attributes: Vec<(Path, Type)>,
     trie: Trie,
     /// The nodes on the key's path: an array at one of them would make several keys.
     key_nodes: Vec<u32>,
@@ -31,7 +31,7 @@ pub struct Extraction {
 
 /// What was read out of a record. Made to be used again: its buffers keep their capacity.
 #[derive(Debug, Clone, Default)]
-pub struct Extracted {
+pub(crate) struct Extracted {
     key: Vec<u8>,
     values: Vec<u8>,
     entries: Vec<Entry>,
@@ -46,7 +46,7 @@ struct Entry {
 
 impl Extraction {
     /// Compiles the key and the attributes; an attribute is known by its place in the list.
-    pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
+    pub(crate) fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
         let mut trie = Trie::new();
         trie.add(&key.0, KEY);
         for (i, (path, _)) in attributes.iter().enumerate() {
@@ -61,16 +61,6 @@ impl Extraction {
         }
     }
 
-    /// The path and type of the primary key.
-    pub fn key(&self) -> &(Path, KeyType) {
-        &self.key
-    }
-
-    /// The paths and types of the attributes.
-    pub fn attributes(&self) -> &[(Path, Type)] {
-        &self.attributes
-    }
-
     /// Reads the key and the attributes of the record `json` into `out`, in one pass.
     ///
     /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one
@@ -79,7 +69,7 @@ impl Extraction {
     ///
     /// # Errors
     /// The record is refused: see [`RecordErrorKind`]. `out` then holds nothing of meaning.
-    pub fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
+    pub(crate) fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         out.clear();
         let refused = |kind| RecordError { key: None, kind };
         let text = std::str::from_utf8(json).map_err(|e| {
@@ -139,26 +129,21 @@ fn json_error(e: &serde_json::Error) -> RecordErrorKind {
 }
 
 impl Extracted {
-    /// An empty one.
-    pub fn new() -> Extracted {
-        Extracted::default()
-    }
-
     /// The encoded primary key.
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
     /// Every attribute value: (place of the attribute in the list, encoded value), ascending and
     /// without duplicates.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
         self.entries
             .iter()
             .map(|entry| (entry.attribute as usize, bytes_of(&self.values, entry)))
     }
 
     /// The distinct encoded values of the attribute at place `attribute`, ascending.
-    pub fn values(&self, attribute: usize) -> impl Iterator<Item = &[u8]> + Clone {
+    pub(crate) fn values(&self, attribute: usize) -> impl Iterator<Item = &[u8]> + Clone {
         self.iter()
             .filter(move |(a, _)| *a == attribute)
             .map(|(_, value)| value)

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 
+use super::value::MAX_INDEXED_VALUE;
 use super::*;
 
 const SEED: u64 = 0x5eed_0002;
@@ -17,10 +18,10 @@ fn extraction(key: &str, key_type: KeyType, attributes: &[(&str, Type)]) -> Extr
 
 /// The decoded values of each attribute.
 fn extract(x: &Extraction, json: &str) -> Result<Vec<Vec<Value>>, RecordError> {
-    let mut out = Extracted::new();
+    let mut out = Extracted::default();
     x.extract(json.as_bytes(), &mut out)?;
     let decode = |t, bytes| Value::decode(t, &mut lsm::coding::Reader::new(bytes)).unwrap();
-    let attributes = x.attributes().iter().enumerate();
+    let attributes = x.attributes.iter().enumerate();
     Ok(attributes
         .map(|(i, (_, t))| out.values(i).map(|v| decode(*t, v)).collect())
         .collect())
@@ -59,7 +60,7 @@ fn attributes_of_every_type_come_out() {
             vec![s("a"), s("b")],
         ]
     );
-    let mut out = Extracted::new();
+    let mut out = Extracted::default();
     x.extract(json.as_bytes(), &mut out).unwrap();
     assert_eq!(out.key(), b"k\n1");
     assert!(out.iter().map(|(i, v)| (i, v.to_vec())).is_sorted());
@@ -148,7 +149,7 @@ fn what_is_not_a_record_is_refused() {
             .to_string(),
         "record 5: not valid JSON: expected ident at line 2 column 8"
     );
-    let mut out = Extracted::new();
+    let mut out = Extracted::default();
     let e = x
         .extract(b"{\"a\":{\"id\":1},\"x\":\"\xff\"}", &mut out)
         .unwrap_err();
@@ -293,7 +294,7 @@ fn many_attributes_share_paths() {
 type Expected = (Vec<u8>, Vec<BTreeSet<Vec<u8>>>);
 
 fn naive(x: &Extraction, json: &Json) -> Option<Expected> {
-    let (key_path, key_type) = x.key();
+    let (key_path, key_type) = &x.key;
     let mut at = json;
     for name in key_path.names() {
         at = at.as_object()?.get(name)?;
@@ -301,7 +302,7 @@ fn naive(x: &Extraction, json: &Json) -> Option<Expected> {
     let mut key = Vec::new();
     encode_key(*key_type, &naive_value(key_type.as_type(), at)?, &mut key).ok()?;
     let mut attributes = Vec::new();
-    for (p, t) in x.attributes() {
+    for (p, t) in &x.attributes {
         let mut found = Vec::new();
         naive_at(json, &p.names().collect::<Vec<_>>(), &mut found);
         let values = found.into_iter().filter(|v| !v.is_null());
@@ -365,7 +366,7 @@ fn extraction_agrees_with_the_naive_way() {
     let paths = [
         "a", "b", "c\u{e9}", "a.b", "a.a", "d\".a", "b.id", "id", "a.b.a",
     ];
-    let mut out = Extracted::new();
+    let mut out = Extracted::default();
     let (mut accepted, mut refused) = (0, 0);
     for round in 0..60_000 {
         let key_type = if rng.bool() {
@@ -430,7 +431,7 @@ fn damaged_text_never_panics() {
     );
     let text = br#"{"id":12,"a":[{"b":-3},{"b":[4e2,null]}],"c":"x\u00e9\\","d":{"e":[true]}}"#;
     let mut rng = fastrand::Rng::with_seed(SEED + 2);
-    let mut out = Extracted::new();
+    let mut out = Extracted::default();
     for _ in 0..20_000 {
         let mut damaged = text.to_vec();
         for _ in 0..rng.usize(1..4) {

@@ -11,7 +11,7 @@ use super::types::{KeyType, Type};
 /// passed over.
 ///
 /// Parses every sample whole: meant for some hundred of them.
-pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
+pub(crate) fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
     let mut first = None;
     let mut any_float = false;
     each_scalar(samples, path, &mut |scalar| {
@@ -33,7 +33,7 @@ pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
 
 /// The type for the primary key at `path`: int when the samples have a value there and all are
 /// integers, else string.
-pub fn infer_key(samples: &[&[u8]], path: &Path) -> KeyType {
+pub(crate) fn infer_key(samples: &[&[u8]], path: &Path) -> KeyType {
     let (mut values, mut integers) = (0, 0);
     each_scalar(samples, path, &mut |scalar| {
         values += 1;

@@ -15,14 +15,12 @@ mod value;
 mod walk;
 
 pub use error::{RecordError, RecordErrorKind};
-pub use extract::{Extracted, Extraction};
-pub use infer::{infer, infer_key};
+pub(crate) use extract::{Extracted, Extraction};
+pub(crate) use infer::{infer, infer_key};
 pub use path::Path;
 pub use types::{KeyType, Type};
-pub use value::{
-    MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, ValueRange, decode_key, encode_key, in_range,
-    string_prefix_range,
-};
+pub use value::Value;
+pub(crate) use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
 pub(crate) use walk::{Bits, Found, Sink, Trie};
 
 #[cfg(test)]

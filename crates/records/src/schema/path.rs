@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::Error;
+
 /// What a backslash may stand before in the text of a path: the dot, itself, and what conditions use
 /// as operators.
 const ESCAPED: &str = ".\\=<>^";
@@ -63,10 +65,10 @@ impl Path {
 }
 
 impl FromStr for Path {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Path, String> {
-        Path::parse(text)
+    fn from_str(text: &str) -> Result<Path, Error> {
+        Path::parse(text).map_err(Error::bad_input)
     }
 }
 

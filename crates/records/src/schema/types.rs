@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::Error;
+
 /// The type of an indexed attribute. The numbers are on disk: never change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -52,13 +54,17 @@ impl fmt::Display for Type {
 }
 
 impl FromStr for Type {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Type, String> {
+    fn from_str(text: &str) -> Result<Type, Error> {
         Type::ALL
             .into_iter()
             .find(|t| t.name() == text)
-            .ok_or_else(|| format!("unknown type {text:?}: use int, float, string, bool or time"))
+            .ok_or_else(|| {
+                Error::bad_input(format!(
+                    "unknown type {text:?}: use int, float, string, bool or time"
+                ))
+            })
     }
 }
 
@@ -103,15 +109,15 @@ impl fmt::Display for KeyType {
 }
 
 impl FromStr for KeyType {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<KeyType, String> {
+    fn from_str(text: &str) -> Result<KeyType, Error> {
         match text {
             "int" => Ok(KeyType::Int),
             "string" => Ok(KeyType::String),
-            _ => Err(format!(
+            _ => Err(Error::bad_input(format!(
                 "a key cannot be of type {text:?}: use int or string"
-            )),
+            ))),
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | string | UTF-8 with `00` written as `00 FF`, then `00 01` |
 //! | bool | `00` or `01` |
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
@@ -19,13 +20,13 @@ use super::time;
 use super::types::{KeyType, Type};
 
 /// Longest primary key, in encoded bytes.
-pub const MAX_PRIMARY_KEY: usize = 64 << 10;
+pub(crate) const MAX_PRIMARY_KEY: usize = 64 << 10;
 
 /// Longest value of an indexed attribute, in encoded bytes.
-pub const MAX_INDEXED_VALUE: usize = 32 << 10;
+pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
 
 /// A range of encoded values.
-pub type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(crate) type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A value of an attribute or a primary key.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +42,22 @@ pub enum Value {
     Bool(bool),
     /// Microseconds since 1970-01-01T00:00:00Z.
     Time(i64),
+}
+
+/// Values of one type are ordered, and integers with floats; others are not comparable.
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        match (self, other) {
+            (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+            (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+            (Value::Int(a), Value::Float(b)) => (*a as f64).partial_cmp(b),
+            (Value::Float(a), Value::Int(b)) => a.partial_cmp(&(*b as f64)),
+            (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+            (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+            (Value::Time(a), Value::Time(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
 }
 
 impl Value {
@@ -148,7 +165,7 @@ impl fmt::Display for Value {
 }
 
 /// The encodings of the strings that begin with `prefix`.
-pub fn string_prefix_range(prefix: &str) -> ValueRange {
+pub(crate) fn string_prefix_range(prefix: &str) -> ValueRange {
     let mut low = Vec::new();
     escape(prefix, &mut low);
     let mut high = low.clone();
@@ -165,27 +182,11 @@ pub fn string_prefix_range(prefix: &str) -> ValueRange {
     (Bound::Included(low), high)
 }
 
-/// True when `encoded` lies in `range`.
-#[inline]
-pub fn in_range(range: &ValueRange, encoded: &[u8]) -> bool {
-    let above = match &range.0 {
-        Bound::Included(low) => encoded >= low.as_slice(),
-        Bound::Excluded(low) => encoded > low.as_slice(),
-        Bound::Unbounded => true,
-    };
-    above
-        && match &range.1 {
-            Bound::Included(high) => encoded <= high.as_slice(),
-            Bound::Excluded(high) => encoded < high.as_slice(),
-            Bound::Unbounded => true,
-        }
-}
-
 /// Appends a primary key: an int as [`Value`] encodes it, a string as its bytes alone.
 ///
 /// # Errors
 /// Says why `key` cannot be a primary key of type `t`: the type, an empty string, the length.
-pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), String> {
     match (t, key) {
         (KeyType::Int, Value::Int(v)) => {
             encode_int(*v, out);
@@ -210,7 +211,7 @@ pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), Stri
 }
 
 /// Reads a whole primary key; `None` when `bytes` are not one of type `t`.
-pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
+pub(crate) fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
     if bytes.is_empty() || bytes.len() > MAX_PRIMARY_KEY {
         return None;
     }
