@@ -141,13 +141,13 @@ impl<'a> PostingList<'a> {
 
     /// The sequence number of the newest posting.
     #[cfg(test)]
-    pub fn newest(&self) -> Seq {
+    pub(crate) fn newest(&self) -> Seq {
         self.newest
     }
 
     /// The sequence number of the oldest posting.
     #[cfg(test)]
-    pub fn oldest(&self) -> Seq {
+    pub(crate) fn oldest(&self) -> Seq {
         self.oldest
     }
 
