@@ -209,15 +209,9 @@ impl Database {
         &self.shared.group
     }
 
-    /// Closes the store, and tells what dropping it could not. Fails with
-    /// [`ErrorKind::Unavailable`] while clones or datasets of it are in use.
+    /// Closes the store: what was written is made durable, and later writes are refused, by clones
+    /// and datasets of it too. Dropping does the same, but cannot tell errors.
     pub fn close(self) -> Result<()> {
-        match Arc::try_unwrap(self.shared) {
-            Ok(shared) => Ok(shared.group.close()?),
-            Err(_) => Err(Error::new(
-                ErrorKind::Unavailable,
-                "the store is still in use",
-            )),
-        }
+        Ok(self.shared.group.close()?)
     }
 }

@@ -273,12 +273,9 @@ impl Group {
     }
 
     /// Flushes what is large, makes the rest durable, and seals the store, so that the next opening
-    /// knows how long every file must be. Dropping the group does the same but cannot tell errors.
-    pub fn close(self) -> Result<()> {
-        self.shut()
-    }
-
-    fn shut(&self) -> Result<()> {
+    /// knows how long every file must be. Writes are refused from here on; reads still work.
+    /// Dropping the group does the same but cannot tell errors.
+    pub fn close(&self) -> Result<()> {
         {
             let _signals = self.inner.signals.lock();
             self.inner.closing.store(true, Ordering::SeqCst);
@@ -312,7 +309,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // `close` has been here already when it was called: sealing twice changes nothing.
-        let _ = self.shut();
+        let _ = self.close();
     }
 }
 

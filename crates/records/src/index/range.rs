@@ -5,7 +5,7 @@ use std::ops::Bound;
 use lsm::synopsis::ValueRange;
 
 /// An interval of encoded values. Encodings of one type are self-delimiting (no value is a prefix
-/// of another), so an interval of values is an interval of any keys that begin with one.
+/// of another) and none consists of `ff` alone, so an interval of values is an interval of any keys that begin with one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) lo: Bound<Vec<u8>>,
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn key_bounds_hold_exactly_the_keys_that_begin_with_a_value_of_the_range() {
-        let values: Vec<Vec<u8>> = vec![vec![1], vec![2, 0], vec![2, 0xff], vec![0xff, 0xff]];
+        let values: Vec<Vec<u8>> = vec![vec![1], vec![2, 0], vec![2, 0xff], vec![0xfe, 0xff]];
         let bound = |i: usize, kind: usize| match kind {
             0 => Bound::Included(values[i].clone()),
             1 => Bound::Excluded(values[i].clone()),

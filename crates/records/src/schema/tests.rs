@@ -357,8 +357,18 @@ fn types_have_names_and_numbers() {
         assert_eq!(KeyType::from_byte(t.to_byte()), Some(t));
     }
     assert_eq!(Type::from_byte(0), None);
-    assert!(Type::from_str("date").unwrap_err().to_string().contains("\"date\""));
-    assert!(KeyType::from_str("bool").unwrap_err().to_string().contains("\"bool\""));
+    assert!(
+        Type::from_str("date")
+            .unwrap_err()
+            .to_string()
+            .contains("\"date\"")
+    );
+    assert!(
+        KeyType::from_str("bool")
+            .unwrap_err()
+            .to_string()
+            .contains("\"bool\"")
+    );
 }
 
 #[test]
