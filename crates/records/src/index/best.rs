@@ -119,6 +119,13 @@ impl Best {
             && (!self.is_full() || self.heap.peek().is_some_and(|worst| rank < worst.rank))
     }
 
+    /// True when neither a candidate of this rank nor any of a worse one would be kept: a search
+    /// that goes from best to worst can stop.
+    #[inline]
+    pub(crate) fn is_beyond(&self, rank: u64) -> bool {
+        self.is_full() && self.heap.peek().is_some_and(|worst| rank >= worst.rank)
+    }
+
     /// True when something between these sequence numbers could be kept.
     pub(crate) fn admits_span(&self, min: Seq, max: Seq) -> bool {
         let order = self.window.order;
@@ -149,7 +156,7 @@ impl Best {
     ) {
         let rank = self.window.order.rank(seq);
         if !self.admits(rank) {
-            self.overflowed |= self.is_full();
+            self.overflowed |= self.is_beyond(rank);
             return;
         }
         if self.is_full() {
@@ -174,7 +181,7 @@ impl Best {
 
     /// Notes that something was skipped because it could not be among the best.
     pub(crate) fn note_skipped(&mut self) {
-        self.overflowed = true;
+        self.overflowed |= self.is_full();
     }
 
     /// The candidates, best first, each record once; and whether there may be more behind them.

@@ -57,8 +57,7 @@ impl Index for Eager {
             // Chunks of one value lie newest first.
             if is_point
                 && best.order() == Order::Newest
-                && best.is_full()
-                && !best.admits(Order::Newest.rank(cursor.seq()))
+                && best.is_beyond(Order::Newest.rank(cursor.seq()))
             {
                 best.note_skipped();
                 break;

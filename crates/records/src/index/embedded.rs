@@ -224,7 +224,7 @@ impl Walk<'_> {
 
     fn run(&mut self, best: &mut Best) -> Result<()> {
         while let Some(Reverse(queued)) = self.queue.pop() {
-            if best.is_full() && !best.admits(queued.rank) {
+            if best.is_beyond(queued.rank) {
                 best.note_skipped();
                 break;
             }

@@ -34,10 +34,7 @@ impl Index for Lazy {
             let mut walk = lookup.snapshot.walk(tree, value);
             while let Some(entry) = walk.next_entry()? {
                 // Newest first: once the K best are here and this piece is older, so is the rest.
-                if best.order() == Order::Newest
-                    && best.is_full()
-                    && !best.admits(Order::Newest.rank(entry.seq))
-                {
+                if best.order() == Order::Newest && best.is_beyond(Order::Newest.rank(entry.seq)) {
                     best.note_skipped();
                     break;
                 }
@@ -91,10 +88,7 @@ pub(super) fn offer_piece(
         if posting.cancel {
             return Ok(true);
         }
-        if best.order() == Order::Newest
-            && best.is_full()
-            && !best.admits(Order::Newest.rank(posting.seq))
-        {
+        if best.order() == Order::Newest && best.is_beyond(Order::Newest.rank(posting.seq)) {
             best.note_skipped();
             return Ok(false);
         }

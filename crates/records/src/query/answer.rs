@@ -14,8 +14,11 @@ use crate::error::{Error, Result};
 use crate::index::{self, Best, Candidate, Lookup, Window};
 use crate::record::{Record, RecordRef};
 
-/// Candidates that are asked for at a time, when there is no small limit.
+/// The most candidates that are asked for at a time.
 const PAGE: usize = 64 << 10;
+
+/// Bytes of the memory budget for each candidate of a page: keys of a page take a fraction of it.
+const BUDGET_PER_CANDIDATE: usize = 2 << 10;
 
 /// Candidates whose records are fetched together.
 const FETCH: usize = 1024;
@@ -177,12 +180,14 @@ impl Answer {
             Some(left) => {
                 (left.saturating_add(left / 4)).saturating_mul(1 << self.steps.rounds.min(12))
             }
-            None => PAGE,
+            None => usize::MAX,
         };
+        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
+        let want = want.clamp(1, (budget / BUDGET_PER_CANDIDATE).clamp(16, PAGE));
         let window = Window {
             order: self.order,
             after: self.after,
-            want: want.clamp(1, PAGE),
+            want,
         };
         let mut best = Best::new(window);
         let lookup = Lookup {
