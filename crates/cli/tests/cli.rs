@@ -666,7 +666,7 @@ fn the_demo_shows_each_operation() {
     let store = room.store();
     let run = esker(&["demo", "--records", "3000", "--dir", &store]).expect(0);
     for word in [
-        "lookup", "range", "find", "count", "scan", "get", "put", "delete", "level 0",
+        "lookup", "range", "find", "count", "scan", "get", "put", "delete", "memory",
     ] {
         assert!(run.stdout.contains(word), "{word}: {}", run.stdout);
     }
