@@ -20,15 +20,28 @@ use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Optio
 
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)
 }
 
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        / 1024
 }
 
 fn measure(name: &str, count: usize, mut operation: impl FnMut(usize) -> usize) {
@@ -58,11 +71,17 @@ fn measure(name: &str, count: usize, mut operation: impl FnMut(usize) -> usize) 
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let kinds: Vec<IndexKind> = args[1].split(',').map(|kind| kind.parse().unwrap()).collect();
+    let kinds: Vec<IndexKind> = args[1]
+        .split(',')
+        .map(|kind| kind.parse().unwrap())
+        .collect();
     let records: usize = args.get(2).map_or(1_000_000, |n| n.parse().unwrap());
     let budget: usize = args.get(3).map_or(128, |n| n.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { memory_budget: budget << 20, ..Options::default() };
+    let options = Options {
+        memory_budget: budget << 20,
+        ..Options::default()
+    };
     let db = Database::create_or_open(dir.path(), options.clone()).unwrap();
     let mut def = DatasetDef::new("id".parse().unwrap(), KeyType::String);
     for (path, kind) in ["user_id", "created_at"].iter().zip(&kinds) {
@@ -101,7 +120,11 @@ fn main() {
     let (before, start) = (cpu(), Instant::now());
     db.flush().unwrap();
     db.group().settle_merges().unwrap();
-    println!("settled in {:.2} s, cpu {:.2} s", start.elapsed().as_secs_f64(), (cpu() - before).as_secs_f64());
+    println!(
+        "settled in {:.2} s, cpu {:.2} s",
+        start.elapsed().as_secs_f64(),
+        (cpu() - before).as_secs_f64()
+    );
     let stats = db.group().stats();
     println!(
         "log {} MiB, flushed {} MiB, merged {} MiB, moves {}, slowed {} ms, stalled {} ms",
@@ -112,37 +135,71 @@ fn main() {
         stats.slowed_micros / 1000,
         stats.stalled_micros / 1000
     );
-    let disk: u64 = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
+    let disk: u64 = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().metadata().unwrap().len())
+        .sum();
     println!("disk {} MiB", disk >> 20);
     queries(&tweets, &kinds, &ids, &users, (first, last));
-    println!("cache {} MiB of {}", db.group().cache().used_bytes() >> 20, db.group().cache().capacity() >> 20);
+    println!(
+        "cache {} MiB of {}",
+        db.group().cache().used_bytes() >> 20,
+        db.group().cache().capacity() >> 20
+    );
     println!("peak {} MiB", peak_mib());
 }
 
-fn queries(tweets: &Dataset, kinds: &[IndexKind], ids: &[[u8; 20]], users: &[u32], span: (u64, u64)) {
+fn queries(
+    tweets: &Dataset,
+    kinds: &[IndexKind],
+    ids: &[[u8; 20]],
+    users: &[u32],
+    span: (u64, u64),
+) {
     let mut rng = fastrand::Rng::with_seed(9);
     let user: Path = "user_id".parse().unwrap();
     let at: Path = "created_at".parse().unwrap();
     let get = |tweets: &Dataset, rng: &mut fastrand::Rng| {
         let key = std::str::from_utf8(&ids[rng.usize(..ids.len())]).unwrap();
-        tweets.get(&tweets.parse_key(key).unwrap()).unwrap().map_or(0, |r| r.body().len().min(1))
+        tweets
+            .get(&tweets.parse_key(key).unwrap())
+            .unwrap()
+            .map_or(0, |r| r.body().len().min(1))
     };
     measure("get, first 50k", 50_000, |_| get(tweets, &mut rng));
     measure("get", 100_000, |_| get(tweets, &mut rng));
     if kinds[0] != IndexKind::None {
         let mut lookup = |limit| {
             let value = users[rng.usize(..users.len())].to_string();
-            tweets.query().equals(&user, &value).limit(limit).run().unwrap().map(|r| r.unwrap()).count()
+            tweets
+                .query()
+                .equals(&user, &value)
+                .limit(limit)
+                .run()
+                .unwrap()
+                .map(|r| r.unwrap())
+                .count()
         };
         let slow = kinds[0] == IndexKind::Embedded;
-        measure("lookup K=10", if slow { 200 } else { 20_000 }, |_| lookup(Some(10)));
-        measure("lookup, no limit", if slow { 50 } else { 2_000 }, |_| lookup(None));
+        measure("lookup K=10", if slow { 200 } else { 20_000 }, |_| {
+            lookup(Some(10))
+        });
+        measure("lookup, no limit", if slow { 50 } else { 2_000 }, |_| {
+            lookup(None)
+        });
     }
     if kinds[1] != IndexKind::None {
         let mut range = |seconds: u64, limit| {
             let lo = rng.u64(span.0..span.1 - seconds);
             let (lo, hi) = (lo.to_string(), (lo + seconds - 1).to_string());
-            tweets.query().between(&at, &lo, &hi).limit(limit).run().unwrap().map(|r| r.unwrap()).count()
+            tweets
+                .query()
+                .between(&at, &lo, &hi)
+                .limit(limit)
+                .run()
+                .unwrap()
+                .map(|r| r.unwrap())
+                .count()
         };
         measure("range 60 s", 300, |_| range(60, None));
         measure("range 60 s, K=10", 2_000, |_| range(60, Some(10)));

@@ -101,7 +101,7 @@ impl Workshop<'_> {
         };
         let runs = choice.runs.iter().filter(|run| !run.is_empty());
         let sources = runs
-            .map(|run| SourceCursor::Run(RunCursor::new(run.as_slice().into(), options)))
+            .map(|run| SourceCursor::Run(RunCursor::new(Arc::new(run.clone()), options)))
             .collect();
         let older = older_runs(tree, choice);
         let is_oldest = |key: &[u8]| !held_by(older, key);

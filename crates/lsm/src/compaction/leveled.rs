@@ -71,7 +71,7 @@ impl Leveled {
     fn level0(&self, tree: &TreeVersion) -> Option<Choice> {
         let level0 = tree.level0();
         let mut runs: Vec<Vec<Arc<TableFile>>> =
-            level0.iter().map(|run| run.tables.clone()).collect();
+            level0.iter().map(|run| run.tables.to_vec()).collect();
         let below = overlapped(&runs, tree.level(1));
         let above_bytes: u64 = level0.iter().map(Run::size).sum();
         let below_bytes: u64 = below.iter().map(|table| table.meta().size).sum();

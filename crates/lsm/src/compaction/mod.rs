@@ -63,7 +63,7 @@ impl Choice {
             .runs
             .iter()
             .filter(|run| span.includes(run.component()));
-        Choice::new(runs.map(|run| run.tables.clone()).collect(), self.level)
+        Choice::new(runs.map(|run| run.tables.to_vec()).collect(), self.level)
     }
 
     /// Bytes to be read.
@@ -96,7 +96,7 @@ impl Policy {
             Policy::Tiered(_) => 0,
         };
         Some(Choice::new(
-            tree.runs.iter().map(|run| run.tables.clone()).collect(),
+            tree.runs.iter().map(|run| run.tables.to_vec()).collect(),
             level,
         ))
     }

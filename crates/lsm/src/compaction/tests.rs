@@ -50,7 +50,7 @@ impl Maker {
         Run {
             level,
             number: if level == 0 { first } else { 0 },
-            tables: tables.collect(),
+            tables: Arc::new(tables.collect()),
         }
     }
 }
@@ -156,6 +156,6 @@ fn a_follower_merges_the_same_components() {
     let lead: Vec<Run> = (0..3).map(|_| make.run(0, &[("a", "z", 10)])).collect();
     make.next = 0;
     let follower: Vec<Run> = (0..3).map(|_| make.run(0, &[("k", "l", 1)])).collect();
-    let choice = Choice::new(lead[..2].iter().map(|run| run.tables.clone()).collect(), 0);
+    let choice = Choice::new(lead[..2].iter().map(|run| run.tables.to_vec()).collect(), 0);
     assert_eq!(numbers(&choice.followed_by(&tree(follower))), vec![1, 2]);
 }

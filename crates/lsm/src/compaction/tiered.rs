@@ -44,7 +44,7 @@ impl Tiered {
         let runs = mergeable
             .iter()
             .take(oldest + 1)
-            .map(|run| run.tables.clone())
+            .map(|run| run.tables.to_vec())
             .collect();
         Some((1.0 + oldest as f64 / 8.0, Choice::new(runs, 0)))
     }

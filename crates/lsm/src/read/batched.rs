@@ -7,7 +7,8 @@ use crate::cost::Cost;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ};
 use crate::error::Result;
-use crate::read::component::{Component, run_cursor};
+use crate::read::RunCursor;
+use crate::read::component::Component;
 use crate::read::snapshot::{Found, Snapshot};
 use crate::slice::Slice;
 use crate::table::ReadOptions;
@@ -55,7 +56,7 @@ impl Snapshot {
                         fill_cache: true,
                         readahead: 0,
                     };
-                    let mut cursor = run_cursor(&run.tables, options);
+                    let mut cursor = RunCursor::new(run.tables.clone(), options);
                     let mut error = None;
                     missing.retain(|&at| {
                         let (Some(key), None) = (keys.get(at), &error) else {
@@ -100,7 +101,7 @@ fn place(found: &mut [Option<Found>], at: usize, entry: Found) {
 }
 
 fn lookup(
-    cursor: &mut super::RunCursor,
+    cursor: &mut RunCursor,
     run: &crate::version::Run,
     key: &[u8],
     cost: &Cost,

@@ -50,7 +50,7 @@ impl Component {
     pub(crate) fn cursor(&self, options: ReadOptions) -> SourceCursor {
         match self {
             Component::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),
-            Component::Run(run) => SourceCursor::Run(run_cursor(&run.tables, options)),
+            Component::Run(run) => SourceCursor::Run(RunCursor::new(run.tables.clone(), options)),
         }
     }
 }
@@ -101,7 +101,7 @@ impl Part {
         PartCursor(match self {
             Part::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),
             Part::Table(table) => {
-                SourceCursor::Run(run_cursor(std::slice::from_ref(table), options))
+                SourceCursor::Run(RunCursor::new(Arc::new(vec![table.clone()]), options))
             }
         })
     }
@@ -160,10 +160,6 @@ impl Cursor for PartCursor {
     fn prev(&mut self) -> Result<()> {
         self.0.prev()
     }
-}
-
-pub(crate) fn run_cursor(tables: &[Arc<TableFile>], options: ReadOptions) -> RunCursor {
-    RunCursor::new(tables.into(), options)
 }
 
 /// The entries of one key, newest first, read component by component: a caller that has enough

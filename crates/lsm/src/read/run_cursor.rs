@@ -11,7 +11,7 @@ use crate::table::{ReadOptions, TableCursor};
 use crate::version::TableFile;
 
 pub(crate) struct RunCursor {
-    tables: Arc<[Arc<TableFile>]>,
+    tables: Arc<Vec<Arc<TableFile>>>,
     options: ReadOptions,
     at: usize,
     open: Option<TableCursor>,
@@ -21,7 +21,7 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     /// `tables` do not overlap and ascend.
-    pub(crate) fn new(tables: Arc<[Arc<TableFile>]>, options: ReadOptions) -> RunCursor {
+    pub(crate) fn new(tables: Arc<Vec<Arc<TableFile>>>, options: ReadOptions) -> RunCursor {
         RunCursor {
             tables,
             options,

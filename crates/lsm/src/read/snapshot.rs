@@ -182,7 +182,7 @@ impl Snapshot {
                     entries += counted;
                 }
                 Component::Run(run) => {
-                    for table in &run.tables {
+                    for table in run.tables.iter() {
                         let meta = table.meta();
                         if meta.largest.as_slice() < lo
                             || hi.is_some_and(|hi| meta.smallest.as_slice() >= hi)

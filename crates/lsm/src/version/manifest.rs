@@ -149,7 +149,7 @@ impl Version {
             edit.created
                 .push((tree.id, tree.name.clone(), tree.config.to_vec()));
             for run in &tree.runs {
-                for table in &run.tables {
+                for table in run.tables.iter() {
                     edit.added.push(NewTable {
                         tree: tree.id,
                         level: run.level,

@@ -165,8 +165,8 @@ pub struct Run {
     pub level: u32,
     /// Distinguishes the runs of level 0; 0 below.
     pub number: u64,
-    /// The tables, by key.
-    pub tables: Vec<Arc<TableFile>>,
+    /// The tables, by key. Shared, so that a reader takes hold of a run in one step.
+    pub tables: Arc<Vec<Arc<TableFile>>>,
 }
 
 impl Run {
@@ -257,7 +257,7 @@ impl TreeVersion {
             )
         });
         for run in &mut self.runs {
-            run.tables
+            Arc::make_mut(&mut run.tables)
                 .sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
             for pair in run.tables.windows(2) {
                 if let [a, b] = pair
@@ -346,7 +346,7 @@ impl Version {
             for run in &mut Arc::make_mut(tree).runs {
                 if let Some(position) = run.tables.iter().position(|t| t.meta().number == at.number)
                 {
-                    found = Some(run.tables.remove(position));
+                    found = Some(Arc::make_mut(&mut run.tables).remove(position));
                     break;
                 }
             }
@@ -370,11 +370,11 @@ impl Version {
                 .iter_mut()
                 .find(|run| (run.level, run.number) == (level, number))
             {
-                Some(run) => run.tables.push(table),
+                Some(run) => Arc::make_mut(&mut run.tables).push(table),
                 None => tree.runs.push(Run {
                     level,
                     number,
-                    tables: vec![table],
+                    tables: Arc::new(vec![table]),
                 }),
             }
         }

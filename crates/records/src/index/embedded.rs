@@ -88,7 +88,7 @@ impl Index for Embedded {
             match component {
                 Component::Memtable(memtable) => walk.memtable(memtable, best)?,
                 Component::Run(run) => {
-                    for file in &run.tables {
+                    for file in run.tables.iter() {
                         walk.file(at, file, best)?;
                     }
                 }
@@ -104,7 +104,7 @@ impl Index for Embedded {
             match component {
                 Component::Memtable(memtable) => records += memtable.len() as u64 / 8,
                 Component::Run(run) => {
-                    for file in &run.tables {
+                    for file in run.tables.iter() {
                         let table = file.table()?;
                         let partitions = table.partitions().max(1) as u64;
                         let matching = match table.slot_of(attribute.id) {
