@@ -48,6 +48,7 @@ impl Group {
         edit.next_tree = Some(self.internals().next_tree());
         edit.last_seq = Some(last_seq);
         let manifest = Manifest::create(fs, dest, next + 1, &edit)?;
+        manifest.sync()?;
         let seal = Seal {
             manifest_len: manifest.len(),
             logs: vec![(next, log.len())],

@@ -101,6 +101,11 @@ impl Fs for Disk {
             .try_for_each(|parent| self.sync_dir(parent))
     }
 
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        // Some systems sync only what is open for writing.
+        OpenOptions::new().write(true).open(path)?.sync_all()
+    }
+
     #[cfg(unix)]
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let dir = if dir.as_os_str().is_empty() {

@@ -246,6 +246,11 @@ impl Fs for Faulty {
         self.inner.create_dir(dir)
     }
 
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.sync(path)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.faults.call()?;
         self.inner.sync_dir(dir)

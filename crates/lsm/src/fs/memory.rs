@@ -395,6 +395,12 @@ impl Fs for Memory {
         Ok(())
     }
 
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        let file = self.in_folder(path, |folder, name| folder.get(&name))?;
+        file.0.write().sync();
+        Ok(())
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         folder(&mut self.state.folders.lock(), dir)?.sync();
         Ok(())

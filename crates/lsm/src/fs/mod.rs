@@ -29,6 +29,8 @@ pub trait Fs: Send + Sync {
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates a folder and its parents where they are missing.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes a file durable that an earlier process may have left in the system's cache.
+    fn sync(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// True when the file or folder is there.

@@ -167,29 +167,28 @@ impl Inner {
             closing: &never,
             ..self.workshop(&next_file)
         };
-        let mut edit = Edit::default();
-        for (id, memtable) in generation.filled() {
-            // A dropped tree has nothing to flush.
-            let Some(tree) = view.version.trees.get(&id) else {
-                continue;
-            };
-            workshop.flush(tree, memtable, generation.component(), &mut edit)?;
-        }
-        edit.last_seq = Some(generation.last());
         let newer = view
             .full
             .len()
             .checked_sub(2)
             .and_then(|at| view.full.get(at));
         let log = newer.unwrap_or(&view.active).log();
-        edit.log = log;
-        if let Some(log) = log {
-            let segments = self.segments.lock().clone();
-            if let Some(segment) = segments.iter().find(|segment| segment.number == log) {
-                self.name_segment(segment)?;
+        let write = |edit: &mut Edit| {
+            for (id, memtable) in generation.filled() {
+                // A dropped tree has nothing to flush.
+                if let Some(tree) = view.version.trees.get(&id) {
+                    workshop.flush(tree, memtable, generation.component(), edit)?;
+                }
             }
-        }
-        self.install(edit, |view, version| View {
+            edit.last_seq = Some(generation.last());
+            edit.log = log;
+            let segments = self.segments.lock().clone();
+            match segments.iter().find(|live| Some(live.number) == log) {
+                Some(segment) => self.name_segment(segment),
+                None => Ok(()),
+            }
+        };
+        self.work(write, |view, version| View {
             active: view.active.clone(),
             full: view
                 .full
@@ -213,10 +212,28 @@ impl Inner {
         Ok(())
     }
 
+    /// Does `work`, which writes tables into an edit, and installs the edit. If either fails the
+    /// tables are removed again, so that a full disk is not filled further by trying.
+    fn work(
+        &self,
+        work: impl FnOnce(&mut Edit) -> Result<()>,
+        change: impl FnOnce(&View, Arc<Version>) -> View,
+    ) -> Result<()> {
+        let mut edit = Edit::default();
+        let result = work(&mut edit).and_then(|()| self.install(&edit, change));
+        // After a failed sync of the manifest it may or may not name them.
+        if result.is_err() && !self.poisoned.load(Ordering::Acquire) {
+            for new in edit.new_tables() {
+                let _ = self.source.fs.remove(&self.source.path(new.meta.number));
+            }
+        }
+        result
+    }
+
     /// Appends `edit` to the manifest and makes its version the current one.
     pub(super) fn install(
         &self,
-        edit: Edit,
+        edit: &Edit,
         change: impl FnOnce(&View, Arc<Version>) -> View,
     ) -> Result<()> {
         let mut versions = self.manifest.lock();
@@ -230,11 +247,17 @@ impl Inner {
         };
         let version = before
             .version
-            .apply(&edit, &self.source, &options, &self.source.dir)?;
-        if let Err(error) = manifest.append(&edit) {
-            // What of the record is on disk is not known.
-            self.poison_with(&error);
-            return Err(error);
+            .apply(edit, &self.source, &options, &self.source.dir)?;
+        if edit.new_tables().next().is_some() {
+            // The manifest must not name what a power cut can take.
+            self.sync_names()?;
+        }
+        if let Err(failed) = manifest.append(edit) {
+            if !(failed.rolled_back && failed.error.is_disk_full()) {
+                // What of the record is on disk is not known.
+                self.poison_with(&failed.error);
+            }
+            return Err(failed.error);
         }
         versions.log = edit.log.unwrap_or(versions.log);
         let version = Arc::new(version);
@@ -290,17 +313,18 @@ impl Inner {
         self.start_writing(&mut self.writer.lock())?;
         let next_file = || self.new_file();
         let workshop = self.workshop(&next_file);
-        let mut edit = Edit::default();
-        for follower in view.version.trees.values() {
-            if follower.options.follows.as_ref() == Some(&tree.name) {
-                let choice = choice.followed_by(follower);
-                if choice.inputs.len() > 1 {
-                    workshop.merge(follower, &choice, &mut edit)?;
+        let write = |edit: &mut Edit| {
+            for follower in view.version.trees.values() {
+                if follower.options.follows.as_ref() == Some(&tree.name) {
+                    let choice = choice.followed_by(follower);
+                    if choice.inputs.len() > 1 {
+                        workshop.merge(follower, &choice, edit)?;
+                    }
                 }
             }
-        }
-        workshop.merge(tree, &choice, &mut edit)?;
-        self.install(edit, |view, version| View {
+            workshop.merge(tree, &choice, edit)
+        };
+        self.work(write, |view, version| View {
             active: view.active.clone(),
             full: view.full.clone(),
             version,
@@ -309,11 +333,24 @@ impl Inner {
 
     pub(super) fn compact(&self, only: Option<TreeId>) -> Result<()> {
         let _guard = self.merging.lock();
-        let ids: Vec<TreeId> = self.view.load().version.trees.keys().copied().collect();
-        for id in ids
-            .into_iter()
-            .filter(|id| only.is_none_or(|only| only == *id))
-        {
+        let version = self.view.load().version.clone();
+        // Trees that follow each other are merged together, the lead first.
+        let lead = |tree: &TreeVersion| match &tree.options.follows {
+            Some(name) => version.tree_named(name).map_or(tree.id, |lead| lead.id),
+            None => tree.id,
+        };
+        let only = match only {
+            Some(id) => Some(lead(version.trees.get(&id).ok_or_else(|| no_tree(id))?)),
+            None => None,
+        };
+        let mut trees: Vec<(TreeId, bool, TreeId)> = version
+            .trees
+            .values()
+            .map(|tree| (lead(tree), lead(tree) != tree.id, tree.id))
+            .filter(|(lead, ..)| only.is_none_or(|only| only == *lead))
+            .collect();
+        trees.sort_unstable();
+        for (_, _, id) in trees {
             let view = self.view.load_full();
             let Some(tree) = view.version.trees.get(&id) else {
                 continue;
@@ -324,6 +361,10 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+pub(super) fn no_tree(id: TreeId) -> Error {
+    Error::Invalid(format!("the group has no tree {id}"))
 }
 
 impl super::Internals<'_> {
@@ -353,24 +394,26 @@ impl super::Internals<'_> {
         inner.flush_full()?;
         let view = inner.view.load_full();
         let Some(tree) = view.version.trees.get(&tree) else {
-            return Err(Error::Invalid(format!("the group has no tree {tree}")));
+            return Err(no_tree(tree));
         };
         let next_file = || inner.new_file();
         let workshop = Workshop {
             closing: stop,
             ..inner.workshop(&next_file)
         };
-        let mut edit = Edit {
-            last_seq: Some(seq),
-            ..Edit::default()
+        let mut count = 0;
+        let write = |edit: &mut Edit| {
+            edit.last_seq = Some(seq);
+            count = workshop.ingest(tree, seq, entries, edit)?;
+            // Before the run is there, so that no snapshot has it that does not reach `seq`.
+            inner.visible.fetch_max(seq, Ordering::AcqRel);
+            Ok(())
         };
-        let count = workshop.ingest(tree, seq, entries, &mut edit)?;
-        inner.install(edit, |view, version| View {
+        inner.work(write, |view, version| View {
             active: view.active.clone(),
             full: view.full.clone(),
             version,
         })?;
-        inner.visible.fetch_max(seq, Ordering::AcqRel);
         Ok(count)
     }
 }

@@ -68,7 +68,9 @@ struct Writer {
     segment: Option<Arc<Segment>>,
     /// The last segment that was replayed: its number and the length that was good.
     replayed: Option<(u64, u64)>,
-    /// Segments after a torn one: they hold nothing that was acknowledged as durable.
+    /// Segments that were replayed and may be in the system's cache only.
+    unsynced: Vec<PathBuf>,
+    /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
     forsaken: Vec<PathBuf>,
     /// Microseconds of delay that pressure has put on writers and nobody has slept yet.
     delay: u64,
@@ -197,7 +199,8 @@ impl Group {
         self.inner.flush_all()
     }
 
-    /// Merges a tree (or all) into one run each, dropping everything that is obsolete.
+    /// Merges a tree (or all) into one run each, dropping everything that is obsolete. Trees that
+    /// follow each other are merged together.
     pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
         self.start_threads();
         self.inner.flush_all()?;
@@ -398,6 +401,7 @@ impl Inner {
         let Some(manifest) = &manifest_lock.manifest else {
             return Ok(());
         };
+        manifest.sync()?;
         let seal = Seal {
             manifest_len: manifest.len(),
             logs: vec![(segment.number, segment.log.len())],

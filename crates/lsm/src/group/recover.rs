@@ -1,8 +1,10 @@
 //! Opening: the version from the manifest, then the writes that were not flushed from the log.
 //!
-//! Each segment names the one before it and that one's length, so that replay keeps a prefix of
-//! what was written: after a torn segment nothing later is taken, unless the later segment tells
-//! that it was synced, which includes everything before it; then the tear is damage.
+//! Each segment names the place that it goes on from, the one before it and that one's length, so that
+//! replay keeps a prefix of what was written. Where a segment is torn or missing the log breaks off,
+//! and takes up again with a segment that goes on from just there: an earlier opening has seen the
+//! same break. Other segments are not taken; should one tell that it was synced, which includes
+//! everything before it, then the break is damage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,9 @@ use crate::fs::Fs;
 use crate::generation::{Generation, View};
 use crate::options::{Options, TreeProvider};
 use crate::stats::Counters;
-use crate::version::{Current, Recovered, TableSource, Version, log_path, recover};
+use crate::version::{
+    Current, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
+};
 use crate::wal::{LogKind, Tail, replay};
 
 const LOCK: &str = "LOCK";
@@ -34,15 +38,17 @@ pub(super) fn open(
 ) -> Result<Inner> {
     let fs = options.fs.clone();
     let there = Current::exists(&*fs, dir);
-    if !there && !create {
-        return Err(Error::NoStore {
-            path: dir.to_path_buf(),
-        });
-    }
     if !there {
+        if fs.exists(dir) {
+            refuse_headless(&*fs, dir)?;
+        }
+        if !create {
+            return Err(Error::NoStore {
+                path: dir.to_path_buf(),
+            });
+        }
         fs.create_dir(dir)
             .map_err(|e| Error::io(dir, "create the folder", e))?;
-        refuse_headless(&*fs, dir)?;
     }
     let lock_path = dir.join(LOCK);
     let lock = fs.lock(&lock_path).map_err(|e| match e.kind() {
@@ -99,7 +105,8 @@ pub(super) fn open(
         writer: Mutex::new(Writer {
             next_seq: log.last_seq + 1,
             segment: None,
-            replayed: log.end,
+            replayed: log.ends.last().copied(),
+            unsynced: log.unsynced,
             forsaken: log.forsaken,
             delay: 0,
         }),
@@ -120,19 +127,23 @@ pub(super) fn open(
     })
 }
 
-/// A folder without `CURRENT` but with tables is a store that lost it, not a place for a new one.
+/// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that
+/// lost it, not a place for a new one. (A first opening that was cut off leaves a manifest without.)
 fn refuse_headless(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let names = fs.list(dir).map_err(|e| Error::io(dir, "list", e))?;
-    match names
-        .iter()
-        .find(|name| name.extension().is_some_and(|e| e == "tbl"))
-    {
-        Some(name) => {
+    for name in fs.list(dir).map_err(|e| Error::io(dir, "list", e))? {
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("MANIFEST-"));
+        let is_store = match number.and_then(|number| number.parse().ok()) {
+            Some(number) => manifest_has_trees(fs, dir, number)?,
+            None => name.extension().is_some_and(|e| e == "tbl"),
+        };
+        if is_store {
             let what = format!("missing, but {} is there", name.display());
-            Err(Error::corruption(&dir.join("CURRENT"), 0, what))
+            return Err(Error::corruption(&dir.join("CURRENT"), 0, what));
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// What the log segments gave.
@@ -141,9 +152,21 @@ struct Log {
     /// Oldest first.
     generations: Vec<Arc<Generation>>,
     last_seq: Seq,
-    end: Option<(u64, u64)>,
+    /// Where the good part of the log ends: (segment, length). Several places when segments without
+    /// records follow the last record; the newest is the last.
+    ends: Vec<(u64, u64)>,
     highest: u64,
+    /// Segments that are part of the log, and may not be durable.
+    unsynced: Vec<PathBuf>,
+    /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
     forsaken: Vec<PathBuf>,
+}
+
+/// Where and why the log broke off.
+struct Break {
+    segment: u64,
+    offset: u64,
+    why: String,
 }
 
 impl Log {
@@ -169,51 +192,28 @@ impl Log {
             None => vec![recovered.log],
         };
         if let Some(missing) = expected.iter().find(|number| !numbers.contains(number)) {
-            return Err(Error::corruption(
-                &log_path(&source.dir, *missing),
-                0,
-                "the segment is missing",
-            ));
+            return Err(missing_segment(source, *missing));
         }
-        let mut torn: Option<(u64, u64, String)> = None;
+        let mut broken = None;
         for number in numbers {
-            let path = log_path(&source.dir, number);
-            if let Some((torn_number, offset, why)) = &torn {
-                // Only a sync mark can tell that this segment, and so the torn one, was durable.
-                let later = replay(
-                    &*source.fs,
-                    &path,
-                    LogKind::Wal,
-                    number,
-                    None,
-                    &mut |_, _| Ok(()),
-                )?;
-                if later.synced > 0 {
-                    return Err(Error::corruption(
-                        &log_path(&source.dir, *torn_number),
-                        *offset,
-                        why.clone(),
-                    ));
-                }
-                self.forsaken.push(path);
-                continue;
-            }
             let sealed_len = sealed
                 .as_ref()
                 .and_then(|sealed| sealed.get(&number).copied());
-            torn = self.replay_one(source, recovered, number, sealed_len)?;
+            self.replay_one(source, recovered, number, sealed_len, &mut broken)?;
         }
         Ok(())
     }
 
-    /// Replays one segment; returns where and why it (or the one before it) is torn.
+    /// Replays one segment, which is taken if it goes on where the log is good up to: then whoever
+    /// started it has seen the same log, and `broken` is over. Otherwise the log breaks off here.
     fn replay_one(
         &mut self,
         source: &TableSource,
         recovered: &Recovered,
         number: u64,
         sealed: Option<u64>,
-    ) -> Result<Option<(u64, u64, String)>> {
+        broken: &mut Option<Break>,
+    ) -> Result<()> {
         let path = log_path(&source.dir, number);
         let generation = Generation::new(&recovered.version, self.last_seq);
         let mut last_seq = self.last_seq;
@@ -245,33 +245,81 @@ impl Log {
                 Ok(())
             },
         )?;
-        if let Some(header) = &replayed.header
-            && let (Some((before, len)), Some((seen, end))) = (header.previous, self.end)
-            && before == seen
-            && len > end
-        {
-            // The segment before this one lost its tail without looking torn.
+        let previous = match &replayed.header {
+            Some(header) => header.previous,
+            None => {
+                self.forsaken.push(path);
+                if broken.is_none()
+                    && let Tail::Torn { offset, why } = replayed.tail
+                {
+                    *broken = Some(Break {
+                        segment: number,
+                        offset,
+                        why,
+                    });
+                }
+                return Ok(());
+            }
+        };
+        let goes_on = match previous {
+            Some(place) => {
+                self.ends.contains(&place) || (self.ends.is_empty() && place.0 < recovered.log)
+            }
+            None => self.ends.is_empty(),
+        };
+        if !goes_on {
+            let why = broken.get_or_insert_with(|| self.missing(number, previous));
+            // A sync includes all that was written before.
             if replayed.synced > 0 {
-                let what = format!("{} bytes are missing at the end", len - end);
-                return Err(Error::corruption(&log_path(&source.dir, seen), end, what));
+                let path = log_path(&source.dir, why.segment);
+                return Err(Error::corruption(&path, why.offset, why.why.clone()));
             }
             self.forsaken.push(path);
-            return Ok(Some((seen, end, "cut short".to_string())));
+            return Ok(());
         }
+        *broken = match replayed.tail {
+            Tail::Clean => None,
+            Tail::Torn { offset, why } => Some(Break {
+                segment: number,
+                offset,
+                why,
+            }),
+        };
+        if last_seq > self.last_seq {
+            self.ends.clear();
+        }
+        self.ends.push((number, replayed.end));
         self.last_seq = last_seq;
-        self.end = Some((number, replayed.end));
-        generation.set_log(number);
-        if generation.is_empty() && replayed.header.is_none() {
-            self.forsaken.push(path);
-            self.end = None;
-        } else {
+        if sealed.is_none() {
+            self.unsynced.push(path);
+        }
+        if !generation.is_empty() {
+            generation.set_log(number);
             self.generations.push(generation);
         }
-        Ok(match replayed.tail {
-            Tail::Clean => None,
-            Tail::Torn { offset, why } => Some((number, offset, why)),
-        })
+        Ok(())
     }
+
+    /// What is missing when segment `number` says that the log before it ended at `previous`.
+    fn missing(&self, number: u64, previous: Option<(u64, u64)>) -> Break {
+        let (segment, len) = previous.unwrap_or((number, 0));
+        match self.ends.iter().find(|(seen, _)| *seen == segment) {
+            Some((_, end)) => Break {
+                segment,
+                offset: *end,
+                why: format!("the segment had {len} bytes, of which {end} are left"),
+            },
+            None => Break {
+                segment,
+                offset: 0,
+                why: "the segment is missing".to_string(),
+            },
+        }
+    }
+}
+
+fn missing_segment(source: &TableSource, number: u64) -> Error {
+    Error::corruption(&log_path(&source.dir, number), 0, "the segment is missing")
 }
 
 fn segment_number(name: &Path) -> Option<u64> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::background::no_tree;
 use super::{Inner, Writer};
 use crate::batch::TreeId;
 use crate::error::{Error, Result};
@@ -57,7 +58,7 @@ impl Inner {
     fn require(&self, trees: &[TreeId]) -> Result<()> {
         let view = self.view.load();
         match trees.iter().find(|id| !view.version.trees.contains_key(id)) {
-            Some(id) => Err(Error::Invalid(format!("the group has no tree {id}"))),
+            Some(id) => Err(no_tree(*id)),
             None => Ok(()),
         }
     }
@@ -68,7 +69,7 @@ impl Inner {
             self.rotate(writer)?;
         }
         let after = writer.next_seq - 1;
-        self.install(edit, |view, version| {
+        self.install(&edit, |view, version| {
             let active = Generation::new(&version, after);
             if let Some(log) = view.active.log() {
                 active.set_log(log);

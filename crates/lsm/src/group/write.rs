@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::background::no_tree;
 use super::recover::is_leftover;
 use super::{FULL_GENERATIONS, Inner, Segment, Ticket, Writer};
 use crate::batch::{Batch, decode};
@@ -33,7 +34,6 @@ impl Inner {
         self.check_poison()?;
         let mut writer = self.writer.lock();
         loop {
-            self.check_poison()?;
             if self.closing.load(Ordering::Relaxed) {
                 return Err(Error::Invalid("the store is closing".to_string()));
             }
@@ -73,7 +73,14 @@ impl Inner {
             return Err(Error::Invalid("no log segment".to_string()));
         };
         let first = writer.next_seq;
-        let last = first + u64::from(batch.sequences()).max(1) - 1;
+        if batch.is_empty() {
+            return Ok(Ticket {
+                last: first - 1,
+                segment: segment.number,
+                end: segment.log.len(),
+            });
+        }
+        let last = first + u64::from(batch.sequences()) - 1;
         if last >= MAX_SEQ {
             return Err(Error::Limit {
                 what: "sequence number",
@@ -84,7 +91,7 @@ impl Inner {
         let view = self.view.load();
         let payload = batch.seal(first);
         if let Some(tree) = unknown_tree(payload, &view) {
-            return Err(Error::Invalid(format!("the group has no tree {tree}")));
+            return Err(no_tree(tree));
         }
         let end = match segment.log.append(&[payload]) {
             Ok(end) => end,
@@ -158,31 +165,39 @@ impl Inner {
         }
     }
 
+    /// Makes the names in the folder durable.
+    pub(super) fn sync_names(&self) -> Result<()> {
+        let dir = &self.source.dir;
+        let synced = self.source.fs.sync_dir(dir);
+        synced.map_err(|e| Error::io(dir, "sync", e))
+    }
+
     /// Makes a segment's name durable.
     pub(super) fn name_segment(&self, segment: &Segment) -> Result<()> {
         if !segment.named.load(Ordering::Acquire) {
-            let dir = &self.source.dir;
-            self.source
-                .fs
-                .sync_dir(dir)
-                .map_err(|e| Error::io(dir, "sync", e))?;
+            self.sync_names()?;
             segment.named.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Before the first write of this handle: a new segment, a new manifest with the whole version,
+    /// Comes before any change: refuses it after a failure that left the log in an unknown state.
+    /// Before the first change of this handle: a new segment, a new manifest with the whole version,
     /// and `CURRENT` without a seal. What earlier handles left over is removed.
     pub(super) fn start_writing(&self, writer: &mut Writer) -> Result<()> {
+        self.check_poison()?;
         if writer.segment.is_some() {
             return Ok(());
         }
-        let (fs, dir) = (&*self.source.fs, &self.source.dir);
-        for path in std::mem::take(&mut writer.forsaken) {
-            fs.remove(&path)
-                .map_err(|e| Error::io(&path, "remove", e))?;
+        if self.closing.load(Ordering::Relaxed) {
+            return Err(Error::Invalid("the store is closed".to_string()));
         }
-        fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
+        let (fs, dir) = (&*self.source.fs, &self.source.dir);
+        // A process that was killed may have left its log in the system's cache, and this handle's
+        // syncs promise everything before them.
+        for path in &writer.unsynced {
+            fs.sync(path).map_err(|e| Error::io(path, "sync", e))?;
+        }
         let view = self.view.load_full();
         let segment = self.create_segment(writer.replayed)?;
         let mut versions = self.manifest.lock();
@@ -199,6 +214,7 @@ impl Inner {
                 .map_or(writer.next_seq - 1, |g| g.component().min - 1),
         );
         let manifest = Manifest::create(fs, dir, number, &edit)?;
+        fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
         Current {
             manifest: number,
             seal: None,
@@ -210,6 +226,10 @@ impl Inner {
         view.active.set_log(segment.number);
         self.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
+        for path in writer.forsaken.drain(..) {
+            // Replay goes past one that stays.
+            let _ = fs.remove(&path);
+        }
         let tables: std::collections::HashSet<u64> = view
             .version
             .tables()

@@ -102,7 +102,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                         Verdict::Drop => {
                             let is_oldest =
                                 *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
-                            if !is_oldest {
+                            if !is_oldest || self.rules.versions > 1 {
                                 sink(&self.key, seq, Kind::Delete, &[])?;
                             }
                             self.tell_dropped(seq)?;

@@ -53,6 +53,12 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
+    /// The tables that the edit adds and that were in no version before.
+    pub(crate) fn new_tables(&self) -> impl Iterator<Item = &NewTable> {
+        let moved = |new: &NewTable| self.removed.iter().any(|at| at.number == new.meta.number);
+        self.added.iter().filter(move |new| !moved(new))
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (tree, name, config) in &self.created {

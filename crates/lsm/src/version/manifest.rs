@@ -10,7 +10,7 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::options::TreeOptions;
-use crate::wal::{LogKind, LogWriter, Tail, replay};
+use crate::wal::{AppendError, LogKind, LogWriter, Tail, replay};
 
 /// The manifest being written.
 pub(crate) struct Manifest {
@@ -30,13 +30,26 @@ impl Manifest {
         let path = manifest_path(dir, number);
         let log = LogWriter::create(fs, &path, LogKind::Manifest, number, None)?;
         let mut manifest = Manifest { number, log };
-        manifest.append(snapshot)?;
+        manifest.append(snapshot).map_err(|e| e.error)?;
         Ok(manifest)
     }
 
-    /// Appends an edit, durably. After an error the manifest must not be appended to again.
-    pub(crate) fn append(&mut self, edit: &Edit) -> Result<()> {
-        self.log.append(&[&edit.encode()]).map_err(|e| e.error)?;
+    /// Appends an edit, durably. After an error that was not rolled back the manifest must not be
+    /// appended to again.
+    pub(crate) fn append(&mut self, edit: &Edit) -> std::result::Result<(), AppendError> {
+        self.log.append(&[&edit.encode()])?;
+        self.sync().map_err(|error| AppendError {
+            error,
+            rolled_back: false,
+        })?;
+        // An edit that is lost later is damage: what it removed is gone. Without the mark it would
+        // pass for a torn one. The edit is durable, so no error of the mark is one of the edit.
+        let _ = self.log.mark();
+        Ok(())
+    }
+
+    /// Makes the manifest durable as long as it is.
+    pub(crate) fn sync(&self) -> Result<()> {
         self.log.sync()
     }
 
@@ -110,6 +123,21 @@ pub(crate) fn recover(
         ));
     }
     Ok(recovered)
+}
+
+/// True when manifest `number` tells of a tree. Damage counts as none.
+pub(crate) fn manifest_has_trees(fs: &dyn Fs, dir: &Path, number: u64) -> Result<bool> {
+    let mut found = false;
+    let path = manifest_path(dir, number);
+    let kind = LogKind::Manifest;
+    let replayed = replay(fs, &path, kind, number, None, &mut |_, bytes| {
+        found |= Edit::decode(bytes).is_some_and(|edit| !edit.created.is_empty());
+        Ok(())
+    });
+    match replayed {
+        Err(error) if !error.is_damage() => Err(error),
+        _ => Ok(found),
+    }
 }
 
 fn at_offset(error: Error, path: &PathBuf, offset: u64) -> Error {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, NewTable, TableAt};
-pub(crate) use self::manifest::{Manifest, Recovered, recover};
+pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
 use crate::batch::TreeId;
 use crate::cache::BlockCache;
 use crate::entry::Seq;

@@ -112,6 +112,12 @@ impl LogWriter {
     /// On failure the file is cut back to where it was. Fails with [`Error::Io`], with
     /// [`Error::Limit`] for a payload of 4 GiB or more, and with [`Error::Poisoned`].
     pub fn append(&self, payload_parts: &[&[u8]]) -> std::result::Result<u64, AppendError> {
+        self.put(Some(payload_parts))
+    }
+
+    /// Appends a sync mark if one is due, and a record if there is one.
+    fn put(&self, record: Option<&[&[u8]]>) -> std::result::Result<u64, AppendError> {
+        let payload_parts = record.unwrap_or_default();
         self.usable().map_err(|error| AppendError {
             error,
             rolled_back: false,
@@ -148,13 +154,15 @@ impl LogWriter {
             );
         }
         let offset = start + buffer.len() as u64;
-        put_record(
-            buffer,
-            DATA,
-            payload_len,
-            payload_parts,
-            seed(self.number, offset),
-        );
+        if record.is_some() {
+            put_record(
+                buffer,
+                DATA,
+                payload_len,
+                payload_parts,
+                seed(self.number, offset),
+            );
+        }
 
         let written = self.file.append(buffer);
         let end = start + buffer.len() as u64;
@@ -176,6 +184,13 @@ impl LogWriter {
                 Err(AppendError { error, rolled_back })
             }
         }
+    }
+
+    /// Appends a sync mark, if something was synced that no mark tells of yet: for files that are
+    /// appended to so rarely that the mark in front of the next record comes late. Not durable
+    /// itself until the next sync. Fails as [`LogWriter::append`] does.
+    pub fn mark(&self) -> std::result::Result<(), AppendError> {
+        self.put(None).map(|_| ())
     }
 
     /// Makes durable what was appended before this call. May run beside an append. Always asks the

@@ -68,6 +68,9 @@ impl Fs for Files {
     fn create_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
+    fn sync(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }

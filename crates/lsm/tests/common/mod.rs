@@ -1,0 +1,61 @@
+//! What the proof tests of the engine share. Each test file uses a part of it.
+#![allow(dead_code)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lsm::fs::Fs;
+use lsm::{Group, Options, PlainTrees, Result};
+
+/// Where the stores of tests in memory are.
+pub(crate) const DIR: &str = "/store";
+
+/// Settings that make much happen with little data, and the same each time.
+pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
+    Options {
+        memory_budget: 512 << 10,
+        fs,
+        table_size: 8 << 10,
+        block_size: 512,
+        compress: true,
+        background: false,
+    }
+}
+
+/// Opens (or makes) a store of plain trees in `fs`.
+pub(crate) fn open(fs: Arc<dyn Fs>) -> Result<Group> {
+    Group::open(Path::new(DIR), small(fs), Arc::new(PlainTrees), true)
+}
+
+/// The seeds to try: `ESKER_SEEDS` says how many (`usual` without it), `ESKER_SEED` the first.
+pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let first = number("ESKER_SEED").unwrap_or(0);
+    let count = number("ESKER_SEEDS").unwrap_or(match number("ESKER_SEED") {
+        Some(_) => 1,
+        None => usual,
+    });
+    first..first + count
+}
+
+/// Tells what a test was doing when it failed.
+pub(crate) struct Doing<'a>(pub(crate) &'a dyn Fn() -> String);
+
+impl Drop for Doing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("while: {}", (self.0)());
+        }
+    }
+}
+
+/// A number in 0..`n`, mostly small ones.
+pub(crate) fn skewed(rng: &mut fastrand::Rng, n: usize) -> usize {
+    let below = rng.usize(0..n) + 1;
+    rng.usize(0..below)
+}
+
+/// `len` bytes that compress a little.
+pub(crate) fn bytes(rng: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| b'a' + rng.u8(0..20)).collect()
+}

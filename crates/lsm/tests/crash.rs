@@ -1,0 +1,370 @@
+//! Power cuts and failing calls, at every call of a random workload. What was acknowledged as synced
+//! is there afterwards; of the rest a prefix is, batches are whole, and nothing is invented.
+//! `ESKER_SEEDS=200 cargo test --test crash` tries more; `ESKER_SEED=17` repeats one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Doing, bytes, open, seeds, skewed};
+use lsm::fs::Fs;
+use lsm::fs::faulty::Faulty;
+use lsm::fs::memory::{Memory, PowerCut};
+use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Kind, Result, Seq};
+
+const MODES: [PowerCut; 4] = [
+    PowerCut::Lost,
+    PowerCut::Kept,
+    PowerCut::Torn,
+    PowerCut::Reordered,
+];
+
+/// The trees by name, each with its keys and values. The key `last` of tree `a` tells the number of
+/// the last step that wrote, so that a state that is read can be told from all others.
+type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+const LAST: &[u8] = b"last";
+
+/// A store that steps are done to, and what must be in it.
+struct Life {
+    group: Group,
+    rng: fastrand::Rng,
+    step: u64,
+    /// Every state that may be there, in order; the last one is what readers see now.
+    states: Vec<State>,
+    /// The first of `states` that may be there after a power cut.
+    durable: usize,
+    /// The effect of a step that failed without saying whether it happened.
+    maybe: Option<State>,
+    failures: Vec<Error>,
+}
+
+impl Life {
+    /// Opens what `fs` has, which must be one of `states`.
+    fn begin(fs: Arc<dyn Fs>, seed: u64, states: &[State]) -> Life {
+        let group = open(fs).unwrap_or_else(|error| panic!("open: {error}"));
+        let found = read(&group).unwrap_or_else(|error| panic!("read: {error}"));
+        let place = states.iter().rposition(|state| *state == found);
+        let last = |state: &State| state.get("a").and_then(|a| a.get(LAST).cloned());
+        if place.is_none() {
+            let like = states.iter().find(|state| last(state) == last(&found));
+            let all: Vec<_> = states
+                .iter()
+                .map(|state| (last(state), state.keys().collect::<Vec<_>>()))
+                .collect();
+            panic!("{found:?} is not among {all:?}\nlike: {like:?}");
+        }
+        let report = group.check();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        Life {
+            group,
+            rng: fastrand::Rng::with_seed(seed),
+            step: seed << 32,
+            states: vec![found],
+            durable: 0,
+            maybe: None,
+            failures: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> &State {
+        self.states.last().unwrap()
+    }
+
+    /// All states that may be found after a power cut.
+    fn after_cut(&self) -> Vec<State> {
+        let mut states = self.states[self.durable..].to_vec();
+        states.extend(self.maybe.clone());
+        states
+    }
+
+    /// All states that may be found after the process was killed.
+    fn after_kill(&self) -> Vec<State> {
+        let mut states = vec![self.now().clone()];
+        states.extend(self.maybe.clone());
+        states
+    }
+
+    /// Notes how a step ended that leads to `state`.
+    fn done<T>(&mut self, state: State, durable: bool, result: Result<T>) {
+        match result {
+            Ok(_) => {
+                self.maybe = None;
+                self.states.push(state);
+                if durable {
+                    self.durable = self.states.len() - 1;
+                }
+            }
+            Err(error) => {
+                // A handle that is poisoned has not even tried.
+                if !matches!(error, Error::Poisoned { .. }) {
+                    self.maybe = Some(state);
+                }
+                self.failures.push(error);
+            }
+        }
+    }
+
+    fn tried<T>(&mut self, result: Result<T>) {
+        self.failures.extend(result.err());
+    }
+
+    fn write(&mut self) {
+        let mut state = self.now().clone();
+        let trees: Vec<String> = state.keys().cloned().collect();
+        let mut batch = Batch::new();
+        self.step += 1;
+        let a = self.group.tree("a").unwrap();
+        let last = self.step.to_le_bytes();
+        batch.put(a, LAST, &last).unwrap();
+        state
+            .get_mut("a")
+            .unwrap()
+            .insert(LAST.to_vec(), last.to_vec());
+        for _ in 0..skewed(&mut self.rng, 8) {
+            let name = &trees[self.rng.usize(0..trees.len())];
+            let tree = self.group.tree(name).unwrap();
+            let keys = state.get_mut(name).unwrap();
+            let key = format!("k{:02}", skewed(&mut self.rng, 30)).into_bytes();
+            if self.rng.usize(0..4) == 0 {
+                batch.delete(tree, &key).unwrap();
+                keys.remove(&key);
+            } else {
+                let len = match self.rng.usize(0..6) {
+                    0 => self.rng.usize(0..9000),
+                    _ => self.rng.usize(0..100),
+                };
+                let value = bytes(&mut self.rng, len);
+                batch.put(tree, &key, &value).unwrap();
+                keys.insert(key, value);
+            }
+        }
+        let durability = match self.rng.usize(0..8) {
+            0..2 => Durability::Sync,
+            2 => Durability::Periodic(Duration::from_secs(9)),
+            _ => Durability::Os,
+        };
+        let result = self.group.write(&mut batch, durability);
+        self.done(state, durability != Durability::Os, result);
+    }
+
+    fn ingest(&mut self) {
+        let mut state = self.now().clone();
+        self.step += 1;
+        let mut new = BTreeMap::new();
+        for _ in 0..self.rng.usize(0..20) {
+            let key = format!("k{:02}", self.rng.usize(0..30)).into_bytes();
+            new.insert(key, bytes(&mut self.rng, 50));
+        }
+        new.insert(LAST.to_vec(), self.step.to_le_bytes().to_vec());
+        state.get_mut("a").unwrap().extend(new.clone());
+        let mut entries = new.iter().map(|(k, v)| Ok((k.as_slice(), v.as_slice())));
+        let a = self.group.tree("a").unwrap();
+        let result = self.group.ingest(a, &mut entries);
+        self.done(state, true, result);
+    }
+
+    fn create(&mut self, name: &str) {
+        let mut state = self.now().clone();
+        if state.insert(name.to_string(), BTreeMap::new()).is_none() {
+            let result = self.group.create_trees(&[(name.to_string(), vec![])]);
+            self.done_to_trees(state, result);
+        }
+    }
+
+    /// Trees are made and dropped at once, whatever the log has lost before.
+    fn done_to_trees<T>(&mut self, state: State, result: Result<T>) {
+        if result.is_ok() {
+            let now = state.keys().cloned().collect::<Vec<_>>();
+            for earlier in &mut self.states {
+                earlier.retain(|name, _| now.contains(name));
+                for name in &now {
+                    earlier.entry(name.clone()).or_default();
+                }
+            }
+            self.done(state, false, result);
+        } else {
+            // What is durable of the log before is not known.
+            let mut earlier = self.states.clone();
+            for old in &mut earlier {
+                for (name, keys) in &state {
+                    old.entry(name.clone()).or_insert_with(|| keys.clone());
+                }
+                old.retain(|name, _| state.contains_key(name));
+            }
+            let now = self.states.len();
+            self.done(state, false, result);
+            if self.maybe.is_some() {
+                // Kept apart from the states without the change by being put in front of them.
+                let mut all = earlier.split_off(self.durable);
+                all.extend(self.states.split_off(self.durable));
+                assert_eq!(all.len(), 2 * (now - self.durable));
+                self.states.truncate(self.durable);
+                self.states.extend(all);
+            }
+        }
+    }
+
+    fn live(&mut self, steps: usize) {
+        self.create("a");
+        for _ in 0..steps {
+            if self.group.tree("a").is_none() {
+                return;
+            }
+            match self.rng.usize(0..40) {
+                0..2 => {
+                    let result = self.group.flush();
+                    self.tried(result);
+                }
+                2 => {
+                    let result = self.group.compact(None);
+                    self.tried(result);
+                }
+                3 => {
+                    let result = self.group.settle_merges();
+                    self.tried(result);
+                }
+                4 => {
+                    let result = self.group.sync();
+                    if result.is_ok() {
+                        self.durable = self.states.len() - 1;
+                    }
+                    self.tried(result);
+                }
+                5 => self.ingest(),
+                6 => self.create(["b", "c"][self.step as usize % 2]),
+                7 if self.rng.usize(0..3) == 0 => {
+                    let mut state = self.now().clone();
+                    if state.remove("c").is_some() {
+                        let c = self.group.tree("c").unwrap();
+                        let result = self.group.drop_trees(&[c]);
+                        self.done_to_trees(state, result);
+                    }
+                }
+                _ => self.write(),
+            }
+        }
+    }
+}
+
+/// All that is in the store, read in several ways that must agree.
+fn read(group: &Group) -> Result<State> {
+    let snapshot = group.snapshot();
+    let cost = Cost::default();
+    let mut state = State::new();
+    for (id, tree) in &snapshot.version().trees {
+        let mut keys = BTreeMap::new();
+        let mut cursor = snapshot.cursor(*id, 0);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            assert_eq!(cursor.kind(), Kind::Put);
+            assert!(cursor.seq() <= snapshot.seq() && cursor.seq() > 0 as Seq);
+            let found = snapshot.get(*id, cursor.key(), &cost)?;
+            let found = found.map(|found| (found.seq, found.value.to_vec()));
+            assert_eq!(found, Some((cursor.seq(), cursor.value().to_vec())));
+            keys.insert(cursor.key().to_vec(), cursor.value().to_vec());
+            cursor.next()?;
+        }
+        state.insert(tree.name.clone(), keys);
+    }
+    Ok(state)
+}
+
+fn faulty(memory: &Memory) -> Faulty {
+    Faulty::new(Arc::new(memory.clone()))
+}
+
+/// The changing calls of a life without faults.
+fn calls(memory: &Memory, seed: u64, states: &[State], steps: usize) -> u64 {
+    let fs = faulty(memory);
+    let mut life = Life::begin(Arc::new(fs.clone()), seed, states);
+    life.live(steps);
+    assert!(life.failures.is_empty(), "{:?}", life.failures);
+    drop(life);
+    fs.calls()
+}
+
+/// Lives on `memory` until the power goes at call `k`; returns what may be there afterwards.
+fn live_until(memory: &Memory, seed: u64, states: &[State], k: u64, steps: usize) -> Vec<State> {
+    let fs = faulty(memory);
+    let mut life = Life::begin(Arc::new(fs.clone()), seed, states);
+    fs.fail_from(k);
+    life.live(steps);
+    let states = life.after_cut();
+    drop(life);
+    states
+}
+
+#[test]
+fn power_cuts_at_every_call_leave_a_prefix() {
+    let empty = [State::new()];
+    for seed in seeds(8) {
+        let total = calls(&Memory::new(), seed, &empty, 60);
+        for k in 1..=total + 1 {
+            let memory = Memory::new();
+            let states = live_until(&memory, seed, &empty, k, 60);
+            for mode in MODES {
+                let _doing = Doing(&|| format!("ESKER_SEED={seed}, call {k} of {total}, {mode:?}"));
+                let left = memory.power_cut(seed ^ k, mode);
+                let next = seed.wrapping_mul(31) ^ k;
+                // Another life, another cut, somewhere in it (or at its end).
+                let again = 1 + next * 7 % 50;
+                let states = live_until(&left, next, &states, again, 12);
+                let left = left.power_cut(k, MODES[(next % 4) as usize]);
+                let mut last = Life::begin(Arc::new(left.clone()), next, &states);
+                last.live(6);
+                assert!(last.failures.is_empty(), "{:?}", last.failures);
+                let states = [last.now().clone()];
+                last.group.close().unwrap();
+                drop(last);
+                Life::begin(Arc::new(left), 0, &states);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_that_fails_once_loses_nothing_acknowledged() {
+    let empty = [State::new()];
+    for seed in seeds(12) {
+        let total = calls(&Memory::new(), seed, &empty, 60);
+        for k in 1..=total {
+            let _doing = Doing(&|| format!("ESKER_SEED={seed}, call {k} of {total} fails"));
+            let memory = Memory::new();
+            let fs = faulty(&memory);
+            fs.short_writes(k % 2 == 0);
+            let mut life = Life::begin(Arc::new(fs.clone()), seed, &empty);
+            fs.fail_at(k);
+            life.live(60);
+            // Reads go on, and see what was acknowledged.
+            let found = read(&life.group).unwrap();
+            assert!(life.after_kill().contains(&found), "{:?}", life.failures);
+            let (killed, cut) = (life.after_kill(), life.after_cut());
+            drop(life);
+            fs.clear();
+
+            let left = memory.power_cut(k, MODES[(k % 4) as usize]);
+            let mut after = Life::begin(Arc::new(left), k, &cut);
+            after.live(4);
+            assert!(after.failures.is_empty(), "{:?}", after.failures);
+            drop(after);
+
+            // The process ends, and the power goes a little later.
+            let fs = faulty(&memory);
+            let mut after = Life::begin(Arc::new(fs.clone()), k, &killed);
+            after.live(1 + (k % 8) as usize);
+            assert!(after.failures.is_empty(), "{:?}", after.failures);
+            fs.fail_from(1);
+            let mut states = after.after_cut();
+            if after.durable == 0 {
+                // Nothing was synced since, so the cut may take what came before the end, too.
+                states.extend(cut);
+            }
+            drop(after);
+            Life::begin(Arc::new(memory.power_cut(k, PowerCut::Lost)), k, &states);
+        }
+    }
+}

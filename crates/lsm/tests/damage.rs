@@ -1,0 +1,377 @@
+//! Damaged files: every byte flipped, every length cut to, every file gone. Whatever is read is
+//! right, or there is an error that names the file; never a wrong answer, a panic or a hang.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::{DIR, Doing, bytes, small};
+use lsm::fs::Fs;
+use lsm::fs::faulty::Faulty;
+use lsm::fs::memory::{Memory, PowerCut};
+use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, PlainTrees, Result, Seq};
+
+/// Refuses to give out much memory: a damaged length must not be believed.
+struct Modest;
+
+const MOST: usize = 16 << 20;
+
+thread_local! { static LARGEST: Cell<usize> = const { Cell::new(0) }; }
+
+#[allow(unsafe_code)]
+// SAFETY: everything is handed on to the system's allocator.
+unsafe impl GlobalAlloc for Modest {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Modest = Modest;
+
+/// What a tree holds: by key, the newest sequence number and its value.
+type Tree = BTreeMap<Vec<u8>, (Seq, Vec<u8>)>;
+type State = BTreeMap<String, Tree>;
+
+fn settings(fs: Arc<dyn Fs>) -> Options {
+    Options {
+        table_size: 1 << 10,
+        block_size: 256,
+        ..small(fs)
+    }
+}
+
+fn open(fs: &Memory) -> Result<Group> {
+    let options = settings(Arc::new(fs.clone()));
+    Group::open(Path::new(DIR), options, Arc::new(PlainTrees), true)
+}
+
+fn read(group: &Group) -> Result<State> {
+    let snapshot = group.snapshot();
+    let mut state = State::new();
+    for (id, tree) in &snapshot.version().trees {
+        let mut keys = Tree::new();
+        let mut cursor = snapshot.cursor(*id, 0);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            keys.insert(
+                cursor.key().to_vec(),
+                (cursor.seq(), cursor.value().to_vec()),
+            );
+            cursor.next()?;
+        }
+        state.insert(tree.name.clone(), keys);
+    }
+    Ok(state)
+}
+
+/// A store with a history: three trees, two levels, deletes, an ingested run, a dropped tree, and
+/// a log. Returns it with the states after each of the last writes, the newest last.
+fn store(closed: bool) -> (Memory, Vec<State>) {
+    let memory = Memory::new();
+    let faulty = Faulty::new(Arc::new(memory.clone()));
+    let options = settings(Arc::new(faulty.clone()));
+    let group = Group::open(Path::new(DIR), options, Arc::new(PlainTrees), true).unwrap();
+    let names = ["a", "b", "c", "gone"];
+    let trees = group
+        .create_trees(&names.map(|name| (name.to_string(), name.as_bytes().to_vec())))
+        .unwrap();
+    let mut rng = fastrand::Rng::with_seed(9);
+    let mut write = |n: usize| {
+        let mut batch = Batch::new();
+        for _ in 0..n {
+            let key = format!("key{:02}", rng.usize(0..40));
+            let tree = trees[rng.usize(0..2)];
+            if rng.usize(0..4) == 0 {
+                batch.delete(tree, key.as_bytes()).unwrap();
+            } else {
+                let len = rng.usize(0..80);
+                batch
+                    .put(tree, key.as_bytes(), &bytes(&mut rng, len))
+                    .unwrap();
+            }
+        }
+        batch.also(Kind::Put, trees[3], b"x", b"y").unwrap();
+        group.write(&mut batch, Durability::Sync).unwrap();
+    };
+    write(60);
+    group.compact(None).unwrap();
+    write(20);
+    let entries: Vec<_> = (0..12)
+        .map(|i| (format!("in{i:02}"), format!("{i}")))
+        .collect();
+    let mut sorted = entries
+        .iter()
+        .map(|(k, v)| Ok((k.as_bytes(), v.as_bytes())));
+    group.ingest(trees[2], &mut sorted).unwrap();
+    write(20);
+    group.flush().unwrap();
+    let mut batchless = Vec::new();
+    let mut names_left = names.to_vec();
+    names_left.pop();
+    let mut state = read(&group).unwrap();
+    state.remove("gone");
+    batchless.push(state);
+    // The log: small writes, each synced. The tree goes before them, so that the states are alike.
+    let gone = trees[3];
+    let kept = [trees[0], trees[1]];
+    group.drop_trees(&[gone]).unwrap();
+    for i in 0..6 {
+        let mut batch = Batch::new();
+        batch
+            .put(kept[i % 2], format!("log{i}").as_bytes(), b"value")
+            .unwrap();
+        batch
+            .also(Kind::Delete, kept[(i + 1) % 2], b"key01", b"")
+            .unwrap();
+        group.write(&mut batch, Durability::Sync).unwrap();
+        batchless.push(read(&group).unwrap());
+    }
+    assert!(batchless.iter().all(|state| state.keys().eq(&names_left)));
+    if closed {
+        group.close().unwrap();
+        (memory, batchless)
+    } else {
+        faulty.fail_from(1);
+        drop(group);
+        (memory.power_cut(0, PowerCut::Kept), batchless)
+    }
+}
+
+/// A copy with one file changed, or removed.
+fn with(memory: &Memory, path: &Path, bytes: Option<&[u8]>) -> Memory {
+    let copy = Memory::new();
+    for other in memory.paths() {
+        if other != path {
+            copy.write(&other, &memory.read(&other).unwrap());
+        } else if let Some(bytes) = bytes {
+            copy.write(path, bytes);
+        }
+    }
+    copy
+}
+
+/// Asserts that an error is one that tells of this damage.
+fn assert_names(error: &Error, path: &Path, loss: Loss) {
+    match error {
+        Error::Corruption { path: named, .. } if loss == Loss::Edits => {
+            assert!(is_log(named) || named == path, "{error}");
+        }
+        Error::Io { path, source, .. } if loss == Loss::Edits => {
+            assert!(path.extension().is_some_and(|e| e == "tbl"), "{error}");
+            assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+        }
+        Error::Corruption { path: named, .. } | Error::NewerFormat { path: named, .. } => {
+            assert_eq!(named, path, "{error}");
+        }
+        Error::Io {
+            path: named,
+            source,
+            ..
+        } => {
+            assert_eq!(named, path, "{error}");
+            assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// What a reader may be spared.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Loss {
+    None,
+    /// The newest states may be missing.
+    Suffix,
+    /// An error may name another file: one that lost edits of the manifest have removed.
+    Edits,
+}
+
+/// Opens and reads all, each key by itself too. Returns how many of the last states are lost, or
+/// `None` when there was an error.
+fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss) -> Option<usize> {
+    LARGEST.set(0);
+    let group = match open(fs) {
+        Ok(group) => group,
+        Err(error) => {
+            assert_names(&error, path, loss);
+            return None;
+        }
+    };
+    let whole = read(&group);
+    let lost = match &whole {
+        Ok(state) => {
+            let at = states.iter().rposition(|known| known == state);
+            let at = at.unwrap_or_else(|| panic!("not a state that ever was: {state:?}"));
+            let lost = states.len() - 1 - at;
+            assert!(lost == 0 || loss == Loss::Suffix, "{lost} writes are lost");
+            Some(lost)
+        }
+        Err(error) => {
+            assert_names(error, path, loss);
+            None
+        }
+    };
+    // A damaged table spoils only the reads that need it: single keys are right or errors too.
+    let snapshot = group.snapshot();
+    let cost = Cost::default();
+    let state = &states[states.len() - 1 - lost.unwrap_or(0)];
+    let mut errors = usize::from(whole.is_err());
+    for (name, keys) in state {
+        let tree = group.tree(name).unwrap();
+        let absent = [b"absent".to_vec(), b"key01".to_vec()];
+        for key in keys.keys().chain(&absent) {
+            match snapshot.get(tree, key, &cost) {
+                Ok(found) => {
+                    let found = found.map(|found| (found.seq, found.value.to_vec()));
+                    assert_eq!(found.as_ref(), keys.get(key), "{name} {key:?}");
+                }
+                Err(error) => {
+                    assert_names(&error, path, loss);
+                    errors += 1;
+                }
+            }
+        }
+    }
+    if path.extension().is_some_and(|e| e == "tbl") {
+        let report = group.check();
+        for error in &report.errors {
+            assert_names(error, path, loss);
+        }
+        assert!(
+            errors == 0 || !report.errors.is_empty(),
+            "check found nothing"
+        );
+    }
+    assert!(LARGEST.get() < MOST, "{} bytes at once", LARGEST.get());
+    drop(snapshot);
+    drop(group);
+    lost
+}
+
+fn files(memory: &Memory) -> Vec<PathBuf> {
+    let mut paths = memory.paths();
+    paths.retain(|path| !path.ends_with("LOCK"));
+    let count = |kind: &str| {
+        let is = |path: &&PathBuf| path.to_str().unwrap().contains(kind);
+        paths.iter().filter(is).count()
+    };
+    assert!(count(".tbl") >= 6, "{paths:?}");
+    assert_eq!(
+        (count("CURRENT"), count("MANIFEST"), count(".log")),
+        (1, 1, 1)
+    );
+    paths
+}
+
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "log")
+}
+
+/// Flips, cuts and removes, in a store that was `closed` or not.
+fn damage_all(closed: bool) {
+    let (memory, states) = store(closed);
+    let intact = Path::new("nothing");
+    assert_eq!(examine(&memory, intact, &states, Loss::None), Some(0));
+    for path in files(&memory) {
+        let good = memory.read(&path).unwrap();
+        // Only the tail of a log may be taken for what a crash left.
+        let loss = if !closed && is_log(&path) {
+            Loss::Suffix
+        } else {
+            Loss::None
+        };
+        let mut worst = 0;
+        for at in 0..good.len() {
+            for pattern in [0x01, 0x80, 0xff] {
+                let _doing = Doing(&|| format!("{} ^ {pattern} at {at}", path.display()));
+                let mut bad = good.clone();
+                bad[at] ^= pattern;
+                let fs = with(&memory, &path, Some(&bad));
+                let lost = examine(&fs, &path, &states, loss);
+                worst = worst.max(lost.unwrap_or(0));
+            }
+        }
+        // A sync mark goes before the write after the one that it covers, so that damage can pass
+        // for a crash in the last one only, and in the mark before it.
+        assert!(worst <= 1, "{}: {worst} writes lost", path.display());
+        let mut fewer = 0;
+        for len in (0..good.len()).rev() {
+            let _doing = Doing(&|| format!("{} cut to {len}", path.display()));
+            let fs = with(&memory, &path, Some(&good[..len]));
+            // Nobody has noted how long the manifest of an open store is.
+            let manifest = path.to_str().unwrap().contains("MANIFEST");
+            let edits = !closed && manifest && len > 48;
+            let loss = if edits { Loss::Edits } else { loss };
+            match examine(&fs, &path, &states, loss) {
+                Some(lost) => {
+                    assert!(lost >= fewer, "a shorter log has more");
+                    fewer = lost;
+                }
+                None => assert!(loss != Loss::Suffix),
+            }
+        }
+        let _doing = Doing(&|| format!("{} removed", path.display()));
+        let fs = with(&memory, &path, None);
+        assert_eq!(examine(&fs, &path, &states, Loss::None), None);
+    }
+}
+
+#[test]
+fn a_closed_store() {
+    damage_all(true);
+}
+
+#[test]
+fn a_store_that_was_not_closed() {
+    damage_all(false);
+}
+
+/// Files swapped or put in another's place are not taken for what they are not.
+#[test]
+fn files_in_the_wrong_place() {
+    let (memory, states) = store(true);
+    let paths = files(&memory);
+    for path in &paths {
+        for other in &paths {
+            let (a, b) = (memory.read(path).unwrap(), memory.read(other).unwrap());
+            if a == b {
+                continue;
+            }
+            let _doing = Doing(&|| format!("{} as {}", other.display(), path.display()));
+            let fs = with(&memory, path, Some(&b));
+            assert_eq!(examine(&fs, path, &states, Loss::None), None);
+        }
+    }
+}
+
+/// A store that lost `CURRENT` is not a place for a new one.
+#[test]
+fn a_store_without_tables_that_lost_current() {
+    let memory = Memory::new();
+    let group = open(&memory).unwrap();
+    let tree = group.create_trees(&[("t".into(), vec![])]).unwrap()[0];
+    let mut batch = Batch::new();
+    batch.put(tree, b"k", b"v").unwrap();
+    group.write(&mut batch, Durability::Sync).unwrap();
+    drop(group);
+    let current = Path::new(DIR).join("CURRENT");
+    let fs = with(&memory, &current, None);
+    for create in [false, true] {
+        let options = settings(Arc::new(fs.clone()));
+        match Group::open(Path::new(DIR), options, Arc::new(PlainTrees), create) {
+            Err(error) => assert_names(&error, &current, Loss::None),
+            Ok(_) => panic!("a store was taken for none"),
+        }
+    }
+}
