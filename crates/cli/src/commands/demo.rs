@@ -103,7 +103,7 @@ fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Fai
             progress.update(done, done);
         }
     }
-    if batch.len() > 0 {
+    if !batch.is_empty() {
         batch.commit(Durability::Periodic(every))?;
     }
     dataset.sync()?;

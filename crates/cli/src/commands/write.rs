@@ -17,7 +17,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     loop {
         // What came is committed before more is waited for: the other side may be a slow stream.
         let full = batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES;
-        if batch.len() > 0 && (full || feed.idle()) {
+        if !batch.is_empty() && (full || feed.idle()) {
             put += batch.len() as u64;
             batch.commit(args.durability)?;
         }
@@ -33,7 +33,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
         bad += 1;
         note(format_args!("line {line}: {reason}"));
     }
-    if batch.len() > 0 {
+    if !batch.is_empty() {
         put += batch.len() as u64;
         batch.commit(args.durability)?;
     }

@@ -20,7 +20,8 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Starts the threads of a group: one flushes, one merges, one syncs for periodic durability.
 pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
-    let jobs: [(&str, fn(&Inner)); 3] = [
+    type Job = fn(&Inner);
+    let jobs: [(&str, Job); 3] = [
         ("esker-flush", flush_loop),
         ("esker-merge", merge_loop),
         ("esker-sync", sync_loop),
@@ -92,7 +93,9 @@ impl Inner {
                 }
             };
             let mut signals = self.signals.lock();
-            if !self.closing.load(Ordering::SeqCst) && !(signals.work && wait != RETRY) {
+            // After a failure the pause is kept, whatever else there is to do.
+            let more = signals.work && wait != RETRY;
+            if !self.closing.load(Ordering::SeqCst) && !more {
                 self.wake.wait_for(&mut signals, wait);
             }
             signals.work = false;

@@ -18,6 +18,10 @@ use crate::memtable::MemCursor;
 use crate::slice::Slice;
 
 /// A cursor over one component.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there are few, and most are of the large kind"
+)]
 pub(crate) enum SourceCursor {
     Memtable(MemCursor),
     Run(RunCursor),

@@ -144,14 +144,17 @@ fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8])
     Ok(writes.batch.also(kind, tree, key, value)?)
 }
 
-/// Gives each fact of one entry of a stand-alone index to `visit`: value, key, sequence number.
-/// Facts that were taken back are left out.
+/// Receives facts: value, key, sequence number.
+pub(crate) type FactVisitor<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
+
+/// Gives each fact of one entry of a stand-alone index to `visit`. Facts that were
+/// taken back are left out.
 pub(crate) fn facts(
     attribute: &Attribute,
     entry_key: &[u8],
     seq: Seq,
     entry_value: &[u8],
-    visit: &mut dyn FnMut(&[u8], &[u8], Seq) -> Result<()>,
+    visit: &mut FactVisitor<'_>,
 ) -> Result<()> {
     let Some((value, rest)) = Value::split(attribute.ty, entry_key) else {
         return Err(crate::error::Error::damaged(format!(

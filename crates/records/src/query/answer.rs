@@ -164,7 +164,7 @@ impl Answer {
     /// Counts what is left of the answer.
     pub(super) fn count_rest(&mut self) -> Result<u64> {
         let mut count = 0;
-        while let Some(record) = self.next() {
+        for record in self.by_ref() {
             record?;
             count += 1;
         }
