@@ -14,7 +14,9 @@ use common::{Doing, INDEXED, Model, Put, Wanted, check, expected, open, path, ro
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
-use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Op, Order, Type, Value};
+use esker::{
+    Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Op, Order, Type, Value,
+};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,
@@ -43,9 +45,10 @@ struct History {
 
 fn def() -> DatasetDef {
     let def = DatasetDef::new(path("id"), KeyType::Int);
-    PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
-        def.index(path(at), kind, Type::Int)
-    })
+    PATHS
+        .iter()
+        .zip(INDEXED)
+        .fold(def, |def, (at, kind)| def.index(path(at), kind, Type::Int))
 }
 
 fn record(key: usize, value: i128, order: u64, pad: usize) -> Put {

@@ -137,9 +137,10 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let dir = folder.path();
     {
         let def = DatasetDef::new(path("id"), KeyType::Int);
-        let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
-            def.index(path(at), kind, Type::Int)
-        });
+        let def = PATHS
+            .iter()
+            .zip(INDEXED)
+            .fold(def, |def, (at, kind)| def.index(path(at), kind, Type::Int));
         let db = Database::create_or_open(dir, options()).unwrap();
         db.create_dataset("d", def).unwrap();
         db.close().unwrap();
