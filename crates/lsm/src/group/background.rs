@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -134,6 +134,7 @@ impl Inner {
             counters: &self.counters,
             next_file,
             closing: &self.closing,
+            ingesting: &self.ingesting,
         }
     }
 
@@ -165,7 +166,7 @@ impl Inner {
         }
         let next_file = || self.new_file();
         // A flush is not abandoned when the group closes: it is part of closing.
-        let never = std::sync::atomic::AtomicBool::new(false);
+        let never = AtomicBool::new(false);
         let workshop = Workshop {
             closing: &never,
             ..self.workshop(&next_file)
@@ -366,6 +367,22 @@ impl Inner {
     }
 }
 
+/// A flag that is up until this is dropped.
+struct Raised<'a>(&'a AtomicBool);
+
+impl Raised<'_> {
+    fn new(flag: &AtomicBool) -> Raised<'_> {
+        flag.store(true, Ordering::SeqCst);
+        Raised(flag)
+    }
+}
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 pub(super) fn no_tree(id: TreeId) -> Error {
     Error::Invalid(format!("the group has no tree {id}"))
 }
@@ -379,11 +396,12 @@ impl super::Internals<'_> {
         &self,
         tree: TreeId,
         entries: &mut dyn Iterator<Item = Result<(&'e [u8], &'e [u8])>>,
-        stop: &std::sync::atomic::AtomicBool,
+        stop: &AtomicBool,
     ) -> Result<u64> {
         let inner = self.0;
         // Runs are ordered by sequence number; no merge may put newer entries below this one.
         let _merges = inner.merging.lock();
+        let _ingesting = Raised::new(&inner.ingesting);
         inner.rotate_now()?;
         let seq = {
             let mut writer = inner.writer.lock();

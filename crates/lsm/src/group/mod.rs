@@ -110,6 +110,8 @@ struct Inner {
     next_file: AtomicU64,
     flushing: Mutex<()>,
     merging: Mutex<()>,
+    /// Up while a bulk load is under way.
+    ingesting: AtomicBool,
     signals: Mutex<Signals>,
     /// Woken when there is background work.
     wake: Condvar,
