@@ -23,7 +23,8 @@ pub struct Options {
     pub fs: Arc<dyn lsm::fs::Fs>,
     /// Flush and merge on threads of the store's own. Default true; without, a run is deterministic.
     pub background: bool,
-    /// Bytes at which a merge starts the next table file. Default 32 MiB.
+    /// Bytes at which a merge starts the next table file; the first merged level holds twice as many,
+    /// each further one ten times more. Default 32 MiB.
     pub table_size: u64,
 }
 
@@ -73,7 +74,10 @@ impl Database {
             table_size: options.table_size,
             ..lsm::Options::default()
         };
-        let group = Group::open(dir, engine, Arc::new(Trees), create)?;
+        let trees = Trees {
+            table_size: options.table_size,
+        };
+        let group = Group::open(dir, engine, Arc::new(trees), create)?;
         let mut datasets = HashMap::new();
         let snapshot = group.snapshot();
         for tree in snapshot.version().trees.values() {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use lsm::attributes::Extractor;
-use lsm::{TreeId, TreeOptions, TreeProvider};
+use lsm::{Leveled, Policy, TreeId, TreeOptions, TreeProvider};
 
 use crate::def::{IndexKind, StoredDef};
 use crate::index;
@@ -112,7 +112,20 @@ impl Extractor for EmbeddedAttributes {
 }
 
 /// Gives the engine the options of our trees.
-pub(crate) struct Trees;
+pub(crate) struct Trees {
+    /// Bytes at which a merge starts the next table.
+    pub(crate) table_size: u64,
+}
+
+impl Trees {
+    /// Levels grow with the tables, so that a store of small tables is as deep as a large one.
+    fn policy(&self) -> Policy {
+        Policy::Leveled(Leveled {
+            level1_bytes: self.table_size.saturating_mul(2),
+            ..Leveled::default()
+        })
+    }
+}
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, config: &[u8]) -> lsm::Result<TreeOptions> {
@@ -132,6 +145,7 @@ impl TreeProvider for Trees {
             };
             return Ok(TreeOptions {
                 extractor,
+                policy: self.policy(),
                 ..TreeOptions::default()
             });
         }
@@ -139,6 +153,9 @@ impl TreeProvider for Trees {
             .ok()
             .and_then(|text| text.parse().ok())
             .ok_or_else(unknown)?;
-        Ok(index::tree_options(kind))
+        Ok(TreeOptions {
+            policy: self.policy(),
+            ..index::tree_options(kind)
+        })
     }
 }

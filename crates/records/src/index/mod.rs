@@ -10,7 +10,7 @@ mod range;
 
 use std::sync::Arc;
 
-use lsm::{Batch, Cost, Kind, Mark, Policy, Seq, Slice, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Cost, Kind, Mark, Seq, Slice, Snapshot, TreeId, TreeOptions};
 
 pub use best::Order;
 pub(crate) use best::{Best, Window};
@@ -104,13 +104,12 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     }
 }
 
-/// The options of the tree of a stand-alone kind.
+/// The options of the tree of a stand-alone kind, but for its policy.
 pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
     match kind {
         // Lists are asked for by their exact key.
         IndexKind::Lazy => TreeOptions {
             operator: Some(Arc::new(PostingMerge::default())),
-            policy: Policy::default(),
             ..TreeOptions::default()
         },
         // Keys are only ever searched by prefix.

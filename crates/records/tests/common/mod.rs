@@ -1,0 +1,316 @@
+//! What the proof tests of the record store share. Each test file uses a part of it.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use esker::fs::Fs;
+use esker::{
+    Condition, Database, Dataset, DatasetSnapshot, Durability, IndexKind, Op, Options, Order, Path,
+    Query, Type, Value,
+};
+use serde_json::{Map, Value as Json, json};
+
+/// Where the stores of tests in memory are.
+pub(crate) const DIR: &str = "/store";
+
+/// The kinds that keep or find something.
+pub(crate) const INDEXED: [IndexKind; 4] = [
+    IndexKind::Embedded,
+    IndexKind::Eager,
+    IndexKind::Lazy,
+    IndexKind::Composite,
+];
+
+/// Settings that make much happen with little data, and the same each time: memtables of 64 KiB,
+/// tables of 8 KiB, a first level of 16 KiB.
+pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
+    Options {
+        memory_budget: 512 << 10,
+        durability: Durability::Os,
+        fs,
+        background: false,
+        table_size: 8 << 10,
+    }
+}
+
+/// Opens (or makes) a store in `fs`.
+pub(crate) fn open(fs: Arc<dyn Fs>) -> esker::Result<Database> {
+    Database::create_or_open(FsPath::new(DIR), small(fs))
+}
+
+pub(crate) fn path(text: &str) -> Path {
+    text.parse().unwrap()
+}
+
+/// The seeds to try: `ESKER_SEEDS` says how many (`usual` without it), `ESKER_SEED` the first.
+pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let first = number("ESKER_SEED").unwrap_or(0);
+    let count = number("ESKER_SEEDS").unwrap_or(match number("ESKER_SEED") {
+        Some(_) => 1,
+        None => usual,
+    });
+    first..first + count
+}
+
+/// A number from the environment.
+pub(crate) fn number(name: &str, usual: usize) -> usize {
+    let set = std::env::var(name).ok();
+    set.and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// Tells what a test was doing when it failed.
+pub(crate) struct Doing(pub(crate) String);
+
+impl Drop for Doing {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("while: {}", self.0);
+        }
+    }
+}
+
+/// A number in 0..`n`, mostly small ones.
+pub(crate) fn skewed(rng: &mut fastrand::Rng, n: usize) -> usize {
+    let below = rng.usize(0..n) + 1;
+    rng.usize(0..below)
+}
+
+/// Merges as long as there is something to merge.
+pub(crate) fn settle(db: &Database) {
+    db.flush().unwrap();
+    db.group().settle_merges().unwrap();
+}
+
+/// Checks the store: no damage, and indexes that agree with the data.
+pub(crate) fn check(db: &Database) {
+    let report = db.check().unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+}
+
+/// A record as an answer gave it: its key, and its bytes.
+pub(crate) type Row = (String, String);
+
+/// The rows of a query.
+pub(crate) fn rows(dataset: &Dataset, query: Query) -> Vec<Row> {
+    try_rows(dataset, query).unwrap()
+}
+
+pub(crate) fn try_rows(dataset: &Dataset, query: Query) -> esker::Result<Vec<Row>> {
+    query.run()?.map(|record| row(dataset, record)).collect()
+}
+
+/// The rows of a scan of a whole snapshot.
+pub(crate) fn scan(dataset: &Dataset, snapshot: &DatasetSnapshot) -> esker::Result<Vec<Row>> {
+    let records = snapshot.scan(None, None, false)?;
+    records.map(|record| row(dataset, record)).collect()
+}
+
+pub(crate) fn row(dataset: &Dataset, record: esker::Result<esker::Record>) -> esker::Result<Row> {
+    let record = record?;
+    let body = std::str::from_utf8(record.body()).unwrap().to_string();
+    Ok((record.key_text(dataset), body))
+}
+
+/// The keys of a query's answer.
+pub(crate) fn keys(dataset: &Dataset, query: Query) -> Vec<String> {
+    rows(dataset, query).into_iter().map(|row| row.0).collect()
+}
+
+/// A record of a model: what was put, when, and what its attributes are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Put {
+    /// Grows with each write.
+    pub(crate) order: u64,
+    pub(crate) body: String,
+    /// The values by the text of their path, undeclared ones as well.
+    pub(crate) values: BTreeMap<String, Vec<Value>>,
+}
+
+/// What a dataset must hold: by key (as a number or a string, in its order).
+pub(crate) type Model<K> = BTreeMap<K, Put>;
+
+/// A condition of a model's query.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) path: String,
+    pub(crate) op: Op,
+    pub(crate) value: Value,
+}
+
+impl Wanted {
+    pub(crate) fn condition(&self) -> Condition {
+        Condition::new(path(&self.path), self.op, self.value.to_string())
+    }
+
+    fn accepts(&self, value: &Value) -> bool {
+        if self.op == Op::Prefix {
+            return match (value, &self.value) {
+                (Value::String(value), Value::String(prefix)) => value.starts_with(prefix),
+                _ => false,
+            };
+        }
+        value
+            .partial_cmp(&self.value)
+            .is_some_and(|order| match self.op {
+                Op::Eq => order.is_eq(),
+                Op::Ge => order.is_ge(),
+                Op::Le => order.is_le(),
+                Op::Gt => order.is_gt(),
+                Op::Lt => order.is_lt(),
+                Op::Prefix => false,
+            })
+    }
+
+    fn bounds_a_range(&self) -> bool {
+        matches!(self.op, Op::Ge | Op::Le | Op::Gt | Op::Lt)
+    }
+}
+
+/// True when a record meets all conditions: those that bound a range on one path by one value
+/// together, each other by some value.
+pub(crate) fn meets(put: &Put, wanted: &[Wanted]) -> bool {
+    wanted.iter().enumerate().all(|(at, first)| {
+        let joined = |other: &&Wanted| {
+            first.bounds_a_range() && other.bounds_a_range() && other.path == first.path
+        };
+        if wanted[..at].iter().any(|earlier| joined(&earlier)) {
+            return true;
+        }
+        let with: Vec<&Wanted> = wanted[at + 1..].iter().filter(joined).collect();
+        let values = put.values.get(&first.path);
+        values.into_iter().flatten().any(|value| {
+            first.accepts(value) && with.iter().all(|condition| condition.accepts(value))
+        })
+    })
+}
+
+/// The rows that a query must give.
+pub(crate) fn expected<K: ToString>(
+    model: &Model<K>,
+    wanted: &[Wanted],
+    order: Order,
+    limit: Option<usize>,
+) -> Vec<Row> {
+    let mut found: Vec<(u64, Row)> = model
+        .iter()
+        .filter(|(_, put)| meets(put, wanted))
+        .map(|(key, put)| (put.order, (key.to_string(), put.body.clone())))
+        .collect();
+    found.sort_by_key(|(order, _)| *order);
+    if order == Order::Newest {
+        found.reverse();
+    }
+    let rows = found.into_iter().map(|(_, row)| row);
+    rows.take(limit.unwrap_or(usize::MAX)).collect()
+}
+
+/// The values that attributes of a type take in tests: few, so that many records share one, and
+/// those where an order or an encoding could go wrong.
+pub(crate) fn domain(ty: Type) -> Vec<Value> {
+    match ty {
+        Type::Int => [
+            0,
+            1,
+            -1,
+            5,
+            7,
+            10,
+            100,
+            255,
+            256,
+            -255,
+            -256,
+            i128::from(i64::MAX),
+            i128::from(i64::MIN),
+            i128::from(i64::MAX) + 1,
+            i128::from(u64::MAX),
+        ]
+        .map(Value::Int)
+        .to_vec(),
+        Type::Float => [
+            0.0,
+            1.0,
+            -1.5,
+            0.1,
+            40.712776123,
+            1234567.891,
+            -1e300,
+            1e300,
+            5e-324,
+            -5e-324,
+            9007199254740993.0,
+        ]
+        .map(Value::Float)
+        .to_vec(),
+        Type::String => [
+            "a",
+            "ab",
+            "",
+            "b",
+            "a\0",
+            "a\0b",
+            "a\u{1}",
+            "a\0\0",
+            "New York",
+            "New+York",
+            "New",
+            "quote\"d",
+            "\u{e9}",
+            "\u{ff}",
+            "\u{10ffff}",
+            "\u{10ffff}\u{10ffff}",
+        ]
+        .map(|text| Value::String(text.to_string()))
+        .to_vec(),
+        Type::Bool => [true, false].map(Value::Bool).to_vec(),
+        Type::Time => [
+            0,
+            1_700_000_000_000_000,
+            1_700_000_000_000_001,
+            1_700_000_060_000_000,
+            -1,
+            -62_135_596_800_000_000,
+            253_402_300_799_999_999,
+            1_700_000_000_500_000,
+        ]
+        .map(Value::Time)
+        .to_vec(),
+    }
+}
+
+/// A value as JSON, in one of the ways in which it can be written.
+pub(crate) fn to_json(value: &Value, rng: &mut fastrand::Rng) -> Json {
+    match value {
+        Value::Int(v) => match i64::try_from(*v) {
+            Ok(v) => json!(v),
+            Err(_) => json!(u64::try_from(*v).unwrap()),
+        },
+        Value::Float(v) if *v == 1.0 && rng.bool() => json!(1),
+        Value::Float(v) if *v == 0.0 && rng.bool() => json!(-0.0),
+        Value::Float(v) => json!(v),
+        Value::String(v) => json!(v),
+        Value::Bool(v) => json!(v),
+        Value::Time(v) if v % 1_000_000 == 0 && rng.bool() => json!(v / 1_000_000),
+        Value::Time(_) => json!(value.to_string()),
+    }
+}
+
+/// Puts `field` at the path `names` of an object, through arrays of objects where `many` says so.
+pub(crate) fn place(object: &mut Map<String, Json>, names: &[&str], field: Json) {
+    let Some((name, rest)) = names.split_first() else {
+        return;
+    };
+    if rest.is_empty() {
+        object.insert((*name).to_string(), field);
+        return;
+    }
+    let inner = object
+        .entry((*name).to_string())
+        .or_insert_with(|| json!({}));
+    if let Json::Object(inner) = inner {
+        place(inner, rest, field);
+    }
+}

@@ -1,0 +1,151 @@
+//! One value that very many records share, with every kind of index, in bounded memory: every byte
+//! that the process allocates is counted.
+//! `ESKER_RECORDS=1000000 cargo test --release --test large_lists` is the whole measure.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// A counting allocator has to be one.
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use common::{check, number, path};
+use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Order, Type};
+
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+impl Counting {
+    fn grow(by: usize) {
+        let now = NOW.fetch_add(by, Relaxed) + by;
+        PEAK.fetch_max(now, Relaxed);
+    }
+}
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Counting::grow(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Counting::grow(layout.size());
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if size > layout.size() {
+            Counting::grow(size - layout.size());
+        } else {
+            NOW.fetch_sub(layout.size() - size, Relaxed);
+        }
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The peak of what is allocated while `work` runs, beyond what was before.
+fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let done = work();
+    (PEAK.load(Relaxed) - before, done)
+}
+
+const BUDGET: usize = 16 << 20;
+
+/// One test, so that nothing else allocates meanwhile.
+#[test]
+fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory() {
+    let records = number("ESKER_RECORDS", 200_000);
+    for (kind, records) in [
+        (IndexKind::Lazy, records),
+        (IndexKind::Composite, records),
+        (IndexKind::Embedded, records),
+        (IndexKind::Eager, records / 10),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            memory_budget: BUDGET,
+            table_size: 2 << 20,
+            durability: Durability::Os,
+            ..Options::default()
+        };
+        let start = std::time::Instant::now();
+        let (whole, ()) = peak(|| {
+            let db = Database::create_or_open(folder.path(), options).unwrap();
+            let def = DatasetDef::new(path("id"), KeyType::Int)
+                .index(path("v"), kind, Type::String)
+                .index(path("w"), IndexKind::None, Type::Int);
+            let dataset = db.create_dataset("d", def).unwrap();
+            let (load, ()) = peak(|| {
+                let mut batch = dataset.batch();
+                for id in 0..records {
+                    let body = format!("{{\"id\":{id},\"v\":\"hot\",\"w\":{}}}", id % 2);
+                    batch.put(body.as_bytes()).unwrap();
+                    if batch.len() == 100 {
+                        batch.commit(Durability::Os).unwrap();
+                    }
+                }
+                batch.commit(Durability::Os).unwrap();
+            });
+            let hot = || dataset.query().equals(&path("v"), "hot");
+            let newest = |query: esker::Query| -> Vec<String> {
+                let answer = query.limit(Some(10)).run().unwrap();
+                answer
+                    .map(|record| record.unwrap().key_text(&dataset))
+                    .collect()
+            };
+            let right: Vec<String> = (records - 10..records)
+                .rev()
+                .map(|id| id.to_string())
+                .collect();
+            for round in 0..2 {
+                let (top, found) = peak(|| newest(hot()));
+                assert_eq!(found, right, "{kind}");
+                let (oldest, found) = peak(|| newest(hot().order(Order::Oldest)));
+                let first: Vec<String> = (0..10).map(|id: usize| id.to_string()).collect();
+                assert_eq!(found, first, "{kind}");
+                let (all, count) = peak(|| hot().count().unwrap().0);
+                assert_eq!(count, records as u64, "{kind}");
+                let both = hot().equals(&path("w"), "1");
+                let (half, count) = peak(|| both.count().unwrap().0);
+                assert_eq!(count, records as u64 / 2, "{kind}");
+                println!(
+                    "{kind} {round}: {records} records, {:.1} s; MiB at the peak: load {}, newest {}, oldest {}, count {}, two conditions {}",
+                    start.elapsed().as_secs_f64(),
+                    load >> 20,
+                    top >> 20,
+                    oldest >> 20,
+                    all >> 20,
+                    half >> 20
+                );
+                if round == 0 {
+                    let (compact, ()) = peak(|| db.compact(None).unwrap());
+                    let (checked, ()) = peak(|| check(&db));
+                    println!("  compact {} check {}", compact >> 20, checked >> 20);
+                }
+            }
+            drop(dataset);
+            db.close().unwrap();
+        });
+        // The budget, a tenth more, and what does not depend on it.
+        let limit = BUDGET + BUDGET / 10 + (2 << 20);
+        assert!(
+            whole <= limit,
+            "{kind}: {} KiB at the peak, over {} KiB",
+            whole >> 10,
+            limit >> 10
+        );
+    }
+}
