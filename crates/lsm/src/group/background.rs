@@ -15,6 +15,9 @@ use crate::generation::{Generation, View};
 use crate::stats::Counters;
 use crate::version::{Edit, TreeVersion, Version, log_path};
 
+/// Bytes of the largest merge that closing waits for.
+const SMALL_MERGE: u64 = 4 << 20;
+
 /// How long a failed job is left alone before it is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -291,32 +294,42 @@ impl Inner {
             return Ok(false);
         }
         let view = self.view.load_full();
-        let leads = view
-            .version
-            .trees
-            .values()
-            .filter(|tree| tree.options.follows.is_none());
-        let urgent = leads
-            .filter_map(|tree| {
-                tree.options
-                    .policy
-                    .pick(tree)
-                    .map(|(score, choice)| (score, tree, choice))
-            })
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((_, tree, choice)) = urgent else {
+        let Some((tree, choice)) = most_urgent(&view, u64::MAX) else {
             return Ok(false);
         };
-        self.merge(&view, tree, choice)?;
+        self.merge(&view, tree, choice, &self.closing)?;
         Ok(true)
+    }
+
+    /// Does the small merges that are due, as a part of closing: a store that is opened for a few
+    /// writes at a time has no other moment for them, and would gather runs.
+    pub(super) fn merge_small(&self) -> Result<()> {
+        let _guard = self.merging.lock();
+        let never = AtomicBool::new(false);
+        loop {
+            let view = self.view.load_full();
+            let Some((tree, choice)) = most_urgent(&view, SMALL_MERGE) else {
+                return Ok(());
+            };
+            self.merge(&view, tree, choice, &never)?;
+        }
     }
 
     /// Carries out `choice` on `tree`, and the same components of the trees that follow it, and
     /// installs all of it at once.
-    fn merge(&self, view: &View, tree: &Arc<TreeVersion>, choice: Choice) -> Result<()> {
+    fn merge(
+        &self,
+        view: &View,
+        tree: &Arc<TreeVersion>,
+        choice: Choice,
+        closing: &AtomicBool,
+    ) -> Result<()> {
         self.start_writing(&mut self.writer.lock())?;
         let next_file = || self.new_file();
-        let workshop = self.workshop(&next_file);
+        let workshop = Workshop {
+            closing,
+            ..self.workshop(&next_file)
+        };
         let write = |edit: &mut Edit| {
             for follower in view.version.trees.values() {
                 if follower.options.follows.as_ref() == Some(&tree.name) {
@@ -360,7 +373,7 @@ impl Inner {
                 continue;
             };
             if let Some(choice) = tree.options.policy.pick_all(tree) {
-                self.merge(&view, tree, choice)?;
+                self.merge(&view, tree, choice, &self.closing)?;
             }
         }
         Ok(())
@@ -381,6 +394,19 @@ impl Drop for Raised<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }
+}
+
+/// The merge of at most `bytes` that is the most urgent: its tree and what to merge. Trees that
+/// follow others are merged with them.
+fn most_urgent(view: &View, bytes: u64) -> Option<(&Arc<TreeVersion>, Choice)> {
+    let trees = view.version.trees.values();
+    let leads = trees.filter(|tree| tree.options.follows.is_none());
+    let picked = leads.filter_map(|tree| {
+        let (score, choice) = tree.options.policy.pick(tree)?;
+        (choice.size() <= bytes).then_some((score, tree, choice))
+    });
+    let (_, tree, choice) = picked.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((tree, choice))
 }
 
 pub(super) fn no_tree(id: TreeId) -> Error {

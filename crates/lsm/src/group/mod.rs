@@ -394,6 +394,7 @@ impl Inner {
             self.rotate_now()?;
             self.flush_full()?;
         }
+        self.merge_small()?;
         self.sync_all()?;
         let mut writer = self.writer.lock();
         let Some(segment) = writer.segment.take() else {
