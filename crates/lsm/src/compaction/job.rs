@@ -28,6 +28,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) next_file: &'a dyn Fn() -> u64,
     /// Set when the group is closing: a merge gives up.
     pub(crate) closing: &'a AtomicBool,
+    /// Set while a bulk load is under way, which will put a run below what is flushed meanwhile.
+    pub(crate) ingesting: &'a AtomicBool,
 }
 
 /// Tables that a job wrote and nobody uses yet: removed again unless they are installed.
@@ -55,7 +57,8 @@ impl Workshop<'_> {
         edit: &mut Edit,
     ) -> Result<()> {
         let sources = vec![SourceCursor::Memtable(memtable.cursor())];
-        let is_oldest = |key: &[u8]| !held_by(&tree.runs, key);
+        let ingesting = self.ingesting.load(Ordering::SeqCst);
+        let is_oldest = |key: &[u8]| !ingesting && !held_by(&tree.runs, key);
         let metas = self.write(tree, sources, &is_oldest, memtable.len() as u64)?;
         Counters::add(
             &self.counters.flush_bytes,

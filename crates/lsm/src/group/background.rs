@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
 use crate::stats::Counters;
 use crate::version::{Edit, TreeVersion, Version, log_path};
+
+/// Bytes of the largest merge that closing waits for.
+const SMALL_MERGE: u64 = 4 << 20;
 
 /// How long a failed job is left alone before it is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -134,6 +137,7 @@ impl Inner {
             counters: &self.counters,
             next_file,
             closing: &self.closing,
+            ingesting: &self.ingesting,
         }
     }
 
@@ -165,7 +169,7 @@ impl Inner {
         }
         let next_file = || self.new_file();
         // A flush is not abandoned when the group closes: it is part of closing.
-        let never = std::sync::atomic::AtomicBool::new(false);
+        let never = AtomicBool::new(false);
         let workshop = Workshop {
             closing: &never,
             ..self.workshop(&next_file)
@@ -290,32 +294,42 @@ impl Inner {
             return Ok(false);
         }
         let view = self.view.load_full();
-        let leads = view
-            .version
-            .trees
-            .values()
-            .filter(|tree| tree.options.follows.is_none());
-        let urgent = leads
-            .filter_map(|tree| {
-                tree.options
-                    .policy
-                    .pick(tree)
-                    .map(|(score, choice)| (score, tree, choice))
-            })
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((_, tree, choice)) = urgent else {
+        let Some((tree, choice)) = most_urgent(&view, u64::MAX) else {
             return Ok(false);
         };
-        self.merge(&view, tree, choice)?;
+        self.merge(&view, tree, choice, &self.closing)?;
         Ok(true)
+    }
+
+    /// Does the small merges that are due, as a part of closing: a store that is opened for a few
+    /// writes at a time has no other moment for them, and would gather runs.
+    pub(super) fn merge_small(&self) -> Result<()> {
+        let _guard = self.merging.lock();
+        let never = AtomicBool::new(false);
+        loop {
+            let view = self.view.load_full();
+            let Some((tree, choice)) = most_urgent(&view, SMALL_MERGE) else {
+                return Ok(());
+            };
+            self.merge(&view, tree, choice, &never)?;
+        }
     }
 
     /// Carries out `choice` on `tree`, and the same components of the trees that follow it, and
     /// installs all of it at once.
-    fn merge(&self, view: &View, tree: &Arc<TreeVersion>, choice: Choice) -> Result<()> {
+    fn merge(
+        &self,
+        view: &View,
+        tree: &Arc<TreeVersion>,
+        choice: Choice,
+        closing: &AtomicBool,
+    ) -> Result<()> {
         self.start_writing(&mut self.writer.lock())?;
         let next_file = || self.new_file();
-        let workshop = self.workshop(&next_file);
+        let workshop = Workshop {
+            closing,
+            ..self.workshop(&next_file)
+        };
         let write = |edit: &mut Edit| {
             for follower in view.version.trees.values() {
                 if follower.options.follows.as_ref() == Some(&tree.name) {
@@ -359,11 +373,40 @@ impl Inner {
                 continue;
             };
             if let Some(choice) = tree.options.policy.pick_all(tree) {
-                self.merge(&view, tree, choice)?;
+                self.merge(&view, tree, choice, &self.closing)?;
             }
         }
         Ok(())
     }
+}
+
+/// A flag that is up until this is dropped.
+struct Raised<'a>(&'a AtomicBool);
+
+impl Raised<'_> {
+    fn new(flag: &AtomicBool) -> Raised<'_> {
+        flag.store(true, Ordering::SeqCst);
+        Raised(flag)
+    }
+}
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The merge of at most `bytes` that is the most urgent: its tree and what to merge. Trees that
+/// follow others are merged with them.
+fn most_urgent(view: &View, bytes: u64) -> Option<(&Arc<TreeVersion>, Choice)> {
+    let trees = view.version.trees.values();
+    let leads = trees.filter(|tree| tree.options.follows.is_none());
+    let picked = leads.filter_map(|tree| {
+        let (score, choice) = tree.options.policy.pick(tree)?;
+        (choice.size() <= bytes).then_some((score, tree, choice))
+    });
+    let (_, tree, choice) = picked.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((tree, choice))
 }
 
 pub(super) fn no_tree(id: TreeId) -> Error {
@@ -379,11 +422,12 @@ impl super::Internals<'_> {
         &self,
         tree: TreeId,
         entries: &mut dyn Iterator<Item = Result<(&'e [u8], &'e [u8])>>,
-        stop: &std::sync::atomic::AtomicBool,
+        stop: &AtomicBool,
     ) -> Result<u64> {
         let inner = self.0;
         // Runs are ordered by sequence number; no merge may put newer entries below this one.
         let _merges = inner.merging.lock();
+        let _ingesting = Raised::new(&inner.ingesting);
         inner.rotate_now()?;
         let seq = {
             let mut writer = inner.writer.lock();

@@ -110,6 +110,8 @@ struct Inner {
     next_file: AtomicU64,
     flushing: Mutex<()>,
     merging: Mutex<()>,
+    /// Up while a bulk load is under way.
+    ingesting: AtomicBool,
     signals: Mutex<Signals>,
     /// Woken when there is background work.
     wake: Condvar,
@@ -392,6 +394,7 @@ impl Inner {
             self.rotate_now()?;
             self.flush_full()?;
         }
+        self.merge_small()?;
         self.sync_all()?;
         let mut writer = self.writer.lock();
         let Some(segment) = writer.segment.take() else {

@@ -116,6 +116,7 @@ pub(super) fn open(
         next_file: AtomicU64::new(next_file),
         flushing: Mutex::new(()),
         merging: Mutex::new(()),
+        ingesting: AtomicBool::new(false),
         signals: Mutex::new(Signals::default()),
         wake: Condvar::new(),
         flushed: Condvar::new(),
