@@ -125,6 +125,19 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
                 let both = hot().equals(&path("w"), "1");
                 let (half, count) = peak(|| both.count().unwrap().0);
                 assert_eq!(count, records as u64 / 2, "{kind}");
+                // The newest are found without reading the rest of the list.
+                let mut answer = hot().limit(Some(10)).run().unwrap();
+                assert_eq!(answer.by_ref().count(), 10);
+                let explain = answer.explain();
+                let blocks = |tree: &str| -> u64 {
+                    let cost = &explain["cost"][tree];
+                    ["blocks_read", "blocks_cached"]
+                        .iter()
+                        .map(|name| cost[name].as_u64().unwrap())
+                        .sum()
+                };
+                let most = records as u64 / 40;
+                assert!(blocks("data") + blocks("index") < most, "{kind}: {explain}");
                 println!(
                     "{kind} {round}: {records} records, {:.1} s; MiB at the peak: load {}, newest {}, oldest {}, count {}, two conditions {}",
                     start.elapsed().as_secs_f64(),
