@@ -7,16 +7,17 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use common::{
-    Doing, Model, Put, Row, Wanted, check, domain, expected, open, path, place, row, rows, scan,
-    seeds, settle, skewed, to_json,
+    DIR, Doing, Model, Put, Row, Wanted, check, domain, expected, open, path, place, row, rows,
+    scan, seeds, settle, skewed, small, to_json,
 };
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, Key, KeyType,
-    Op, Order, Type, Value,
+    Op, Options, Order, Type, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -47,6 +48,7 @@ impl std::fmt::Display for K {
 
 struct Life {
     rng: fastrand::Rng,
+    table_size: u64,
     fs: Memory,
     db: Database,
     dataset: Dataset,
@@ -57,11 +59,21 @@ struct Life {
     kept: Vec<(DatasetSnapshot, Model<K>)>,
 }
 
+fn open_with(fs: &Memory, table_size: u64) -> Database {
+    let options = Options {
+        table_size,
+        ..small(Arc::new(fs.clone()))
+    };
+    Database::create_or_open(FsPath::new(DIR), options).unwrap()
+}
+
 impl Life {
     fn begin(seed: u64, kinds: &[IndexKind]) -> Life {
         let mut rng = fastrand::Rng::with_seed(seed);
         let fs = Memory::new();
-        let db = open(Arc::new(fs.clone())).unwrap();
+        // Small tables make a deep tree of many.
+        let table_size = [300, 2 << 10, 8 << 10][rng.usize(0..3)];
+        let db = open_with(&fs, table_size);
         let key_type = if rng.bool() {
             KeyType::Int
         } else {
@@ -79,6 +91,7 @@ impl Life {
         let dataset = db.create_dataset("d", def).unwrap();
         Life {
             rng,
+            table_size,
             fs,
             db,
             dataset,
@@ -288,7 +301,7 @@ impl Life {
         } else {
             drop(db);
         }
-        self.db = open(Arc::new(self.fs.clone())).unwrap();
+        self.db = open_with(&self.fs, self.table_size);
         self.dataset = self.db.dataset("d").unwrap();
         assert_eq!(self.dataset.def(), def);
     }

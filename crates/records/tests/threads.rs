@@ -119,7 +119,7 @@ fn hold(dataset: &Dataset, snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) 
 
 #[test]
 fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
-    let batches = number("ESKER_BATCHES", 5000);
+    let batches = number("ESKER_BATCHES", 2000);
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         memory_budget: 1 << 20,
