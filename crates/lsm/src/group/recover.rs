@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::generation::{Generation, View};
 use crate::options::{Options, TreeProvider};
-use crate::stats::Counters;
+use crate::stats::{Counters, ReadCounters};
 use crate::version::{
     Current, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
 };
@@ -99,6 +99,7 @@ pub(super) fn open(
         options,
         provider,
         counters: Counters::default(),
+        reads: ReadCounters::default(),
         view: ArcSwap::from_pointee(view),
         view_change: Mutex::new(()),
         visible: AtomicU64::new(log.last_seq),
