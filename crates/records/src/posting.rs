@@ -140,13 +140,11 @@ impl<'a> PostingList<'a> {
     }
 
     /// The sequence number of the newest posting.
-    #[cfg(test)]
     pub(crate) fn newest(&self) -> Seq {
         self.newest
     }
 
     /// The sequence number of the oldest posting.
-    #[cfg(test)]
     pub(crate) fn oldest(&self) -> Seq {
         self.oldest
     }

@@ -519,3 +519,37 @@ fn an_upside_down_range_and_a_value_of_the_wrong_type_are_refused() {
         assert_eq!(dataset.query().count().unwrap().0, 1);
     }
 }
+
+#[test]
+fn the_longest_keys_and_values_are_found_and_longer_ones_refused() {
+    for kind in IndexKind::ALL {
+        let db = open(Arc::new(Memory::new())).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::String).index(path("s"), kind, Type::String);
+        let dataset = db.create_dataset("d", def).unwrap();
+        let (key, value) = ("k".repeat(64 << 10), "v".repeat((32 << 10) - 2));
+        let record = |key: &str, value: &str| json!({ "id": key, "s": value }).to_string();
+        dataset.put(record(&key, &value).as_bytes()).unwrap();
+        dataset.put(record("short", &value).as_bytes()).unwrap();
+        dataset.put(record(&key, &value).as_bytes()).unwrap();
+        for (key, value) in [
+            (format!("{key}k"), "v".into()),
+            ("k".into(), format!("{value}v")),
+        ] {
+            let error = dataset.put(record(&key, &value).as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadInput);
+        }
+        for _ in 0..2 {
+            let found = rows(&dataset, dataset.query().equals(&path("s"), &value));
+            let right = [key.as_str(), "short"].map(|key| (key.to_string(), record(key, &value)));
+            assert!(found == right, "{kind}: {} rows", found.len());
+            assert!(
+                dataset
+                    .get(&dataset.parse_key(&key).unwrap())
+                    .unwrap()
+                    .is_some()
+            );
+            check(&db);
+            db.compact(None).unwrap();
+        }
+    }
+}

@@ -18,7 +18,7 @@ use esker::{Database, DatasetDef, Durability, KeyType, Options, Type};
 const DIR: &str = "ESKER_SIGKILL_DIR";
 const FIRST: &str = "ESKER_SIGKILL_FIRST";
 
-const KEYS: u64 = 1500;
+const KEYS: u64 = 1000;
 const VALUES: u64 = 50;
 const PATHS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
 
@@ -80,7 +80,7 @@ fn load_until_killed() {
             }
         }
         batch.put(body(LAST, VALUES, number).as_bytes()).unwrap();
-        let durability = if number % 16 == 0 {
+        let durability = if number % 32 == 0 {
             Durability::Sync
         } else {
             Durability::Os
@@ -151,7 +151,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let mut rng = fastrand::Rng::with_seed(common::seeds(1).start);
     let kills = number("ESKER_KILLS", 100);
     for kill in 0..kills {
-        let acknowledgements = rng.usize(1..120);
+        let acknowledgements = rng.usize(1..70);
         let first = next;
         let _doing = Doing(format!(
             "kill {kill}, after {acknowledgements} batches from {first}"

@@ -37,27 +37,32 @@ impl Index for Composite {
             fill_cache: true,
             readahead: 0,
         };
-        for component in lookup.snapshot.components(tree_of(attribute)?) {
-            for part in component.parts(&lo, hi.as_deref()) {
-                let (min, max) = part.seq_bounds();
-                if !best.admits_span(min, max) {
-                    best.note_skipped();
-                    continue;
-                }
-                let mut cursor = part.cursor(options);
-                cursor.seek(&lo, MAX_SEQ)?;
-                while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
-                    let seq = cursor.seq();
-                    if cursor.kind() == Kind::Put
-                        && seq <= lookup.snapshot.seq()
-                        && let Some((_, key)) = Value::split(attribute.ty, cursor.key())
-                    {
-                        best.offer(seq, key);
-                    }
-                    cursor.next()?;
-                }
-                lookup.index_cost.absorb(&cursor.cost());
+        let components = lookup.snapshot.components(tree_of(attribute)?);
+        let mut parts: Vec<_> = components
+            .iter()
+            .flat_map(|component| component.parts(&lo, hi.as_deref()))
+            .map(|part| (part.seq_bounds(), part))
+            .collect();
+        // Best first: the sooner the K best are here, the more of the rest is skipped.
+        parts.sort_by_key(|((min, max), _)| best.order().best_rank(*min, *max));
+        for ((min, max), part) in parts {
+            if !best.admits_span(min, max) {
+                best.note_skipped();
+                continue;
             }
+            let mut cursor = part.cursor(options);
+            cursor.seek(&lo, MAX_SEQ)?;
+            while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+                let seq = cursor.seq();
+                if cursor.kind() == Kind::Put
+                    && seq <= lookup.snapshot.seq()
+                    && let Some((_, key)) = Value::split(attribute.ty, cursor.key())
+                {
+                    best.offer(seq, key);
+                }
+                cursor.next()?;
+            }
+            lookup.index_cost.absorb(&cursor.cost());
         }
         Ok(())
     }

@@ -84,7 +84,13 @@ pub(super) fn offer_piece(
     attribute: &Attribute,
     best: &mut Best,
 ) -> Result<()> {
-    each_posting(piece, seq, attribute, &mut |posting| {
+    let list = parse(piece, seq, attribute)?;
+    // Of a long list a page reads the heads of the pieces outside of it, and no more.
+    if !best.admits_span(list.oldest(), list.newest()) {
+        best.note_skipped();
+        return Ok(());
+    }
+    visit_list(list, attribute, &mut |posting| {
         if posting.cancel {
             return Ok(true);
         }
@@ -104,17 +110,31 @@ pub(super) fn each_posting(
     attribute: &Attribute,
     visit: &mut dyn FnMut(Posting<'_>) -> Result<bool>,
 ) -> Result<()> {
-    let malformed = |_| {
-        Error::damaged(format!(
-            "index of {}: malformed posting list",
-            attribute.path
-        ))
-    };
-    let mut postings = PostingList::parse(piece, seq).map_err(malformed)?.reader();
-    while let Some(posting) = postings.next().map_err(malformed)? {
+    visit_list(parse(piece, seq, attribute)?, attribute, visit)
+}
+
+fn parse<'p>(piece: &'p [u8], seq: Seq, attribute: &Attribute) -> Result<PostingList<'p>> {
+    PostingList::parse(piece, seq).map_err(|_| malformed(attribute))
+}
+
+fn visit_list(
+    list: PostingList<'_>,
+    attribute: &Attribute,
+    visit: &mut dyn FnMut(Posting<'_>) -> Result<bool>,
+) -> Result<()> {
+    let mut postings = list.reader();
+    while let Some(posting) = postings.next().map_err(|_| malformed(attribute))? {
         if !visit(posting)? {
             break;
         }
     }
     Ok(())
+}
+
+#[cold]
+fn malformed(attribute: &Attribute) -> Error {
+    Error::damaged(format!(
+        "index of {}: malformed posting list",
+        attribute.path
+    ))
 }
