@@ -24,7 +24,7 @@ use crate::generation::{Generation, View};
 use crate::options::{Options, TreeProvider};
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{
-    Current, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
+    Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
 };
 use crate::wal::{LogKind, Tail, replay};
 
@@ -328,7 +328,8 @@ fn segment_number(name: &Path) -> Option<u64> {
     if name.extension()? != "log" {
         return None;
     }
-    name.file_stem()?.to_str()?.parse().ok()
+    let number = name.file_stem()?.to_str()?.parse().ok()?;
+    (number <= MAX_FILE).then_some(number)
 }
 
 /// True when the file is one that the engine makes, is not `keep`, and may be removed.

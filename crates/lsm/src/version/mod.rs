@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 pub(crate) use self::current::{Current, Seal};
-pub(crate) use self::edit::{Edit, NewTable, TableAt};
+pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
 pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
 use crate::batch::TreeId;
 use crate::cache::BlockCache;
