@@ -8,7 +8,7 @@
 //! ```
 
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::{Kind, MAX_KEY_LEN, MAX_VALUE_LEN, Seq};
+use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq};
 use crate::error::{Error, Result};
 
 /// The number of a tree within its group; never used again after the tree is dropped.
@@ -188,7 +188,7 @@ pub(crate) fn decode<'a>(payload: &'a [u8], mut visit: impl FnMut(Operation<'a>)
         let tag = reader.u8()?;
         let kind = Kind::from_byte(tag & !SHARES)?;
         if tag & SHARES == 0 {
-            next += 1;
+            next = next.checked_add(1).filter(|next| *next <= MAX_SEQ)?;
         } else if index == 0 {
             return None;
         }
@@ -199,6 +199,7 @@ pub(crate) fn decode<'a>(payload: &'a [u8], mut visit: impl FnMut(Operation<'a>)
         } else {
             reader.bytes()?
         };
+        check_limits(key, value).ok()?;
         visit(Operation {
             seq: next - 1,
             kind,
@@ -257,6 +258,21 @@ mod tests {
                 decode(&changed, |_| ());
             }
         }
+    }
+
+    #[test]
+    fn numbers_and_lengths_over_their_limits_are_refused() {
+        let mut batch = Batch::new();
+        batch.put(1, b"key", b"value").unwrap();
+        assert!(decode(batch.seal(MAX_SEQ - 1), |_| ()).is_some());
+        for first in [MAX_SEQ, u64::MAX] {
+            assert_eq!(decode(batch.seal(first), |_| panic!()), None);
+        }
+        let mut long = Batch::new().seal(1).to_vec();
+        long[8] = 1;
+        long.extend_from_slice(&[Kind::Delete as u8, 1]);
+        crate::coding::put_bytes(&mut long, &vec![0; MAX_KEY_LEN + 1]);
+        assert_eq!(decode(&long, |_| panic!()), None);
     }
 
     #[test]

@@ -48,18 +48,15 @@ impl Generation {
         self.memtables.get(tree as usize)?.as_ref()
     }
 
-    /// Applies one operation; false when its tree is unknown.
+    /// Applies one operation; false when its tree is unknown, or it was applied before.
     pub(crate) fn insert(&self, operation: &Operation<'_>) -> bool {
         match self.memtable(operation.tree) {
-            Some(memtable) => {
-                memtable.insert(
-                    operation.key,
-                    operation.seq,
-                    operation.kind,
-                    operation.value,
-                );
-                true
-            }
+            Some(memtable) => memtable.insert(
+                operation.key,
+                operation.seq,
+                operation.kind,
+                operation.value,
+            ),
             None => false,
         }
     }

@@ -58,6 +58,8 @@ mod cursor;
 pub mod entry;
 mod error;
 pub mod fs;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod generation;
 mod group;
 mod ingest;

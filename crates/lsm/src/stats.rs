@@ -1,6 +1,8 @@
 //! Counters of a group since it was opened.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::cost::Cost;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -18,6 +20,10 @@ macro_rules! counters {
         }
 
         impl Stats {
+            fn add(&mut self, other: &Stats) {
+                $(self.$name += other.$name;)*
+            }
+
             /// The counters by name.
             pub fn each(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
@@ -70,5 +76,51 @@ counters! {
 impl Counters {
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// Readers count on their own cache lines, so that they do not slow each other down.
+const SHARDS: usize = 16;
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard(Counters);
+
+/// What queries cost, added up by the threads that ran them.
+#[derive(Default)]
+pub(crate) struct ReadCounters {
+    shards: [Shard; SHARDS],
+}
+
+static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static THREAD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
+}
+
+impl ReadCounters {
+    pub(crate) fn count(&self, cost: &Cost) {
+        let thread = THREAD.with(|thread| *thread);
+        let Some(Shard(counters)) = self.shards.get(thread % SHARDS) else {
+            return;
+        };
+        for (counter, n) in [
+            (&counters.blocks_cached, cost.blocks_cached.get()),
+            (&counters.blocks_read, cost.blocks_read.get()),
+            (&counters.bytes_read, cost.bytes_read.get()),
+            (&counters.filters_asked, cost.filters_asked.get()),
+            (&counters.filters_false, cost.filters_false.get()),
+        ] {
+            if n > 0 {
+                Counters::add(counter, n);
+            }
+        }
+    }
+
+    /// Adds what was counted to `stats`.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        for Shard(counters) in &self.shards {
+            stats.add(&counters.read());
+        }
     }
 }

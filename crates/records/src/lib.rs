@@ -39,6 +39,8 @@ mod database;
 mod dataset;
 mod def;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod index;
 mod key;
 mod layout;

@@ -37,7 +37,7 @@ use crate::fs::Lock;
 use crate::generation::View;
 use crate::options::{Durability, Options, TreeProvider};
 use crate::read::Snapshot;
-use crate::stats::{Counters, Stats};
+use crate::stats::{Counters, ReadCounters, Stats};
 use crate::version::{Current, Manifest, Seal, TableSource};
 use crate::wal::LogWriter;
 
@@ -98,6 +98,7 @@ struct Inner {
     options: Options,
     provider: Arc<dyn TreeProvider>,
     counters: Counters,
+    reads: ReadCounters,
     view: ArcSwap<View>,
     view_change: Mutex<()>,
     /// The last sequence number that readers see.
@@ -242,23 +243,14 @@ impl Group {
 
     /// Adds the cost of a query to the group's counters.
     pub fn count(&self, cost: &Cost) {
-        let counters = &self.inner.counters;
-        for (counter, n) in [
-            (&counters.blocks_cached, cost.blocks_cached.get()),
-            (&counters.blocks_read, cost.blocks_read.get()),
-            (&counters.bytes_read, cost.bytes_read.get()),
-            (&counters.filters_asked, cost.filters_asked.get()),
-            (&counters.filters_false, cost.filters_false.get()),
-        ] {
-            if n > 0 {
-                Counters::add(counter, n);
-            }
-        }
+        self.inner.reads.count(cost);
     }
 
     /// The counters since opening.
     pub fn stats(&self) -> Stats {
-        self.inner.counters.read()
+        let mut stats = self.inner.counters.read();
+        self.inner.reads.add_to(&mut stats);
+        stats
     }
 
     /// Bytes of memtables now, those still pinned by snapshots after their flush left out.

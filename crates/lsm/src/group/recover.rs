@@ -22,9 +22,9 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::generation::{Generation, View};
 use crate::options::{Options, TreeProvider};
-use crate::stats::Counters;
+use crate::stats::{Counters, ReadCounters};
 use crate::version::{
-    Current, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
+    Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
 };
 use crate::wal::{LogKind, Tail, replay};
 
@@ -99,6 +99,7 @@ pub(super) fn open(
         options,
         provider,
         counters: Counters::default(),
+        reads: ReadCounters::default(),
         view: ArcSwap::from_pointee(view),
         view_change: Mutex::new(()),
         visible: AtomicU64::new(log.last_seq),
@@ -327,7 +328,8 @@ fn segment_number(name: &Path) -> Option<u64> {
     if name.extension()? != "log" {
         return None;
     }
-    name.file_stem()?.to_str()?.parse().ok()
+    let number = name.file_stem()?.to_str()?.parse().ok()?;
+    (number <= MAX_FILE).then_some(number)
 }
 
 /// True when the file is one that the engine makes, is not `keep`, and may be removed.

@@ -7,7 +7,7 @@ use super::{Inner, Writer};
 use crate::batch::TreeId;
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
-use crate::version::Edit;
+use crate::version::{Edit, MAX_TREE};
 
 impl Inner {
     pub(super) fn create_trees(&self, trees: &[(String, Vec<u8>)]) -> Result<Vec<TreeId>> {
@@ -23,7 +23,14 @@ impl Inner {
             }
             edit.created.push((id, name.clone(), config.clone()));
         }
-        let after = next + trees.len() as TreeId;
+        let after = next.saturating_add(trees.len() as TreeId);
+        if after > MAX_TREE {
+            return Err(Error::Limit {
+                what: "the number of a tree",
+                limit: MAX_TREE.into(),
+                value: after.into(),
+            });
+        }
         edit.next_tree = Some(after);
         let ids = edit.created.iter().map(|(id, _, _)| *id).collect();
         self.change_trees(&mut writer, edit)?;

@@ -105,7 +105,8 @@ impl Inner {
         let mut operations = 0;
         decode(payload, |operation| {
             operations += 1;
-            view.active.insert(&operation);
+            let inserted = view.active.insert(&operation);
+            debug_assert!(inserted, "an entry was inserted twice");
         });
         view.active.applied(payload.len() + operations * 64, last);
         writer.next_seq = last + 1;

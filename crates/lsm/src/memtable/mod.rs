@@ -67,11 +67,12 @@ impl Memtable {
     }
 
     /// Inserts an entry. Key, value and sequence number must be within the limits of
-    /// [`crate::entry`], and `(key, seq)` must be new. O(log n), and O(1) for rising keys.
+    /// [`crate::entry`]. Returns false, and does nothing, when `(key, seq)` is there already.
+    /// O(log n), and O(1) for rising keys.
     ///
     /// Readers may see the entry before this returns; it is the sequence number of their snapshot
     /// that keeps them from it.
-    pub fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
+    pub fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> bool {
         let mut inserter = self.lists.lock();
         // Nobody else writes these four, so they need no read-modify-write. The bounds come first:
         // they must hold for every entry that a reader can find.
@@ -82,9 +83,8 @@ impl Memtable {
             self.min_seq.store(seq, Ordering::Relaxed);
         }
         let new = inserter.insert(ENTRIES, key, seq, kind, value);
-        debug_assert!(new, "an entry was inserted twice");
         if !new {
-            return;
+            return false;
         }
         self.len
             .store(self.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -100,6 +100,7 @@ impl Memtable {
                 }
             });
         }
+        true
     }
 
     /// The newest entry of `key` whose sequence number is at most `seq`. O(log n).

@@ -436,7 +436,7 @@ fn bench_insert() {
                 println!("{name:8} {what:8} {each:4} ns");
             };
             time("insert", &mut |i| {
-                table.insert(&keys[i], i as u64, Kind::Put, &value)
+                table.insert(&keys[i], i as u64, Kind::Put, &value);
             });
             time("get", &mut |i| {
                 let key = &keys[i * 7919 % n];

@@ -224,7 +224,7 @@ impl Footer {
 
 /// The checksum of a block's payload and type.
 #[inline]
-fn checksum(payload_and_type: &[u8], number: u64, offset: u64) -> u32 {
+pub(super) fn checksum(payload_and_type: &[u8], number: u64, offset: u64) -> u32 {
     let seed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ offset;
     xxh3_64_with_seed(payload_and_type, seed) as u32
 }

@@ -23,6 +23,8 @@ mod builder;
 mod cursor;
 mod filter;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod index;
 mod reader;
 #[cfg(test)]

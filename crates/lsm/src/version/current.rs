@@ -11,6 +11,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::edit::MAX_FILE;
 use crate::coding::{Reader, put_varint};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -111,7 +112,7 @@ impl Current {
 
     fn decode_body(reader: &mut Reader<'_>) -> Option<Current> {
         let sealed = reader.u8()? == 1;
-        let manifest = reader.u64()?;
+        let manifest = reader.u64().filter(|number| *number <= MAX_FILE)?;
         let mut seal = Seal {
             manifest_len: reader.u64()?,
             logs: Vec::new(),

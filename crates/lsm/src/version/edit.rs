@@ -17,8 +17,17 @@
 use super::ComponentId;
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::Seq;
+use crate::entry::{MAX_SEQ, Seq};
 use crate::table::TableMeta;
+
+/// The largest number of a tree. Memory is set aside by these numbers.
+pub(crate) const MAX_TREE: TreeId = 1 << 20;
+
+/// The largest number of a file.
+pub(crate) const MAX_FILE: u64 = 1 << 56;
+
+/// No table has more bytes or entries, so that sums over many tables stay far from overflowing.
+const MAX_TABLE: u64 = 1 << 48;
 
 /// A table that enters a version.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,7 +125,10 @@ impl Edit {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut edit = Edit::default();
         let mut reader = Reader::new(bytes);
-        let tree_id = |reader: &mut Reader<'_>| TreeId::try_from(reader.varint()?).ok();
+        let up_to = |reader: &mut Reader<'_>, max| reader.varint().filter(|n| *n <= max);
+        let tree_id = |reader: &mut Reader<'_>| Some(up_to(reader, MAX_TREE.into())? as TreeId);
+        let file = |reader: &mut Reader<'_>| up_to(reader, MAX_FILE);
+        let seq = |reader: &mut Reader<'_>| up_to(reader, MAX_SEQ);
         while !reader.is_empty() {
             match reader.u8()? {
                 1 => {
@@ -134,10 +146,16 @@ impl Edit {
                     let level = u32::try_from(reader.varint()?).ok()?;
                     let run = reader.varint()?;
                     let component = ComponentId {
-                        min: reader.varint()?,
-                        max: reader.varint()?,
+                        min: seq(&mut reader)?,
+                        max: seq(&mut reader)?,
                     };
                     let meta = TableMeta::decode(&mut reader)?;
+                    if meta.number > MAX_FILE
+                        || meta.max_seq > MAX_SEQ
+                        || meta.size.max(meta.entries) > MAX_TABLE
+                    {
+                        return None;
+                    }
                     edit.added.push(NewTable {
                         tree,
                         level,
@@ -158,13 +176,13 @@ impl Edit {
                     let level = u32::try_from(reader.varint()?).ok()?;
                     edit.cursors.push((tree, level, reader.bytes()?.to_vec()));
                 }
-                7 => edit.log = Some(reader.varint()?),
+                7 => edit.log = Some(file(&mut reader)?),
                 8 => {
-                    let (file, tree) = (reader.varint()?, tree_id(&mut reader)?);
+                    let (file, tree) = (file(&mut reader)?, tree_id(&mut reader)?);
                     edit.next_file = (file > 0).then_some(file);
                     edit.next_tree = (tree > 0).then_some(tree);
                 }
-                9 => edit.last_seq = Some(reader.varint()?),
+                9 => edit.last_seq = Some(seq(&mut reader)?),
                 _ => return None,
             }
         }

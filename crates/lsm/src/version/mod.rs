@@ -10,13 +10,13 @@ mod manifest;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 pub(crate) use self::current::{Current, Seal};
-pub(crate) use self::edit::{Edit, NewTable, TableAt};
+pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
 pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
 use crate::batch::TreeId;
 use crate::cache::BlockCache;
@@ -87,7 +87,8 @@ pub struct TableFile {
     meta: TableMeta,
     component: ComponentId,
     source: TableSource,
-    open: Mutex<Option<Arc<Table>>>,
+    open: OnceLock<Arc<Table>>,
+    opening: Mutex<()>,
     obsolete: AtomicBool,
 }
 
@@ -97,13 +98,13 @@ impl TableFile {
         component: ComponentId,
         source: TableSource,
     ) -> Arc<TableFile> {
-        let (open, obsolete) = (Mutex::new(None), AtomicBool::new(false));
         Arc::new(TableFile {
             meta,
             component,
             source,
-            open,
-            obsolete,
+            open: OnceLock::new(),
+            opening: Mutex::new(()),
+            obsolete: AtomicBool::new(false),
         })
     }
 
@@ -123,10 +124,13 @@ impl TableFile {
     }
 
     /// The open table.
-    pub fn table(&self) -> Result<Arc<Table>> {
-        let mut open = self.open.lock();
-        if let Some(table) = &*open {
-            return Ok(table.clone());
+    pub fn table(&self) -> Result<&Arc<Table>> {
+        if let Some(table) = self.open.get() {
+            return Ok(table);
+        }
+        let _one_at_a_time = self.opening.lock();
+        if let Some(table) = self.open.get() {
+            return Ok(table);
         }
         let table = Table::open(
             &*self.source.fs,
@@ -134,9 +138,7 @@ impl TableFile {
             self.meta.clone(),
             self.source.cache.clone(),
         )?;
-        let table = Arc::new(table);
-        *open = Some(table.clone());
-        Ok(table)
+        Ok(self.open.get_or_init(|| Arc::new(table)))
     }
 
     /// True when user key `key` lies between the table's first and last.

@@ -40,6 +40,45 @@ fn edits_round_trip_and_cut_ones_are_refused() {
 }
 
 #[test]
+fn impossible_numbers_are_refused() {
+    let good = Edit {
+        created: vec![(1, "t".into(), vec![])],
+        next_file: Some(5),
+        ..Edit::default()
+    };
+    assert_eq!(Edit::decode(&good.encode()), Some(good.clone()));
+    let tree = Edit {
+        created: vec![(u32::MAX, "t".into(), vec![])],
+        ..Edit::default()
+    };
+    let file = Edit {
+        next_file: Some(u64::MAX),
+        ..Edit::default()
+    };
+    let seq = Edit {
+        last_seq: Some(u64::MAX),
+        ..Edit::default()
+    };
+    let meta = TableMeta {
+        size: u64::MAX / 2,
+        ..TableMeta::default()
+    };
+    let table = Edit {
+        added: vec![NewTable {
+            tree: 1,
+            level: 0,
+            run: 1,
+            component: ComponentId { min: 1, max: 2 },
+            meta,
+        }],
+        ..Edit::default()
+    };
+    for edit in [tree, file, seq, table] {
+        assert_eq!(Edit::decode(&edit.encode()), None, "{edit:?}");
+    }
+}
+
+#[test]
 fn overlapping_tables_in_a_run_are_refused() {
     let source = TableSource {
         fs: Arc::new(crate::fs::memory::Memory::new()),

@@ -218,7 +218,7 @@ impl Walk<'_> {
                 unit: Unit::Partition(partition),
             }));
         }
-        self.tables.push(table);
+        self.tables.push(table.clone());
         Ok(())
     }
 

@@ -1,0 +1,129 @@
+//! A short run of each entry point. `ESKER_FUZZ=1000` makes it a long one.
+
+use super::*;
+use crate::entry::Kind;
+use crate::table::TableMeta;
+use crate::version::{ComponentId, NewTable, Seal, TableAt};
+
+fn batches() -> Vec<Vec<u8>> {
+    let mut batch = Batch::new();
+    batch.put(1, b"key", b"value").unwrap();
+    let one = batch.seal(1).to_vec();
+    batch.also(Kind::Operand, 2, b"value", b"key").unwrap();
+    batch.also(Kind::Delete, 2, b"old", b"").unwrap();
+    batch.delete(1, b"other").unwrap();
+    vec![one, batch.seal(7).to_vec()]
+}
+
+fn edits() -> Vec<Vec<u8>> {
+    let table = |number, level, smallest: &[u8], largest: &[u8]| NewTable {
+        tree: 1,
+        level,
+        run: if level == 0 { number } else { 0 },
+        component: ComponentId { min: 1, max: 9 },
+        meta: TableMeta {
+            number,
+            size: 500,
+            entries: 9,
+            smallest: smallest.to_vec(),
+            largest: largest.to_vec(),
+            min_seq: 1,
+            max_seq: 9,
+            zones: vec![(3, Some((vec![1], None))), (4, None)],
+            ..TableMeta::default()
+        },
+    };
+    let mut edit = Edit {
+        created: vec![
+            (1, "d/data".into(), b"{}".to_vec()),
+            (2, "x".into(), vec![]),
+        ],
+        log: Some(2),
+        next_file: Some(9),
+        next_tree: Some(3),
+        last_seq: Some(6),
+        ..Edit::default()
+    };
+    let plain = edit.encode();
+    edit.dropped = vec![2];
+    edit.configured = vec![(1, b"[]".to_vec())];
+    edit.cursors = vec![(1, 1, b"m".to_vec())];
+    edit.added = vec![
+        table(5, 0, b"a", b"z"),
+        table(6, 1, b"a", b"f"),
+        table(7, 1, b"g", b"z"),
+    ];
+    let full = edit.encode();
+    edit.removed = vec![TableAt { tree: 1, number: 5 }];
+    vec![plain, full, edit.encode()]
+}
+
+#[test]
+fn batches_and_edits() {
+    campaign(1, 30_000, &batches(), &mut batch);
+    campaign(2, 30_000, &edits(), &mut edit);
+}
+
+#[test]
+fn current_files() {
+    let corpus: Vec<Vec<u8>> = [
+        None,
+        Some(Seal {
+            manifest_len: 77,
+            logs: vec![(3, 48), (9, 99)],
+        }),
+    ]
+    .into_iter()
+    .map(|seal| {
+        let (fs, dir) = (Memory::new(), Path::new("/fuzz"));
+        fs.create_dir(dir).unwrap();
+        Current { manifest: 12, seal }.write(&fs, dir).unwrap();
+        let mut bytes = fs.read(&dir.join("CURRENT")).unwrap();
+        bytes.truncate(bytes.len() - 8);
+        bytes
+    })
+    .collect();
+    campaign(3, 10_000, &corpus, &mut current);
+}
+
+#[test]
+fn logs() {
+    let mut corpus = Vec::new();
+    for (kind, previous) in [(LogKind::Wal, Some((0, 48))), (LogKind::Manifest, None)] {
+        let (fs, path) = (Memory::new(), Path::new("/fuzz/000001.log"));
+        fs.write(path, &[]);
+        let writer = LogWriter::create(&fs, path, kind, 1, previous).unwrap();
+        for payload in batches() {
+            writer.append(&[&payload]).unwrap();
+            writer.sync().unwrap();
+        }
+        corpus.push(fs.read(path).unwrap());
+    }
+    campaign(4, 10_000, &corpus, &mut log);
+}
+
+#[test]
+fn tables() {
+    let corpus = (0..3).map(|pick| vec![pick, 0, 3, 0, 9, 1, 4, 0, 200, 5, 1, 0, 7]);
+    campaign(5, 1_500, &corpus.collect::<Vec<_>>(), &mut table);
+}
+
+#[test]
+fn stores() {
+    let mut corpus = Vec::new();
+    for edit in edits() {
+        for batch in batches() {
+            corpus.push([edit.as_slice(), b"|", &batch].concat());
+        }
+    }
+    campaign(6, 3_000, &corpus, &mut store);
+}
+
+#[test]
+fn memtables() {
+    let corpus: Vec<Vec<u8>> = vec![
+        (0..200).collect(),
+        b"\x00\x03abc\x01\x03abc\x03\x03abc".to_vec(),
+    ];
+    campaign(7, 2_000, &corpus, &mut memtable);
+}

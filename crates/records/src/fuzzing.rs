@@ -1,0 +1,233 @@
+//! Entry points for fuzzing: each takes any bytes and feeds them to one decoder. None may panic, hang or
+//! allocate without bound, whatever the bytes; what an entry point asserts is what must hold of them.
+//!
+//! Only with the feature `fuzzing`, and in tests, which run each for a short while. The targets for
+//! `cargo fuzz` are in `fuzz/`.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a target says what must hold by failing"
+)]
+
+use std::collections::BTreeSet;
+
+use lsm::coding::Reader;
+use lsm::merge::MergeOperator;
+use serde_json::Value as Json;
+
+use crate::def::StoredDef;
+use crate::posting::{Posting, PostingList, PostingMerge, PostingWriter};
+use crate::predicate::{Condition, JsonFilter};
+use crate::record::{self, RecordRef};
+use crate::schema::{
+    Extracted, Extraction, KeyType, Type, Value, decode_key, encode_key, infer, infer_key,
+};
+
+#[cfg(test)]
+#[path = "fuzzing_tests.rs"]
+mod tests;
+
+/// A stored record.
+pub fn stored_record(data: &[u8]) {
+    let body = RecordRef::body_of(data);
+    let Some(found) = RecordRef::parse(data) else {
+        return;
+    };
+    assert_eq!(body, Some(found.body()));
+    let mut again = Vec::new();
+    record::encode(&mut again, found.attributes(), found.body());
+    let read = RecordRef::parse(&again).unwrap();
+    assert!(read.attributes().eq(found.attributes()));
+    assert_eq!(read.body(), found.body());
+}
+
+/// Two fragments of a posting list, the first as long as the first byte says: read, settled, joined.
+pub fn postings(data: &[u8]) {
+    let Some((len, rest)) = data.split_first() else {
+        return;
+    };
+    let (newer, older) = rest.split_at(usize::from(*len).min(rest.len()));
+    let (newer_seq, older_seq) = (900, 700);
+    let lists = [(newer, newer_seq), (older, older_seq)];
+    let [first, second] = lists.map(|(bytes, seq)| facts(bytes, seq));
+    if let Some(facts) = &first {
+        assert!(facts.windows(2).all(|w| matches!(w, [a, b] if a.0 > b.0)));
+        let mut writer = PostingWriter::new();
+        for (seq, key, cancel) in facts {
+            let (seq, cancel) = (*seq, *cancel);
+            assert!(writer.push(Posting { seq, key, cancel }));
+        }
+        let mut again = Vec::new();
+        writer.finish(false, &mut again);
+        // A sequence number of 0 stands for the entry's own.
+        if facts.iter().all(|fact| fact.0 > 0) {
+            assert_eq!(self::facts(&again, newer_seq).as_ref(), Some(facts));
+        }
+    }
+    let operator = PostingMerge::default();
+    for oldest in [false, true] {
+        let mut settled = newer.to_vec();
+        let kept = operator.finish(b"", newer_seq, &mut settled, oldest);
+        if let (Some(facts), true) = (&first, kept) {
+            let after = self::facts(&settled, newer_seq).unwrap();
+            assert!(after.iter().all(|fact| facts.contains(fact)));
+        }
+    }
+    let mut joined = newer.to_vec();
+    let done = operator.combine(b"", &mut joined, newer_seq, older, older_seq);
+    match (first, second, done) {
+        (_, _, false) => assert_eq!(joined, newer),
+        (Some(first), Some(second), true) => {
+            let all: Vec<Fact> = first.into_iter().chain(second).collect();
+            assert_eq!(facts(&joined, newer_seq), Some(all));
+        }
+        // Joining looks at the heads alone.
+        (_, _, true) => {}
+    }
+}
+
+type Fact = (u64, Vec<u8>, bool);
+
+/// The postings of a fragment; `None` when it is malformed.
+fn facts(bytes: &[u8], entry: u64) -> Option<Vec<Fact>> {
+    let mut reader = PostingList::parse(bytes, entry).ok()?.reader();
+    let mut facts = Vec::new();
+    while let Some(posting) = reader.next().ok()? {
+        facts.push((posting.seq, posting.key.to_vec(), posting.cancel));
+    }
+    Some(facts)
+}
+
+/// Encoded values and keys of each type.
+pub fn value(data: &[u8]) {
+    for ty in Type::ALL {
+        let mut input = Reader::new(data);
+        let Some(value) = Value::decode(ty, &mut input) else {
+            continue;
+        };
+        let len = data.len() - input.rest().len();
+        let (encoded, rest) = Value::split(ty, data).unwrap();
+        assert_eq!((encoded.len(), rest), (len, input.rest()));
+        assert_eq!(value.encoded(), encoded, "{value:?} has two encodings");
+        let text = value.to_string();
+        assert_eq!(Value::parse(ty, &text).unwrap(), value, "{text}");
+    }
+    for ty in [KeyType::Int, KeyType::String] {
+        if let Some(key) = decode_key(ty, data) {
+            let mut again = Vec::new();
+            encode_key(ty, &key, &mut again).unwrap();
+            assert_eq!(again, data);
+        }
+    }
+}
+
+/// A record as JSON: what the one-pass extraction finds is what a parser that builds everything finds.
+pub fn json(data: &[u8]) {
+    let attributes = [
+        ("a", Type::Int),
+        ("b", Type::String),
+        ("a.b", Type::Float),
+        ("c", Type::Time),
+        ("b.c", Type::Bool),
+        ("d", Type::String),
+    ];
+    let attributes = attributes.map(|(path, ty)| (path.parse().unwrap(), ty));
+    for key_type in [KeyType::Int, KeyType::String] {
+        let key = ("id".parse().unwrap(), key_type);
+        let extraction = Extraction::new(key, attributes.to_vec());
+        let mut out = Extracted::default();
+        if extraction.extract(data, &mut out).is_err() {
+            continue;
+        }
+        // Of a value that is skipped only the grammar is checked: half a surrogate pair, or a number
+        // beyond the floats, is for whoever reads it.
+        serde_json::from_slice::<serde::de::IgnoredAny>(data).unwrap();
+        let Ok(json) = serde_json::from_slice::<Json>(data) else {
+            continue;
+        };
+        let wanted = json.get("id").and_then(|id| naive(key_type.as_type(), id));
+        let mut key = Vec::new();
+        encode_key(key_type, &wanted.unwrap(), &mut key).unwrap();
+        assert_eq!(out.key(), key);
+        for (at, (path, ty)) in attributes.iter().enumerate() {
+            let names: Vec<&str> = path.names().collect();
+            let mut found = Vec::new();
+            reach(&json, &names, &mut found);
+            let values = found.into_iter().filter(|v| !v.is_null());
+            let wanted: BTreeSet<Vec<u8>> =
+                values.map(|v| naive(*ty, v).unwrap().encoded()).collect();
+            assert!(out.values(at).eq(wanted.iter().map(Vec::as_slice)));
+        }
+    }
+    for path in ["id", "a", "a.b"] {
+        let path = path.parse().unwrap();
+        if infer(&[data], &path).is_some() {
+            infer_key(&[data], &path);
+        }
+    }
+}
+
+/// Every value at a path; arrays on the way stand for their elements.
+fn reach<'a>(json: &'a Json, names: &[&str], found: &mut Vec<&'a Json>) {
+    match (json, names) {
+        (Json::Array(elements), _) => elements.iter().for_each(|e| reach(e, names, found)),
+        (_, []) => found.push(json),
+        (_, [name, rest @ ..]) => {
+            if let Some(value) = json.get(name) {
+                reach(value, rest, found);
+            }
+        }
+    }
+}
+
+fn naive(ty: Type, json: &Json) -> Option<Value> {
+    match ty {
+        Type::Int if json.is_i64() || json.is_u64() => Value::parse(ty, &json.to_string()).ok(),
+        Type::Float => json.as_f64().map(Value::Float),
+        Type::String => json.as_str().map(|s| Value::String(s.to_owned())),
+        Type::Bool => json.as_bool().map(Value::Bool),
+        Type::Time if json.is_number() => Value::parse(ty, &json.to_string()).ok(),
+        Type::Time => Value::parse(ty, json.as_str()?).ok(),
+        Type::Int => None,
+    }
+}
+
+/// A condition up to the first line feed, and a record behind it: reading, printing, evaluating.
+pub fn condition(data: &[u8]) {
+    let end = data.iter().position(|byte| *byte == b'\n');
+    let (text, body) = data.split_at(end.unwrap_or(data.len()));
+    let Some(condition) = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| Condition::parse(text).ok())
+    else {
+        return;
+    };
+    let printed = condition.to_string();
+    assert_eq!(Condition::parse(&printed).unwrap(), condition, "{printed}");
+    let matches = JsonFilter::new([&condition]).matches(body);
+    for ty in Type::ALL {
+        let Ok((lo, hi)) = condition.to_range(ty) else {
+            continue;
+        };
+        // A declared attribute of the same text must agree on the records that can have it.
+        let mut out = Extracted::default();
+        let key = ("id".parse().unwrap(), KeyType::Int);
+        let extraction = Extraction::new(key, vec![(condition.path.clone(), ty)]);
+        let plain = matches!(ty, Type::String | Type::Bool | Type::Int);
+        if plain && extraction.extract(body, &mut out).is_ok() {
+            use std::ops::RangeBounds;
+            let range = (lo, hi);
+            let holds = out
+                .values(0)
+                .any(|value| RangeBounds::<Vec<u8>>::contains(&range, &value.to_vec()));
+            assert_eq!(holds, matches, "{printed} as {ty}");
+        }
+    }
+}
+
+/// A dataset's definition, as it is stored.
+pub fn definition(data: &[u8]) {
+    if let Some(stored) = StoredDef::from_bytes(data) {
+        assert_eq!(StoredDef::from_bytes(&stored.to_bytes()), Some(stored));
+    }
+}

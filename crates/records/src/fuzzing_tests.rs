@@ -1,0 +1,92 @@
+//! A short run of each entry point. `ESKER_FUZZ=1000` makes it a long one.
+
+use lsm::fuzzing::campaign;
+
+use super::*;
+use crate::{DatasetDef, IndexKind};
+
+#[test]
+fn stored_records() {
+    let mut one = Vec::new();
+    let attributes = [(0, &b"ann\0\x01"[..]), (3, &[0x81, 1]), (300, b"")];
+    record::encode(&mut one, attributes.into_iter(), br#"{"id":1}"#);
+    campaign(1, 20_000, &[one, vec![0], vec![]], &mut stored_record);
+}
+
+#[test]
+fn posting_lists() {
+    let mut corpus = Vec::new();
+    for cancel in [false, true] {
+        let mut lists = Vec::new();
+        for (newest, settled) in [(890, true), (690, false)] {
+            let mut writer = PostingWriter::new();
+            for i in 0..4_u64 {
+                let key = format!("a long key that is shared {}", i % 3);
+                let (seq, key) = (newest - i * 40, key.as_bytes());
+                let cancel = cancel && i == 1;
+                assert!(writer.push(Posting { seq, key, cancel }));
+            }
+            let mut list = Vec::new();
+            writer.finish(settled, &mut list);
+            lists.push(list);
+        }
+        let len = [lists[0].len() as u8];
+        corpus.push([&len[..], &lists[0], &lists[1]].concat());
+    }
+    let (mut newer, mut older) = (Vec::new(), Vec::new());
+    crate::posting::encode_one(&mut newer, b"k", false);
+    crate::posting::encode_one(&mut older, &[7; 40], true);
+    corpus.push([&[newer.len() as u8][..], &newer, &older].concat());
+    campaign(2, 20_000, &corpus, &mut postings);
+}
+
+#[test]
+fn values() {
+    let values = [
+        Value::Int(-1),
+        Value::Int(u64::MAX.into()),
+        Value::Float(-1.5e300),
+        Value::String("a\0b\u{e9}".into()),
+        Value::Bool(true),
+        Value::Time(1_714_566_600_123_456),
+        Value::Time(-1),
+    ];
+    let corpus: Vec<Vec<u8>> = values.iter().map(Value::encoded).collect();
+    campaign(3, 30_000, &corpus, &mut value);
+}
+
+#[test]
+fn jsons() {
+    let corpus = [
+        r#"{"id":1,"a":-7,"b":["x","y",null],"c":"2024-05-01T12:30:00.5+02:00","d":"\u00e9\ud83d\ude00"}"#,
+        r#"{"id":"k","a":{"b":[1e3,2]},"b":{"c":[true,[false]]},"c":[1714566600,1714566600.25],"x":{"y":[{}]}}"#,
+        r#"{"id":18446744073709551615,"a":[9223372036854775807],"b":"","c":null}"#,
+    ];
+    let corpus = corpus.map(|text| text.as_bytes().to_vec());
+    campaign(4, 20_000, &corpus, &mut json);
+}
+
+#[test]
+fn conditions() {
+    let corpus = [
+        "a.b>=12\n{\"id\":1,\"a\":[{\"b\":12},{\"b\":3.5}]}",
+        "a\\.b^=x\n{\"id\":1,\"a.b\":\"xyz\"}",
+        "a=true\n{\"id\":1,\"a\":[true,\"true\",1]}",
+        "at<2024-05-01T00:00:00Z\n{\"id\":1,\"at\":\"2024\"}",
+    ];
+    let corpus = corpus.map(|text| text.as_bytes().to_vec());
+    campaign(5, 20_000, &corpus, &mut condition);
+}
+
+#[test]
+fn definitions() {
+    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int)
+        .index("a\\.b.c".parse().unwrap(), IndexKind::Lazy, Type::String)
+        .index("at".parse().unwrap(), IndexKind::Embedded, Type::Time);
+    campaign(
+        6,
+        10_000,
+        &[StoredDef::new(&def).to_bytes()],
+        &mut definition,
+    );
+}
