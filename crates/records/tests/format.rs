@@ -1,6 +1,7 @@
 //! The worked example in FORMAT.md: a small store, taken apart field by field. The decoder here is
 //! its own, written after FORMAT.md, so that the text, the example and the code are held together.
 //! `ESKER_BLESS=1` writes the example into FORMAT.md instead of comparing it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod dump;
 

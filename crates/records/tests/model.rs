@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
@@ -196,11 +197,14 @@ impl Life {
                 let key = self.key();
                 let put = self.record(&key);
                 let result = self.dataset.insert(put.body.as_bytes());
-                if self.model.contains_key(&key) {
-                    assert_eq!(result.unwrap_err().kind(), ErrorKind::Exists);
-                } else {
-                    result.unwrap();
-                    self.model.insert(key, put);
+                match self.model.entry(key) {
+                    Entry::Occupied(_) => {
+                        assert_eq!(result.unwrap_err().kind(), ErrorKind::Exists);
+                    }
+                    Entry::Vacant(free) => {
+                        result.unwrap();
+                        free.insert(put);
+                    }
                 }
             }
             46..=56 => {
@@ -564,5 +568,43 @@ fn the_longest_keys_and_values_are_found_and_longer_ones_refused() {
             check(&db);
             db.compact(None).unwrap();
         }
+    }
+}
+
+#[test]
+fn a_refused_batch_is_as_it_was_and_can_be_committed_later() {
+    for kind in IndexKind::ALL {
+        let db = open(Arc::new(Memory::new())).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int).index(path("n"), kind, Type::Int);
+        let dataset = db.create_dataset("d", def).unwrap();
+        dataset.put(br#"{"id":1,"n":5}"#).unwrap();
+        let mut batch = dataset.batch();
+        for json in [r#"{"id":3,"n":5}"#, r#"{"id":2,"n":4}"#] {
+            batch.put(json.as_bytes()).unwrap();
+        }
+        batch.insert(br#"{"id":1,"n":4}"#).unwrap();
+        let n = |value: &str| {
+            let found = rows(&dataset, dataset.query().equals(&path("n"), value));
+            found.into_iter().map(|row| row.0).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            let error = batch.commit(Durability::Os).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Exists);
+            assert_eq!((n("4"), n("5")), (vec![], vec!["1".to_string()]));
+            check(&db);
+        }
+        let one = dataset.parse_key("1").unwrap();
+        assert!(dataset.delete(&one, Durability::Os).unwrap());
+        assert!(batch.put(b"{").is_err());
+        batch.put(br#"{"id":4,"n":4}"#).unwrap();
+        batch.commit(Durability::Os).unwrap();
+        assert_eq!(n("4"), ["4", "1", "2"], "{kind}");
+        assert_eq!(n("5"), ["3"], "{kind}");
+        check(&db);
+        assert!(batch.is_empty());
+        batch.put(br#"{"id":4,"n":9}"#).unwrap();
+        batch.commit(Durability::Os).unwrap();
+        assert_eq!((n("4").len(), n("9").len()), (2, 1));
+        check(&db);
     }
 }
