@@ -2,6 +2,8 @@
 //! its own, written after FORMAT.md, so that the text, the example and the code are held together.
 //! `ESKER_BLESS=1` writes the example into FORMAT.md instead of comparing it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod dump;
 
 use std::path::Path;

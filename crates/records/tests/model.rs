@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use common::{
@@ -183,11 +184,14 @@ impl Life {
                 let key = self.key();
                 let put = self.record(&key);
                 let result = self.dataset.insert(put.body.as_bytes());
-                if self.model.contains_key(&key) {
-                    assert_eq!(result.unwrap_err().kind(), ErrorKind::Exists);
-                } else {
-                    result.unwrap();
-                    self.model.insert(key, put);
+                match self.model.entry(key) {
+                    Entry::Occupied(_) => {
+                        assert_eq!(result.unwrap_err().kind(), ErrorKind::Exists);
+                    }
+                    Entry::Vacant(new) => {
+                        result.unwrap();
+                        new.insert(put);
+                    }
                 }
             }
             46..=56 => {
