@@ -182,11 +182,20 @@ struct DeleteArgs {
     durability: esker::Durability,
 }
 
+/// Reads a limit: a question for no records is taken for a slip.
+fn limit(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a limit of 0 asks for nothing; leave it out for all".to_string()),
+        Ok(limit) => Ok(limit),
+        Err(_) => Err("not a whole number".to_string()),
+    }
+}
+
 /// What every query of records takes.
 #[derive(Args)]
 struct QueryArgs {
     /// Print at most this many records
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = limit)]
     limit: Option<usize>,
     /// Print the plan and its cost, as JSON, on standard error
     #[arg(long)]

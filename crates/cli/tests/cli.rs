@@ -585,8 +585,8 @@ fn bad_questions_get_an_answer_that_says_why() {
         (&["find", "ev", "score>=NaN"], 2),
         (&["scan", "ev", "--from", "x"], 2),
         (&["lookup", "ev", "user", "1", "--limit", "-1"], 2),
-        (&["lookup", "ev", "user", "1", "--limit", "0"], 1),
-        (&["scan", "ev", "--limit", "0"], 1),
+        (&["lookup", "ev", "user", "1", "--limit", "0"], 2),
+        (&["scan", "ev", "--limit", "0"], 2),
         (&["compact", "nope"], 2),
         (&["stat", "nope"], 2),
     ] {

@@ -1,4 +1,5 @@
 //! A store that is opened for one write at a time, as the command line does, stays in shape.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
 use std::sync::Arc;

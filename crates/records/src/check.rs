@@ -29,6 +29,9 @@ pub struct CheckReport {
 /// Facts whose keys are looked up in the data together.
 const BATCH: usize = 4096;
 
+/// Fewer when they take more than so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// A sum over facts that does not depend on their order: equal sets have equal sums, and different
 /// ones differ but for a chance of 1 in 2^64.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +127,7 @@ fn current_facts(dataset: &Dataset, snapshot: &Snapshot, attribute: &Attribute) 
         dataset,
         snapshot,
         batch: Vec::new(),
+        bytes: 0,
         sum: Sum::default(),
     };
     let Some(tree) = attribute.tree else {
@@ -148,12 +152,13 @@ fn current_facts(dataset: &Dataset, snapshot: &Snapshot, attribute: &Attribute) 
                 cursor.seq(),
                 cursor.value(),
                 &mut |value, key, seq| {
+                    check.bytes += key.len() + value.len();
                     check.batch.push((key.to_vec(), seq, value.to_vec()));
                     Ok(())
                 },
             )?;
         }
-        if check.batch.len() >= BATCH {
+        if check.batch.len() >= BATCH || check.bytes >= BATCH_BYTES {
             check.flush()?;
         }
         cursor.next()?;
@@ -166,6 +171,7 @@ struct Check<'a> {
     dataset: &'a Dataset,
     snapshot: &'a Snapshot,
     batch: Vec<(Vec<u8>, Seq, Vec<u8>)>,
+    bytes: usize,
     sum: Sum,
 }
 
@@ -177,19 +183,18 @@ impl Check<'_> {
             .iter()
             .map(|(key, _, _)| key.as_slice())
             .collect();
-        let mut found = Vec::new();
-        self.snapshot.get_batch(
-            self.dataset.layout.data,
-            &keys,
-            &mut found,
-            &Cost::default(),
-        )?;
-        for ((key, seq, value), found) in self.batch.iter().zip(found) {
-            if found.is_some_and(|found| found.seq == *seq) {
-                self.sum.add(value, key, *seq);
-            }
-        }
+        let (data, cost) = (self.dataset.layout.data, Cost::default());
+        let (batch, sum) = (&self.batch, &mut self.sum);
+        self.snapshot
+            .visit_batch(data, &keys, &cost, &mut |at, found| {
+                if let Some((key, seq, value)) = batch.get(at)
+                    && found.seq == *seq
+                {
+                    sum.add(value, key, *seq);
+                }
+            })?;
         self.batch.clear();
+        self.bytes = 0;
         Ok(())
     }
 }

@@ -123,13 +123,7 @@ impl Database {
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-            let text = format!(
-                "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
-            );
-            return Err(Error::bad_input(text));
-        }
+        check_dataset_name(name)?;
         def.validate()?;
         let mut datasets = self.shared.datasets.lock();
         if datasets.contains_key(name) {
@@ -218,4 +212,15 @@ impl Database {
     pub fn close(self) -> Result<()> {
         Ok(self.shared.group.close()?)
     }
+}
+
+/// Tells whether a dataset can have this name: 1 to 64 letters, digits, `-`, `_` and `.`.
+pub fn check_dataset_name(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+        return Err(Error::bad_input(format!(
+            "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
+        )));
+    }
+    Ok(())
 }

@@ -53,7 +53,7 @@ mod stats;
 
 pub use batch::WriteBatch;
 pub use check::CheckReport;
-pub use database::{Database, Options};
+pub use database::{Database, Options, check_dataset_name};
 pub use dataset::{Dataset, DatasetSnapshot};
 pub use def::{DatasetDef, IndexDef, IndexKind};
 pub use error::{Error, ErrorKind, Result};

@@ -26,6 +26,7 @@ const SAMPLE_BYTES: usize = 16 << 20;
 /// `esker load DIR DATASET FILE...`
 pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     // Whatever can be refused is refused before a store is made.
+    esker::check_dataset_name(&args.dataset)?;
     let wanted = Wanted::parse(args)?;
     let sources = prepare(&args.files, args.format)?;
     let existing = existing(&args.dir, &args.dataset, memory)?;
@@ -49,7 +50,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     let (db, dataset) = match existing {
         Some((db, Some(dataset))) => (db, dataset),
         missing => {
-            let Some(def) = wanted.define(&mut feed)? else {
+            let Some(def) = wanted.define(&mut feed, &names)? else {
                 note("no records: nothing was made");
                 return Ok(Outcome::Done);
             };
@@ -141,8 +142,9 @@ impl Loading {
                 Some(Event::Record { source, line, text }) => match batch.put(text) {
                     Ok(()) => {
                         if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
-                            self.loaded += batch.len() as u64;
+                            let full = batch.len() as u64;
                             batch.commit(self.durability)?;
+                            self.loaded += full;
                             self.progress.update(feed.bytes_read(), self.loaded);
                         }
                         continue;
@@ -262,7 +264,7 @@ impl Wanted {
 
     /// The definition of a new dataset: types that were not given are what the first records show.
     /// `None` where there are no records to show any.
-    fn define(self, feed: &mut Feed) -> Result<Option<DatasetDef>, Failure> {
+    fn define(self, feed: &mut Feed, names: &[String]) -> Result<Option<DatasetDef>, Failure> {
         let Some((key, key_type)) = self.key else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
         };
@@ -272,6 +274,10 @@ impl Wanted {
             false => Default::default(),
         };
         if open && sample.records.is_empty() {
+            if let Some((source, reason)) = sample.failed {
+                let name = names.get(source).map_or("input", String::as_str);
+                return Err(Failure::Usage(format!("{name}: cannot be read: {reason}")));
+            }
             if sample.others == 0 {
                 return Ok(None);
             }

@@ -85,6 +85,9 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
         _ => dataset.query(),
     };
     let (count, plan) = query.count()?;
+    for text in plan["notes"].as_array().into_iter().flatten() {
+        note(format_args!("note: {}", text.as_str().unwrap_or_default()));
+    }
     explain(args.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;

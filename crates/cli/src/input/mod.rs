@@ -78,6 +78,8 @@ pub(crate) struct Sample {
     pub(crate) records: Vec<Vec<u8>>,
     /// Lines that were looked at and are none.
     pub(crate) others: u64,
+    /// The source that cannot be read on, and why.
+    pub(crate) failed: Option<(usize, String)>,
 }
 
 /// The stream of lines of all sources.
@@ -130,7 +132,7 @@ impl Feed {
     /// Looks ahead, until `records` records or `bytes` bytes were seen.
     pub(crate) fn sample(&mut self, records: usize, bytes: usize) -> Sample {
         let mut sample = Sample::default();
-        let mut seen = 0;
+        let (mut seen, mut source) = (0, 0);
         while sample.records.len() < records && seen < bytes {
             let Ok(message) = self.receiver.recv() else {
                 break;
@@ -153,7 +155,8 @@ impl Feed {
                     }
                 }
                 Message::Long(prefix, _) => look(prefix),
-                Message::Begin(_) | Message::Failed(_) => {}
+                Message::Begin(at) => source = *at,
+                Message::Failed(reason) => sample.failed = Some((source, reason.clone())),
             }
             self.queue.push_back(message);
         }

@@ -23,9 +23,31 @@ impl Snapshot {
         found: &mut Vec<Option<Found>>,
         cost: &Cost,
     ) -> Result<()> {
-        debug_assert!(keys.is_sorted());
         found.clear();
         found.resize_with(keys.len(), || None);
+        self.visit_batch(tree, keys, cost, &mut |at, entry| {
+            if let Some(slot) = found.get_mut(at) {
+                *slot = Some(entry);
+            }
+        })
+    }
+
+    /// Looks up `keys`, which must ascend, and gives `visit` the position and the newest entry of
+    /// each that has a value, in no order: for callers that need not hold all values at once.
+    pub fn visit_batch(
+        &self,
+        tree: TreeId,
+        keys: &[&[u8]],
+        cost: &Cost,
+        visit: &mut dyn FnMut(usize, Found),
+    ) -> Result<()> {
+        debug_assert!(keys.is_sorted());
+        // A deleted key is found as well: older components must not be asked for it.
+        let mut visit = |at, entry: Found| {
+            if entry.kind != Kind::Delete {
+                visit(at, entry);
+            }
+        };
         let mut missing: Vec<usize> = (0..keys.len()).collect();
         for component in self.components(tree) {
             if missing.is_empty() {
@@ -33,22 +55,10 @@ impl Snapshot {
             }
             match component {
                 Component::Memtable(memtable) => missing.retain(|&at| {
-                    let Some(key) = keys.get(at) else {
-                        return false;
-                    };
-                    let Some(entry) = memtable.get(key, self.seq()) else {
-                        return true;
-                    };
-                    let value = Slice::from(entry.value);
-                    place(
-                        found,
-                        at,
-                        Found {
-                            seq: entry.seq,
-                            kind: entry.kind,
-                            value,
-                        },
-                    );
+                    let entry = keys.get(at).and_then(|key| memtable.get(key, self.seq()));
+                    let Some(entry) = entry else { return true };
+                    let (seq, kind, value) = (entry.seq, entry.kind, Slice::from(entry.value));
+                    visit(at, Found { seq, kind, value });
                     false
                 }),
                 Component::Run(run) => {
@@ -64,7 +74,7 @@ impl Snapshot {
                         };
                         match lookup(&mut cursor, &run, key, cost) {
                             Ok(Some(entry)) => {
-                                place(found, at, entry);
+                                visit(at, entry);
                                 false
                             }
                             Ok(None) => true,
@@ -81,22 +91,7 @@ impl Snapshot {
                 }
             }
         }
-        // Deletes were kept until now, so that older components were not asked for their keys.
-        for entry in found.iter_mut() {
-            if entry
-                .as_ref()
-                .is_some_and(|entry| entry.kind == Kind::Delete)
-            {
-                *entry = None;
-            }
-        }
         Ok(())
-    }
-}
-
-fn place(found: &mut [Option<Found>], at: usize, entry: Found) {
-    if let Some(slot) = found.get_mut(at) {
-        *slot = Some(entry);
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Window {
     pub(crate) after: Option<Seq>,
     /// How many.
     pub(crate) want: usize,
+    /// Fewer when their keys take more than so many bytes.
+    pub(crate) bytes: usize,
 }
 
 struct Ranked {
@@ -85,7 +87,12 @@ pub(crate) struct Best {
     overflowed: bool,
     /// Bytes of records that candidates brought along.
     held: usize,
+    /// Bytes of the candidates themselves.
+    bytes: usize,
 }
+
+/// What a candidate takes beside its key, in bytes.
+const CANDIDATE_BYTES: usize = 96;
 
 /// Bytes of records that candidates may bring along; beyond it only their keys are kept.
 const HELD_LIMIT: usize = 4 << 20;
@@ -99,6 +106,7 @@ impl Best {
             after_rank,
             overflowed: false,
             held: 0,
+            bytes: 0,
         }
     }
 
@@ -160,10 +168,7 @@ impl Best {
             return;
         }
         if self.is_full() {
-            self.overflowed = true;
-            if let Some(Ranked { candidate, .. }) = self.heap.pop() {
-                self.held -= candidate.record.map_or(0, |(record, _)| record.len());
-            }
+            self.drop_worst();
         }
         let record = if self.held < HELD_LIMIT {
             record()
@@ -171,12 +176,26 @@ impl Best {
             None
         };
         self.held += record.as_ref().map_or(0, |(record, _)| record.len());
+        self.bytes += key.len() + CANDIDATE_BYTES;
         let candidate = Candidate {
             seq,
             key: key.to_vec(),
             record,
         };
         self.heap.push(Ranked { rank, candidate });
+        while self.bytes > self.window.bytes && self.heap.len() > 1 {
+            // Long keys: fewer candidates than were wanted have to do.
+            self.drop_worst();
+            self.window.want = self.heap.len();
+        }
+    }
+
+    fn drop_worst(&mut self) {
+        self.overflowed = true;
+        if let Some(Ranked { candidate, .. }) = self.heap.pop() {
+            self.held -= candidate.record.map_or(0, |(record, _)| record.len());
+            self.bytes -= candidate.key.len() + CANDIDATE_BYTES;
+        }
     }
 
     /// Notes that something was skipped because it could not be among the best.

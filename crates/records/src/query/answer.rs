@@ -15,13 +15,12 @@ use crate::index::{self, Best, Candidate, Lookup, Window};
 use crate::record::{Record, RecordRef};
 
 /// The most candidates that are asked for at a time.
-const PAGE: usize = 64 << 10;
+const PAGE: usize = 256 << 10;
 
-/// Bytes of the memory budget for each candidate of a page: keys of a page take a fraction of it.
-const BUDGET_PER_CANDIDATE: usize = 2 << 10;
-
-/// Candidates whose records are fetched together.
+/// The most candidates whose records are fetched together, and how many at first: until their size
+/// is known.
 const FETCH: usize = 1024;
+const FIRST_FETCH: usize = 16;
 
 /// A candidate whose record is known to be current.
 const CURRENT: usize = usize::MAX;
@@ -46,6 +45,8 @@ pub struct Answer {
     failed: bool,
     pending: VecDeque<Candidate>,
     ready: VecDeque<Record>,
+    /// How many candidates are fetched together.
+    fetch: usize,
     steps: Steps,
     data_cost: Cost,
     index_cost: Cost,
@@ -99,6 +100,7 @@ impl Answer {
             failed: false,
             pending: VecDeque::new(),
             ready: VecDeque::new(),
+            fetch: FIRST_FETCH,
             steps: Steps::default(),
             data_cost,
             index_cost,
@@ -156,6 +158,7 @@ impl Answer {
         }
         json!({
             "plan": plan,
+            "notes": self.notes,
             "steps": self.steps.to_json(),
             "cost": { "data": explain::cost(&self.data_cost), "index": explain::cost(&self.index_cost) },
         })
@@ -163,6 +166,9 @@ impl Answer {
 
     /// Counts what is left of the answer.
     pub(super) fn count_rest(&mut self) -> Result<u64> {
+        if self.plan.driver == Driver::Scan && self.remaining.is_none() && !self.exhausted {
+            return self.count_scan();
+        }
         let mut count = 0;
         for record in self.by_ref() {
             record?;
@@ -183,11 +189,11 @@ impl Answer {
             None => usize::MAX,
         };
         let budget = self.snapshot.dataset.shared.group.options().memory_budget;
-        let want = want.clamp(1, (budget / BUDGET_PER_CANDIDATE).clamp(16, PAGE));
         let window = Window {
             order: self.order,
             after: self.after,
-            want,
+            want: want.clamp(1, PAGE),
+            bytes: budget / 16,
         };
         let mut best = Best::new(window);
         let lookup = Lookup {
@@ -244,12 +250,36 @@ impl Answer {
         Ok(())
     }
 
+    /// Counts by one scan: a number has no order, so no candidates need to be kept.
+    fn count_scan(&mut self) -> Result<u64> {
+        let layout = self.snapshot.dataset.layout.clone();
+        let after = self.after.map(|seq| self.order.rank(seq));
+        let snapshot = &self.snapshot.snapshot;
+        let mut cursor = snapshot.cursor(layout.data, scan::READAHEAD);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            self.steps.candidates += 1;
+            let fresh = after.is_none_or(|after| self.order.rank(cursor.seq()) > after);
+            if fresh
+                && self
+                    .predicates
+                    .confirm(&parse(cursor.value())?, &layout, None)
+            {
+                self.steps.answers += 1;
+            }
+            cursor.next()?;
+        }
+        self.data_cost.absorb(&cursor.cost());
+        self.exhausted = true;
+        Ok(self.steps.answers)
+    }
+
     /// Takes the next candidates through the pipeline: current? fetch, confirm.
     fn advance(&mut self) -> Result<()> {
         let take = self
             .remaining
             .unwrap_or(FETCH)
-            .clamp(1, FETCH)
+            .clamp(1, self.fetch)
             .min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
         let mut records: Vec<Option<(Seq, Slice)>> = Vec::with_capacity(chunk.len());
@@ -300,6 +330,7 @@ impl Answer {
             Driver::Index(at) => Some(at),
             Driver::Scan => None,
         };
+        let mut bytes = 0;
         for (candidate, record) in chunk.into_iter().zip(records) {
             let Some((seq, value)) = record else {
                 self.steps.superseded += 1;
@@ -309,9 +340,13 @@ impl Answer {
                 self.steps.discarded += 1;
                 continue;
             }
+            bytes += value.len();
             self.ready
                 .push_back(Record::new(&candidate.key, seq, value)?);
         }
+        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
+        let each = bytes / self.ready.len().max(1) + 1;
+        self.fetch = (budget / 32 / each).clamp(1, FETCH.min(self.fetch * 4));
         Ok(())
     }
 
