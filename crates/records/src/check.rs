@@ -1,6 +1,6 @@
 //! Checking a store: the engine's files, and that indexes and data agree.
 
-use lsm::{Cost, Cursor, Kind, MAX_SEQ, Seq, Snapshot};
+use lsm::{Cost, Cursor, Seq, Snapshot};
 
 use crate::database::Database;
 use crate::dataset::Dataset;
@@ -130,39 +130,23 @@ fn current_facts(dataset: &Dataset, snapshot: &Snapshot, attribute: &Attribute) 
         bytes: 0,
         sum: Sum::default(),
     };
-    let Some(tree) = attribute.tree else {
-        return Ok(check.sum);
-    };
-    let mut cursor = snapshot.entries(tree, 256 << 10);
-    cursor.seek(&[], MAX_SEQ)?;
-    let mut last_key: Vec<u8> = Vec::new();
-    let mut first = true;
-    while cursor.valid() {
-        let newest_of_key = first || cursor.key() != last_key.as_slice();
-        if newest_of_key {
-            last_key.clear();
-            last_key.extend_from_slice(cursor.key());
-            first = false;
-        }
-        // Of puts only the newest of a key counts; operands are pieces of one list.
-        if cursor.kind() == Kind::Operand || (newest_of_key && cursor.kind() == Kind::Put) {
-            index::facts(
-                attribute,
-                cursor.key(),
-                cursor.seq(),
-                cursor.value(),
-                &mut |value, key, seq| {
-                    check.bytes += key.len() + value.len();
-                    check.batch.push((key.to_vec(), seq, value.to_vec()));
-                    Ok(())
-                },
-            )?;
-        }
-        if check.batch.len() >= BATCH || check.bytes >= BATCH_BYTES {
-            check.flush()?;
-        }
-        cursor.next()?;
-    }
+    let everything = (&[][..], None);
+    let cost = Cost::default();
+    index::each_fact(
+        snapshot,
+        attribute,
+        everything,
+        256 << 10,
+        &cost,
+        &mut |value, key, seq| {
+            check.bytes += key.len() + value.len();
+            check.batch.push((key.to_vec(), seq, value.to_vec()));
+            if check.batch.len() < BATCH && check.bytes < BATCH_BYTES {
+                return Ok(());
+            }
+            check.flush()
+        },
+    )?;
     check.flush()?;
     Ok(check.sum)
 }

@@ -10,7 +10,7 @@ mod range;
 
 use std::sync::Arc;
 
-use lsm::{Batch, Cost, Kind, Mark, Seq, Slice, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId, TreeOptions};
 
 pub use best::Order;
 pub(crate) use best::{Best, Window};
@@ -146,9 +146,42 @@ fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8])
 /// Receives facts: value, key, sequence number.
 pub(crate) type FactVisitor<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Gives each fact of one entry of a stand-alone index to `visit`. Facts that were
-/// taken back are left out.
-pub(crate) fn facts(
+/// Is given value, key and sequence number of a fact.
+pub(crate) type VisitFact<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
+
+/// Gives each fact of a stand-alone index that lies between two keys of its tree (see
+/// [`Range::key_bounds`]) to `visit`, in the order of the index: value, key, sequence number. Each
+/// fact comes once; those that were taken back may be among them or not.
+pub(crate) fn each_fact(
+    snapshot: &Snapshot,
+    attribute: &Attribute,
+    (lo, hi): (&[u8], Option<&[u8]>),
+    readahead: usize,
+    cost: &Cost,
+    visit: &mut VisitFact<'_>,
+) -> Result<()> {
+    let mut cursor = snapshot.entries(tree_of(attribute)?, readahead);
+    let mut last_key: Option<Vec<u8>> = None;
+    cursor.seek(lo, MAX_SEQ)?;
+    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
+        let newest = last_key.as_deref() != Some(cursor.key());
+        if newest {
+            let last_key = last_key.get_or_insert_default();
+            last_key.clear();
+            last_key.extend_from_slice(cursor.key());
+        }
+        // Of puts only the newest of a key counts; operands are pieces of one list.
+        if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
+            facts(attribute, cursor.key(), cursor.seq(), cursor.value(), visit)?;
+        }
+        cursor.next()?;
+    }
+    cost.absorb(&cursor.cost());
+    Ok(())
+}
+
+/// The facts of one entry, without those that were taken back.
+fn facts(
     attribute: &Attribute,
     entry_key: &[u8],
     seq: Seq,

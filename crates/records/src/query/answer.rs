@@ -31,25 +31,25 @@ pub struct PageToken(Seq);
 
 /// Matching records in order, found as they are asked for.
 pub struct Answer {
-    snapshot: DatasetSnapshot,
+    pub(super) snapshot: DatasetSnapshot,
     components: Vec<Component>,
-    predicates: Predicates,
-    plan: Plan,
-    order: Order,
-    remaining: Option<usize>,
+    pub(super) predicates: Predicates,
+    pub(super) plan: Plan,
+    pub(super) order: Order,
+    pub(super) remaining: Option<usize>,
     /// The last candidate that was taken from the index.
-    after: Option<Seq>,
+    pub(super) after: Option<Seq>,
     /// The last record that was given out.
     given: Option<Seq>,
-    exhausted: bool,
+    pub(super) exhausted: bool,
     failed: bool,
     pending: VecDeque<Candidate>,
     ready: VecDeque<Record>,
     /// How many candidates are fetched together.
     fetch: usize,
-    steps: Steps,
-    data_cost: Cost,
-    index_cost: Cost,
+    pub(super) steps: Steps,
+    pub(super) data_cost: Cost,
+    pub(super) index_cost: Cost,
     notes: Vec<String>,
 }
 
@@ -164,19 +164,6 @@ impl Answer {
         })
     }
 
-    /// Counts what is left of the answer.
-    pub(super) fn count_rest(&mut self) -> Result<u64> {
-        if self.plan.driver == Driver::Scan && self.remaining.is_none() && !self.exhausted {
-            return self.count_scan();
-        }
-        let mut count = 0;
-        for record in self.by_ref() {
-            record?;
-            count += 1;
-        }
-        Ok(count)
-    }
-
     /// Asks the driver for the next candidates.
     fn refill(&mut self) -> Result<()> {
         let layout = self.snapshot.dataset.layout.clone();
@@ -248,30 +235,6 @@ impl Answer {
         }
         self.data_cost.absorb(&cursor.cost());
         Ok(())
-    }
-
-    /// Counts by one scan: a number has no order, so no candidates need to be kept.
-    fn count_scan(&mut self) -> Result<u64> {
-        let layout = self.snapshot.dataset.layout.clone();
-        let after = self.after.map(|seq| self.order.rank(seq));
-        let snapshot = &self.snapshot.snapshot;
-        let mut cursor = snapshot.cursor(layout.data, scan::READAHEAD);
-        cursor.seek_first()?;
-        while cursor.valid() {
-            self.steps.candidates += 1;
-            let fresh = after.is_none_or(|after| self.order.rank(cursor.seq()) > after);
-            if fresh
-                && self
-                    .predicates
-                    .confirm(&parse(cursor.value())?, &layout, None)
-            {
-                self.steps.answers += 1;
-            }
-            cursor.next()?;
-        }
-        self.data_cost.absorb(&cursor.cost());
-        self.exhausted = true;
-        Ok(self.steps.answers)
     }
 
     /// Takes the next candidates through the pipeline: current? fetch, confirm.
@@ -372,7 +335,7 @@ impl Answer {
     }
 }
 
-fn parse(value: &[u8]) -> Result<RecordRef<'_>> {
+pub(super) fn parse(value: &[u8]) -> Result<RecordRef<'_>> {
     RecordRef::parse(value).ok_or_else(|| Error::damaged("a stored record is malformed"))
 }
 

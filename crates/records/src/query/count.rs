@@ -1,0 +1,138 @@
+//! Counting: a number has no order, so one pass over the index or the data is enough, and nothing
+//! needs to be kept.
+
+use lsm::{Cursor, Seq};
+
+use super::answer::{Answer, parse};
+use super::plan::Driver;
+use super::scan;
+use crate::error::Result;
+use crate::index::{self, Range};
+use crate::layout::{Attribute, Layout};
+
+/// Facts whose records are looked up together.
+const BATCH: usize = 1024;
+
+/// Fewer when they take more than so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+impl Answer {
+    /// Counts what is left of the answer.
+    pub(super) fn count_rest(&mut self) -> Result<u64> {
+        let layout = self.snapshot.dataset.layout.clone();
+        if self.remaining.is_none() && self.after.is_none() && !self.exhausted {
+            match self.plan.driver {
+                Driver::Scan => return self.count_scan(&layout),
+                Driver::Index(at) => {
+                    let driver = self.predicates.declared.get(at);
+                    let attribute = driver.and_then(|p| layout.attributes.get(p.attribute));
+                    if let (Some(driver), Some(attribute)) = (driver, attribute)
+                        && attribute.kind.is_standalone()
+                    {
+                        let range = driver.range.clone();
+                        return self.count_index(&layout, at, attribute, &range);
+                    }
+                }
+            }
+        }
+        let mut count = 0;
+        for record in self {
+            record?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn count_scan(&mut self, layout: &Layout) -> Result<u64> {
+        let snapshot = &self.snapshot.snapshot;
+        let mut cursor = snapshot.cursor(layout.data, scan::READAHEAD);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            self.steps.candidates += 1;
+            if self
+                .predicates
+                .confirm(&parse(cursor.value())?, layout, None)
+            {
+                self.steps.answers += 1;
+            }
+            cursor.next()?;
+        }
+        self.data_cost.absorb(&cursor.cost());
+        self.exhausted = true;
+        Ok(self.steps.answers)
+    }
+
+    /// Goes through the facts of the range in the order of the index, and asks the data in batches
+    /// which of them are current.
+    fn count_index(
+        &mut self,
+        layout: &Layout,
+        driver: usize,
+        attribute: &Attribute,
+        range: &Range,
+    ) -> Result<u64> {
+        let (lo, hi) = range.key_bounds();
+        let snapshot = self.snapshot.snapshot.clone();
+        let index_cost = lsm::Cost::default();
+        let mut facts: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
+        let mut bytes = 0;
+        let mut take = |value: &[u8], key: &[u8], seq| {
+            bytes += key.len() + value.len();
+            facts.push((key.to_vec(), seq, value.to_vec()));
+            if facts.len() < BATCH && bytes < BATCH_BYTES {
+                return Ok(());
+            }
+            bytes = 0;
+            self.count_current(layout, driver, attribute, range, &mut facts)
+        };
+        let bounds = (lo.as_slice(), hi.as_deref());
+        index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
+        self.count_current(layout, driver, attribute, range, &mut facts)?;
+        self.index_cost.absorb(&index_cost);
+        self.exhausted = true;
+        Ok(self.steps.answers)
+    }
+
+    /// Counts the facts whose records are still those that they tell of and meet the other
+    /// conditions. A record with several values in the range counts once: by the first of them.
+    fn count_current(
+        &mut self,
+        layout: &Layout,
+        driver: usize,
+        attribute: &Attribute,
+        range: &Range,
+        facts: &mut Vec<(Vec<u8>, Seq, Vec<u8>)>,
+    ) -> Result<()> {
+        facts.sort();
+        let keys: Vec<&[u8]> = facts.iter().map(|(key, ..)| key.as_slice()).collect();
+        let (predicates, steps) = (&self.predicates, &mut self.steps);
+        let mut damage = None;
+        steps.candidates += keys.len() as u64;
+        steps.fetched += keys.len() as u64;
+        let mut confirmed = 0;
+        let snapshot = &self.snapshot.snapshot;
+        snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |at, found| {
+            let Some((_, seq, value)) = facts.get(at).filter(|fact| fact.1 == found.seq) else {
+                return;
+            };
+            debug_assert_eq!(*seq, found.seq);
+            match parse(&found.value) {
+                Ok(record) => {
+                    confirmed += 1;
+                    let first = record
+                        .attributes()
+                        .find(|(id, value)| *id == attribute.id && range.contains(value));
+                    if first.is_some_and(|(_, first)| first == value.as_slice())
+                        && predicates.confirm(&record, layout, Some(driver))
+                    {
+                        steps.answers += 1;
+                    }
+                }
+                Err(error) => damage = Some(error),
+            }
+        })?;
+        steps.superseded += keys.len() as u64 - confirmed;
+        facts.clear();
+        damage.map_or(Ok(()), Err)
+    }
+}
