@@ -37,6 +37,8 @@ fn posting_lists() {
     crate::posting::encode_one(&mut newer, b"k", false);
     crate::posting::encode_one(&mut older, &[7; 40], true);
     corpus.push([&[newer.len() as u8][..], &newer, &older].concat());
+    // A posting of number 0 would be taken for one of the entry's own number once it is alone.
+    corpus.push(vec![7, 7, 1, 1, 1, 0, 2, 0]);
     campaign(2, 20_000, &corpus, &mut postings);
 }
 

@@ -77,3 +77,8 @@ pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     Some(schema::infer_key(&samples, path))
 }
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

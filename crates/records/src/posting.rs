@@ -126,7 +126,9 @@ impl<'a> PostingList<'a> {
         } else {
             first >> 2
         };
-        let oldest = newest.checked_sub(input.varint()?)?;
+        // No write has the number 0.
+        let span = input.varint()?;
+        let oldest = newest.checked_sub(span).filter(|oldest| *oldest > 0)?;
         let body = input.rest();
         let head_len = bytes.len() - body.len();
         let list = PostingList {
