@@ -1,5 +1,7 @@
 //! The way of a write: record -> attributes -> facts for each index -> one batch.
 
+use std::collections::HashSet;
+
 use lsm::{Batch, Durability, Kind, Snapshot};
 
 use crate::dataset::Dataset;
@@ -52,7 +54,8 @@ impl WriteBatch {
         result
     }
 
-    /// Adds a record whose key must be new when the batch is committed.
+    /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
+    /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
     pub fn insert(&mut self, json: &[u8]) -> Result<()> {
         self.put(json)?;
         self.inserts.push(self.extracted.key().to_vec());
@@ -179,7 +182,8 @@ impl WriteBatch {
     }
 
     /// Writes the batch, all of it or nothing, as durably as asked; then the batch is empty. After
-    /// an error nothing was written and the batch is as it was.
+    /// an error the batch is as it was, and nothing of it is visible; but where a sync failed it may be
+    /// in the log, and there after the store was reopened.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -210,8 +214,9 @@ impl WriteBatch {
         let (data, inserts) = (self.dataset.layout.data, &self.inserts);
         let mut refused = None;
         let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
-            for (at, key) in inserts.iter().enumerate() {
-                let twice = inserts.iter().take(at).any(|other| other == key);
+            let mut seen = HashSet::with_capacity(inserts.len());
+            for key in inserts {
+                let twice = !seen.insert(key);
                 if twice || snapshot.get(data, key, &lsm::Cost::default())?.is_some() {
                     refused = Some(key.clone());
                     return Err(lsm::Error::Invalid("the key exists".to_string()));
