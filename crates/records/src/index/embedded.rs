@@ -102,7 +102,9 @@ impl Index for Embedded {
         let mut records = 0;
         for component in lookup.snapshot.components(lookup.layout.data) {
             match component {
-                Component::Memtable(memtable) => records += memtable.len() as u64 / 8,
+                Component::Memtable(memtable) => {
+                    records += count_in_memtable(lookup, attribute, range, &memtable)?;
+                }
                 Component::Run(run) => {
                     for file in run.tables.iter() {
                         let table = file.table()?;
@@ -122,6 +124,39 @@ impl Index for Embedded {
     }
 }
 
+/// The slot of an attribute in the maps of memtables: its place among the embedded ones.
+fn slot_of(lookup: &Lookup<'_>, attribute: &Attribute) -> Option<usize> {
+    let attributes = lookup.layout.attributes.iter();
+    attributes
+        .filter(|a| a.kind == IndexKind::Embedded)
+        .position(|a| a.id == attribute.id)
+}
+
+/// How many values a memtable has in the range; counts no further than 1,000.
+fn count_in_memtable(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    memtable: &Memtable,
+) -> Result<u64> {
+    let Some(slot) = slot_of(lookup, attribute).filter(|slot| memtable.has_attribute(*slot)) else {
+        return Ok(memtable.len() as u64);
+    };
+    let (lo, hi) = range.key_bounds();
+    let mut cursor = memtable.attribute_cursor(slot);
+    cursor.seek(&lo, MAX_SEQ)?;
+    let mut count = 0;
+    while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+        count += 1;
+        if count == 1000 {
+            // A longer range: as good as all of it.
+            return Ok(memtable.len() as u64);
+        }
+        cursor.next()?;
+    }
+    Ok(count)
+}
+
 struct Walk<'a> {
     lookup: &'a Lookup<'a>,
     attribute: &'a Attribute,
@@ -136,14 +171,7 @@ impl Walk<'_> {
     /// Offers what a memtable's ordered map has in the range.
     fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
         let limit = self.lookup.snapshot.seq();
-        let embedded = |attribute: &&Attribute| attribute.kind == IndexKind::Embedded;
-        let slot = self
-            .lookup
-            .layout
-            .attributes
-            .iter()
-            .filter(embedded)
-            .position(|a| a.id == self.attribute.id);
+        let slot = slot_of(self.lookup, self.attribute);
         if let Some(slot) = slot
             && memtable.has_attribute(slot)
         {
