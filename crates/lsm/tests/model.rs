@@ -520,6 +520,8 @@ fn check_keys(snapshot: &Snapshot, id: TreeId, past: &Past, rng: &mut fastrand::
     let mut keys: Vec<&[u8]> = past.keys.keys().map(Vec::as_slice).collect();
     keys.extend([&b"absent"[..], b"k0000", b"zz"]);
     keys.retain(|_| rng.usize(0..3) > 0);
+    // Some of them twice.
+    keys.extend_from_within(..keys.len() / 3);
     keys.sort();
     let mut batched = Vec::new();
     snapshot.get_batch(id, &keys, &mut batched, &cost).unwrap();

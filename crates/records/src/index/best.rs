@@ -80,7 +80,9 @@ impl Ord for Ranked {
 /// memory is bounded by that number.
 pub(crate) struct Best {
     window: Window,
-    /// The worst on top.
+    /// The candidates while there are fewer than wanted, as they came.
+    early: Vec<Ranked>,
+    /// All of them from then on, the worst on top.
     heap: BinaryHeap<Ranked>,
     after_rank: Option<u64>,
     /// Whether anything was turned away or pushed out.
@@ -102,6 +104,7 @@ impl Best {
         let after_rank = window.after.map(|seq| window.order.rank(seq));
         Best {
             window,
+            early: Vec::new(),
             heap: BinaryHeap::new(),
             after_rank,
             overflowed: false,
@@ -116,7 +119,7 @@ impl Best {
 
     /// True when as many are here as are wanted.
     pub(crate) fn is_full(&self) -> bool {
-        self.heap.len() >= self.window.want
+        self.early.len() + self.heap.len() >= self.window.want
     }
 
     /// True when a candidate of this rank would be kept: to be asked before one is built, and with
@@ -182,7 +185,15 @@ impl Best {
             key: key.to_vec(),
             record,
         };
-        self.heap.push(Ranked { rank, candidate });
+        let ranked = Ranked { rank, candidate };
+        if self.heap.is_empty() {
+            self.early.push(ranked);
+            if self.is_full() || self.bytes > self.window.bytes {
+                self.heap = std::mem::take(&mut self.early).into();
+            }
+        } else {
+            self.heap.push(ranked);
+        }
         while self.bytes > self.window.bytes && self.heap.len() > 1 {
             // Long keys: fewer candidates than were wanted have to do.
             self.drop_worst();
@@ -205,12 +216,15 @@ impl Best {
 
     /// The candidates, best first, each record once; and whether there may be more behind them.
     pub(crate) fn finish(self) -> (Vec<Candidate>, bool) {
-        let mut candidates: Vec<Candidate> = self
-            .heap
-            .into_sorted_vec()
-            .into_iter()
-            .map(|ranked| ranked.candidate)
-            .collect();
+        let mut ranked = if self.heap.is_empty() {
+            self.early
+        } else {
+            self.heap.into_vec()
+        };
+        // They often come in order, or in the opposite one, or in a few such runs.
+        ranked.sort_by_key(|ranked| ranked.rank);
+        let mut candidates: Vec<Candidate> =
+            ranked.into_iter().map(|ranked| ranked.candidate).collect();
         candidates.dedup_by(|b, a| {
             let same = a.seq == b.seq && a.key == b.key;
             if same && a.record.is_none() {
