@@ -17,7 +17,7 @@ use common::{Run, command, esker, esker_fed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const KINDS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
+const KINDS: [&str; 5] = ["embedded", "eager", "lazy", "composite", "recent"];
 
 /// A folder with room for a store and its inputs.
 struct Room {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use common::{DIR, Doing, bytes, seeds, skewed, small};
 use lsm::attributes::Extractor;
 use lsm::fs::memory::Memory;
-use lsm::merge::{Dropped, MergeFilter, MergeObserver, MergeOperator, Verdict};
+use lsm::merge::{Dropped, Judge, Judged, MergeFilter, MergeObserver, MergeOperator, Verdict};
 use lsm::{
     Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Policy, Result, Seq, Snapshot,
     Tiered, TreeId, TreeOptions, TreeProvider,
@@ -47,11 +47,17 @@ impl MergeOperator for Append {
 struct Expire;
 
 impl MergeFilter for Expire {
-    fn judge(&self, _: &[u8], _: Seq, kind: Kind, value: &[u8]) -> Verdict {
-        assert_ne!(kind, Kind::Delete);
-        match value.first() {
+    fn begin(&self) -> Box<dyn Judge> {
+        Box::new(Expire)
+    }
+}
+
+impl Judge for Expire {
+    fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+        assert_ne!(entry.kind, Kind::Delete);
+        match entry.value.first() {
             Some(b'x') => Verdict::Drop,
-            Some(b'r') => Verdict::Rewrite(rewritten(value)),
+            Some(b'r') => Verdict::Rewrite(rewritten(entry.value)),
             _ => Verdict::Keep,
         }
     }

@@ -24,23 +24,27 @@ pub enum IndexKind {
     Lazy,
     /// A tree of (value, primary key). Best when all matches are wanted.
     Composite,
+    /// A tree of (value, descending sequence number, primary key): the newest records of a value lie
+    /// together. Good for the newest few and for all.
+    Recent,
 }
 
 impl IndexKind {
     /// All kinds.
-    pub const ALL: [IndexKind; 5] = [
+    pub const ALL: [IndexKind; 6] = [
         IndexKind::None,
         IndexKind::Embedded,
         IndexKind::Eager,
         IndexKind::Lazy,
         IndexKind::Composite,
+        IndexKind::Recent,
     ];
 
     /// True for kinds that keep a tree of their own.
     pub fn is_standalone(self) -> bool {
         matches!(
             self,
-            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite
+            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent
         )
     }
 
@@ -51,6 +55,7 @@ impl IndexKind {
             IndexKind::Eager => "eager",
             IndexKind::Lazy => "lazy",
             IndexKind::Composite => "composite",
+            IndexKind::Recent => "recent",
         }
     }
 }
@@ -66,7 +71,7 @@ impl FromStr for IndexKind {
     fn from_str(text: &str) -> Result<IndexKind> {
         IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, eager, lazy, composite, none"
+                "unknown index kind `{text}`: it is one of embedded, eager, lazy, composite, recent, none"
             ))
         })
     }

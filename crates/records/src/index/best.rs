@@ -137,6 +137,22 @@ impl Best {
         self.is_full() && self.heap.peek().is_some_and(|worst| rank >= worst.rank)
     }
 
+    /// The least and the greatest sequence number that a candidate can have to be kept.
+    #[inline]
+    pub(crate) fn span(&self) -> (Seq, Seq) {
+        let worst = self.heap.peek().filter(|_| self.is_full());
+        let worst = worst.map(|worst| worst.candidate.seq);
+        let (after, order) = (self.window.after, self.window.order);
+        let (above, below) = match order {
+            Order::Newest => (worst, after),
+            Order::Oldest => (after, worst),
+        };
+        (
+            above.map_or(0, |seq| seq.saturating_add(1)),
+            below.map_or(MAX_SEQ, |seq| seq.saturating_sub(1)),
+        )
+    }
+
     /// True when something between these sequence numbers could be kept.
     pub(crate) fn admits_span(&self, min: Seq, max: Seq) -> bool {
         let order = self.window.order;
