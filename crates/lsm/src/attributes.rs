@@ -3,8 +3,8 @@
 /// Tells the attributes of an entry, so that tables can carry a synopsis of them (a zone map and a
 /// value filter per block, LevelDB++ section 3) and memtables an ordered map.
 ///
-/// Called on the writer's thread for each `Put` inserted in a memtable, and on flush and merge
-/// threads for each `Put` written to a table. It must be deterministic, must not block, and must not
+/// Called for each `Put` of a memtable on the thread of the reader that asks for its maps first, and
+/// on flush and merge threads for each `Put` written to a table. It must be deterministic, must not block, and must not
 /// call into the engine. Bytes that it cannot read have no attributes.
 pub trait Extractor: Send + Sync {
     /// The stable numbers of the attributes, at most 64; the position in this list is the *slot*.
