@@ -420,12 +420,21 @@ impl Table {
     /// [`Error::Io`] and [`Error::Corruption`] of the index and the data block;
     /// [`Error::Invalid`] when the table has no such block.
     pub fn block_entries(&self, hint: &BlockHint, cost: &Cost) -> Result<BlockEntries> {
+        let handle = self.handle_of(hint, cost)?;
+        self.entries_in(handle, self.block(handle, true, cost)?)
+    }
+
+    /// Where a data block is.
+    pub(super) fn handle_of(&self, hint: &BlockHint, cost: &Cost) -> Result<Handle> {
         let none = || Error::Invalid(format!("{} has no {hint:?}", self.path.display()));
         let part = self.top.get(hint.partition).ok_or_else(none)?;
         let index = self.index_of(hint.partition, part, true, cost)?;
         let index = Index::parse(&index).ok_or_else(|| self.malformed(part.index))?;
-        let handle = index.entry(hint.block).ok_or_else(none)?.handle;
-        let bytes = self.block(handle, true, cost)?;
+        Ok(index.entry(hint.block).ok_or_else(none)?.handle)
+    }
+
+    /// The entries of a data block that was read.
+    pub(super) fn entries_in(&self, handle: Handle, bytes: Arc<Vec<u8>>) -> Result<BlockEntries> {
         BlockEntries::new(Arc::clone(&self.path), handle.offset, bytes)
             .ok_or_else(|| self.malformed(handle))
     }

@@ -124,7 +124,9 @@ impl Best {
 
     /// How many more are wanted.
     pub(crate) fn missing(&self) -> usize {
-        self.window.want.saturating_sub(self.heap.len())
+        self.window
+            .want
+            .saturating_sub(self.early.len() + self.heap.len())
     }
 
     /// True when a candidate of this rank would be kept: to be asked before one is built, and with

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use lsm::entry::MAX_SEQ;
 use lsm::memtable::Memtable;
-use lsm::table::{BlockHint, Table};
+use lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
 use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind};
 
@@ -26,8 +26,10 @@ use crate::record::RecordRef;
 
 pub(super) struct Embedded;
 
-/// Blocks that are taken from the queue together.
-const TOGETHER: usize = 32;
+/// Blocks that are taken from the queue and read together, at most.
+const TOGETHER: usize = 64;
+/// Records of a range that a block has, about. Of a single value it has one, as a rule.
+const RANGE_RECORDS: usize = 8;
 
 #[derive(Clone, Copy)]
 enum Unit {
@@ -259,8 +261,11 @@ impl Walk<'_> {
                 Unit::Partition(partition) => self.partition(&head, partition, best)?,
                 Unit::Block(_) => {
                     blocks.push(head);
-                    // Each of them has a record, as a rule: as many are needed as are missing.
-                    let together = best.missing().clamp(1, TOGETHER);
+                    let records = match self.range.point() {
+                        Some(_) => 1,
+                        None => RANGE_RECORDS,
+                    };
+                    let together = (best.missing() / records).clamp(1, TOGETHER);
                     while blocks.len() < together
                         && let Some(Reverse(next)) = self.queue.peek()
                         && matches!(next.unit, Unit::Block(_))
@@ -347,31 +352,37 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads blocks, best first, as long as they can hold something better than what is known.
+    /// Reads blocks, and offers what they have, best first, as long as a block can hold something
+    /// better than what is known.
     fn blocks(&mut self, blocks: &mut Vec<Queued>, best: &mut Best) -> Result<()> {
-        for queued in blocks.drain(..) {
+        if best.missing() > TOGETHER {
+            // All will be wanted: neighbours are read in one piece.
+            blocks.sort_by_key(|queued| match queued.unit {
+                Unit::Block(hint) => (queued.table, hint.partition, hint.block),
+                _ => (queued.table, 0, 0),
+            });
+        }
+        let mut wanted = Vec::with_capacity(blocks.len());
+        for queued in blocks.iter() {
+            if let (Unit::Block(hint), Some(table)) = (queued.unit, self.opened(queued)?) {
+                wanted.push((table, hint));
+            }
+        }
+        let read = entries_of_blocks(&wanted, self.lookup.data_cost)?;
+        for (queued, entries) in blocks.drain(..).zip(read) {
             if best.is_beyond(queued.rank) {
                 best.note_skipped();
-                break;
-            }
-            if let (Unit::Block(hint), Some(table)) = (queued.unit, self.opened(&queued)?) {
-                self.block(&queued, &table, &hint, best)?;
+            } else {
+                self.block(queued.component, entries, best)?;
             }
         }
         Ok(())
     }
 
-    fn block(
-        &mut self,
-        queued: &Queued,
-        table: &Table,
-        hint: &BlockHint,
-        best: &mut Best,
-    ) -> Result<()> {
-        let mut entries = table.block_entries(hint, self.lookup.data_cost)?;
+    fn block(&self, component: usize, mut entries: BlockEntries, best: &mut Best) -> Result<()> {
         while entries.advance()? {
             if entries.kind() == Kind::Put && self.matches(entries.value()) {
-                let bring = || Some((entries.value_slice(), queued.component));
+                let bring = || Some((entries.value_slice(), component));
                 best.offer_with(entries.seq(), entries.key(), bring);
             }
         }
