@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{DIR, Doing, bytes, seeds, skewed, small};
-use lsm::attributes::Extractor;
+use lsm::attributes::{Extractor, Summary};
 use lsm::fs::memory::Memory;
 use lsm::merge::{Dropped, Judge, Judged, MergeFilter, MergeObserver, MergeOperator, Verdict};
 use lsm::{
@@ -73,6 +73,9 @@ struct Ends;
 impl Extractor for Ends {
     fn ids(&self) -> &[u32] {
         &[7, 3]
+    }
+    fn summary(&self, slot: usize) -> Summary {
+        [Summary::Filters, Summary::Fingerprints][slot]
     }
     fn extract(&self, _: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
         if let Some(first) = value.first() {

@@ -17,6 +17,10 @@ pub enum IndexKind {
     /// Nothing is written beside the data: tables carry zone maps and value filters of their blocks.
     /// Cheapest to write; best when the attribute grows with time.
     Embedded,
+    /// As embedded, but each table carries one map from fingerprints of values to blocks in place of
+    /// a filter per block, so that a lookup asks once a table. Nearly as cheap to write;
+    /// lookups of a value come close to those of the kinds with a tree of their own.
+    Fingerprint,
     /// A posting list per value, read and written back at each write. Writes slow down as lists
     /// grow; here because the papers measure it.
     Eager,
@@ -31,9 +35,10 @@ pub enum IndexKind {
 
 impl IndexKind {
     /// All kinds.
-    pub const ALL: [IndexKind; 6] = [
+    pub const ALL: [IndexKind; 7] = [
         IndexKind::None,
         IndexKind::Embedded,
+        IndexKind::Fingerprint,
         IndexKind::Eager,
         IndexKind::Lazy,
         IndexKind::Composite,
@@ -48,10 +53,16 @@ impl IndexKind {
         )
     }
 
+    /// True for kinds that are part of the data: tables and memtables carry them.
+    pub(crate) fn is_embedded(self) -> bool {
+        matches!(self, IndexKind::Embedded | IndexKind::Fingerprint)
+    }
+
     fn name(self) -> &'static str {
         match self {
             IndexKind::None => "none",
             IndexKind::Embedded => "embedded",
+            IndexKind::Fingerprint => "fingerprint",
             IndexKind::Eager => "eager",
             IndexKind::Lazy => "lazy",
             IndexKind::Composite => "composite",
@@ -71,7 +82,7 @@ impl FromStr for IndexKind {
     fn from_str(text: &str) -> Result<IndexKind> {
         IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, eager, lazy, composite, recent, none"
+                "unknown index kind `{text}`: it is one of embedded, fingerprint, eager, lazy, composite, recent, none"
             ))
         })
     }

@@ -76,6 +76,7 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
         (IndexKind::Composite, records),
         (IndexKind::Recent, records),
         (IndexKind::Embedded, records),
+        (IndexKind::Fingerprint, records),
         (IndexKind::Eager, records / 10),
     ] {
         let folder = tempfile::tempdir().unwrap();

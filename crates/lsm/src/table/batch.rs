@@ -4,11 +4,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::Found;
 use super::block::{Layout, Place};
+use super::cursor::BlockEntries;
 use super::format::Handle;
 use super::index::Index;
 use super::reader::Table;
+use super::{BlockHint, Found};
 use crate::cost::Cost;
 use crate::entry::MAX_SEQ;
 use crate::error::Result;
@@ -209,6 +210,34 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
         }
     });
     failed.map_or(Ok(()), Err)
+}
+
+/// The entries of many data blocks, in the order of `hints`. Blocks that the cache does not have are
+/// read together; give them in the order of the file, where that is the same to you, so that neighbours
+/// are read in one piece.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Corruption`] of the indexes and the data blocks;
+/// [`Error::Invalid`] when a table has no such block.
+///
+/// [`Error::Io`]: crate::Error::Io
+/// [`Error::Corruption`]: crate::Error::Corruption
+/// [`Error::Invalid`]: crate::Error::Invalid
+pub fn entries_of_blocks(
+    hints: &[(Arc<Table>, BlockHint)],
+    cost: &Cost,
+) -> Result<Vec<BlockEntries>> {
+    let mut wanted = Vec::with_capacity(hints.len());
+    for (table, hint) in hints {
+        wanted.push(WantedBlock::new(table, table.handle_of(hint, cost)?));
+    }
+    fetch(&mut wanted, cost)?;
+    let entries = wanted.into_iter().map(|block| {
+        let malformed = || block.table.malformed(block.handle);
+        let (bytes, _) = block.bytes.ok_or_else(malformed)?;
+        block.table.entries_in(block.handle, bytes)
+    });
+    entries.collect()
 }
 
 /// Blocks of a table that are read in one piece.

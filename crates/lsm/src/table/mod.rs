@@ -40,6 +40,7 @@ use crate::entry::{Kind, Seq};
 use crate::slice::Slice;
 use crate::synopsis::{Zone, put_zone, read_zone, zone_owned, zone_ref};
 
+pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch};
 pub use builder::TableBuilder;
 pub use cursor::{BlockEntries, TableCursor};

@@ -122,6 +122,13 @@ impl Best {
         self.early.len() + self.heap.len() >= self.window.want
     }
 
+    /// How many more are wanted.
+    pub(crate) fn missing(&self) -> usize {
+        self.window
+            .want
+            .saturating_sub(self.early.len() + self.heap.len())
+    }
+
     /// True when a candidate of this rank would be kept: to be asked before one is built, and with
     /// the best rank of a file or block before it is read.
     #[inline]

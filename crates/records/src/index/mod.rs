@@ -99,7 +99,8 @@ pub(crate) trait Index {
 pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     match kind {
         IndexKind::None => None,
-        IndexKind::Embedded => Some(&embedded::Embedded),
+        // What a table carries, it knows itself.
+        IndexKind::Embedded | IndexKind::Fingerprint => Some(&embedded::Embedded),
         IndexKind::Eager => Some(&eager::Eager),
         IndexKind::Lazy => Some(&lazy::Lazy),
         IndexKind::Composite => Some(&composite::Composite),
