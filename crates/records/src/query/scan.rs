@@ -40,7 +40,7 @@ impl Scan {
         }
         let cursor = snapshot
             .snapshot
-            .cursor(snapshot.dataset.layout.data, READAHEAD);
+            .cursor(snapshot.layout.data, READAHEAD);
         Ok(Scan {
             snapshot,
             cursor,
@@ -132,7 +132,7 @@ impl Iterator for Scan {
 pub(super) fn count_all(snapshot: &DatasetSnapshot, limit: u64) -> Result<(u64, Json)> {
     let mut cursor = snapshot
         .snapshot
-        .cursor(snapshot.dataset.layout.data, READAHEAD);
+        .cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {
