@@ -494,6 +494,9 @@ impl Build<'_, '_> {
             gathered.last = last.unwrap_or_default();
             if gathered.complete || piece.size() >= limit {
                 gathered.pieces += 1;
+                // Where a record was passed over because it was replaced since the change began, a power
+                // cut must not bring it back.
+                group.sync()?;
                 group.ingest_newest(staging, &mut |sink| piece.write(&gathered, sink))?;
                 piece.clear();
             }
