@@ -87,7 +87,9 @@ impl Batch {
     /// added.
     pub fn each(&mut self, visit: &mut dyn FnMut(TreeId, Kind, &[u8], &[u8])) {
         // Which numbers the writes will have does not matter here.
-        decode(self.seal(1), |write| visit(write.tree, write.kind, write.key, write.value));
+        decode(self.seal(1), |write| {
+            visit(write.tree, write.kind, write.key, write.value)
+        });
     }
 
     /// Where the batch stands now.

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use crate::batch::TreeId;
-use crate::error::Result;
 use crate::compaction::job::WriteRun;
+use crate::error::Result;
 use crate::group::{Group, TreeChange};
 
 impl Group {

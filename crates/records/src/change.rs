@@ -121,7 +121,10 @@ impl Dataset {
         if let Some(known) = known {
             let differs = ty.filter(|ty| *ty != known.def.ty);
             if known.def.kind != IndexKind::None {
-                let what = format!("`{path}` has an index already, of kind {}", known.def.kind);
+                let what = format!(
+                    "`{path}` has an index already, of kind {}; `switch` changes it",
+                    known.def.kind
+                );
                 return Err(Error::new(ErrorKind::Exists, what));
             }
             if let Some(ty) = differs {
@@ -375,13 +378,19 @@ fn refuse_unfinished(layout: &Layout) -> Result<()> {
 }
 
 fn undeclared(layout: &Layout, path: &Path) -> Error {
-    let paths: Vec<String> = layout.attributes.iter().map(|a| a.path.to_string()).collect();
+    let paths: Vec<String> = layout
+        .attributes
+        .iter()
+        .map(|a| a.path.to_string())
+        .collect();
     let known = if paths.is_empty() {
         "none".to_string()
     } else {
         paths.join(", ")
     };
-    Error::bad_input(format!("no attribute `{path}` is declared (there are: {known})"))
+    Error::bad_input(format!(
+        "no attribute `{path}` is declared (there are: {known})"
+    ))
 }
 
 /// How the attribute was indexed before.
@@ -397,7 +406,9 @@ fn records(snapshot: &Snapshot, data: TreeId) -> u64 {
         Component::Memtable(memtable) => memtable.len() as u64,
         Component::Run(run) => {
             let tables = run.tables.iter().map(|table| table.meta());
-            tables.map(|meta| meta.entries - meta.deletes.min(meta.entries)).sum()
+            tables
+                .map(|meta| meta.entries - meta.deletes.min(meta.entries))
+                .sum()
         }
     });
     count.sum()
@@ -448,18 +459,22 @@ impl Build<'_, '_> {
             .push((tree, index_config(attribute.kind, false)));
         change.dropped.push(staging);
         let mut write = |sink: &mut RunSink<'_>| {
-            let result = each_staged(&snapshot, staging, attribute, READAHEAD, &mut |value,
-                                                                                     key,
-                                                                                     seq| {
-                if written % FACTS == 0
-                    && let Err(now) = self.tell(IndexStep::Writing, written, gathered.facts)
-                {
-                    stop = Some(now);
-                    return Err(Error::bad_input("broken off"));
-                }
-                written += 1;
-                Ok(oldest.add(value, key, seq, sink)?)
-            });
+            let result = each_staged(
+                &snapshot,
+                staging,
+                attribute,
+                READAHEAD,
+                &mut |value, key, seq| {
+                    if written % FACTS == 0
+                        && let Err(now) = self.tell(IndexStep::Writing, written, gathered.facts)
+                    {
+                        stop = Some(now);
+                        return Err(Error::bad_input("broken off"));
+                    }
+                    written += 1;
+                    Ok(oldest.add(value, key, seq, sink)?)
+                },
+            );
             if let Err(error) = result {
                 let text = error.to_string();
                 stop.get_or_insert(Stop::Failed(error));
@@ -563,7 +578,8 @@ impl Build<'_, '_> {
         }
         if attribute.kind == IndexKind::Embedded {
             let (id, mut written) = (attribute.id, 0);
-            let lacks = |meta: &lsm::table::TableMeta| meta.zones.iter().all(|(known, _)| *known != id);
+            let lacks =
+                |meta: &lsm::table::TableMeta| meta.zones.iter().all(|(known, _)| *known != id);
             while let Some(entries) = group.rewrite_table(self.layout.data, &lacks)? {
                 written += entries;
                 self.tell(IndexStep::Writing, written, self.total)?;

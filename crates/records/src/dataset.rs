@@ -28,7 +28,8 @@ impl Dataset {
 
     /// The layout as of now.
     pub(crate) fn layout(&self) -> Arc<Layout> {
-        self.current.layout_in(self.shared.group.snapshot().version())
+        self.current
+            .layout_in(self.shared.group.snapshot().version())
     }
 
     pub(crate) fn key_type(&self) -> KeyType {
@@ -150,9 +151,7 @@ impl DatasetSnapshot {
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
         let cost = Cost::default();
-        let found = self
-            .snapshot
-            .get(self.layout.data, key.as_bytes(), &cost)?;
+        let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
         self.dataset.shared.group.count(&cost);
         found
             .map(|found| Record::new(key.as_bytes(), found.seq, found.value))

@@ -30,7 +30,12 @@ fn random_bytes_never_panic() {
             .collect();
         if let Some(record) = RecordRef::parse(&bytes) {
             let mut again = Vec::new();
-            encode(&mut again, record.known(), record.attributes(), record.body());
+            encode(
+                &mut again,
+                record.known(),
+                record.attributes(),
+                record.body(),
+            );
             // Varints may be longer than they need to be, so the bytes may differ.
             let again = RecordRef::parse(&again).unwrap();
             assert_eq!(again.body(), record.body(), "seed {SEED}: {bytes:?}");

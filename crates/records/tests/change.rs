@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use common::{check, keys, open, path, seeds, settle, small};
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, IndexProgress,
-    KeyType, Options, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
+    IndexProgress, KeyType, Options, Type,
 };
 use life::live;
 

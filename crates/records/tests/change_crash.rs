@@ -152,11 +152,14 @@ fn verify(left: Memory, history: &History) {
         return;
     };
     let found = scan(&dataset, &dataset.snapshot()).unwrap();
-    let state = history.states[history.durable..].iter().rev().find(|state| {
-        let rows = state.iter();
-        rows.map(|(key, (value, order))| (key.to_string(), body(*key, *value, *order)))
-            .eq(found.iter().cloned())
-    });
+    let state = history.states[history.durable..]
+        .iter()
+        .rev()
+        .find(|state| {
+            let rows = state.iter();
+            rows.map(|(key, (value, order))| (key.to_string(), body(*key, *value, *order)))
+                .eq(found.iter().cloned())
+        });
     let mut state = state.expect("a state that may be there").clone();
     agree(&db, &dataset, &state);
     // Life goes on, an unfinished change is resumed, and life goes on.

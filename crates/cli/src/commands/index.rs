@@ -47,7 +47,9 @@ fn change(
         (parse_path(text)?, USUAL, None)
     } else {
         let what = "say the new kind, as in";
-        return Err(Failure::Usage(format!("index {verb} {text}: {what} {text}:{USUAL}")));
+        return Err(Failure::Usage(format!(
+            "index {verb} {text}: {what} {text}:{USUAL}"
+        )));
     };
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;

@@ -356,9 +356,9 @@ pub(crate) fn parse_index(text: &str) -> Result<(Path, IndexKind, Option<Type>),
         return Ok((path(head)?, kind, None));
     }
     let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
-    let kind = kind.parse().map_err(|_| {
-        format!("unknown index kind `{kind}` (embedded, eager, lazy or composite)")
-    })?;
+    let kind = kind
+        .parse()
+        .map_err(|_| format!("unknown index kind `{kind}` (embedded, eager, lazy or composite)"))?;
     let ty = last
         .parse()
         .map_err(|_| format!("unknown type `{last}` (int, float, string, bool or time)"))?;

@@ -73,12 +73,7 @@ impl Inner {
         })
     }
 
-    fn write_run(
-        &self,
-        tree: TreeId,
-        write: &mut WriteRun<'_>,
-        edit: &mut Edit,
-    ) -> Result<u64> {
+    fn write_run(&self, tree: TreeId, write: &mut WriteRun<'_>, edit: &mut Edit) -> Result<u64> {
         let view = self.view.load_full();
         let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
         let next_file = || self.new_file();
@@ -120,7 +115,10 @@ impl Inner {
 
 /// The least and the greatest sequence number of the tables that an edit adds.
 fn span(edit: &Edit) -> Option<(Seq, Seq)> {
-    let metas = edit.added.iter().map(|new| (new.meta.min_seq, new.meta.max_seq));
+    let metas = edit
+        .added
+        .iter()
+        .map(|new| (new.meta.min_seq, new.meta.max_seq));
     metas.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
@@ -128,8 +126,12 @@ fn span(edit: &Edit) -> Option<(Seq, Seq)> {
 fn held(view: &View, tree: &TreeVersion) -> Option<(Seq, Seq)> {
     let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
     let tables = tables.map(|table| (table.meta().min_seq, table.meta().max_seq));
-    let memtables = view.memtables(tree.id).filter_map(|memtable| memtable.seq_bounds());
-    tables.chain(memtables).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    let memtables = view
+        .memtables(tree.id)
+        .filter_map(|memtable| memtable.seq_bounds());
+    tables
+        .chain(memtables)
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
 fn out_of_place(tree: &TreeVersion, least: Seq, greatest: Seq) -> Error {

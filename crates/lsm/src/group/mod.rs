@@ -40,8 +40,8 @@ use crate::fs::Lock;
 use crate::generation::View;
 use crate::options::{Durability, Options, TreeProvider};
 use crate::read::Snapshot;
-use crate::table::TableMeta;
 use crate::stats::{Counters, ReadCounters, Stats};
+use crate::table::TableMeta;
 use crate::version::{Current, Manifest, Seal, TableSource};
 use crate::wal::LogWriter;
 

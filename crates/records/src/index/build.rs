@@ -212,7 +212,9 @@ impl Oldest {
         if self.list.push(Posting { seq, key, cancel }) {
             return Ok(());
         }
-        Err(lsm::Error::Invalid("facts of an index are out of order".to_string()))
+        Err(lsm::Error::Invalid(
+            "facts of an index are out of order".to_string(),
+        ))
     }
 
     /// Ends the piece of a list that was begun.
@@ -229,7 +231,8 @@ impl Oldest {
         self.chunk -= 1;
         self.key.clear();
         self.key.extend_from_slice(&self.value);
-        self.key.extend_from_slice(&(u32::MAX - self.chunk).to_be_bytes());
+        self.key
+            .extend_from_slice(&(u32::MAX - self.chunk).to_be_bytes());
         sink(&self.key, self.newest, Kind::Put, &self.out)
     }
 }

@@ -124,11 +124,7 @@ impl Index for Embedded {
 }
 
 /// How many values a memtable has in the range; counts no further than 1,000.
-fn count_in_memtable(
-    attribute: &Attribute,
-    range: &Range,
-    memtable: &Memtable,
-) -> Result<u64> {
+fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) -> Result<u64> {
     let Some(slot) = memtable.slot_of(attribute.id) else {
         return Ok(memtable.len() as u64);
     };

@@ -125,8 +125,7 @@ impl Answer {
                         first = inside && other == value.as_slice();
                         inside
                     });
-                    if first && predicates.confirm(&record, layout, Some(driver))
-                    {
+                    if first && predicates.confirm(&record, layout, Some(driver)) {
                         steps.answers += 1;
                     }
                 }

@@ -338,7 +338,10 @@ impl Life {
             assert_eq!(error.kind(), ErrorKind::BadInput);
             let text = error.to_string();
             assert!(text.contains("field pad must be of type int"), "{text}");
-            assert_eq!((self.dataset.def(), self.dataset.unfinished_index()), (def, None));
+            assert_eq!(
+                (self.dataset.def(), self.dataset.unfinished_index()),
+                (def, None)
+            );
             return;
         }
         let declared = self.attributes.len();
@@ -401,9 +404,9 @@ impl Life {
         };
         let change = match (begun, how) {
             (true, 0) => dataset.resume_index(&mut progress).unwrap().unwrap(),
-            _ if from.is_some_and(|from| from != IndexKind::None) => {
-                dataset.switch_index(&path(at), kind, &mut progress).unwrap()
-            }
+            _ if from.is_some_and(|from| from != IndexKind::None) => dataset
+                .switch_index(&path(at), kind, &mut progress)
+                .unwrap(),
             _ => dataset
                 .add_index(&path(at), kind, Some(ty), &mut progress)
                 .unwrap(),
