@@ -16,8 +16,9 @@ use super::{Zone, ZoneRef, cover, put_zone, read_zone, zone_of, zone_ref};
 use crate::coding::{Reader, put_bytes};
 use crate::entry::{MAX_SEQ, Seq};
 
-/// Bits of a value filter per distinct value, and bits set by a value: 1 % false positives.
-const BITS_PER_VALUE: usize = 10;
+/// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 1 % false
+/// positives.
+pub(crate) const BITS_PER_VALUE: usize = 10;
 const PROBES: usize = 6;
 
 /// Gathers the synopsis block of one partition after another.
@@ -25,6 +26,7 @@ pub(crate) struct SynopsisBuilder {
     slots: Vec<Slot>,
     bounds: Vec<(Seq, Seq)>,
     open: (Seq, Seq),
+    bits_per_value: usize,
 }
 
 /// What is gathered of one attribute.
@@ -42,13 +44,14 @@ struct Slot {
 const NO_BOUNDS: (Seq, Seq) = (MAX_SEQ, 0);
 
 impl SynopsisBuilder {
-    /// Of tables with this many attribute slots.
-    pub(crate) fn new(slots: usize) -> SynopsisBuilder {
+    /// Of tables with this many attribute slots, and value filters of so many bits per distinct value.
+    pub(crate) fn new(slots: usize, bits_per_value: usize) -> SynopsisBuilder {
         let slots = (0..slots).map(|_| Slot::default()).collect();
         SynopsisBuilder {
             slots,
             bounds: Vec::new(),
             open: NO_BOUNDS,
+            bits_per_value,
         }
     }
 
@@ -88,7 +91,7 @@ impl SynopsisBuilder {
         self.bounds
             .push(std::mem::replace(&mut self.open, NO_BOUNDS));
         for slot in &mut self.slots {
-            slot.end_block();
+            slot.end_block(self.bits_per_value);
         }
     }
 
@@ -134,7 +137,7 @@ impl SynopsisBuilder {
 }
 
 impl Slot {
-    fn end_block(&mut self) {
+    fn end_block(&mut self, bits_per_value: usize) {
         if self.hashes.is_empty() {
             put_zone(&mut self.records, None);
             put_bytes(&mut self.records, &[]);
@@ -151,16 +154,16 @@ impl Slot {
         {
             put_bytes(&mut self.records, &[]);
         } else {
-            put_bytes(&mut self.records, &filter_of(&self.hashes));
+            put_bytes(&mut self.records, &filter_of(&self.hashes, bits_per_value));
         }
         cover(&mut self.zone, &zone);
         self.hashes.clear();
     }
 }
 
-/// A Bloom filter over values with these hashes.
-fn filter_of(hashes: &[u64]) -> Vec<u8> {
-    let mut filter = vec![0; (hashes.len() * BITS_PER_VALUE).div_ceil(8)];
+/// A Bloom filter over values with these hashes; at 0 bits none, which admits all.
+fn filter_of(hashes: &[u64], bits_per_value: usize) -> Vec<u8> {
+    let mut filter = vec![0; (hashes.len() * bits_per_value).div_ceil(8)];
     for &hash in hashes {
         for bit in probes(hash, filter.len()) {
             if let Some(byte) = filter.get_mut(bit >> 3) {

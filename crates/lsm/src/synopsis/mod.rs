@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use crate::coding::{Reader, put_bytes};
 
-pub(crate) use block::{BlockSynopsis, Synopsis, SynopsisBuilder};
+pub(crate) use block::{BITS_PER_VALUE, BlockSynopsis, Synopsis, SynopsisBuilder};
 
 /// Bounds kept in zone maps are at most this long, in bytes.
 pub const MAX_BOUND_LEN: usize = 64;

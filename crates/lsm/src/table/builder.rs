@@ -81,7 +81,7 @@ impl TableBuilder {
             pending: None,
             index: IndexBuilder::default(),
             hashes: Vec::new(),
-            synopsis: SynopsisBuilder::new(ids.len()),
+            synopsis: SynopsisBuilder::new(ids.len(), options.value_filter_bits),
             top: Top::new(ids.len()),
             zones: vec![None; ids.len()],
             data_blocks: 0,

@@ -137,6 +137,7 @@ impl Table {
         let b = index.find(0, key, MAX_SEQ).ok_or_else(malformed)?;
         let handle = index.entry(b).ok_or_else(malformed)?.handle;
         let bytes = self.block(handle, true, cost)?;
+        Cost::add(&cost.data_blocks, 1);
         let place = Layout::parse(&bytes)
             .and_then(|layout| layout.seek(&bytes, key, MAX_SEQ))
             .ok_or_else(|| self.malformed(handle))?;
@@ -292,6 +293,7 @@ impl Table {
         let index = Index::parse(&index).ok_or_else(|| self.malformed(part.index))?;
         let handle = index.entry(hint.block).ok_or_else(none)?.handle;
         let bytes = self.block(handle, true, cost)?;
+        Cost::add(&cost.data_blocks, 1);
         BlockEntries::new(Arc::clone(&self.path), handle.offset, bytes)
             .ok_or_else(|| self.malformed(handle))
     }
