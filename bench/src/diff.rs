@@ -43,7 +43,11 @@ impl Change {
     /// The ratio after : before of CPU time, and of medians; 1 where one was not measured.
     pub fn ratios(&self) -> (f64, f64) {
         let ratio = |(before, after): (f64, f64)| {
-            if before > 0.0 && after > 0.0 { after / before } else { 1.0 }
+            if before > 0.0 && after > 0.0 {
+                after / before
+            } else {
+                1.0
+            }
         };
         (ratio(self.cpu), ratio(self.p50))
     }
@@ -53,7 +57,11 @@ impl Change {
         let (cpu, p50) = self.ratios();
         let beyond = |slower: bool| {
             let over = |ratio: f64, noise: f64| {
-                if slower { ratio > 1.0 + noise } else { ratio < 1.0 / (1.0 + noise) }
+                if slower {
+                    ratio > 1.0 + noise
+                } else {
+                    ratio < 1.0 / (1.0 + noise)
+                }
             };
             over(cpu, self.noise.0) || over(p50, self.noise.1)
         };
@@ -100,7 +108,11 @@ fn groups(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
     let mut groups: Vec<(String, Vec<&Row>)> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for row in rows {
-        let parameters: Vec<String> = row.parameters.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let parameters: Vec<String> = row
+            .parameters
+            .iter()
+            .map(|(k, v)| format!("{k}={v}"))
+            .collect();
         let fixed = [&row.suite, &row.experiment, &row.subject, &row.operation];
         let key = format!("{fixed:?}{parameters:?}");
         let place = *places.entry(key.clone()).or_insert_with(|| {
@@ -113,7 +125,10 @@ fn groups(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
 }
 
 fn all(rows: &[&Row], of: fn(&Row) -> f64) -> Vec<f64> {
-    rows.iter().map(|row| of(row)).filter(|value| *value > 0.0).collect()
+    rows.iter()
+        .map(|row| of(row))
+        .filter(|value| *value > 0.0)
+        .collect()
 }
 
 /// How far repeats lie apart, as a share of their median: half the distance of the extremes.
@@ -143,7 +158,15 @@ pub fn diff(before: &Path, after: &Path) -> Result<(String, f64)> {
             writeln!(
                 text,
                 "  {:<22} {:<34} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7} {:>6}",
-                "subject", "operation", "CPU µs", "then", "ratio", "p50 µs", "then", "ratio", "noise"
+                "subject",
+                "operation",
+                "CPU µs",
+                "then",
+                "ratio",
+                "p50 µs",
+                "then",
+                "ratio",
+                "noise"
             )?;
         }
         let (cpu, p50) = change.ratios();
@@ -165,7 +188,12 @@ pub fn diff(before: &Path, after: &Path) -> Result<(String, f64)> {
             change.noise.0.max(change.noise.1) * 100.0,
         )?;
     }
-    let count = |verdict| changes.iter().filter(|change| change.verdict() == verdict).count();
+    let count = |verdict| {
+        changes
+            .iter()
+            .filter(|change| change.verdict() == verdict)
+            .count()
+    };
     writeln!(
         text,
         "\n{} compared: {} slower and {} faster beyond noise, {} as before",

@@ -21,7 +21,10 @@ fn results(operation: &str, cpu: &[f64]) -> Results {
         figures: BTreeMap::new(),
     };
     let rows = (0..).zip(cpu).map(row).collect();
-    Results { rows, ..Results::default() }
+    Results {
+        rows,
+        ..Results::default()
+    }
 }
 
 fn verdict(before: &[f64], after: &[f64]) -> Verdict {
@@ -63,7 +66,10 @@ fn the_worst_ratio_is_of_what_got_slower() {
     }
     let (text, worst) = diff(folders[0].path(), folders[1].path()).unwrap();
     assert_eq!(worst, 2.0);
-    assert!(text.contains("SLOWER") && text.contains("get K=10"), "{text}");
+    assert!(
+        text.contains("SLOWER") && text.contains("get K=10"),
+        "{text}"
+    );
     let (_, worst) = diff(folders[1].path(), folders[0].path()).unwrap();
     assert_eq!(worst, 1.0);
 }

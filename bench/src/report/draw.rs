@@ -48,7 +48,11 @@ pub struct Line {
 pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
     let all = groups.iter().flat_map(|group| &group.bars);
     let scale = Scale::of(all.clone().map(|bar| bar.value));
-    let longest = all.clone().map(|bar| bar.subject.chars().count()).max().unwrap_or(0);
+    let longest = all
+        .clone()
+        .map(|bar| bar.subject.chars().count())
+        .max()
+        .unwrap_or(0);
     let left = (longest as f64 * CHARACTER) as i32 + 16;
     let right = WIDTH - 58;
     let headings = groups.iter().filter(|group| !group.name.is_empty()).count() as i32;
@@ -57,10 +61,28 @@ pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
         let x = |value: f64| left + (scale.place(value) * f64::from(right - left)) as i32;
         for tick in scale.ticks(5) {
             grid(area, (x(tick), 4), (x(tick), bottom))?;
-            text(area, &short(tick), (x(tick), bottom + 6), 11, HPos::Center, INK)?;
+            text(
+                area,
+                &short(tick),
+                (x(tick), bottom + 6),
+                11,
+                HPos::Center,
+                INK,
+            )?;
         }
-        let axis = if scale.log { format!("{unit} (logarithmic)") } else { unit.to_string() };
-        text(area, &axis, ((left + right) / 2, bottom + 22), 12, HPos::Center, INK)?;
+        let axis = if scale.log {
+            format!("{unit} (logarithmic)")
+        } else {
+            unit.to_string()
+        };
+        text(
+            area,
+            &axis,
+            ((left + right) / 2, bottom + 22),
+            12,
+            HPos::Center,
+            INK,
+        )?;
         let mut y = 6;
         for group in groups {
             if !group.name.is_empty() {
@@ -70,7 +92,14 @@ pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
             for bar in &group.bars {
                 let colour = colours::of(&bar.subject);
                 let (end, middle) = (x(bar.value), y + ROW / 2);
-                text(area, &bar.subject, (left - 8, middle - 6), 12, HPos::Right, INK)?;
+                text(
+                    area,
+                    &bar.subject,
+                    (left - 8, middle - 6),
+                    12,
+                    HPos::Right,
+                    INK,
+                )?;
                 if scale.log {
                     grid(area, (left, middle), (end, middle))?;
                     draw(area, Circle::new((end, middle), 5, colour.filled()))?;
@@ -78,7 +107,14 @@ pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
                     let corners = [(left, y + 3), (end.max(left + 1), y + ROW - 3)];
                     draw(area, Rectangle::new(corners, colour.filled()))?;
                 }
-                text(area, &short(bar.value), (end + 9, middle - 6), 11, HPos::Left, INK)?;
+                text(
+                    area,
+                    &short(bar.value),
+                    (end + 9, middle - 6),
+                    11,
+                    HPos::Left,
+                    INK,
+                )?;
                 y += ROW;
             }
         }
@@ -100,18 +136,46 @@ pub fn lines(unit: &str, along: &str, lines: &[Line]) -> Result<String> {
         let y = |value: f64| bottom - (up.place(value) * f64::from(bottom - top)) as i32;
         for tick in up.ticks(5) {
             grid(area, (left, y(tick)), (right, y(tick)))?;
-            text(area, &short(tick), (left - 7, y(tick) - 6), 11, HPos::Right, INK)?;
+            text(
+                area,
+                &short(tick),
+                (left - 7, y(tick) - 6),
+                11,
+                HPos::Right,
+                INK,
+            )?;
         }
         for tick in across.ticks(6) {
             grid(area, (x(tick), bottom), (x(tick), bottom + 4))?;
-            text(area, &short(tick), (x(tick), bottom + 7), 11, HPos::Center, INK)?;
+            text(
+                area,
+                &short(tick),
+                (x(tick), bottom + 7),
+                11,
+                HPos::Center,
+                INK,
+            )?;
         }
-        let axis = if up.log { format!("{unit} (logarithmic)") } else { unit.to_string() };
+        let axis = if up.log {
+            format!("{unit} (logarithmic)")
+        } else {
+            unit.to_string()
+        };
         text(area, &axis, (4, top - 18), 12, HPos::Left, INK)?;
-        text(area, along, ((left + right) / 2, bottom + 23), 12, HPos::Center, INK)?;
+        text(
+            area,
+            along,
+            ((left + right) / 2, bottom + 23),
+            12,
+            HPos::Center,
+            INK,
+        )?;
         for (line, (at, row)) in lines.iter().zip(rows) {
             let colour = colours::of(&line.subject);
-            draw(area, Rectangle::new([(at, row + 4), (at + 14, row + 8)], colour.filled()))?;
+            draw(
+                area,
+                Rectangle::new([(at, row + 4), (at + 14, row + 8)], colour.filled()),
+            )?;
             text(area, &line.subject, (at + 19, row), 12, HPos::Left, INK)?;
             let path: Vec<(i32, i32)> = line.points.iter().map(|p| (x(p.0), y(p.1))).collect();
             for point in path.iter().filter(|_| path.len() <= 12) {
@@ -153,7 +217,10 @@ fn picture(width: i32, height: i32, fill: impl FnOnce(&Area<'_>) -> Result<()>) 
 fn on_any_page(svg: &str) -> String {
     let grid = r##"stroke="#020202""##;
     svg.replace(r##"fill="#010101""##, r#"fill="currentColor""#)
-        .replace(grid, r#"stroke="currentColor" class="grid" stroke-opacity="0.18""#)
+        .replace(
+            grid,
+            r#"stroke="currentColor" class="grid" stroke-opacity="0.18""#,
+        )
 }
 
 fn draw<'a, E>(area: &Area<'a>, element: E) -> Result<()>

@@ -15,10 +15,6 @@ pub struct Picture {
 
 /// What the page says of an experiment.
 pub struct Section<'a> {
-    /// The suite and the name of the experiment.
-    pub suite: &'a str,
-    /// The experiment's name in the rows.
-    pub experiment: &'a str,
     /// The heading.
     pub title: String,
     /// Its question.
@@ -52,8 +48,12 @@ pub fn sections<'a>(
     sheets: &'a [Sheet],
 ) -> Result<Vec<Section<'a>>> {
     let mut names: Vec<(&str, &str)> = Vec::new();
-    let of_claims = claims.iter().map(|c| (c.suite.as_str(), c.experiment.as_str()));
-    let of_rows = medians.iter().map(|r| (r.suite.as_str(), r.experiment.as_str()));
+    let of_claims = claims
+        .iter()
+        .map(|c| (c.suite.as_str(), c.experiment.as_str()));
+    let of_rows = medians
+        .iter()
+        .map(|r| (r.suite.as_str(), r.experiment.as_str()));
     for name in of_rows.chain(of_claims) {
         if !names.contains(&name) {
             names.push(name);
@@ -77,8 +77,6 @@ pub fn sections<'a>(
             pictures.extend(draw_all(chart, &rows)?);
         }
         sections.push(Section {
-            suite,
-            experiment,
             title: sheet.map_or(experiment, |sheet| sheet.title).to_string(),
             asks: sheet.map_or("", |sheet| sheet.asks),
             anchor: anchor(suite, experiment),
@@ -93,7 +91,13 @@ pub fn sections<'a>(
 }
 
 fn anchor(suite: &str, experiment: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
     format!("{suite}-{experiment}").chars().map(plain).collect()
 }
 
@@ -111,7 +115,11 @@ fn partition<'a>(rows: &[&'a Row], key: impl Fn(&Row) -> String) -> Vec<(String,
 }
 
 fn draw_all(chart: &Chart, rows: &[&Row]) -> Result<Vec<Picture>> {
-    let rows: Vec<&Row> = rows.iter().copied().filter(|row| chart.takes(row)).collect();
+    let rows: Vec<&Row> = rows
+        .iter()
+        .copied()
+        .filter(|row| chart.takes(row))
+        .collect();
     let mut pictures = Vec::new();
     for (name, rows) in partition(&rows, |row| label(row, chart.split)) {
         let captions = [chart.title, name.as_str()];

@@ -33,14 +33,18 @@ pub fn of(rows: &[&Row]) -> Result<Option<String>> {
             .find(|row| row.subject == subject && operation(row) == name)
             .filter(|row| row.cpu_us > 0.0)
     };
-    let mut table = String::from("<div class=\"wide\"><table class=\"matrix\"><thead><tr><th>CPU µs (median µs)");
+    let mut table = String::from(
+        "<div class=\"wide\"><table class=\"matrix\"><thead><tr><th>CPU µs (median µs)",
+    );
     for subject in &subjects {
         write!(table, "<th>{}", escape(subject))?;
     }
     table.push_str("</thead><tbody>\n");
     for name in &operations {
         let reference = REFERENCES.iter().find_map(|begin| {
-            let subject = subjects.iter().filter(|s| s.to_lowercase().starts_with(begin));
+            let subject = subjects
+                .iter()
+                .filter(|s| s.to_lowercase().starts_with(begin));
             subject.filter_map(|subject| cell(name, subject)).next()
         });
         write!(table, "<tr><th>{}", escape(name))?;
@@ -49,7 +53,12 @@ pub fn of(rows: &[&Row]) -> Result<Option<String>> {
                 table.push_str("<td class=\"empty\">–");
                 continue;
             };
-            write!(table, "<td>{} <small>({})</small>", short(row.cpu_us), short(row.p50_us))?;
+            write!(
+                table,
+                "<td>{} <small>({})</small>",
+                short(row.cpu_us),
+                short(row.p50_us)
+            )?;
             if let Some(reference) = reference.filter(|r| r.subject != row.subject) {
                 let times = reference.cpu_us / row.cpu_us;
                 let class = match times {
@@ -57,14 +66,21 @@ pub fn of(rows: &[&Row]) -> Result<Option<String>> {
                     _ if times <= 0.95 => "behind",
                     _ => "level",
                 };
-                write!(table, "<br><span class=\"{class}\">{}×</span>", short(times))?;
+                write!(
+                    table,
+                    "<br><span class=\"{class}\">{}×</span>",
+                    short(times)
+                )?;
             }
         }
         table.push('\n');
     }
     table.push_str("</tbody></table></div>\n<p class=\"note\">");
     table.push_str("CPU time of the process per operation, and the median of the wall time. ");
-    if subjects.iter().any(|s| s.to_lowercase().starts_with("rocksdb")) {
+    if subjects
+        .iter()
+        .any(|s| s.to_lowercase().starts_with("rocksdb"))
+    {
         table.push_str("× says how many times faster than RocksDB by CPU time (blind indexes where it has any).");
     }
     table.push_str("</p>\n");

@@ -39,5 +39,8 @@ pub fn make(out: &Path, sheets: &[Sheet]) -> Result<()> {
             save(&name, picture.alone().as_bytes())?;
         }
     }
-    save("index.html", page::html(&results, &medians, &sections)?.as_bytes())
+    save(
+        "index.html",
+        page::html(&results, &medians, &sections)?.as_bytes(),
+    )
 }

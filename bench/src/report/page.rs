@@ -76,7 +76,10 @@ fn summary(page: &mut String, results: &Results, sections: &[Section<'_>]) -> Re
     }
     page.push_str("<ul class=\"contents\">\n");
     for section in sections {
-        let (all, held) = (section.claims.len(), count_held(section.claims.iter().copied()));
+        let (all, held) = (
+            section.claims.len(),
+            count_held(section.claims.iter().copied()),
+        );
         let score = match all {
             0 => String::new(),
             _ if all == held => format!("<span class=\"held\">{held}/{all}</span>"),
@@ -88,7 +91,11 @@ fn summary(page: &mut String, results: &Results, sections: &[Section<'_>]) -> Re
     page.push_str("</ul>\n");
     let missed: Vec<&Claim> = results.claims.iter().filter(|claim| !claim.held).collect();
     if !missed.is_empty() {
-        writeln!(page, "<details><summary>The {} missed</summary><ul class=\"claims\">", missed.len())?;
+        writeln!(
+            page,
+            "<details><summary>The {} missed</summary><ul class=\"claims\">",
+            missed.len()
+        )?;
         for claim in missed {
             write_claim(page, claim)?;
         }
@@ -113,8 +120,15 @@ fn write_section(page: &mut String, section: &Section<'_>) -> Result<()> {
     if !section.asks.is_empty() {
         writeln!(page, "<p class=\"asks\">{}</p>", escape(section.asks))?;
     }
-    let beside = if section.claims.is_empty() || section.pictures.is_empty() { "" } else { " beside" };
-    writeln!(page, "<div class=\"answer{beside}\"><div class=\"pictures\">")?;
+    let beside = if section.claims.is_empty() || section.pictures.is_empty() {
+        ""
+    } else {
+        " beside"
+    };
+    writeln!(
+        page,
+        "<div class=\"answer{beside}\"><div class=\"pictures\">"
+    )?;
     for picture in &section.pictures {
         let caption = escape(&picture.caption);
         writeln!(
@@ -146,7 +160,11 @@ fn write_section(page: &mut String, section: &Section<'_>) -> Result<()> {
 }
 
 fn write_claim(page: &mut String, claim: &Claim) -> Result<()> {
-    let (class, mark) = if claim.held { ("held", "✓ held") } else { ("missed", "✗ missed") };
+    let (class, mark) = if claim.held {
+        ("held", "✓ held")
+    } else {
+        ("missed", "✗ missed")
+    };
     write!(
         page,
         "<li class=\"{class}\"><span class=\"mark\">{mark}</span> <b>{}</b> <cite>{}</cite>\
@@ -166,12 +184,17 @@ fn write_claim(page: &mut String, claim: &Claim) -> Result<()> {
 /// A table of all rows of an experiment.
 fn figures(page: &mut String, rows: &[&Row]) -> Result<()> {
     let parameters = parameters(rows);
-    let figures = distinct(rows.iter().flat_map(|row| row.figures.keys().map(String::as_str)));
+    let figures = distinct(
+        rows.iter()
+            .flat_map(|row| row.figures.keys().map(String::as_str)),
+    );
     page.push_str("<div class=\"wide\"><table><thead><tr><th>subject<th>operation");
     for name in &parameters {
         write!(page, "<th>{}", escape(name))?;
     }
-    page.push_str("<th>operations<th>per second<th>CPU µs<th>median µs<th>99 % µs<th>99.9 % µs<th>most µs");
+    page.push_str(
+        "<th>operations<th>per second<th>CPU µs<th>median µs<th>99 % µs<th>99.9 % µs<th>most µs",
+    );
     for name in &figures {
         let (name, unit) = match name.strip_suffix("_bytes") {
             Some(name) => (name, ", MiB"),
@@ -181,19 +204,32 @@ fn figures(page: &mut String, rows: &[&Row]) -> Result<()> {
     }
     page.push_str("</thead><tbody>\n");
     for row in rows {
-        write!(page, "<tr><th>{}<td class=\"text\">{}", escape(&row.subject), escape(&row.operation))?;
+        write!(
+            page,
+            "<tr><th>{}<td class=\"text\">{}",
+            escape(&row.subject),
+            escape(&row.operation)
+        )?;
         for name in &parameters {
             write!(page, "<td>{}", escape(&facet(row, name)))?;
         }
-        write!(page, "<td>{}<td>{}", thousands(row.ops), known(row.ops_per_second(), row.seconds))?;
+        write!(
+            page,
+            "<td>{}<td>{}",
+            thousands(row.ops),
+            known(row.ops_per_second(), row.seconds)
+        )?;
         for value in [row.cpu_us, row.p50_us, row.p99_us, row.p999_us, row.max_us] {
             write!(page, "<td>{}", known(value, value))?;
         }
         for name in &figures {
-            let value = row.figures.get(*name).map(|value| match name.ends_with("_bytes") {
-                true => value / MIB,
-                false => *value,
-            });
+            let value = row
+                .figures
+                .get(*name)
+                .map(|value| match name.ends_with("_bytes") {
+                    true => value / MIB,
+                    false => *value,
+                });
             write!(page, "<td>{}", value.map_or(String::new(), short))?;
         }
         page.push('\n');
@@ -204,7 +240,11 @@ fn figures(page: &mut String, rows: &[&Row]) -> Result<()> {
 
 /// A value, or nothing where none was measured.
 fn known(value: f64, by: f64) -> String {
-    if by > 0.0 { short(value) } else { String::new() }
+    if by > 0.0 {
+        short(value)
+    } else {
+        String::new()
+    }
 }
 
 fn settings(page: &mut String, results: &Results) -> Result<()> {

@@ -20,13 +20,25 @@ impl Scale {
         let hi = values.clone().fold(0.0, f64::max);
         let lo = values.filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
         if hi <= 0.0 {
-            return Scale { lo: 0.0, hi: 1.0, log: false };
+            return Scale {
+                lo: 0.0,
+                hi: 1.0,
+                log: false,
+            };
         }
         if hi / lo <= LINEAR_RATIO {
-            return Scale { lo: 0.0, hi: hi * 1.02, log: false };
+            return Scale {
+                lo: 0.0,
+                hi: hi * 1.02,
+                log: false,
+            };
         }
         let lo = 10f64.powf((lo * 0.8).log10().floor());
-        Scale { lo, hi: hi * 1.25, log: true }
+        Scale {
+            lo,
+            hi: hi * 1.25,
+            log: true,
+        }
     }
 
     /// An axis from the least to the greatest value, without zero: for what is not an amount.
@@ -67,11 +79,18 @@ impl Scale {
     }
 
     fn decades(&self, count: usize) -> Vec<f64> {
-        let (first, last) = (self.lo.log10().floor() as i32, self.hi.log10().ceil() as i32);
+        let (first, last) = (
+            self.lo.log10().floor() as i32,
+            self.hi.log10().ceil() as i32,
+        );
         let few = (last - first) as usize * 2 <= count;
         let factors: &[f64] = if few { &[1.0, 2.0, 5.0] } else { &[1.0] };
         (first..=last)
-            .flat_map(|decade| factors.iter().map(move |factor| factor * 10f64.powi(decade)))
+            .flat_map(|decade| {
+                factors
+                    .iter()
+                    .map(move |factor| factor * 10f64.powi(decade))
+            })
             .filter(|v| *v >= self.lo * 0.999 && *v <= self.hi * 1.001)
             .collect()
     }

@@ -28,10 +28,6 @@ pub struct Sheet {
 pub enum Measure {
     /// CPU time of the whole process per operation.
     Cpu,
-    /// Median wall time.
-    Median,
-    /// 99.9th percentile of the wall time.
-    P999,
     /// Operations per second of wall time.
     Rate,
     /// One of the row's figures: its name, and its unit. Names that end in `_bytes` are shown in MiB.
@@ -68,12 +64,14 @@ impl Measure {
     pub fn of(self, row: &Row) -> Option<f64> {
         let value = match self {
             Measure::Cpu => row.cpu_us,
-            Measure::Median => row.p50_us,
-            Measure::P999 => row.p999_us,
             Measure::Rate => row.ops_per_second(),
             Measure::Figure(name, _) => {
                 let value = row.figures.get(name).copied()?;
-                return Some(if name.ends_with("_bytes") { value / MIB } else { value });
+                return Some(if name.ends_with("_bytes") {
+                    value / MIB
+                } else {
+                    value
+                });
             }
         };
         (value > 0.0 && value.is_finite()).then_some(value)
@@ -83,8 +81,6 @@ impl Measure {
     pub fn unit(self) -> &'static str {
         match self {
             Measure::Cpu => "CPU µs per operation",
-            Measure::Median => "median µs",
-            Measure::P999 => "99.9th percentile, µs",
             Measure::Rate => "operations per second",
             Measure::Figure(_, unit) => unit,
         }
@@ -159,5 +155,8 @@ pub fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 /// The names of the parameters that occur in the rows.
 pub fn parameters<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
-    distinct(rows.iter().flat_map(|row| row.parameters.keys().map(String::as_str)))
+    distinct(
+        rows.iter()
+            .flat_map(|row| row.parameters.keys().map(String::as_str)),
+    )
 }

@@ -13,7 +13,15 @@ pub fn csv(rows: &[Row]) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let fixed = ["suite", "experiment", "subject", "operation"];
     let measured = [
-        "repeat", "ops", "seconds", "ops_per_second", "cpu_us", "p50_us", "p99_us", "p999_us", "max_us",
+        "repeat",
+        "ops",
+        "seconds",
+        "ops_per_second",
+        "cpu_us",
+        "p50_us",
+        "p99_us",
+        "p999_us",
+        "max_us",
     ];
     let mut header: Vec<&str> = fixed.to_vec();
     header.extend(parameters.iter().map(|name| name.as_str()));

@@ -32,7 +32,11 @@ fn claim(text: &str, held: bool) -> Claim {
         expected: "a < b".to_string(),
         measured: "a = 1 & b = 2".to_string(),
         held,
-        why: if held { String::new() } else { "because <it> is so".to_string() },
+        why: if held {
+            String::new()
+        } else {
+            "because <it> is so".to_string()
+        },
     }
 }
 
@@ -53,20 +57,35 @@ fn linear_axes_begin_at_zero_and_wide_ranges_are_logarithmic() {
 #[test]
 fn numbers_are_short() {
     let cases = [
-        (0.0, "0"), (0.08333, "0.0833"), (0.5, "0.5"), (4.2, "4.2"), (9.999, "10"), (35.14, "35.1"), (140.4, "140"),
-        (9999.0, "9999"), (13_900.0, "13.9k"), (1_437_000.0, "1437k"), (14_370_000.0, "14.4M"),
+        (0.0, "0"),
+        (0.08333, "0.0833"),
+        (0.5, "0.5"),
+        (4.2, "4.2"),
+        (9.999, "10"),
+        (35.14, "35.1"),
+        (140.4, "140"),
+        (9999.0, "9999"),
+        (13_900.0, "13.9k"),
+        (1_437_000.0, "1437k"),
+        (14_370_000.0, "14.4M"),
     ];
     for (value, text) in cases {
         assert_eq!(short(value), text);
     }
-    assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    assert_eq!(
+        [0, 999, 1000, 1234567].map(thousands),
+        ["0", "999", "1,000", "1,234,567"]
+    );
 }
 
 #[test]
 fn labels_name_numbers_only() {
     let mut row = row("a", "range", 10, 1.0);
     row.parameters.insert("data".to_string(), "tweets".into());
-    assert_eq!(label(&row, &["operation", "data", "K", "absent"]), "range, tweets, K=10");
+    assert_eq!(
+        label(&row, &["operation", "data", "K", "absent"]),
+        "range, tweets, K=10"
+    );
     row.parameters.insert("K".to_string(), "all".into());
     assert_eq!(label(&row, &["K"]), "K=all");
 }
@@ -79,7 +98,12 @@ fn the_report_holds_every_row_and_claim_and_needs_nothing_else() {
         for (subject, cpu) in [("esker lazy", 5.0), ("rocksdb blind", 10.0)] {
             for (operation, k) in [("put", 0), ("lookup", 10), ("lookup", 100)] {
                 let cpu_us = cpu + f64::from(repeat);
-                writer.row(&Row { repeat, ..row(subject, operation, k, cpu_us) }).unwrap();
+                writer
+                    .row(&Row {
+                        repeat,
+                        ..row(subject, operation, k, cpu_us)
+                    })
+                    .unwrap();
             }
         }
     }
@@ -99,7 +123,10 @@ fn the_report_holds_every_row_and_claim_and_needs_nothing_else() {
         experiment: "e",
         title: "An experiment",
         asks: "Who wins?",
-        charts: vec![chart(Form::Bars), chart(Form::Lines("K", "records asked for"))],
+        charts: vec![
+            chart(Form::Bars),
+            chart(Form::Lines("K", "records asked for")),
+        ],
         table: true,
         headline: true,
     };
@@ -111,8 +138,15 @@ fn the_report_holds_every_row_and_claim_and_needs_nothing_else() {
     assert!(csv.starts_with("suite,experiment,subject,operation,K,repeat,ops,"));
     let page = read("index.html");
     for part in [
-        "An experiment", "Who wins?", "<b>1</b> of <b>2</b> claims held", "second &lt;fails&gt;", "because &lt;it&gt; is so",
-        "a = 1 &amp; b = 2", "two cores", "1.83×", "<td>2\n",
+        "An experiment",
+        "Who wins?",
+        "<b>1</b> of <b>2</b> claims held",
+        "second &lt;fails&gt;",
+        "because &lt;it&gt; is so",
+        "a = 1 &amp; b = 2",
+        "two cores",
+        "1.83×",
+        "<td>2\n",
     ] {
         assert!(page.contains(part), "{part} is not on the page");
     }
@@ -123,15 +157,25 @@ fn the_report_holds_every_row_and_claim_and_needs_nothing_else() {
     assert_eq!(page.matches("<figure>").count(), 2);
     for file in ["charts/s-e-1.svg", "charts/s-e-2.svg"] {
         let svg = read(file);
-        assert!(svg.starts_with("<svg ") && svg.contains("rocksdb blind") && !svg.contains("#010101"));
+        assert!(
+            svg.starts_with("<svg ") && svg.contains("rocksdb blind") && !svg.contains("#010101")
+        );
     }
 }
 
 #[test]
 fn experiments_without_a_sheet_get_a_picture_for_each_operation() {
-    let rows = [row("a", "put", 1, 5.0), row("b", "put", 1, 6.0), row("a", "get", 1, 7.0)];
+    let rows = [
+        row("a", "put", 1, 5.0),
+        row("b", "put", 1, 6.0),
+        row("a", "get", 1, 7.0),
+    ];
     let sections = super::figures::sections(&rows, &[], &[]).unwrap();
-    let captions: Vec<&str> = sections[0].pictures.iter().map(|p| p.caption.as_str()).collect();
+    let captions: Vec<&str> = sections[0]
+        .pictures
+        .iter()
+        .map(|p| p.caption.as_str())
+        .collect();
     assert_eq!(captions, ["put", "get"]);
 }
 
@@ -141,7 +185,15 @@ fn a_subject_has_one_colour_and_kinds_have_different_ones() {
     assert_eq!(of("esker lazy"), of("lazy"));
     assert_ne!(of("rocksdb eager"), of("eager"));
     assert_eq!(of("RocksDB none"), of("rocksdb, no index"));
-    let kinds = ["none", "embedded", "fingerprint", "eager", "lazy", "composite", "recent"];
+    let kinds = [
+        "none",
+        "embedded",
+        "fingerprint",
+        "eager",
+        "lazy",
+        "composite",
+        "recent",
+    ];
     for (at, kind) in kinds.iter().enumerate() {
         assert!(kinds[..at].iter().all(|other| of(other) != of(kind)));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::workload::profile::SeedSet;
 
 pub mod bars;
+pub mod leveldbpp;
 pub mod peers;
 pub mod session;
 pub mod table;
@@ -38,4 +39,9 @@ pub struct Options {
     /// Only the experiments with more data than memory
     #[arg(long)]
     pub past_memory: bool,
+}
+
+/// What the page shows of the experiments, where a suite says so.
+pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
+    leveldbpp::sheets::all()
 }

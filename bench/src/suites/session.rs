@@ -409,6 +409,17 @@ impl<'p> Questions<'p> {
         }
     }
 
+    /// The second of some record.
+    pub fn second(&self, rng: &mut Rng, limit: Option<usize>) -> Find {
+        let second = self.history.second(rng.usize(0..self.writes));
+        Find {
+            attribute: Attribute::Time,
+            lo: second,
+            hi: second,
+            limit,
+        }
+    }
+
     /// So many seconds.
     pub fn seconds(&self, rng: &mut Rng, count: u64, limit: Option<usize>) -> Find {
         let (first, last) = (self.history.second(0), self.history.second(self.writes - 1));
