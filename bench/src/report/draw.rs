@@ -10,7 +10,7 @@ use super::colours::{self, GRID, INK};
 use super::scale::{Scale, short};
 use crate::failure::{Failure, Result};
 
-const WIDTH: i32 = 560;
+const WIDTH: i32 = 440;
 const ROW: i32 = 19;
 const HEADING: i32 = 26;
 const FOOT: i32 = 42;
@@ -127,10 +127,10 @@ pub fn lines(unit: &str, along: &str, lines: &[Line]) -> Result<String> {
     let points = lines.iter().flat_map(|line| &line.points);
     let across = Scale::span(points.clone().map(|point| point.0));
     let up = Scale::of(points.map(|point| point.1));
-    let (left, right, height) = (58, WIDTH - 16, 300);
+    let (left, right, height) = (50, WIDTH - 16, 300);
     let rows = legend(lines, left, right);
-    let top = 30 + rows.last().map_or(0, |place| place.1);
-    let bottom = top + height - 90;
+    let top = 42 + rows.last().map_or(0, |place| place.1);
+    let bottom = top + height - 100;
     picture(WIDTH, bottom + FOOT, |area| {
         let x = |value: f64| left + (across.place(value) * f64::from(right - left)) as i32;
         let y = |value: f64| bottom - (up.place(value) * f64::from(bottom - top)) as i32;

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use esker::IndexKind;
-use fastrand::Rng;
 use serde_json::Value as Json;
 
 use super::data::Set;
@@ -21,8 +20,6 @@ use crate::workload::Attribute;
 pub const EXPERIMENT: &str = "cost-model";
 /// What the subject of a row is called that a formula made.
 pub const FORMULA: &str = ", by the formula";
-/// Questions whose matches are counted.
-const COUNTED: usize = 40;
 
 /// What the formulas are given.
 #[derive(Debug, Clone, Copy)]
@@ -80,11 +77,11 @@ pub fn report(
     }
     let history = session.data.history();
     let questions = Questions::new(history, session.writes);
-    let mut rng = Rng::with_seed(session.task.records as u64);
+    let mut rng = session.questioner();
     let mut matches = 0.0;
-    for _ in 0..COUNTED {
+    for _ in 0..spent.questions {
         let find = draw(&questions, &mut rng, attribute, width, None);
-        matches += history.find(&find, session.writes).len() as f64 / COUNTED as f64;
+        matches += history.find(&find, session.writes).len() as f64 / spent.questions as f64;
     }
     let (data, index) = session.store.shapes()?;
     let given = Given {

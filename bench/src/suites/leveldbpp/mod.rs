@@ -34,14 +34,14 @@ pub const SUITE: &str = "leveldbpp";
 /// Records of the static experiments at scale 1.
 const RECORDS: f64 = 200e3;
 /// Operations of a mixed experiment at scale 1.
-const OPERATIONS: f64 = 100e3;
+const OPERATIONS: f64 = 200e3;
 /// What `--full` multiplies both by.
 const FULL: f64 = 10.0;
 /// The share that `eager` gets of what others get, where its lists grow: it would take a night.
 const EAGER_SHARE: f64 = 0.1;
-/// Memory of a store; half of it is block cache, an eighth a memtable.
+/// Memory of a store, at scale 1 and above; half of it is block cache, an eighth a memtable.
 const MEMORY: usize = 16 << 20;
-/// Bytes of a table file: LevelDB's.
+/// Bytes of a table file, at scale 1 and above: LevelDB's.
 const TABLE_SIZE: u64 = 2 << 20;
 /// Records that are there before mixed operations begin, so that there is something to read.
 const BEFORE_MIXED: usize = 1000;
@@ -54,7 +54,7 @@ const RECORDS_A_MINUTE: f64 = 2100.0;
 /// How the suite is run.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// Size of everything: at 1, 200,000 records and 100,000 mixed operations
+    /// Size of everything: at 1, 200,000 records and as many mixed operations
     #[arg(long, default_value_t = 1.0, value_name = "N")]
     pub scale: f64,
 
@@ -146,6 +146,8 @@ struct Task {
     operations: usize,
     /// Seconds that hold as many records as a minute of tweets.
     minute: u64,
+    memory: usize,
+    table_size: u64,
     value_filter_bits: usize,
     compress: bool,
     /// Milliseconds that questions of a kind are asked.
@@ -169,8 +171,8 @@ impl Task {
     fn setup(&self) -> Result<store::Setup> {
         Ok(store::Setup {
             index: self.index()?,
-            memory: MEMORY,
-            table_size: TABLE_SIZE,
+            memory: self.memory,
+            table_size: self.table_size,
             tuning: Tuning {
                 compress: self.compress,
                 value_filter_bits: self.value_filter_bits,
@@ -196,6 +198,16 @@ impl Task {
     }
 }
 
+/// Memory of a store: less with less data, so that it has as many levels.
+fn memory(scale: f64) -> usize {
+    ((MEMORY as f64 * scale.min(1.0)) as usize).max(1 << 20)
+}
+
+/// Bytes of a table file, likewise.
+fn table_size(scale: f64) -> u64 {
+    ((TABLE_SIZE as f64 * scale.min(1.0)) as u64).max(64 << 10)
+}
+
 /// The kinds that keep an index; new ones join by themselves.
 fn kinds() -> Vec<IndexKind> {
     IndexKind::ALL
@@ -218,6 +230,8 @@ fn tasks(scale: f64, sets: &[(Set, u64)]) -> Vec<Task> {
             records: size(RECORDS * share),
             operations: 0,
             minute: *minute,
+            memory: memory(scale),
+            table_size: table_size(scale),
             value_filter_bits: tuning.value_filter_bits,
             compress: tuning.compress,
             ask_ms: (600.0 * scale.clamp(0.25, 10.0)) as u64,
@@ -239,6 +253,8 @@ fn tasks(scale: f64, sets: &[(Set, u64)]) -> Vec<Task> {
             for kind in kinds() {
                 tasks.push(Task {
                     records: BEFORE_MIXED,
+                    // The store begins empty: less memory, so that more than a few writes leave it.
+                    memory: memory(scale) / 4,
                     operations: size(OPERATIONS * share(kind, "user")),
                     ..task(what, kind, "user", 1.0)
                 });
@@ -341,7 +357,7 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
 }
 
 fn settings(runner: &mut Runner, options: &Options, scale: f64, sets: &[(Set, u64)]) -> Result<()> {
-    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / 1048576.0);
     let records = (RECORDS * scale) as u64;
     runner.setting(
         "scale",
@@ -362,16 +378,16 @@ fn settings(runner: &mut Runner, options: &Options, scale: f64, sets: &[(Set, u6
     runner.setting(
         "memory",
         format!(
-            "{} a store: half block cache, an eighth a memtable",
-            mib(MEMORY as u64)
+            "{} a store, a quarter of it in mixed workloads, which begin empty: half block cache, an eighth a memtable",
+            mib(memory(scale) as u64)
         ),
     )?;
     runner.setting(
         "tables",
         format!(
             "{}, the first level {}, each next ten times more",
-            mib(TABLE_SIZE),
-            mib(2 * TABLE_SIZE)
+            mib(table_size(scale)),
+            mib(2 * table_size(scale))
         ),
     )?;
     runner.setting(

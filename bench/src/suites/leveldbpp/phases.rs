@@ -22,9 +22,11 @@ use crate::workload::{Attribute, Find};
 const AHEAD: usize = 128;
 /// Points of a line over time.
 const WINDOWS: usize = 20;
+/// Gets at most.
+const GETS_MOST: u64 = 200_000;
 /// Questions of a kind are repeated at most so often, and at least so often whatever they take.
-const ASKED_MOST: usize = 20_000;
-const ASKED_LEAST: usize = 3;
+const ASKED_MOST: u64 = 20_000;
+const ASKED_LEAST: u64 = 3;
 /// Questions whose cost is looked at, one by one.
 const EXPLAINED: usize = 60;
 
@@ -253,7 +255,7 @@ impl<'j> Session<'j> {
         let before = self.store.stats();
         let mut meter = Meter::start()?;
         let mut bytes = 0;
-        while meter.wall() < self.task.ask() && meter.ops() < ASKED_MOST as u64 {
+        while meter.wall() < self.task.ask() && meter.ops() < GETS_MOST {
             let key = history.key(rng.usize(0..keys));
             meter.time(|| self.store.reader.get(key, &mut |body| bytes += body.len()))?;
         }
@@ -270,6 +272,11 @@ impl<'j> Session<'j> {
         Ok(())
     }
 
+    /// What questions are drawn by: the same ones whenever they are asked.
+    pub fn questioner(&self) -> Rng {
+        Rng::with_seed(self.job.seed + 2)
+    }
+
     /// Asks questions of one kind; the row tells what they cost too.
     pub fn finds(
         &self,
@@ -279,12 +286,12 @@ impl<'j> Session<'j> {
         mut draw: impl FnMut(&Questions<'_>, &mut Rng) -> Find,
     ) -> Result<(Row, Spent)> {
         let questions = Questions::new(self.data.history(), self.writes);
-        let mut rng = Rng::with_seed(self.job.seed + 2);
+        let mut rng = self.questioner();
         let mut meter = Meter::start()?;
         let (mut rows, mut bytes) = (0u64, 0usize);
         let enough = |meter: &Meter| {
-            meter.ops() >= ASKED_MOST as u64
-                || meter.wall() >= self.task.ask() && meter.ops() >= ASKED_LEAST as u64
+            meter.ops() >= ASKED_MOST
+                || meter.wall() >= self.task.ask() && meter.ops() >= ASKED_LEAST
         };
         while !enough(&meter) {
             let find = draw(&questions, &mut rng);
@@ -317,7 +324,7 @@ impl<'j> Session<'j> {
         draw: &mut impl FnMut(&Questions<'_>, &mut Rng) -> Find,
     ) -> Result<Spent> {
         let questions = Questions::new(self.data.history(), self.writes);
-        let mut rng = Rng::with_seed(self.job.seed + 2);
+        let mut rng = self.questioner();
         let (mut sum, count) = (Spent::default(), times as f64);
         let start = Instant::now();
         let mut done = 0.0;
@@ -334,6 +341,7 @@ impl<'j> Session<'j> {
             }
         }
         Ok(Spent {
+            questions: done as usize,
             answers: sum.answers / done,
             candidates: sum.candidates / done,
             data_blocks: sum.data_blocks / done,

@@ -46,6 +46,8 @@ pub struct Reader {
 /// What a question cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spent {
+    /// Questions that this is the mean of.
+    pub questions: usize,
     /// Records answered.
     pub answers: f64,
     /// Candidates that the index gave.
@@ -187,6 +189,7 @@ impl Reader {
                 .unwrap_or_default()
         };
         Ok(Spent {
+            questions: 1,
             answers: number("/steps/answers"),
             candidates: number("/steps/candidates"),
             data_blocks: number("/cost/data/data_blocks"),

@@ -12,8 +12,8 @@ use serde_json::Value as Json;
 use super::SUITE;
 use crate::measure::{Claim, Row};
 
-/// Two figures this close are level.
-const LEVEL: f64 = 1.05;
+/// Two figures this close are level: CPU time per operation wanders by a tenth between runs.
+const LEVEL: f64 = 1.10;
 
 /// The claims of a run, of those experiments that it has. Medians go in.
 pub fn all(rows: &[Row]) -> Vec<Claim> {
