@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::failure::Result;
 use crate::measure::{Results, Row, median};
 use crate::report::scale::short;
-use crate::report::sheet::label;
+use crate::report::sheet::{label, varying};
 
 /// What one repeat differs from the next where there is only one: medians and CPU time per operation
 /// wander by a tenth with the load of the machine.
@@ -84,7 +84,9 @@ pub fn compare(before: &Results, after: &Results) -> Vec<Change> {
             ((median(old), median(new)), noise.max(LEAST_NOISE))
         };
         let row = old.first()?;
-        let parameters: Vec<&str> = row.parameters.keys().map(String::as_str).collect();
+        let same = |other: &&Row| other.suite == row.suite && other.experiment == row.experiment;
+        let of_experiment: Vec<&Row> = before.rows.iter().filter(same).collect();
+        let parameters = varying(&of_experiment);
         let operation = [row.operation.clone(), label(row, &parameters)];
         let operation = operation.into_iter().filter(|part| !part.is_empty());
         let ((cpu, cpu_noise), (p50, p50_noise)) = (both(|row| row.cpu_us), both(|row| row.p50_us));

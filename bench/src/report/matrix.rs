@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::page::escape;
 use super::scale::short;
-use super::sheet::{distinct, label, parameters};
+use super::sheet::{distinct, label, varying};
 use crate::failure::Result;
 use crate::measure::Row;
 
@@ -16,7 +16,7 @@ const REFERENCES: [&str; 2] = ["rocksdb blind", "rocksdb"];
 /// The table; `None` for rows of a single subject or operation.
 pub fn of(rows: &[&Row]) -> Result<Option<String>> {
     let mut names = vec!["operation"];
-    names.extend(parameters(rows));
+    names.extend(varying(rows));
     let subjects = distinct(rows.iter().map(|row| row.subject.as_str()));
     let operation = |row: &Row| label(row, &names);
     let mut operations: Vec<String> = Vec::new();

@@ -28,6 +28,8 @@ pub struct Sheet {
 pub enum Measure {
     /// CPU time of the whole process per operation.
     Cpu,
+    /// 99.9th percentile of the wall time.
+    P999,
     /// Operations per second of wall time.
     Rate,
     /// One of the row's figures: its name, and its unit. Names that end in `_bytes` are shown in MiB.
@@ -64,6 +66,7 @@ impl Measure {
     pub fn of(self, row: &Row) -> Option<f64> {
         let value = match self {
             Measure::Cpu => row.cpu_us,
+            Measure::P999 => row.p999_us,
             Measure::Rate => row.ops_per_second(),
             Measure::Figure(name, _) => {
                 let value = row.figures.get(name).copied()?;
@@ -81,6 +84,7 @@ impl Measure {
     pub fn unit(self) -> &'static str {
         match self {
             Measure::Cpu => "CPU µs per operation",
+            Measure::P999 => "99.9th percentile, µs",
             Measure::Rate => "operations per second",
             Measure::Figure(_, unit) => unit,
         }
@@ -98,16 +102,39 @@ impl Chart {
     }
 }
 
-/// The sheet of an experiment that nobody described: the CPU time of each operation.
+/// The pictures of an experiment that nobody described: the CPU time of each operation, and what the
+/// load took.
 pub fn plain() -> Vec<Chart> {
-    vec![Chart {
-        title: "",
-        operations: &[],
-        split: &["operation"],
+    let bars = |title, operations, split, measure| Chart {
+        title,
+        operations,
+        split,
         group: &[],
-        measure: Measure::Cpu,
+        measure,
         form: Form::Bars,
-    }]
+    };
+    vec![
+        bars("", &[], &["operation"], Measure::Cpu),
+        bars("slowest of a thousand puts", &["load"], &[], Measure::P999),
+        bars(
+            "on disk",
+            &["load"],
+            &[],
+            Measure::Figure("disk_bytes", "MiB"),
+        ),
+        bars(
+            "written",
+            &["load"],
+            &[],
+            Measure::Figure("written_bytes", "MiB"),
+        ),
+        bars(
+            "memory",
+            &["load"],
+            &[],
+            Measure::Figure("peak_memory_bytes", "MiB at most"),
+        ),
+    ]
 }
 
 /// A parameter of a row (or its operation) as text; empty where it has none.
@@ -159,4 +186,14 @@ pub fn parameters<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
         rows.iter()
             .flat_map(|row| row.parameters.keys().map(String::as_str)),
     )
+}
+
+/// The names of the parameters by which the rows differ.
+pub fn varying<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    let mut names = parameters(rows);
+    names.retain(|name| {
+        rows.iter()
+            .any(|row| facet(row, name) != facet(rows[0], name))
+    });
+    names
 }
