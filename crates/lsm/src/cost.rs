@@ -12,6 +12,9 @@ pub struct Cost {
     pub blocks_read: Cell<u64>,
     /// Bytes read from the file system.
     pub bytes_read: Cell<u64>,
+    /// Of both, blocks that hold entries: what the papers call disk accesses, whose filters and block
+    /// indexes are all in memory.
+    pub data_blocks: Cell<u64>,
     /// Key filters asked.
     pub filters_asked: Cell<u64>,
     /// Key filters that said "not here".
@@ -36,6 +39,7 @@ impl Cost {
             (&self.blocks_cached, &other.blocks_cached),
             (&self.blocks_read, &other.blocks_read),
             (&self.bytes_read, &other.bytes_read),
+            (&self.data_blocks, &other.data_blocks),
             (&self.filters_asked, &other.filters_asked),
             (&self.filters_negative, &other.filters_negative),
             (&self.filters_false, &other.filters_false),

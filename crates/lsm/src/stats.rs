@@ -67,6 +67,8 @@ counters! {
     blocks_read,
     /// Bytes that queries read from files.
     bytes_read,
+    /// Of both, blocks that hold entries; the rest are filters and block indexes.
+    data_blocks,
     /// Key filters that queries asked.
     filters_asked,
     /// Key filters that said "maybe" for a key that was not there.
@@ -108,6 +110,7 @@ impl ReadCounters {
             (&counters.blocks_cached, cost.blocks_cached.get()),
             (&counters.blocks_read, cost.blocks_read.get()),
             (&counters.bytes_read, cost.bytes_read.get()),
+            (&counters.data_blocks, cost.data_blocks.get()),
             (&counters.filters_asked, cost.filters_asked.get()),
             (&counters.filters_false, cost.filters_false.get()),
         ] {

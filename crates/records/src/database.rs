@@ -26,6 +26,29 @@ pub struct Options {
     /// Bytes at which a merge starts the next table file; the first merged level holds twice as many,
     /// each further one ten times more. Default 32 MiB.
     pub table_size: u64,
+    /// For experiments only.
+    #[doc(hidden)]
+    pub tuning: Tuning,
+}
+
+/// What the benchmarks vary to show why it is as it is; there is nothing to gain by changing it.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Compress blocks. Default true.
+    pub compress: bool,
+    /// Bits of the embedded index's filters per distinct value of a block. Default 10.
+    pub value_filter_bits: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        let engine = lsm::Options::default();
+        Tuning {
+            compress: engine.compress,
+            value_filter_bits: engine.value_filter_bits,
+        }
+    }
 }
 
 impl Default for Options {
@@ -37,6 +60,7 @@ impl Default for Options {
             fs: engine.fs,
             background: engine.background,
             table_size: engine.table_size,
+            tuning: Tuning::default(),
         }
     }
 }
@@ -72,6 +96,8 @@ impl Database {
             fs: options.fs.clone(),
             background: options.background,
             table_size: options.table_size,
+            compress: options.tuning.compress,
+            value_filter_bits: options.tuning.value_filter_bits,
             ..lsm::Options::default()
         };
         let trees = Trees {

@@ -55,6 +55,8 @@ mod stats;
 pub use batch::WriteBatch;
 pub use change::{IndexChange, IndexProgress, IndexStep, OnProgress};
 pub use check::CheckReport;
+#[doc(hidden)]
+pub use database::Tuning;
 pub use database::{Database, Options, check_dataset_name};
 pub use dataset::{Dataset, DatasetSnapshot};
 pub use def::{DatasetDef, IndexDef, IndexKind};

@@ -19,8 +19,9 @@ use crate::attributes::Summary;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 
-/// Bits of a value filter per distinct value, and bits set by a value: 1 % false positives.
-const BITS_PER_VALUE: usize = 10;
+/// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 1 % false
+/// positives.
+pub(crate) const BITS_PER_VALUE: usize = 10;
 const PROBES: usize = 6;
 
 /// Gathers the synopsis block of one partition after another, and the fingerprint maps of the table.
@@ -31,6 +32,7 @@ pub(crate) struct SynopsisBuilder {
     shift: u32,
     bounds: Vec<(Seq, Seq)>,
     open: (Seq, Seq),
+    bits_per_value: usize,
 }
 
 /// What is gathered of one attribute.
@@ -51,9 +53,13 @@ struct Slot {
 const NO_BOUNDS: (Seq, Seq) = (MAX_SEQ, 0);
 
 impl SynopsisBuilder {
-    /// Of tables with attribute slots that are summarised like this, and partitions of at most so
-    /// many blocks.
-    pub(crate) fn new(summaries: &[Summary], partition_blocks: usize) -> SynopsisBuilder {
+    /// Of tables with attribute slots that are summarised like this, partitions of at most so many
+    /// blocks, and value filters of so many bits per distinct value.
+    pub(crate) fn new(
+        summaries: &[Summary],
+        partition_blocks: usize,
+        bits_per_value: usize,
+    ) -> SynopsisBuilder {
         let slot = |summary: &Summary| Slot {
             map: (*summary == Summary::Fingerprints).then(MapBuilder::default),
             ..Slot::default()
@@ -64,6 +70,7 @@ impl SynopsisBuilder {
             shift: usize::BITS - partition_blocks.saturating_sub(1).leading_zeros(),
             bounds: Vec::new(),
             open: NO_BOUNDS,
+            bits_per_value,
         }
     }
 
@@ -122,7 +129,7 @@ impl SynopsisBuilder {
         self.bounds
             .push(std::mem::replace(&mut self.open, NO_BOUNDS));
         for slot in &mut self.slots {
-            slot.end_block();
+            slot.end_block(self.bits_per_value);
         }
     }
 
@@ -169,7 +176,7 @@ impl SynopsisBuilder {
 }
 
 impl Slot {
-    fn end_block(&mut self) {
+    fn end_block(&mut self, bits_per_value: usize) {
         if !self.holds {
             put_zone(&mut self.records, None);
             put_bytes(&mut self.records, &[]);
@@ -188,15 +195,16 @@ impl Slot {
         } else {
             self.hashes.sort_unstable();
             self.hashes.dedup();
-            put_filter(&mut self.records, &self.hashes);
+            put_filter(&mut self.records, &self.hashes, bits_per_value);
         }
         self.hashes.clear();
     }
 }
 
-/// Appends a Bloom filter over values with these hashes, behind its length.
-fn put_filter(out: &mut Vec<u8>, hashes: &[u64]) {
-    let len = (hashes.len() * BITS_PER_VALUE).div_ceil(8);
+/// Appends a Bloom filter over values with these hashes, behind its length; at 0 bits none, which
+/// admits all.
+fn put_filter(out: &mut Vec<u8>, hashes: &[u64], bits_per_value: usize) {
+    let len = (hashes.len() * bits_per_value).div_ceil(8);
     put_varint(out, len as u64);
     let start = out.len();
     out.resize(start + len, 0);

@@ -19,7 +19,7 @@ use std::ops::Bound;
 
 use crate::coding::{Reader, put_bytes};
 
-pub(crate) use block::{BlockSynopsis, Synopsis, SynopsisBuilder};
+pub(crate) use block::{BITS_PER_VALUE, BlockSynopsis, Synopsis, SynopsisBuilder};
 pub(crate) use fingerprints::{MapBuilder, MapPage, map_hash};
 
 /// Bounds kept in zone maps are at most this long, in bytes.

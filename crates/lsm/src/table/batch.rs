@@ -170,6 +170,7 @@ pub(crate) struct Near<'k> {
 /// # Errors
 /// Of a read or of damage; other blocks may have been fetched then.
 pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
+    Cost::add(&cost.data_blocks, wanted.len() as u64);
     let mut missing: Vec<usize> = Vec::new();
     for (at, block) in wanted.iter_mut().enumerate() {
         match block.table.cached(block.handle) {

@@ -85,7 +85,11 @@ impl TableBuilder {
             pending: None,
             index: IndexBuilder::default(),
             hashes: Vec::new(),
-            synopsis: SynopsisBuilder::new(&summaries, options.partition_blocks),
+            synopsis: SynopsisBuilder::new(
+                &summaries,
+                options.partition_blocks,
+                options.value_filter_bits,
+            ),
             top: Top::new(ids.len()),
             zones: vec![None; ids.len()],
             data_blocks: 0,

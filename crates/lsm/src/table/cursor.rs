@@ -91,6 +91,7 @@ impl TableCursor {
         }
         self.loaded = None;
         let handle = self.with_index(|index| Some(index.entry(b)?.handle))?;
+        Cost::add(&self.cost.data_blocks, 1);
         let bytes = if self.options.readahead > 0 {
             let mut bytes = self.block.recycle();
             self.read_ahead(handle, &mut bytes)?;

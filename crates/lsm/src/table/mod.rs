@@ -38,7 +38,7 @@ use crate::attributes::Extractor;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{Kind, Seq};
 use crate::slice::Slice;
-use crate::synopsis::{Zone, put_zone, read_zone, zone_owned, zone_ref};
+use crate::synopsis::{BITS_PER_VALUE, Zone, put_zone, read_zone, zone_owned, zone_ref};
 
 pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch};
@@ -55,6 +55,8 @@ pub struct TableOptions {
     pub compress: bool,
     /// Bits of the key filters per user key; 0 writes none. 10 errs on 1 % of absent keys.
     pub filter_bits_per_key: usize,
+    /// Bits of the value filters per distinct value of a block; 0 writes none.
+    pub value_filter_bits: usize,
     /// Data blocks in a partition, at most.
     pub partition_blocks: usize,
     /// Tells the attributes that synopses are built of.
@@ -67,6 +69,7 @@ impl Default for TableOptions {
             block_size: 4 << 10,
             compress: true,
             filter_bits_per_key: 10,
+            value_filter_bits: BITS_PER_VALUE,
             partition_blocks: 64,
             extractor: None,
         }

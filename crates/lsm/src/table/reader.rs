@@ -168,6 +168,7 @@ impl Table {
         let b = index.find(0, key, MAX_SEQ).ok_or_else(malformed)?;
         let handle = index.entry(b).ok_or_else(malformed)?.handle;
         let bytes = self.block(handle, true, cost)?;
+        Cost::add(&cost.data_blocks, 1);
         let place = Layout::parse(&bytes)
             .and_then(|layout| layout.seek(&bytes, key, MAX_SEQ))
             .ok_or_else(|| self.malformed(handle))?;
@@ -430,6 +431,7 @@ impl Table {
     /// [`Error::Invalid`] when the table has no such block.
     pub fn block_entries(&self, hint: &BlockHint, cost: &Cost) -> Result<BlockEntries> {
         let handle = self.handle_of(hint, cost)?;
+        Cost::add(&cost.data_blocks, 1);
         self.entries_in(handle, self.block(handle, true, cost)?)
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
         block_size: 512,
         compress: true,
         background: false,
+        ..Options::default()
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) fn cost(cost: &Cost) -> Json {
         "blocks_cached": cost.blocks_cached.get(),
         "blocks_read": cost.blocks_read.get(),
         "bytes_read": cost.bytes_read.get(),
+        "data_blocks": cost.data_blocks.get(),
         "filters_asked": cost.filters_asked.get(),
         "filters_negative": cost.filters_negative.get(),
         "filters_false": cost.filters_false.get(),
