@@ -183,7 +183,7 @@ impl PageBuilder {
             }
             buckets.put(1, 1);
             codes.put(
-                position % SPARSITY | code << REMAINDER_BITS,
+                (position % SPARSITY) | (code << REMAINDER_BITS),
                 REMAINDER_BITS + width,
             );
         }
