@@ -11,7 +11,7 @@ use super::index::Index;
 use super::reader::Table;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::slice::Slice;
 
@@ -373,6 +373,16 @@ impl BlockEntries {
     pub fn advance(&mut self) -> Result<bool> {
         self.block
             .next()
+            .ok_or_else(|| Error::corruption(&self.path, self.offset, "malformed block"))
+    }
+
+    /// To the first entry at or after `key`; false when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] when the block is malformed.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.block
+            .seek(key, MAX_SEQ)
             .ok_or_else(|| Error::corruption(&self.path, self.offset, "malformed block"))
     }
 

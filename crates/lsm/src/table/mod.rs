@@ -26,6 +26,7 @@ mod filter;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod hints;
 mod index;
 mod reader;
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
-use crate::synopsis::{BlockSynopsis, MapPage, Synopsis, ValueRange, map_hash};
+use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange};
 
 /// An immutable table, open for reading by any number of threads. Only its top-level index is kept
 /// in memory; every other block comes through the block cache.
@@ -342,52 +342,6 @@ impl Table {
         }
     }
 
-    /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the
-    /// table: one page of it is read, however large the table. Their sequence bounds are those of
-    /// their partitions. False, and nothing is appended, when the table has no such map or the range
-    /// more than one value: then partitions have to be asked one by one.
-    ///
-    /// # Errors
-    /// [`Error::Io`] and [`Error::Corruption`] of the page.
-    pub fn mapped_blocks(
-        &self,
-        slot: usize,
-        range: &ValueRange,
-        cost: &Cost,
-        out: &mut Vec<BlockHint>,
-    ) -> Result<bool> {
-        let (Some(map), Some(value)) = (self.top.map(slot), range.point()) else {
-            return Ok(false);
-        };
-        Cost::add(&cost.synopses_asked, 1);
-        let before = out.len();
-        let hash = map_hash(BlockSynopsis::hash(value));
-        if let Some(page) = map.page(hash) {
-            let bytes = self.block(page.handle, true, cost)?;
-            let mut blocks = Vec::new();
-            MapPage::parse(&bytes)
-                .and_then(|page| page.blocks(hash, &mut blocks))
-                .ok_or_else(|| self.malformed(page.handle))?;
-            blocks.sort_unstable();
-            blocks.dedup();
-            for number in blocks {
-                let (partition, block) = (number >> map.shift, number & ((1 << map.shift) - 1));
-                let part = self.top.get(partition);
-                let part = part.ok_or_else(|| self.malformed(page.handle))?;
-                if self.partition_may_match(partition, slot, range) {
-                    out.push(BlockHint {
-                        partition,
-                        block,
-                        min_seq: part.min_seq,
-                        max_seq: part.max_seq,
-                    });
-                }
-            }
-        }
-        Cost::add(&cost.synopses_negative, u64::from(out.len() == before));
-        Ok(true)
-    }
-
     /// Appends all data blocks of partition `p`, in key order.
     ///
     /// # Errors
@@ -409,7 +363,7 @@ impl Table {
         })
     }
 
-    fn with_synopsis(
+    pub(super) fn with_synopsis(
         &self,
         p: usize,
         cost: &Cost,

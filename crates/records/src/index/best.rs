@@ -122,6 +122,11 @@ impl Best {
         self.early.len() + self.heap.len() >= self.window.want
     }
 
+    /// How many are wanted.
+    pub(crate) fn wanted(&self) -> usize {
+        self.window.want
+    }
+
     /// How many more are wanted.
     pub(crate) fn missing(&self) -> usize {
         self.window

@@ -2,10 +2,9 @@
 //! together, without values. The type's encoding delimits the value, so no separator can be mistaken
 //! and no value is found under another that it begins with.
 
-use lsm::entry::MAX_SEQ;
-use lsm::table::ReadOptions;
-use lsm::{Cursor, Kind};
+use lsm::Kind;
 
+use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Range, Writes, also, estimate_tree, tree_of};
 use crate::error::Result;
 use crate::layout::Attribute;
@@ -22,9 +21,8 @@ impl Index for Composite {
         write(writes, Kind::Delete, fact)
     }
 
-    /// Reads the range in each component by itself: a superseded entry is as good a candidate as any
-    /// other, because the pipeline asks the data anyway. What is older than the K best is skipped by
-    /// the sequence bounds of components and tables.
+    /// A superseded entry is as good a candidate as any other, because the pipeline asks the data
+    /// anyway. What is older than the K best is skipped by sequence bounds.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,
@@ -33,38 +31,23 @@ impl Index for Composite {
         best: &mut Best,
     ) -> Result<()> {
         let (lo, hi) = range.key_bounds();
-        let options = ReadOptions {
-            fill_cache: true,
-            readahead: 0,
-        };
-        let components = lookup.snapshot.components(tree_of(attribute)?);
-        let mut parts: Vec<_> = components
-            .iter()
-            .flat_map(|component| component.parts(&lo, hi.as_deref()))
-            .map(|part| (part.seq_bounds(), part))
-            .collect();
-        // Best first: the sooner the K best are here, the more of the rest is skipped.
-        parts.sort_by_key(|((min, max), _)| best.order().best_rank(*min, *max));
-        for ((min, max), part) in parts {
-            if !best.admits_span(min, max) {
-                best.note_skipped();
-                continue;
-            }
-            let mut cursor = part.cursor(options);
-            cursor.seek(&lo, MAX_SEQ)?;
-            while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
-                let seq = cursor.seq();
-                if cursor.kind() == Kind::Put
-                    && seq <= lookup.snapshot.seq()
-                    && let Some((_, key)) = Value::split(attribute.ty, cursor.key())
+        let bounds = (lo.as_slice(), hi.as_deref());
+        let tree = tree_of(attribute)?;
+        walk(
+            lookup,
+            tree,
+            bounds,
+            Tells::One,
+            best,
+            &mut |entry, best| {
+                if entry.kind == Kind::Put
+                    && let Some((_, key)) = Value::split(attribute.ty, entry.key)
                 {
-                    best.offer(seq, key);
+                    best.offer(entry.seq, key);
                 }
-                cursor.next()?;
-            }
-            lookup.index_cost.absorb(&cursor.cost());
-        }
-        Ok(())
+                Ok(())
+            },
+        )
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {

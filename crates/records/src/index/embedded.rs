@@ -366,7 +366,8 @@ impl Walk<'_> {
     fn block(&self, component: usize, mut entries: BlockEntries, best: &mut Best) -> Result<()> {
         while entries.advance()? {
             if entries.kind() == Kind::Put && self.matches(entries.value()) {
-                let bring = || Some((entries.value_slice(), component));
+                // A copy: the record must not keep the other records of its block in memory.
+                let bring = || Some((entries.value().into(), component));
                 best.offer_with(entries.seq(), entries.key(), bring);
             }
         }

@@ -3,9 +3,9 @@
 //! KiB, so that a list of any length is read and merged in bounded memory. Pieces of one value lie
 //! newest first, within a component and from component to component, so a top-K lookup stops early.
 
-use lsm::entry::MAX_SEQ;
-use lsm::{Cursor, Kind, Seq};
+use lsm::{Kind, Seq};
 
+use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
 use crate::error::{Error, Result};
 use crate::layout::Attribute;
@@ -44,16 +44,20 @@ impl Index for Lazy {
             return Ok(());
         }
         let (lo, hi) = range.key_bounds();
-        let mut cursor = lookup.snapshot.entries(tree, 0);
-        cursor.seek(&lo, MAX_SEQ)?;
-        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
-            if cursor.kind() == Kind::Operand {
-                offer_piece(cursor.value(), cursor.seq(), attribute, best)?;
-            }
-            cursor.next()?;
-        }
-        lookup.index_cost.absorb(&cursor.cost());
-        Ok(())
+        let bounds = (lo.as_slice(), hi.as_deref());
+        walk(
+            lookup,
+            tree,
+            bounds,
+            Tells::Older,
+            best,
+            &mut |entry, best| {
+                if entry.kind == Kind::Operand {
+                    offer_piece(entry.value, entry.seq, attribute, best)?;
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Entries are pieces of many postings; the engine only counts entries.

@@ -10,6 +10,7 @@ mod lazy;
 mod range;
 mod recent;
 mod seen;
+mod walk;
 
 use std::sync::Arc;
 

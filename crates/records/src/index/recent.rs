@@ -10,20 +10,16 @@
 //! That a record is there twice (updated without changing the value), or not any more (cancelled), is
 //! found out by merges, as far as they can remember it: [`Cleaning`].
 
-use lsm::entry::MAX_SEQ;
+use lsm::Kind;
 use lsm::merge::{Judge, Judged, MergeFilter, Verdict};
-use lsm::table::ReadOptions;
-use lsm::{Cursor, Kind};
 
 use super::seen::Seen;
+use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
 use crate::error::Result;
 use crate::layout::Attribute;
 
 pub(super) struct Recent;
-
-/// Entries that are passed over one by one before a search is cheaper.
-const STEPS: usize = 8;
 
 impl Index for Recent {
     fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
@@ -43,7 +39,26 @@ impl Index for Recent {
     ) -> Result<()> {
         match range.point() {
             Some(value) if best.order() == Order::Newest => newest(lookup, attribute, value, best),
-            _ => parts(lookup, attribute, range, best),
+            _ => {
+                let (lo, hi) = range.key_bounds();
+                let bounds = (lo.as_slice(), hi.as_deref());
+                let tree = tree_of(attribute)?;
+                walk(
+                    lookup,
+                    tree,
+                    bounds,
+                    Tells::One,
+                    best,
+                    &mut |entry, best| {
+                        if let (Kind::Operand, Entry::Add(key)) =
+                            (entry.kind, Entry::decode(entry.value))
+                        {
+                            best.offer(entry.seq, key);
+                        }
+                        Ok(())
+                    },
+                )
+            }
         }
     }
 
@@ -68,63 +83,6 @@ fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut B
         }
     }
     lookup.index_cost.absorb(walk.cost());
-    Ok(())
-}
-
-/// Offers the entries of a range, or of one value oldest first, component by component. Of each
-/// value only those are looked at whose sequence number may be among the best.
-fn parts(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range, best: &mut Best) -> Result<()> {
-    let (lo, hi) = range.key_bounds();
-    let options = ReadOptions {
-        fill_cache: true,
-        readahead: 0,
-    };
-    let components = lookup.snapshot.components(tree_of(attribute)?);
-    let mut parts: Vec<_> = components
-        .iter()
-        .flat_map(|component| component.parts(&lo, hi.as_deref()))
-        .map(|part| (part.seq_bounds(), part))
-        .collect();
-    parts.sort_by_key(|((min, max), _)| best.order().best_rank(*min, *max));
-    let mut value = Vec::new();
-    for ((min, max), part) in parts {
-        if !best.admits_span(min, max) {
-            best.note_skipped();
-            continue;
-        }
-        let mut cursor = part.cursor(options);
-        let mut steps = 0;
-        cursor.seek(&lo, MAX_SEQ)?;
-        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
-            let seq = cursor.seq();
-            let (min, max) = best.span();
-            let max = max.min(lookup.snapshot.seq());
-            if seq >= min && seq <= max {
-                steps = 0;
-                if let (Kind::Operand, Entry::Add(key)) =
-                    (cursor.kind(), Entry::decode(cursor.value()))
-                {
-                    best.offer(seq, key);
-                }
-                cursor.next()?;
-                continue;
-            }
-            if best.is_beyond(best.order().rank(seq)) {
-                best.note_skipped();
-            }
-            // The value's entries go on too new, or are all too old from here on.
-            steps += 1;
-            if steps < STEPS {
-                cursor.next()?;
-            } else {
-                steps = 0;
-                value.clear();
-                value.extend_from_slice(cursor.key());
-                cursor.seek(&value, if seq > max { max } else { 0 })?;
-            }
-        }
-        lookup.index_cost.absorb(&cursor.cost());
-    }
     Ok(())
 }
 

@@ -1,0 +1,125 @@
+//! Which data blocks of a table may have what is asked for, beyond what the synopses of partitions
+//! say: by the fingerprint map of an attribute, and by a range of keys.
+
+use std::ops::Range;
+
+use super::BlockHint;
+use super::index::Index;
+use super::reader::Table;
+use crate::cost::Cost;
+use crate::entry::MAX_SEQ;
+use crate::error::Result;
+use crate::synopsis::{BlockSynopsis, MapPage, ValueRange, map_hash};
+
+/// Up to so many blocks of a partition, their sequence bounds are not worth the reading of its
+/// synopsis.
+const FEW: usize = 2;
+
+impl Table {
+    /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the
+    /// table: one page of it is read, however large the table. Their sequence bounds are those of
+    /// their partitions. False, and nothing is appended, when the table has no such map or the range
+    /// more than one value: then partitions have to be asked one by one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the page.
+    ///
+    /// [`Error::Io`]: crate::Error::Io
+    /// [`Error::Corruption`]: crate::Error::Corruption
+    pub fn mapped_blocks(
+        &self,
+        slot: usize,
+        range: &ValueRange,
+        cost: &Cost,
+        out: &mut Vec<BlockHint>,
+    ) -> Result<bool> {
+        let (Some(map), Some(value)) = (self.top().map(slot), range.point()) else {
+            return Ok(false);
+        };
+        Cost::add(&cost.synopses_asked, 1);
+        let before = out.len();
+        let hash = map_hash(BlockSynopsis::hash(value));
+        if let Some(page) = map.page(hash) {
+            let bytes = self.block(page.handle, true, cost)?;
+            let mut blocks = Vec::new();
+            MapPage::parse(&bytes)
+                .and_then(|page| page.blocks(hash, &mut blocks))
+                .ok_or_else(|| self.malformed(page.handle))?;
+            blocks.sort_unstable();
+            blocks.dedup();
+            for number in blocks {
+                let (partition, block) = (number >> map.shift, number & ((1 << map.shift) - 1));
+                let part = self.top().get(partition);
+                let part = part.ok_or_else(|| self.malformed(page.handle))?;
+                if self.partition_may_match(partition, slot, range) {
+                    out.push(BlockHint {
+                        partition,
+                        block,
+                        min_seq: part.min_seq,
+                        max_seq: part.max_seq,
+                    });
+                }
+            }
+        }
+        Cost::add(&cost.synopses_negative, u64::from(out.len() == before));
+        Ok(true)
+    }
+
+    /// The partitions that can hold entries of the user keys in `[lo, hi)`; `hi` of `None` is past
+    /// the last key.
+    pub fn partitions_between(&self, lo: &[u8], hi: Option<&[u8]>) -> Range<usize> {
+        let first = self.top().find(0, lo, MAX_SEQ);
+        let end = match hi {
+            Some(hi) => (self.top().find(first, hi, MAX_SEQ) + 1).min(self.partitions()),
+            None => self.partitions(),
+        };
+        first..end.max(first)
+    }
+
+    /// Appends the data blocks of partition `p` that can hold entries of the user keys in `[lo, hi)`,
+    /// in key order. Of a few blocks the sequence bounds are those of the partition.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the index and the synopsis block.
+    ///
+    /// [`Error::Io`]: crate::Error::Io
+    /// [`Error::Corruption`]: crate::Error::Corruption
+    pub fn blocks_between(
+        &self,
+        p: usize,
+        (lo, hi): (&[u8], Option<&[u8]>),
+        cost: &Cost,
+        out: &mut Vec<BlockHint>,
+    ) -> Result<()> {
+        let Some(part) = self.top().get(p) else {
+            return Ok(());
+        };
+        let bytes = self.index_of(p, part, true, cost)?;
+        let extent = || {
+            let index = Index::parse(&bytes)?;
+            let first = index.find(0, lo, MAX_SEQ)?;
+            let end = match hi {
+                Some(hi) => (index.find(first, hi, MAX_SEQ)? + 1).min(index.len()),
+                None => index.len(),
+            };
+            Some(first..end)
+        };
+        let blocks = extent().ok_or_else(|| self.malformed(part.index))?;
+        let hint = |block, (min_seq, max_seq)| BlockHint {
+            partition: p,
+            block,
+            min_seq,
+            max_seq,
+        };
+        if blocks.len() <= FEW {
+            out.extend(blocks.map(|block| hint(block, (part.min_seq, part.max_seq))));
+            return Ok(());
+        }
+        self.with_synopsis(p, cost, |synopsis| {
+            let bounds = synopsis.bounds().enumerate();
+            let inside = bounds.skip(blocks.start).take(blocks.len());
+            out.extend(inside.map(|(block, bounds)| hint(block, bounds)));
+            Some(())
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! The entries of an index tree in a range of keys, the newest (or oldest) parts first: tables,
+//! partitions and blocks wait in a queue, ordered by the best sequence number that each can hold. Once
+//! enough is found and the head of the queue can hold nothing better, the walk is over.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use lsm::memtable::Memtable;
+use lsm::table::{BlockHint, Table, entries_of_blocks};
+use lsm::version::TableFile;
+use lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
+
+use super::{Best, Lookup};
+use crate::error::Result;
+
+/// Blocks that are read together, at most.
+const TOGETHER: usize = 64;
+
+/// What entries tell of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tells {
+    /// Of the write that has their sequence number.
+    One,
+    /// Of that write and of older ones: a list.
+    Older,
+}
+
+/// An entry, as it is stored: superseded ones and deletes are among them.
+pub(super) struct Entry<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) seq: Seq,
+    pub(super) kind: Kind,
+    pub(super) value: &'a [u8],
+}
+
+/// Gives `visit` the entries of a range of keys that may have something for `best`.
+pub(super) fn walk(
+    lookup: &Lookup<'_>,
+    tree: TreeId,
+    (lo, hi): (&[u8], Option<&[u8]>),
+    tells: Tells,
+    best: &mut Best,
+    visit: &mut dyn FnMut(Entry<'_>, &mut Best) -> Result<()>,
+) -> Result<()> {
+    let mut walk = Walk {
+        lookup,
+        lo,
+        hi,
+        tells,
+        queue: BinaryHeap::new(),
+        visit,
+    };
+    for component in lookup.snapshot.components(tree) {
+        match component {
+            Component::Memtable(memtable) => {
+                let bounds = memtable.seq_bounds().unwrap_or((MAX_SEQ, 0));
+                walk.push(bounds, Unit::Memtable(memtable), best);
+            }
+            Component::Run(run) => {
+                let (meta, after) = (TableFile::meta, run.tables.iter());
+                let inside = after
+                    .skip_while(|file| meta(file).largest.as_slice() < lo)
+                    .take_while(|file| hi.is_none_or(|hi| meta(file).smallest.as_slice() < hi));
+                for file in inside {
+                    let bounds = (meta(file).min_seq, meta(file).max_seq);
+                    walk.push(bounds, Unit::File(file.clone()), best);
+                }
+            }
+        }
+    }
+    walk.run(best)
+}
+
+enum Unit {
+    Memtable(Arc<Memtable>),
+    File(Arc<TableFile>),
+    Partition(Arc<Table>, usize),
+    Block(Arc<Table>, BlockHint),
+}
+
+struct Queued {
+    rank: u64,
+    unit: Unit,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        self.rank == other.rank
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+struct Walk<'a, 'v> {
+    lookup: &'a Lookup<'a>,
+    lo: &'a [u8],
+    hi: Option<&'a [u8]>,
+    tells: Tells,
+    queue: BinaryHeap<Reverse<Queued>>,
+    visit: &'v mut dyn FnMut(Entry<'_>, &mut Best) -> Result<()>,
+}
+
+impl Walk<'_, '_> {
+    /// The least and greatest sequence number of what entries between two tell of.
+    fn span(&self, (min, max): (Seq, Seq)) -> (Seq, Seq) {
+        match self.tells {
+            Tells::One => (min, max),
+            Tells::Older => (0, max),
+        }
+    }
+
+    fn push(&mut self, bounds: (Seq, Seq), unit: Unit, best: &mut Best) {
+        let (min, max) = self.span(bounds);
+        if best.admits_span(min, max) {
+            let rank = best.order().best_rank(min, max);
+            self.queue.push(Reverse(Queued { rank, unit }));
+        } else {
+            best.note_skipped();
+        }
+    }
+
+    fn run(&mut self, best: &mut Best) -> Result<()> {
+        while let Some(Reverse(head)) = self.queue.pop() {
+            if best.is_beyond(head.rank) {
+                best.note_skipped();
+                break;
+            }
+            match head.unit {
+                Unit::Memtable(memtable) => self.memtable(&memtable, best)?,
+                Unit::File(file) => {
+                    let table = file.table()?;
+                    for partition in table.partitions_between(self.lo, self.hi) {
+                        let bounds = table.partition_bounds(partition);
+                        self.push(bounds, Unit::Partition(table.clone(), partition), best);
+                    }
+                }
+                Unit::Partition(table, partition) => self.partition(&table, partition, best)?,
+                Unit::Block(table, hint) => self.blocks(&[(table, hint)], best)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
+        let mut cursor = memtable.cursor();
+        cursor.seek(self.lo, MAX_SEQ)?;
+        while cursor.valid() && self.hi.is_none_or(|hi| cursor.key() < hi) {
+            if cursor.seq() <= self.lookup.snapshot.seq() {
+                let entry = Entry {
+                    key: cursor.key(),
+                    seq: cursor.seq(),
+                    kind: cursor.kind(),
+                    value: cursor.value(),
+                };
+                (self.visit)(entry, best)?;
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    /// Queues the blocks of a partition. Where so many are wanted that their order does not matter,
+    /// they are read at once: neighbours together, and none has to be remembered.
+    fn partition(&mut self, table: &Arc<Table>, partition: usize, best: &mut Best) -> Result<()> {
+        let mut hints = Vec::new();
+        let (range, cost) = ((self.lo, self.hi), self.lookup.index_cost);
+        table.blocks_between(partition, range, cost, &mut hints)?;
+        if best.wanted() <= TOGETHER * hints.len() {
+            for hint in hints {
+                let bounds = (hint.min_seq, hint.max_seq);
+                self.push(bounds, Unit::Block(table.clone(), hint), best);
+            }
+            return Ok(());
+        }
+        let mut wanted = Vec::new();
+        for some in hints.chunks(TOGETHER) {
+            wanted.clear();
+            for hint in some {
+                let (min, max) = self.span((hint.min_seq, hint.max_seq));
+                if best.admits_span(min, max) {
+                    wanted.push((table.clone(), *hint));
+                } else {
+                    best.note_skipped();
+                }
+            }
+            self.blocks(&wanted, best)?;
+        }
+        Ok(())
+    }
+
+    fn blocks(&mut self, wanted: &[(Arc<Table>, BlockHint)], best: &mut Best) -> Result<()> {
+        for mut entries in entries_of_blocks(wanted, self.lookup.index_cost)? {
+            let mut valid = entries.seek(self.lo)?;
+            while valid && self.hi.is_none_or(|hi| entries.key() < hi) {
+                let entry = Entry {
+                    key: entries.key(),
+                    seq: entries.seq(),
+                    kind: entries.kind(),
+                    value: entries.value(),
+                };
+                (self.visit)(entry, best)?;
+                valid = entries.advance()?;
+            }
+        }
+        Ok(())
+    }
+}
