@@ -2,7 +2,7 @@
 //! one JSON object a line in `OUT/results.jsonl`. Suites write it, the report and `bench diff` read it.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -140,7 +140,8 @@ impl Results {
 
 fn same(group: &[&Row], row: &Row) -> bool {
     group.first().is_some_and(|first| {
-        (&first.suite, &first.experiment, &first.subject) == (&row.suite, &row.experiment, &row.subject)
+        (&first.suite, &first.experiment, &first.subject)
+            == (&row.suite, &row.experiment, &row.subject)
             && first.operation == row.operation
             && first.parameters == row.parameters
     })
@@ -152,7 +153,9 @@ fn middle(group: &[&Row]) -> Option<Row> {
     let per_op = of(&|row| row.seconds / row.ops.max(1) as f64);
     let mut figures = BTreeMap::new();
     for name in first.figures.keys() {
-        let known = group.iter().filter_map(|row| row.figures.get(name).copied());
+        let known = group
+            .iter()
+            .filter_map(|row| row.figures.get(name).copied());
         figures.insert(name.clone(), median(known.collect()));
     }
     Some(Row {
@@ -191,12 +194,6 @@ impl Writer {
     pub fn create(out: &Path) -> Result<Writer> {
         std::fs::create_dir_all(out)?;
         let file = File::create(out.join(RESULTS))?;
-        Ok(Writer { file })
-    }
-
-    /// Goes on writing behind what is in `out`.
-    pub fn append(out: &Path) -> Result<Writer> {
-        let file = OpenOptions::new().append(true).open(out.join(RESULTS))?;
         Ok(Writer { file })
     }
 

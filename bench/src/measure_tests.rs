@@ -35,7 +35,6 @@ fn results_come_back_as_they_were_written() {
     let mut writer = Writer::create(dir.path()).unwrap();
     writer.setting("cores", 2).unwrap();
     writer.row(&row("get", 0, 5.25, 0.1)).unwrap();
-    let mut writer = Writer::append(dir.path()).unwrap();
     writer.claim(&claim).unwrap();
     let results = Results::read(dir.path()).unwrap();
     assert_eq!(results.rows, [row("get", 0, 5.25, 0.1)]);

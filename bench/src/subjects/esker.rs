@@ -1,0 +1,101 @@
+//! Esker. It is given the JSON alone, and finds key and attributes in it, as it does for everybody.
+
+use std::collections::BTreeMap;
+
+use esker::{
+    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Options, Path, Type,
+};
+use esker::{Value, WriteBatch};
+
+use super::{Setup, Subject, Visit};
+use crate::failure::{Failure, Result};
+use crate::workload::{Attribute, Find, Record};
+
+pub(super) struct Esker {
+    db: Database,
+    tweets: Dataset,
+    batch: WriteBatch,
+    user: Path,
+    time: Path,
+}
+
+impl Esker {
+    /// `how` names the kind of both indexes, or of each: `lazy`, `lazy+embedded`.
+    pub(super) fn open(how: &str, setup: &Setup) -> Result<Esker> {
+        // Half of the budget is block cache.
+        let mut options = Options {
+            memory_budget: setup.cache_bytes * 2,
+            durability: Durability::Os,
+            ..Options::default()
+        };
+        if setup.direct {
+            // Here the whole budget is what the others have as cache alone.
+            options.memory_budget = setup.cache_bytes;
+            options.fs = std::sync::Arc::new(esker::fs::disk::Disk::direct());
+        }
+        let db = Database::create_or_open(&setup.dir, options)?;
+        let (user, time): (Path, Path) = ("user_id".parse()?, "created_at".parse()?);
+        let (of_user, of_time) = how.split_once('+').unwrap_or((how, how));
+        let mut def = DatasetDef::new("id".parse()?, KeyType::Int);
+        for (path, kind) in [(&user, of_user), (&time, of_time)] {
+            let kind: IndexKind = kind.parse()?;
+            if kind != IndexKind::None {
+                def = def.index(path.clone(), kind, Type::Int);
+            }
+        }
+        let tweets = db.create_dataset("tweets", def)?;
+        let batch = tweets.batch();
+        Ok(Esker {
+            db,
+            tweets,
+            batch,
+            user,
+            time,
+        })
+    }
+}
+
+impl Subject for Esker {
+    fn put(&mut self, record: &Record<'_>) -> Result<()> {
+        self.batch.put(record.body)?;
+        Ok(self.batch.commit(Durability::Os)?)
+    }
+
+    fn get(&mut self, key: u64, visit: Visit<'_>) -> Result<()> {
+        let key = Key::new(KeyType::Int, &Value::Int(i128::from(key))).map_err(Failure::new)?;
+        if let Some(record) = self.tweets.get(&key)? {
+            visit(record.body());
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, find: &Find, visit: Visit<'_>) -> Result<()> {
+        let path = match find.attribute {
+            Attribute::User => &self.user,
+            Attribute::Time => &self.time,
+        };
+        let query = self.tweets.query();
+        let query = if find.lo == find.hi {
+            query.equals(path, &find.lo.to_string())
+        } else {
+            query.between(path, &find.lo.to_string(), &find.hi.to_string())
+        };
+        for record in query.limit(find.limit).run()? {
+            visit(record?.body());
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.db.flush()?;
+        Ok(self.db.group().settle_merges()?)
+    }
+
+    fn counters(&self) -> BTreeMap<String, f64> {
+        let stats = self.db.group().stats();
+        let counters = stats.each().into_iter();
+        counters
+            .map(|(name, count)| (name.to_string(), count as f64))
+            .collect()
+    }
+}

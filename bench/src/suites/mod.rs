@@ -1,0 +1,41 @@
+//! The suites: which experiments there are, on which subjects, and what is claimed of the figures.
+
+use std::path::PathBuf;
+
+use crate::workload::profile::SeedSet;
+
+pub mod bars;
+pub mod peers;
+pub mod session;
+pub mod table;
+
+/// How a suite is run.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// Size of everything: at 1, a million records
+    #[arg(long, default_value_t = 1.0, value_name = "N")]
+    pub scale: f64,
+
+    /// Only these subjects, operations or experiments, separated by commas; a part of a name is enough
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    pub only: Vec<String>,
+
+    /// Folder for the results, and for the data while it runs
+    #[arg(long, default_value = "out", value_name = "DIR")]
+    pub out: PathBuf,
+
+    /// How often everything is measured, subjects taking turns; figures are medians
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub repeat: u32,
+
+    /// Seed of the records and of the questions
+    #[arg(long, default_value_t = 7, value_name = "N")]
+    pub seed: u64,
+
+    #[command(flatten)]
+    pub seed_set: Option<SeedSet>,
+
+    /// Only the experiments with more data than memory
+    #[arg(long)]
+    pub past_memory: bool,
+}
