@@ -9,6 +9,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::Result;
 
+/// Operations that take longer count as this long.
+const LONGEST_NANOS: u64 = 100_000_000_000;
+
 /// CPU time of all threads of the process.
 pub fn process_cpu() -> Duration {
     cpu(ClockId::ProcessCPUTime)
@@ -29,7 +32,7 @@ pub struct Latency {
 impl Latency {
     /// None yet.
     pub fn new() -> Result<Latency> {
-        let nanos = Histogram::new(3)?;
+        let nanos = Histogram::new_with_bounds(1, LONGEST_NANOS, 3)?;
         Ok(Latency {
             nanos,
             sum: Duration::ZERO,

@@ -1,10 +1,8 @@
-//! redb: a commit without sync every 10,000 puts, because one takes as long as thirty puts. So puts
-//! of the last moments are in memory only: a weaker promise than the others give. Reads between two
-//! commits see them, through the open transaction.
+//! redb: a commit (which syncs) every 10,000 puts, because its commits without sync leave everything
+//! in memory. So a killed process loses the last puts: a weaker promise than the others give. Reads
+//! between two commits see them, through the open transaction.
 
-use redb::{
-    Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
-};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::keyed::{self, Candidate, Store};
 use super::{Setup, Subject, Visit};
@@ -57,11 +55,7 @@ impl Redb {
     fn writing(&mut self) -> Result<&WriteTransaction> {
         let txn = match self.open.take() {
             Some(txn) => txn,
-            None => {
-                let mut txn = self.db.begin_write()?;
-                txn.set_durability(Durability::None)?;
-                txn
-            }
+            None => self.db.begin_write()?,
         };
         Ok(self.open.insert(txn))
     }
