@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBCompressionType,
-    DBWithThreadMode, FlushOptions, MultiThreaded, Options, ReadOptions, WaitForCompactOptions,
-    WriteBatch,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
+    FlushOptions, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
 };
 
 use super::keyed::{self, Candidate, Store};
@@ -16,15 +15,14 @@ use super::{Indexes, Setup, Subject, Visit};
 use crate::failure::{Failure, Result};
 use crate::workload::{Attribute, Find, Record};
 
-type Db = DBWithThreadMode<MultiThreaded>;
-
 const DATA: &str = "data";
 const USER: &str = "user";
 const TIME: &str = "time";
 
 pub(super) struct Rocks {
-    db: Db,
+    db: DB,
     options: Options,
+    counting: bool,
     indexes: Indexes,
     number: keyed::Number,
     record: Vec<u8>,
@@ -52,17 +50,18 @@ impl Rocks {
             .iter()
             .take(if indexes == Indexes::None { 1 } else { 3 })
             .map(|name| ColumnFamilyDescriptor::new(*name, options.clone()));
-        let db = Db::open_cf_descriptors(&options, &setup.dir, families)?;
+        let db = DB::open_cf_descriptors(&options, &setup.dir, families)?;
         Ok(Rocks {
             db,
             options,
+            counting: setup.direct,
             indexes,
             number: 0,
             record: Vec::new(),
         })
     }
 
-    fn family(&self, name: &str) -> Result<std::sync::Arc<BoundColumnFamily<'_>>> {
+    fn family(&self, name: &str) -> Result<&ColumnFamily> {
         self.db
             .cf_handle(name)
             .ok_or_else(|| Failure::new(format!("no column family {name}")))
@@ -76,26 +75,26 @@ impl Subject for Rocks {
         let key = keyed::key(record.key);
         let data = self.family(DATA)?;
         if self.indexes == Indexes::None {
-            return Ok(self.db.put_cf(&data, key, &self.record)?);
+            return Ok(self.db.put_cf(data, key, &self.record)?);
         }
         let (user, time) = (self.family(USER)?, self.family(TIME)?);
         let mut batch = WriteBatch::default();
         if self.indexes == Indexes::Eager
-            && let Some(old) = self.db.get_pinned_cf(&data, key)?
+            && let Some(old) = self.db.get_pinned_cf(data, key)?
         {
             let [old_user, old_time] = keyed::entries_of(&old);
-            batch.delete_cf(&user, old_user);
-            batch.delete_cf(&time, old_time);
+            batch.delete_cf(user, old_user);
+            batch.delete_cf(time, old_time);
         }
-        batch.put_cf(&data, key, &self.record);
-        batch.put_cf(&user, keyed::entry(record.user, self.number), key);
-        batch.put_cf(&time, keyed::entry(record.second, self.number), key);
+        batch.put_cf(data, key, &self.record);
+        batch.put_cf(user, keyed::entry(record.user, self.number), key);
+        batch.put_cf(time, keyed::entry(record.second, self.number), key);
         Ok(self.db.write(batch)?)
     }
 
     fn get(&mut self, key: u64, visit: Visit<'_>) -> Result<()> {
         let data = self.family(DATA)?;
-        if let Some(bytes) = self.db.get_pinned_cf(&data, keyed::key(key))? {
+        if let Some(bytes) = self.db.get_pinned_cf(data, keyed::key(key))? {
             visit(keyed::stored(&bytes).1);
         }
         Ok(())
@@ -124,6 +123,9 @@ impl Subject for Rocks {
     }
 
     fn counters(&self) -> BTreeMap<String, f64> {
+        if !self.counting {
+            return BTreeMap::new();
+        }
         let of = |ticker| self.options.get_ticker_count(ticker) as f64;
         [
             ("blocks_read", of(Ticker::BlockCacheMiss)),
@@ -149,7 +151,7 @@ impl Store for Rocks {
         let mut options = ReadOptions::default();
         // The bound is exclusive; a byte more makes it include `to`.
         options.set_iterate_upper_bound([&to[..], &[0]].concat());
-        let mut entries = self.db.raw_iterator_cf_opt(&family, options);
+        let mut entries = self.db.raw_iterator_cf_opt(family, options);
         entries.seek(from);
         while let Some((entry, key)) = entries.item() {
             if !each(Candidate::new(entry, key))? {
@@ -167,7 +169,7 @@ impl Store for Rocks {
     ) -> Result<()> {
         let data = self.family(DATA)?;
         let keys = candidates.iter().map(|candidate| &candidate.key);
-        let found = self.db.batched_multi_get_cf(&data, keys, false);
+        let found = self.db.batched_multi_get_cf(data, keys, false);
         for (candidate, bytes) in candidates.iter().zip(found) {
             if let Some(bytes) = bytes? {
                 each(candidate, &bytes);

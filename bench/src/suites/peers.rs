@@ -281,9 +281,9 @@ pub fn child(job: &Job) -> Result<()> {
             }
             _ if !indexed => {}
             "lookup K=10" => {
-                session.finds(operation, limit(30_000), |q, rng| q.user(rng, Some(10)))?
+                session.finds(operation, limit(30_000), |q, rng| q.any_user(rng, Some(10)))?
             }
-            "lookup" => session.finds(operation, limit(10_000), |q, rng| q.user(rng, None))?,
+            "lookup" => session.finds(operation, limit(10_000), |q, rng| q.any_user(rng, None))?,
             "range 60 s" => {
                 session.finds(operation, limit(400), |q, rng| q.seconds(rng, 60, None))?
             }

@@ -305,7 +305,10 @@ impl<'p> Session<'p> {
         }
         let questions = Questions::new(history, self.writes);
         for round in 0..times.div_ceil(10) {
-            let mut asked = vec![questions.user(&mut rng, Some(TOP))];
+            let mut asked = vec![
+                questions.user(&mut rng, Some(TOP)),
+                questions.any_user(&mut rng, Some(TOP)),
+            ];
             if round % 5 == 0 {
                 asked.push(questions.user(&mut rng, None));
                 asked.push(questions.users(&mut rng, 10, Some(TOP)));
@@ -392,7 +395,12 @@ impl<'p> Questions<'p> {
         }
     }
 
-    /// The user of some record.
+    /// Some user, each as likely as the others.
+    pub fn any_user(&self, rng: &mut Rng, limit: Option<usize>) -> Find {
+        one_user(self.users[rng.usize(0..self.users.len())], limit)
+    }
+
+    /// The user of some record: those with many records are asked for as much more often.
     pub fn user(&self, rng: &mut Rng, limit: Option<usize>) -> Find {
         one_user(self.history.user(rng.usize(0..self.writes)), limit)
     }
