@@ -11,7 +11,7 @@ use crate::subjects::Visit;
 use crate::workload::{Attribute, Find, Record};
 
 /// Records fetched together, at most.
-const TOGETHER: usize = 32;
+pub(super) const TOGETHER: usize = 32;
 
 /// The number of a write: higher is newer.
 pub(super) type Number = u64;
