@@ -235,7 +235,12 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
 }
 
 fn settings(runner: &mut Runner, options: &Options) -> Result<()> {
+    let records = match &options.seed_set {
+        Some(set) => format!("made like those of {}", set.file.display()),
+        None => "tweets of 540 bytes, two attributes; users by Zipf's law (0.95), about 30 records each; 35 records a second".to_string(),
+    };
     let text = [
+        ("records", records),
         ("scale", options.scale.to_string()),
         ("seed", options.seed.to_string()),
         ("repeats", format!("{}, figures are medians", options.repeat)),
