@@ -124,7 +124,7 @@ fn experiments(options: &Options) -> Experiments {
     };
     let names = [
         format!("{} cached", short(all)),
-        format!("{} cached, a fifth", short(fifth)),
+        format!("{} cached (a fifth)", short(fifth)),
         format!("{} past memory", short(many)),
     ];
     let growing = cached
@@ -139,7 +139,7 @@ fn experiments(options: &Options) -> Experiments {
         in_cache(cached_name, cached, all),
         in_cache(fifth_name, growing, fifth),
         in_cache(
-            format!("{} cached, eager", short(few)),
+            format!("{} cached (eager)", short(few)),
             vec!["esker eager".to_string()],
             few,
         ),
