@@ -328,7 +328,7 @@ struct IndexChangeArgs {
     dir: PathBuf,
     /// The dataset's name
     dataset: String,
-    /// The attribute, and how to index it: embedded, eager, lazy or composite [default: lazy]
+    /// The attribute, and how to index it, as in `load` [default: lazy]
     #[arg(value_name = "PATH[:KIND[:TYPE]]")]
     index: String,
 }

@@ -108,7 +108,7 @@ fn indexes_are_added_switched_and_dropped() {
         "nope:lazy",
         "no attribute `nope` is declared (there are: v, w)",
     );
-    refused("add", "v:quick", "unknown type `quick`");
+    refused("add", "v:quick", "unknown index kind `quick`");
     refused("drop", "w", "`w` has no index");
     refused(
         "add",

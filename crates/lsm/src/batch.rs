@@ -34,12 +34,12 @@ impl Default for Batch {
     }
 }
 
+/// Is shown a write: tree, kind, key, value.
+pub type ShowWrite<'v> = dyn FnMut(TreeId, Kind, &[u8], &[u8]) + 'v;
+
 /// A place in a batch that it can be cut back to.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(usize, u32, u32);
-
-/// Is given tree, kind, key and value of an operation.
-pub type VisitOperation<'v> = dyn FnMut(TreeId, Kind, &[u8], &[u8]) + 'v;
 
 impl Batch {
     /// An empty batch.
@@ -88,7 +88,7 @@ impl Batch {
 
     /// Shows each write: tree, kind, key, value (empty for deletes), in the order in which they were
     /// added.
-    pub fn each(&mut self, visit: &mut VisitOperation<'_>) {
+    pub fn each(&mut self, visit: &mut ShowWrite<'_>) {
         // Which numbers the writes will have does not matter here.
         decode(self.seal(1), |write| {
             visit(write.tree, write.kind, write.key, write.value)

@@ -74,7 +74,7 @@ pub mod table;
 pub mod version;
 pub mod wal;
 
-pub use batch::{Batch, Mark, TreeId, VisitOperation};
+pub use batch::{Batch, Mark, ShowWrite, TreeId};
 pub use cache::BlockCache;
 pub use check::CheckReport;
 pub use compaction::{Leveled, Policy, RunSink, Tiered, WriteRun};

@@ -16,13 +16,11 @@ use lsm::{Component, Cursor, RunSink, Snapshot, TreeChange, TreeCursor, TreeId};
 use crate::dataset::Dataset;
 use crate::def::{IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
+use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
 use crate::layout::{Building, Layout, STAGING, index_config, index_tree, staging_tree};
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Path, RecordError, Type, infer};
-
-/// Is shown value, sequence number and key of a fact.
-type ShowFact<'s> = dyn FnMut(&[u8], lsm::Seq, &[u8]) + 's;
 
 /// Bytes that the passes over records and facts read ahead.
 const READAHEAD: usize = 256 << 10;
@@ -280,10 +278,15 @@ impl Dataset {
             created.push((tree, index_config(kind, true)));
             created.push((staging_tree(name), STAGING.as_bytes().to_vec()));
         }
-        self.shared.group.change_trees(&mut |since| {
+        let group = &self.shared.group;
+        group.change_trees(&mut |since| {
+            // No flush or merge is under way now.
+            let snapshot = group.snapshot();
+            let tables = snapshot.version().tables().map(|table| table.meta().number);
             stored.change = Some(StoredChange {
                 attribute: attribute.clone(),
                 since,
+                tables: tables.max().unwrap_or(0),
             });
             Ok(TreeChange {
                 created: created.clone(),
@@ -502,9 +505,10 @@ impl Build<'_, '_> {
         while !gathered.complete {
             let mut facts = 0;
             let after = (gathered.records > 0).then(|| gathered.last.clone());
-            let (read, last) = self.round(after, &mut |key, seq, value| {
+            let (read, last) = self.round(after, &mut |value, key, seq| {
                 piece.add(value, key, seq);
                 facts += 1;
+                Ok(())
             })?;
             gathered.records += read;
             gathered.facts += facts;
@@ -528,7 +532,7 @@ impl Build<'_, '_> {
     fn round(
         &mut self,
         after: Option<Vec<u8>>,
-        show: &mut ShowFact<'_>,
+        show: &mut VisitFact<'_>,
     ) -> std::result::Result<(u64, Option<Vec<u8>>), Stop> {
         let group = &self.dataset.shared.group;
         let limit = (group.options().memory_budget >> 14).clamp(1, ROUND);
@@ -552,7 +556,7 @@ impl Build<'_, '_> {
                     .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
                 let values = self.building.attribute.values_of(&record, &mut out);
                 for value in values.map_err(Stop::Refused)? {
-                    show(cursor.key(), cursor.seq(), &value);
+                    show(&value, cursor.key(), cursor.seq())?;
                 }
             }
             cursor.next()?;
@@ -570,7 +574,7 @@ impl Build<'_, '_> {
             // Every record has to fit the type.
             let mut after = None;
             loop {
-                let (read, last) = self.round(after, &mut |_, _, _| ())?;
+                let (read, last) = self.round(after, &mut |_, _, _| Ok(()))?;
                 self.records += read;
                 self.tell(IndexStep::Reading, self.records, self.total)?;
                 after = match last {
@@ -580,16 +584,9 @@ impl Build<'_, '_> {
             }
         }
         if attribute.kind.is_embedded() {
-            let (id, summary, mut written) = (attribute.id, attribute.kind.summary(), 0);
-            let lacks = |file: &lsm::version::TableFile| {
-                let zones = &file.meta().zones;
-                let Some(slot) = zones.iter().position(|(known, _)| *known == id) else {
-                    return Ok(true);
-                };
-                // Of no values there is no summary.
-                let has_values = zones.get(slot).is_some_and(|(_, zone)| zone.is_some());
-                Ok(has_values && file.table()?.summary(slot) != summary)
-            };
+            let mut written = 0;
+            // What was written since has the new synopses.
+            let lacks = |meta: &lsm::table::TableMeta| meta.number <= self.building.tables;
             while let Some(entries) = group.rewrite_table(self.layout.data, &lacks)? {
                 written += entries;
                 self.tell(IndexStep::Writing, written, self.total)?;

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use lsm::Seq;
-use lsm::attributes::Summary;
 use serde_json::{Value as Json, json};
 
 use crate::error::{Error, Result};
@@ -61,14 +60,6 @@ impl IndexKind {
     /// True for kinds that are part of the data: tables and memtables carry them.
     pub(crate) fn is_embedded(self) -> bool {
         matches!(self, IndexKind::Embedded | IndexKind::Fingerprint)
-    }
-
-    /// How tables summarise an attribute of a kind that is part of the data.
-    pub(crate) fn summary(self) -> Summary {
-        match self {
-            IndexKind::Fingerprint => Summary::Fingerprints,
-            _ => Summary::Filters,
-        }
     }
 
     fn name(self) -> &'static str {
@@ -189,6 +180,8 @@ pub(crate) struct StoredChange {
     pub(crate) attribute: StoredAttribute,
     /// Writes after this sequence number go to the new index, those up to it must be brought there.
     pub(crate) since: Seq,
+    /// Tables up to this number were written before the change began.
+    pub(crate) tables: u64,
 }
 
 /// What the configuration bytes of a dataset's data tree say.
@@ -265,6 +258,7 @@ impl StoredDef {
             let mut change_json = to_json(&change.attribute);
             if let Json::Object(fields) = &mut change_json {
                 fields.insert("since".to_string(), json!(change.since));
+                fields.insert("tables".to_string(), json!(change.tables));
             }
             fields.insert("change".to_string(), change_json);
         }
@@ -278,6 +272,7 @@ impl StoredDef {
             Some(change) => Some(StoredChange {
                 attribute: from_json(change)?,
                 since: change.get("since")?.as_u64()?,
+                tables: change.get("tables")?.as_u64()?,
             }),
             None => None,
         };

@@ -160,6 +160,8 @@ pub(crate) struct Building {
     pub(crate) is_new: bool,
     /// Writes up to this sequence number must be brought to the index, later ones are in it.
     pub(crate) since: Seq,
+    /// Tables up to this number were written before the change began.
+    pub(crate) tables: u64,
     /// Where the facts of a stand-alone index are gathered.
     pub(crate) staging: Option<TreeId>,
 }
@@ -204,6 +206,7 @@ impl Layout {
                     place: known.unwrap_or(attributes.len()),
                     is_new: known.is_none(),
                     since: change.since,
+                    tables: change.tables,
                     staging: match attribute.tree {
                         Some(_) => Some(version.tree_named(&staging_tree(name))?.id),
                         None => None,
@@ -337,13 +340,24 @@ impl EmbeddedAttributes {
     fn new(stored: &StoredDef) -> EmbeddedAttributes {
         let key = (stored.key.clone(), stored.key_type);
         let building = stored.change.iter().map(|change| &change.attribute);
-        let attributes = stored.attributes.iter().chain(building);
-        let embedded: Vec<&StoredAttribute> =
-            attributes.filter(|a| a.def.kind.is_embedded()).collect();
-        let late: Vec<Late> = embedded.iter().map(|a| Late::new(&key, a)).collect();
+        // Between the two kinds that tables carry, what is written now is of the new one.
+        let rebuilt = building.clone().find(|a| a.def.kind.is_embedded());
+        let rebuilt = rebuilt.map(|a| a.id);
+        let attributes: Vec<&StoredAttribute> = stored
+            .attributes
+            .iter()
+            .filter(|a| rebuilt != Some(a.id))
+            .chain(building)
+            .filter(|a| a.def.kind.is_embedded())
+            .collect();
+        let late: Vec<Late> = attributes.iter().map(|a| Late::new(&key, a)).collect();
         let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
+        let summaries = attributes.iter().map(|a| match a.def.kind {
+            IndexKind::Fingerprint => Summary::Fingerprints,
+            _ => Summary::Filters,
+        });
         EmbeddedAttributes {
-            summaries: embedded.iter().map(|a| a.def.kind.summary()).collect(),
+            summaries: summaries.collect(),
             end: ids.iter().max().map_or(0, |id| id + 1),
             ids,
             late,

@@ -162,6 +162,39 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
     }
 }
 
+/// Lists of many pieces: what writes bring while the index is built is newer than all of them.
+#[test]
+fn the_newest_of_a_long_list_come_first_whenever_they_were_written() {
+    for to in IndexKind::ALL {
+        let (db, dataset) = store(0);
+        let mut batch = dataset.batch();
+        for id in 0..6000 {
+            batch.put(body(id, 1).as_bytes()).unwrap();
+        }
+        batch.commit(Durability::Os).unwrap();
+        settle(&db);
+        let mut next = 6000;
+        let mut progress = |_| {
+            put(&dataset, next, 1);
+            put(&dataset, next % 50, 2);
+            next += 1;
+            ControlFlow::Continue(())
+        };
+        let done = change(&dataset, None, to, &mut progress).unwrap();
+        assert!(done.complete && next > 6010, "{next}");
+        for _ in 0..2 {
+            agree(&dataset.snapshot(), &dataset, 0..4);
+            for id in 7000..7003 {
+                put(&dataset, id, 1);
+            }
+        }
+        check(&db);
+        db.compact(None).unwrap();
+        agree(&dataset.snapshot(), &dataset, 0..4);
+        check(&db);
+    }
+}
+
 #[test]
 fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_meanwhile() {
     for (from, to) in pairs() {

@@ -9,7 +9,8 @@ use crate::compaction::job::WriteRun;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::generation::View;
-use crate::version::{Edit, TableFile, TreeVersion};
+use crate::table::TableMeta;
+use crate::version::{Edit, TreeVersion};
 
 impl Inner {
     /// Puts a run above all of a tree. Its numbers must be above those in the tree, and given out.
@@ -84,7 +85,7 @@ impl Inner {
     pub(super) fn rewrite_table(
         &self,
         tree: TreeId,
-        pick: &dyn Fn(&TableFile) -> Result<bool>,
+        pick: &dyn Fn(&TableMeta) -> bool,
     ) -> Result<Option<u64>> {
         let _guard = self.merging.lock();
         self.start_writing(&mut self.writer.lock())?;
@@ -94,14 +95,8 @@ impl Inner {
             .runs
             .iter()
             .flat_map(|run| run.tables.iter().map(move |table| (run, table)));
-        let mut picked = None;
-        for (run, table) in tables {
-            if pick(table)? {
-                picked = Some((run, table));
-                break;
-            }
-        }
-        let Some((run, table)) = picked else {
+        let mut picked = tables.filter(|(_, table)| pick(table.meta()));
+        let Some((run, table)) = picked.next() else {
             return Ok(None);
         };
         let next_file = || self.new_file();

@@ -41,7 +41,8 @@ use crate::generation::View;
 use crate::options::{Durability, Options, TreeProvider};
 use crate::read::Snapshot;
 use crate::stats::{Counters, ReadCounters, Stats};
-use crate::version::{Current, Manifest, Seal, TableFile, TableSource};
+use crate::table::TableMeta;
+use crate::version::{Current, Manifest, Seal, TableSource};
 use crate::wal::LogWriter;
 
 /// Generations that may wait for their flush before writers wait too.
@@ -261,7 +262,7 @@ impl Group {
     pub fn rewrite_table(
         &self,
         tree: TreeId,
-        pick: &dyn Fn(&TableFile) -> Result<bool>,
+        pick: &dyn Fn(&TableMeta) -> bool,
     ) -> Result<Option<u64>> {
         self.start_threads();
         self.inner.rewrite_table(tree, pick)

@@ -9,7 +9,6 @@ use super::cursor::{BlockEntries, TableCursor};
 use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
 use super::index::{Index, Partition, Top};
 use super::{BlockHint, Found, ReadOptions, TableMeta, filter};
-use crate::attributes::Summary;
 use crate::cache::BlockCache;
 use crate::coding::Reader;
 use crate::cost::Cost;
@@ -332,14 +331,6 @@ impl Table {
             Cost::add(&cost.synopses_negative, (asked - matching) as u64);
             Some(())
         })
-    }
-
-    /// How the table summarises the attribute in `slot`.
-    pub fn summary(&self, slot: usize) -> Summary {
-        match self.top.map(slot) {
-            Some(_) => Summary::Fingerprints,
-            None => Summary::Filters,
-        }
     }
 
     /// Appends all data blocks of partition `p`, in key order.

@@ -13,7 +13,7 @@ use lsm::coding::{Reader, put_bytes, put_varint};
 use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
 
 use super::eager::{CHUNK_BYTES, FIRST_WHILE_BUILT};
-use super::recent::Entry;
+use super::recent;
 use crate::def::IndexKind;
 use crate::error::{Error, Result};
 use crate::layout::Attribute;
@@ -197,9 +197,9 @@ impl Oldest {
                 return sink(&self.key, seq, Kind::Put, &[]);
             }
             IndexKind::Recent => {
-                self.key.clear();
-                Entry::Add(key).encode(&mut self.key);
-                return sink(value, seq, Kind::Operand, &self.key);
+                self.out.clear();
+                recent::Entry::Add(key).encode(&mut self.out);
+                return sink(value, seq, Kind::Operand, &self.out);
             }
             IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint => return Ok(()),
         };
