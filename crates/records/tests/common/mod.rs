@@ -32,6 +32,7 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
         fs,
         background: false,
         table_size: 8 << 10,
+        ..Options::default()
     }
 }
 
