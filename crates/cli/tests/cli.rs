@@ -17,7 +17,14 @@ use common::{Run, command, esker, esker_fed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const KINDS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
+const KINDS: [&str; 6] = [
+    "embedded",
+    "eager",
+    "lazy",
+    "composite",
+    "recent",
+    "fingerprint",
+];
 
 /// A folder with room for a store and its inputs.
 struct Room {

@@ -18,7 +18,14 @@ use common::{Run, esker, esker_fed};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const KINDS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
+const KINDS: [&str; 6] = [
+    "embedded",
+    "eager",
+    "lazy",
+    "composite",
+    "recent",
+    "fingerprint",
+];
 
 /// The data, beside the repository; says so where it is absent.
 fn data() -> Option<(PathBuf, Value)> {

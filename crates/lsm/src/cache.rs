@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -23,6 +24,8 @@ pub struct BlockCache {
     /// By table and offset.
     blocks: Option<Cache<(u64, u64), Block, ByBytes>>,
     capacity: u64,
+    /// Bytes outside of `blocks` that count towards the capacity.
+    pinned: Mutex<u64>,
     next_id: AtomicU64,
 }
 
@@ -61,6 +64,7 @@ impl BlockCache {
         BlockCache {
             blocks,
             capacity,
+            pinned: Mutex::new(0),
             next_id: AtomicU64::new(0),
         }
     }
@@ -85,9 +89,41 @@ impl BlockCache {
         }
     }
 
-    /// Bytes held now, bookkeeping included.
+    /// Takes `bytes` of the capacity for something that its owner keeps, until [`BlockCache::unpin`];
+    /// false when a quarter of the capacity is taken already.
+    pub fn pin(&self, bytes: u64) -> bool {
+        let mut pinned = self.pinned.lock();
+        if *pinned + bytes > self.capacity / 4 {
+            return false;
+        }
+        self.set_pinned(&mut pinned, bytes as i64);
+        true
+    }
+
+    /// Gives back what [`BlockCache::pin`] took.
+    pub fn unpin(&self, bytes: u64) {
+        if bytes > 0 {
+            self.set_pinned(&mut self.pinned.lock(), -(bytes as i64));
+        }
+    }
+
+    fn set_pinned(&self, pinned: &mut u64, change: i64) {
+        // In steps, because a cache that is told its capacity goes through its shards.
+        let step = (self.capacity / 64).max(1);
+        let before = pinned.div_ceil(step);
+        *pinned = pinned.saturating_add_signed(change);
+        let after = pinned.div_ceil(step);
+        if let Some(blocks) = &self.blocks
+            && before != after
+        {
+            blocks.set_capacity(self.capacity.saturating_sub(after * step));
+        }
+    }
+
+    /// Bytes held now, bookkeeping and what is pinned included.
     pub fn used_bytes(&self) -> usize {
-        self.blocks.as_ref().map_or(0, Cache::weight) as usize
+        let blocks = self.blocks.as_ref().map_or(0, Cache::weight);
+        (blocks + *self.pinned.lock()) as usize
     }
 
     /// The most bytes that it holds.

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{DIR, Doing, bytes, seeds, skewed, small};
-use lsm::attributes::Extractor;
+use lsm::attributes::{Extractor, Summary};
 use lsm::fs::memory::Memory;
-use lsm::merge::{Dropped, MergeFilter, MergeObserver, MergeOperator, Verdict};
+use lsm::merge::{Dropped, Judge, Judged, MergeFilter, MergeObserver, MergeOperator, Verdict};
 use lsm::{
     Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Policy, Result, Seq, Snapshot,
     Tiered, TreeId, TreeOptions, TreeProvider,
@@ -47,11 +47,17 @@ impl MergeOperator for Append {
 struct Expire;
 
 impl MergeFilter for Expire {
-    fn judge(&self, _: &[u8], _: Seq, kind: Kind, value: &[u8]) -> Verdict {
-        assert_ne!(kind, Kind::Delete);
-        match value.first() {
+    fn begin(&self) -> Box<dyn Judge> {
+        Box::new(Expire)
+    }
+}
+
+impl Judge for Expire {
+    fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+        assert_ne!(entry.kind, Kind::Delete);
+        match entry.value.first() {
             Some(b'x') => Verdict::Drop,
-            Some(b'r') => Verdict::Rewrite(rewritten(value)),
+            Some(b'r') => Verdict::Rewrite(rewritten(entry.value)),
             _ => Verdict::Keep,
         }
     }
@@ -67,6 +73,9 @@ struct Ends;
 impl Extractor for Ends {
     fn ids(&self) -> &[u32] {
         &[7, 3]
+    }
+    fn summary(&self, slot: usize) -> Summary {
+        [Summary::Filters, Summary::Fingerprints][slot]
     }
     fn extract(&self, _: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
         if let Some(first) = value.first() {
@@ -520,6 +529,8 @@ fn check_keys(snapshot: &Snapshot, id: TreeId, past: &Past, rng: &mut fastrand::
     let mut keys: Vec<&[u8]> = past.keys.keys().map(Vec::as_slice).collect();
     keys.extend([&b"absent"[..], b"k0000", b"zz"]);
     keys.retain(|_| rng.usize(0..3) > 0);
+    // Some of them twice.
+    keys.extend_from_within(..keys.len() / 3);
     keys.sort();
     let mut batched = Vec::new();
     snapshot.get_batch(id, &keys, &mut batched, &cost).unwrap();

@@ -108,7 +108,7 @@ impl Dataset {
             .get(self.layout.data, key.as_bytes(), &cost)?;
         self.shared.group.count(&cost);
         found
-            .map(|found| Record::new(key.as_bytes(), found.seq, found.value))
+            .map(|found| Record::new(key.as_bytes().to_vec(), found.seq, found.value))
             .transpose()
     }
 
@@ -153,7 +153,7 @@ impl DatasetSnapshot {
             .get(self.dataset.layout.data, key.as_bytes(), &cost)?;
         self.dataset.shared.group.count(&cost);
         found
-            .map(|found| Record::new(key.as_bytes(), found.seq, found.value))
+            .map(|found| Record::new(key.as_bytes().to_vec(), found.seq, found.value))
             .transpose()
     }
 

@@ -17,6 +17,10 @@ pub enum IndexKind {
     /// Nothing is written beside the data: tables carry zone maps and value filters of their blocks.
     /// Cheapest to write; best when the attribute grows with time.
     Embedded,
+    /// As embedded, but each table carries one map from fingerprints of values to blocks in place of
+    /// a filter per block, so that a lookup asks once a table. Nearly as cheap to write;
+    /// lookups of a value come close to those of the kinds with a tree of their own.
+    Fingerprint,
     /// A posting list per value, read and written back at each write. Writes slow down as lists
     /// grow; here because the papers measure it.
     Eager,
@@ -24,33 +28,45 @@ pub enum IndexKind {
     Lazy,
     /// A tree of (value, primary key). Best when all matches are wanted.
     Composite,
+    /// A tree of (value, descending sequence number, primary key): the newest records of a value lie
+    /// together. Good for the newest few and for all.
+    Recent,
 }
 
 impl IndexKind {
     /// All kinds.
-    pub const ALL: [IndexKind; 5] = [
+    pub const ALL: [IndexKind; 7] = [
         IndexKind::None,
         IndexKind::Embedded,
+        IndexKind::Fingerprint,
         IndexKind::Eager,
         IndexKind::Lazy,
         IndexKind::Composite,
+        IndexKind::Recent,
     ];
 
     /// True for kinds that keep a tree of their own.
     pub fn is_standalone(self) -> bool {
         matches!(
             self,
-            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite
+            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent
         )
+    }
+
+    /// True for kinds that are part of the data: tables and memtables carry them.
+    pub(crate) fn is_embedded(self) -> bool {
+        matches!(self, IndexKind::Embedded | IndexKind::Fingerprint)
     }
 
     fn name(self) -> &'static str {
         match self {
             IndexKind::None => "none",
             IndexKind::Embedded => "embedded",
+            IndexKind::Fingerprint => "fingerprint",
             IndexKind::Eager => "eager",
             IndexKind::Lazy => "lazy",
             IndexKind::Composite => "composite",
+            IndexKind::Recent => "recent",
         }
     }
 }
@@ -66,7 +82,7 @@ impl FromStr for IndexKind {
     fn from_str(text: &str) -> Result<IndexKind> {
         IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, eager, lazy, composite, none"
+                "unknown index kind `{text}`: it is one of embedded, fingerprint, eager, lazy, composite, recent, none"
             ))
         })
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lsm::attributes::Extractor;
+use lsm::attributes::{Extractor, Summary};
 use lsm::{Leveled, Policy, TreeId, TreeOptions, TreeProvider};
 
 use crate::def::{IndexKind, StoredDef};
@@ -89,14 +89,19 @@ impl Layout {
     }
 }
 
-/// Tells the engine the attributes of stored records that have an embedded index.
+/// Tells the engine the attributes of stored records that have an embedded or a fingerprint index.
 struct EmbeddedAttributes {
     ids: Vec<u32>,
+    summaries: Vec<Summary>,
 }
 
 impl Extractor for EmbeddedAttributes {
     fn ids(&self) -> &[u32] {
         &self.ids
+    }
+
+    fn summary(&self, slot: usize) -> Summary {
+        self.summaries.get(slot).copied().unwrap_or_default()
     }
 
     fn extract(&self, _key: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
@@ -136,12 +141,17 @@ impl TreeProvider for Trees {
             let embedded = stored
                 .attributes
                 .iter()
-                .filter(|a| a.def.kind == IndexKind::Embedded);
-            let ids: Vec<u32> = embedded.map(|a| a.id).collect();
+                .filter(|a| a.def.kind.is_embedded());
+            let summary = |kind| match kind {
+                IndexKind::Fingerprint => Summary::Fingerprints,
+                _ => Summary::Filters,
+            };
+            let (ids, summaries): (Vec<u32>, Vec<Summary>) =
+                embedded.map(|a| (a.id, summary(a.def.kind))).unzip();
             let extractor: Option<Arc<dyn Extractor>> = if ids.is_empty() {
                 None
             } else {
-                Some(Arc::new(EmbeddedAttributes { ids }))
+                Some(Arc::new(EmbeddedAttributes { ids, summaries }))
             };
             return Ok(TreeOptions {
                 extractor,

@@ -26,11 +26,11 @@ pub struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(key: &[u8], seq: Seq, stored: Slice) -> Result<Record> {
+    pub(crate) fn new(key: Vec<u8>, seq: Seq, stored: Slice) -> Result<Record> {
         let body = RecordRef::body_of(&stored).map(<[u8]>::len);
         let body = body.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
         Ok(Record {
-            key: key.to_vec(),
+            key,
             seq,
             body_at: stored.len() - body,
             stored,

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Doing, INDEXED, Model, Put, Wanted, check, expected, open, path, rows, scan, seeds};
+use common::{
+    Doing, INDEXED, Model, PATHS, Put, Wanted, check, expected, open, path, rows, scan, seeds,
+};
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
@@ -28,9 +30,6 @@ const MODES: [PowerCut; 4] = [
 const STEPS: usize = 45;
 const KEYS: usize = 40;
 const VALUES: i128 = 5;
-
-/// One attribute for each kind of index, all of the same value, so that all must tell the same.
-const PATHS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
 
 /// What was done up to a point, and what of it may be found after a power cut.
 struct History {

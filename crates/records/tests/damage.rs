@@ -8,11 +8,12 @@ mod common;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
-use common::{DIR, Doing, INDEXED, Row, check, number, open, path, row, scan, settle, small};
+use common::{
+    DIR, Doing, INDEXED, PATHS, Row, check, number, open, path, row, scan, settle, small,
+};
 use esker::fs::memory::Memory;
 use esker::{Database, Dataset, DatasetDef, Durability, Error, ErrorKind, KeyType, Type};
 
-const PATHS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
 const VALUES: usize = 4;
 
 /// What the questions of [`ask`] must give: the scan, then for each value its rows and a range's.

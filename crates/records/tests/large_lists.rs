@@ -74,7 +74,9 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
     for (kind, records) in [
         (IndexKind::Lazy, records),
         (IndexKind::Composite, records),
+        (IndexKind::Recent, records),
         (IndexKind::Embedded, records),
+        (IndexKind::Fingerprint, records),
         (IndexKind::Eager, records / 10),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use common::{INDEXED, check, keys, open, path, rows, scan, settle};
+use common::{INDEXED, PATHS, check, keys, open, path, rows, scan, settle};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Order, Type,
@@ -291,7 +291,7 @@ fn fault_4_2_3_the_top_k_are_the_k_newest() {
     const RECORDS: u64 = 40_000;
     const VALUES: u64 = 400;
     let db = open(Arc::new(Memory::new())).unwrap();
-    let names = ["embedded", "eager", "lazy", "composite"];
+    let names = PATHS;
     let def = DatasetDef::new(path("id"), KeyType::Int);
     let def = names
         .iter()

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path as FsPath;
 use std::process::{Command, Stdio};
 
-use common::{Doing, INDEXED, check, keys, number, path, scan};
+use common::{Doing, INDEXED, PATHS, check, keys, number, path, scan};
 use esker::{Database, DatasetDef, Durability, KeyType, Options, Type};
 
 /// Tells the child where to load, and from which batch on.
@@ -20,8 +20,6 @@ const FIRST: &str = "ESKER_SIGKILL_FIRST";
 
 const KEYS: u64 = 1000;
 const VALUES: u64 = 50;
-const PATHS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
-
 /// The record whose body tells the last batch.
 const LAST: u64 = KEYS;
 

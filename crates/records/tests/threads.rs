@@ -6,14 +6,13 @@ mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use common::{INDEXED, check, number, path};
+use common::{INDEXED, PATHS, check, number, path};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, KeyType, Options, Order, Record,
     Type,
 };
 use serde_json::Value as Json;
 
-const PATHS: [&str; 4] = ["embedded", "eager", "lazy", "composite"];
 const PAIRS: u64 = 400;
 const VALUES: u64 = 12;
 const WRITERS: u64 = 2;

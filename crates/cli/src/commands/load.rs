@@ -357,7 +357,7 @@ fn parse_index(text: &str) -> Result<(Path, IndexKind, Option<Type>), Failure> {
     let (path, kind) = head.rsplit_once(':').unwrap_or((head, last));
     let kind = kind.parse().map_err(|_| {
         refuse(format!(
-            "unknown index kind `{kind}` (embedded, eager, lazy or composite)"
+            "unknown index kind `{kind}` (embedded, fingerprint, lazy, composite, recent or eager)"
         ))
     })?;
     let ty = last.parse().map_err(|_| {

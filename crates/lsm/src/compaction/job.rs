@@ -176,7 +176,9 @@ impl Workshop<'_> {
     /// True when the inputs can go down as they are: they overlap nothing, and each other neither.
     /// Small tables are rewritten all the same, so that they do not pile up.
     fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
-        if choice.level == 0 || tree.options.observer.is_some() || tree.options.filter.is_some() {
+        let filter = tree.options.filter.as_ref();
+        let must_judge = filter.is_some_and(|filter| !filter.may_be_passed_over());
+        if choice.level == 0 || tree.options.observer.is_some() || must_judge {
             return false;
         }
         let small = choice.inputs.len() > 1
@@ -211,7 +213,7 @@ impl Workshop<'_> {
         input.seek_first()?;
         let rules = Rules {
             operator: tree.options.operator.clone(),
-            filter: tree.options.filter.clone(),
+            judge: tree.options.filter.as_ref().map(|filter| filter.begin()),
             observer: tree.options.observer.clone(),
             versions: tree.options.versions,
             is_oldest,

@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Fs, Lock, ReadFile, WriteFile};
+use super::{Descriptor, Fs, Lock, ReadFile, WriteFile};
 
 /// The operating system's file system, read through the page cache or around it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,7 +42,7 @@ impl Fs for Disk {
         {
             return Ok(file);
         }
-        Ok(Arc::new(Buffered(File::open(path)?)))
+        Ok(Arc::new(Buffered(open_buffered(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -175,6 +175,27 @@ impl WriteFile for Appended {
     }
 }
 
+/// Opens a file without having every read of it note the time, where that is allowed: only to the
+/// file's owner.
+#[cfg(target_os = "linux")]
+fn open_buffered(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    const O_NOATIME: i32 = 0o1000000;
+    let quiet = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_NOATIME)
+        .open(path);
+    match quiet {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::open(path),
+        opened => opened,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_buffered(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 struct Buffered(File);
 
 impl ReadFile for Buffered {
@@ -202,6 +223,13 @@ impl ReadFile for Buffered {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
+
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        Some(Descriptor {
+            file: &self.0,
+            alignment: 1,
+        })
+    }
 }
 
 #[cfg(all(
@@ -219,7 +247,7 @@ mod direct {
     use std::path::Path;
     use std::sync::Arc;
 
-    use crate::fs::ReadFile;
+    use crate::fs::{Descriptor, ReadFile};
 
     #[cfg(target_arch = "x86_64")]
     const O_DIRECT: i32 = 0o40000;
@@ -307,6 +335,13 @@ mod direct {
 
         fn len(&self) -> io::Result<u64> {
             Ok(self.0.metadata()?.len())
+        }
+
+        fn descriptor(&self) -> Option<Descriptor<'_>> {
+            Some(Descriptor {
+                file: &self.0,
+                alignment: PAGE,
+            })
         }
     }
 }

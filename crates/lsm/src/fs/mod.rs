@@ -2,9 +2,13 @@
 //! and immutable afterwards; the only exceptions are the log's tail (cut back after a failed append)
 //! and names, which are replaced atomically by `rename`.
 
+mod batch;
 pub mod disk;
 pub mod faulty;
 pub mod memory;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod uring;
 
 #[cfg(test)]
 mod tests;
@@ -12,6 +16,8 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+pub use batch::{ReadRequest, read_many};
 
 /// A file system. Paths are absolute or relative to the process, as for `std::fs`.
 pub trait Fs: Send + Sync {
@@ -60,6 +66,20 @@ pub trait ReadFile: Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// The operating system's file behind it, if that is all there is to it: then [`read_many`] may
+    /// read it without `read_at`, several pieces at a time.
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        None
+    }
+}
+
+/// A file of the operating system.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptor<'a> {
+    /// The file.
+    pub file: &'a std::fs::File,
+    /// Offsets, lengths and memory of reads must be multiples of this many bytes.
+    pub alignment: usize,
 }
 
 /// A held lock; dropping it releases it.

@@ -11,6 +11,7 @@
 )]
 
 mod campaign;
+mod fingerprints;
 mod memtable;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use crate::table::fuzzing::table;
 pub use campaign::campaign;
+pub use fingerprints::fingerprints;
 pub use memtable::memtable;
 
 use crate::batch::{Batch, decode};

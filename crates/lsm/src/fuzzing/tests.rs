@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::entry::Kind;
+use crate::synopsis::MapBuilder;
 use crate::table::TableMeta;
 use crate::version::{ComponentId, NewTable, Seal, TableAt};
 
@@ -106,6 +107,22 @@ fn logs() {
 fn tables() {
     let corpus = (0..3).map(|pick| vec![pick, 0, 3, 0, 9, 1, 4, 0, 200, 5, 1, 0, 7]);
     campaign(5, 1_500, &corpus.collect::<Vec<_>>(), &mut table);
+}
+
+#[test]
+fn fingerprint_maps() {
+    let mut corpus = Vec::new();
+    for (values, blocks) in [(40, 300), (2, 4)] {
+        let mut builder = MapBuilder::default();
+        for i in 0..200 {
+            builder.add(xxh3_64(&[i % values]), usize::from(i) % blocks);
+        }
+        let _ = builder.finish(|_, page| {
+            corpus.push(page.to_vec());
+            Ok::<(), ()>(())
+        });
+    }
+    campaign(8, 10_000, &corpus, &mut fingerprints);
 }
 
 #[test]

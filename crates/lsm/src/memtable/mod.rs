@@ -3,7 +3,8 @@
 //! An arena-backed skip list. Writers take turns; readers never wait, and never see half an entry.
 //! For the trees that ask for it the memtable also keeps an ordered map per attribute (LevelDB++
 //! section 3: the B-tree on the attribute in memory that takes the place of the tables' embedded
-//! filters), as further skip lists in the same arena.
+//! filters), as further skip lists in the same arena. Writers pay nothing for these maps but a
+//! pointer an entry: who reads a map first brings it up to date.
 
 #[allow(unsafe_code)]
 mod arena;
@@ -14,6 +15,7 @@ mod skiplist;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -24,6 +26,10 @@ use skiplist::SkipLists;
 
 /// The list of the entries themselves; that of attribute slot `i` is list `1 + i`.
 const ENTRIES: usize = 0;
+
+/// Entries by which the attribute maps are brought up to date at a time: so long a writer may wait
+/// for a reader.
+const CATCH_UP: usize = 1024;
 
 /// An entry that [`Memtable::get`] found. The bytes lie in the memtable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +55,8 @@ pub struct Memtable {
     operands: AtomicUsize,
     min_seq: AtomicU64,
     max_seq: AtomicU64,
+    /// Entries that are not in the attribute maps yet.
+    deferred: AtomicUsize,
 }
 
 impl Memtable {
@@ -63,6 +71,7 @@ impl Memtable {
             operands: AtomicUsize::new(0),
             min_seq: AtomicU64::new(Seq::MAX),
             max_seq: AtomicU64::new(0),
+            deferred: AtomicUsize::new(0),
         }
     }
 
@@ -82,7 +91,8 @@ impl Memtable {
         if seq < self.min_seq.load(Ordering::Relaxed) {
             self.min_seq.store(seq, Ordering::Relaxed);
         }
-        let new = inserter.insert(ENTRIES, key, seq, kind, value);
+        let defer = self.attributes > 0 && kind == Kind::Put;
+        let new = inserter.insert(ENTRIES, key, seq, kind, value, defer);
         if !new {
             return false;
         }
@@ -92,15 +102,48 @@ impl Memtable {
             let operands = self.operands.load(Ordering::Relaxed);
             self.operands.store(operands + 1, Ordering::Relaxed);
         }
-        if let (Some(extractor), Kind::Put) = (&self.extractor, kind) {
-            extractor.extract(key, value, &mut |slot, attribute| {
-                if self.has_attribute(slot) {
-                    // An entry that has a value twice is in the map once.
-                    inserter.insert(1 + slot, attribute, seq, kind, key);
-                }
-            });
+        if defer {
+            let deferred = self.deferred.load(Ordering::Relaxed) + 1;
+            self.deferred.store(deferred, Ordering::Release);
         }
         true
+    }
+
+    /// Puts what was inserted before this call into the attribute maps. Goes by pieces, in the order
+    /// of the values, which makes the insertions cheap.
+    fn complete_attribute_maps(&self) {
+        let Some(extractor) = &self.extractor else {
+            return;
+        };
+        let mut left = self.deferred.load(Ordering::Acquire);
+        while left > 0 {
+            let mut inserter = self.lists.lock();
+            let nodes = inserter.resume(CATCH_UP);
+            if nodes.is_empty() {
+                return;
+            }
+            left = left.saturating_sub(nodes.len());
+            let (mut bytes, mut facts) = (Vec::new(), Vec::new());
+            for node in &nodes {
+                extractor.extract(node.key(), node.value(), &mut |slot, attribute| {
+                    if self.has_attribute(slot) {
+                        facts.push((slot, bytes.len()..bytes.len() + attribute.len(), *node));
+                        bytes.extend_from_slice(attribute);
+                    }
+                });
+            }
+            let value = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
+            facts.sort_by(|a, b| (a.0, value(&a.1)).cmp(&(b.0, value(&b.1))));
+            for (slot, range, node) in &facts {
+                // An entry that has a value twice is in the map once.
+                let (list, seq) = (1 + slot, node.seq());
+                inserter.insert(list, value(range), seq, node.kind(), node.key(), false);
+            }
+            // Under the lock, like the additions.
+            let deferred = self.deferred.load(Ordering::Relaxed);
+            self.deferred
+                .store(deferred.saturating_sub(nodes.len()), Ordering::Release);
+        }
     }
 
     /// The newest entry of `key` whose sequence number is at most `seq`. O(log n).
@@ -157,7 +200,10 @@ impl Memtable {
     /// sequence number descending: its `key` is the attribute value, its `seq` the record's, its
     /// `value` the record's user key. It has every version of a record that was inserted; whether
     /// it is still the newest is for the caller to check. Empty when there is no such map.
+    ///
+    /// Brings the maps up to date first: O(log n) for each entry inserted since the last call.
     pub fn attribute_cursor(&self, slot: usize) -> MemCursor {
+        self.complete_attribute_maps();
         MemCursor::new(Arc::clone(&self.lists), slot.saturating_add(1 + ENTRIES))
     }
 }

@@ -125,9 +125,12 @@ struct Writer {
     arena: Arena,
     random: u64,
     splices: Box<[Splice]>,
+    /// Nodes that were put off, oldest first, and how many of them were taken back up.
+    deferred: Vec<*mut Node>,
+    resumed: usize,
 }
 
-// SAFETY: the splices point to nodes of the arena that sits beside them, and nodes are not bound to
+// SAFETY: the splices and the deferred nodes point to nodes of the arena that sits beside them, and nodes are not bound to
 // a thread.
 unsafe impl Send for Writer {}
 
@@ -158,6 +161,8 @@ impl SkipLists {
                 arena: Arena::new(),
                 random: 0x9e37_79b9_7f4a_7c15,
                 splices: (0..lists).map(|_| Splice::new()).collect(),
+                deferred: Vec::new(),
+                resumed: 0,
             }),
         }
     }
@@ -189,9 +194,10 @@ pub(super) struct Inserter<'a> {
     writer: MutexGuard<'a, Writer>,
 }
 
-impl Inserter<'_> {
+impl<'a> Inserter<'a> {
     /// Inserts an entry, or returns false when the list has `(key, seq)` already. O(log n), and
-    /// O(1) for a key that follows the last one of the list.
+    /// O(1) for a key that follows the last one of the list. With `defer`, its node comes up again in
+    /// [`Inserter::resume`].
     ///
     /// # Panics
     /// When there is no such list, or the key or the value is longer than [`node::MAX_LEN`].
@@ -202,11 +208,17 @@ impl Inserter<'_> {
         seq: Seq,
         kind: Kind,
         value: &[u8],
+        defer: bool,
     ) -> bool {
         let head = &self.lists.heads[list];
         let target = Target::new(key, seq);
         let height = self.writer.random_height();
-        let Writer { arena, splices, .. } = &mut *self.writer;
+        let Writer {
+            arena,
+            splices,
+            deferred,
+            ..
+        } = &mut *self.writer;
         let splice = &mut splices[list];
         // SAFETY: the splice holds nodes of this list.
         unsafe { find(head, splice, &target) };
@@ -216,7 +228,11 @@ impl Inserter<'_> {
         }
 
         let node = node::create(arena, &target, kind, value, &splice.next[..height]);
-        self.lists.memory.store(arena.memory(), Ordering::Relaxed);
+        if defer {
+            deferred.push(node);
+        }
+        let memory = arena.memory() + deferred.capacity() * size_of::<*mut Node>();
+        self.lists.memory.store(memory, Ordering::Relaxed);
         for (level, prev) in splice.prev.iter_mut().enumerate().take(height) {
             // SAFETY: the splice's predecessor on a level is of this list and higher than it.
             let link = unsafe { head.link(NodeRef::new(*prev), level) };
@@ -224,6 +240,26 @@ impl Inserter<'_> {
             *prev = node;
         }
         true
+    }
+
+    /// The next nodes that were deferred, at most `most`, oldest first, each once.
+    pub(super) fn resume(&mut self, most: usize) -> Vec<NodeRef<'a>> {
+        let Writer {
+            deferred, resumed, ..
+        } = &mut *self.writer;
+        let rest = deferred.get(*resumed..).unwrap_or_default();
+        // SAFETY: they are nodes of the lists, which are borrowed for `'a`.
+        let nodes = rest
+            .iter()
+            .take(most)
+            .filter_map(|node| unsafe { NodeRef::new(*node) });
+        let nodes: Vec<NodeRef<'a>> = nodes.collect();
+        *resumed += nodes.len();
+        if *resumed == deferred.len() {
+            deferred.clear();
+            *resumed = 0;
+        }
+        nodes
     }
 }
 

@@ -14,12 +14,39 @@ pub enum Verdict {
     Rewrite(Vec<u8>),
 }
 
-/// May drop or rewrite entries as they are merged (expiry, for one). Called on flush and merge
-/// threads for the entries that survive; must be deterministic given its own clock, must not block
-/// or call into the engine.
+/// May drop or rewrite entries as they are merged (expiry, for one; or what a newer entry of the
+/// same key has made useless). Called on flush and merge threads.
 pub trait MergeFilter: Send + Sync {
-    /// What to do with this entry. Never called for deletes.
-    fn judge(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Verdict;
+    /// A judge of one flush or merge.
+    fn begin(&self) -> Box<dyn Judge>;
+
+    /// True when entries may also move down without being judged, where that saves rewriting them:
+    /// for filters that only clean up.
+    fn may_be_passed_over(&self) -> bool {
+        false
+    }
+}
+
+/// Judges the entries that survive one flush or merge, one by one, in their order: so it may
+/// remember the entries before, within bounded memory. Must be deterministic given its own clock,
+/// must not block or call into the engine.
+pub trait Judge {
+    /// What to do with this entry. Never called for deletes. `is_oldest` tells whether no component
+    /// older than the merged ones can hold the key (it costs a search).
+    fn judge(&mut self, entry: Judged<'_>, is_oldest: &mut dyn FnMut() -> bool) -> Verdict;
+}
+
+/// An entry that a [`Judge`] is asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Judged<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its value.
+    pub value: &'a [u8],
 }
 
 /// A version that a flush or merge is about to leave out.

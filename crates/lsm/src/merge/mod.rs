@@ -7,7 +7,7 @@ mod operator;
 mod stream;
 
 pub(crate) use cursor::MergeCursor;
-pub use hooks::{Dropped, MergeFilter, MergeObserver, Verdict};
+pub use hooks::{Dropped, Judge, Judged, MergeFilter, MergeObserver, Verdict};
 pub use operator::MergeOperator;
 pub(crate) use stream::{MergeStream, Rules};
 

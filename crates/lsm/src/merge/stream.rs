@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use super::{Dropped, MergeFilter, MergeObserver, MergeOperator, Verdict};
+use super::{Dropped, Judge, Judged, MergeObserver, MergeOperator, Verdict};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
@@ -19,7 +19,7 @@ use crate::error::Result;
 /// The rules of one tree for one merge.
 pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
-    pub(crate) filter: Option<Arc<dyn MergeFilter>>,
+    pub(crate) judge: Option<Box<dyn Judge>>,
     pub(crate) observer: Option<Arc<dyn MergeObserver>>,
     pub(crate) versions: usize,
     /// True when no component older than the merged ones can hold the key.
@@ -96,7 +96,18 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                 Kind::Put => {
                     kept += 1;
                     newest_kept = seq;
-                    match self.judge(seq, kind, self.input.value()) {
+                    let entry = Judged {
+                        key: &self.key,
+                        seq,
+                        kind,
+                        value: self.input.value(),
+                    };
+                    match judge(
+                        &mut self.rules.judge,
+                        entry,
+                        &mut oldest,
+                        self.rules.is_oldest,
+                    ) {
                         Verdict::Keep => sink(&self.key, seq, kind, self.input.value())?,
                         Verdict::Rewrite(value) => sink(&self.key, seq, kind, &value)?,
                         Verdict::Drop => {
@@ -121,7 +132,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         self.piece.extend_from_slice(self.input.value());
         self.input.next()?;
         let Some(operator) = self.rules.operator.clone() else {
-            return sink(&self.key, seq, Kind::Operand, &self.piece);
+            return self.store_piece(seq, oldest, sink);
         };
         while self.on_key()
             && self.input.kind() == Kind::Operand
@@ -138,19 +149,28 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         let last =
             !self.on_key() && *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
         if operator.finish(&self.key, seq, &mut self.piece, last) {
-            match self.judge(seq, Kind::Operand, &self.piece) {
-                Verdict::Keep => sink(&self.key, seq, Kind::Operand, &self.piece)?,
-                Verdict::Rewrite(value) => sink(&self.key, seq, Kind::Operand, &value)?,
-                Verdict::Drop => {}
-            }
+            self.store_piece(seq, oldest, sink)?;
         }
         Ok(())
     }
 
-    fn judge(&self, seq: Seq, kind: Kind, value: &[u8]) -> Verdict {
-        match &self.rules.filter {
-            Some(filter) => filter.judge(&self.key, seq, kind, value),
-            None => Verdict::Keep,
+    fn store_piece(
+        &mut self,
+        seq: Seq,
+        oldest: &mut Option<bool>,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        let (key, kind, value) = (&self.key, Kind::Operand, &self.piece);
+        let entry = Judged {
+            key,
+            seq,
+            kind,
+            value,
+        };
+        match judge(&mut self.rules.judge, entry, oldest, self.rules.is_oldest) {
+            Verdict::Keep => sink(key, seq, kind, value),
+            Verdict::Rewrite(value) => sink(key, seq, kind, &value),
+            Verdict::Drop => Ok(()),
         }
     }
 
@@ -165,5 +185,19 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
             }),
             None => Ok(()),
         }
+    }
+}
+
+/// Asks the judge, if there is one. `oldest` is the answer of `is_oldest` for the key, once known.
+fn judge(
+    judge: &mut Option<Box<dyn Judge>>,
+    entry: Judged<'_>,
+    oldest: &mut Option<bool>,
+    is_oldest: &dyn Fn(&[u8]) -> bool,
+) -> Verdict {
+    let key = entry.key;
+    match judge {
+        Some(judge) => judge.judge(entry, &mut || *oldest.get_or_insert_with(|| is_oldest(key))),
+        None => Verdict::Keep,
     }
 }

@@ -72,7 +72,7 @@ fn merge(sources: Vec<Vec<Entry>>, rules: Rules<'_>) -> Vec<Entry> {
 fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
     Rules {
         operator: None,
-        filter: None,
+        judge: None,
         observer: None,
         versions: 1,
         is_oldest,
@@ -171,11 +171,11 @@ fn operands_combine_in_pieces_down_to_a_base() {
 #[test]
 fn a_filter_may_rewrite_and_drop_but_never_bares_an_older_version() {
     struct Expire;
-    impl MergeFilter for Expire {
-        fn judge(&self, key: &[u8], _: Seq, _: Kind, value: &[u8]) -> Verdict {
-            match key {
+    impl Judge for Expire {
+        fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+            match entry.key {
                 b"drop" => Verdict::Drop,
-                b"change" => Verdict::Rewrite([value, b"!"].concat()),
+                b"change" => Verdict::Rewrite([entry.value, b"!"].concat()),
                 _ => Verdict::Keep,
             }
         }
@@ -189,7 +189,7 @@ fn a_filter_may_rewrite_and_drop_but_never_bares_an_older_version() {
         merge(
             vec![source.clone()],
             Rules {
-                filter: Some(Arc::new(Expire)),
+                judge: Some(Box::new(Expire)),
                 ..rules(oldest)
             },
         )

@@ -1,17 +1,20 @@
-//! Batched point lookups: keys in ascending order, looked up component by component with cursors
-//! that stay where they are (Luo & Carey section 3.2). A key near the one before it costs a few
-//! comparisons instead of a search from the top, and a block that holds several is read once.
+//! Batched point lookups: keys in ascending order, looked up component by component (Luo & Carey
+//! section 3.2). In a run, a key near the one before it costs a few comparisons instead of a search
+//! from the top; a block that holds several is read once, and the blocks of many keys are read
+//! together, neighbours in one piece.
 
 use crate::batch::TreeId;
 use crate::cost::Cost;
-use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ};
+use crate::entry::Kind;
 use crate::error::Result;
-use crate::read::RunCursor;
 use crate::read::component::Component;
 use crate::read::snapshot::{Found, Snapshot};
 use crate::slice::Slice;
-use crate::table::ReadOptions;
+use crate::table::{Locator, WantedBlock, fetch};
+use crate::version::Run;
+
+/// Data blocks that are held at a time.
+const WINDOW: usize = 256;
 
 impl Snapshot {
     /// Looks up `keys`, which must ascend, and puts what is found into `found` at the same
@@ -32,7 +35,7 @@ impl Snapshot {
         })
     }
 
-    /// Looks up `keys`, which must ascend, and gives `visit` the position and the newest entry of
+    /// Looks up `keys`, which must ascend (some may be equal), and gives `visit` the position and the newest entry of
     /// each that has a value, in no order: for callers that need not hold all values at once.
     pub fn visit_batch(
         &self,
@@ -62,32 +65,7 @@ impl Snapshot {
                     false
                 }),
                 Component::Run(run) => {
-                    let options = ReadOptions {
-                        fill_cache: true,
-                        readahead: 0,
-                    };
-                    let mut cursor = RunCursor::new(run.tables.clone(), options);
-                    let mut error = None;
-                    missing.retain(|&at| {
-                        let (Some(key), None) = (keys.get(at), &error) else {
-                            return true;
-                        };
-                        match lookup(&mut cursor, &run, key, cost) {
-                            Ok(Some(entry)) => {
-                                visit(at, entry);
-                                false
-                            }
-                            Ok(None) => true,
-                            Err(e) => {
-                                error = Some(e);
-                                true
-                            }
-                        }
-                    });
-                    cost.absorb(&cursor.cost());
-                    if let Some(error) = error {
-                        return Err(error);
-                    }
+                    missing = Lookup::new(&run, keys, cost).run(&missing, &mut visit)?;
                 }
             }
         }
@@ -95,31 +73,102 @@ impl Snapshot {
     }
 }
 
-fn lookup(
-    cursor: &mut RunCursor,
-    run: &crate::version::Run,
-    key: &[u8],
-    cost: &Cost,
-) -> Result<Option<Found>> {
-    // Keys ascend, and the cursor stands on the first entry at or after an earlier one.
-    if cursor.valid() && cursor.key() > key {
-        return Ok(None);
-    }
-    if !cursor.in_block(key) {
-        let Some(table) = run.table_for(key) else {
-            return Ok(None);
-        };
-        if !table.table()?.may_contain(key, cost)? {
-            return Ok(None);
+/// A batch in one run.
+struct Lookup<'a> {
+    run: &'a Run,
+    keys: &'a [&'a [u8]],
+    cost: &'a Cost,
+    /// The table of the key before, and where in it.
+    locator: Option<(usize, Locator<'a>)>,
+    /// The blocks of the window, and the keys to look for: position, and place of the block.
+    blocks: Vec<WantedBlock<'a>>,
+    spots: Vec<(usize, usize)>,
+}
+
+impl<'a> Lookup<'a> {
+    fn new(run: &'a Run, keys: &'a [&'a [u8]], cost: &'a Cost) -> Lookup<'a> {
+        Lookup {
+            run,
+            keys,
+            cost,
+            locator: None,
+            blocks: Vec::new(),
+            spots: Vec::new(),
         }
     }
-    cursor.seek(key, MAX_SEQ)?;
-    if cursor.valid() && cursor.key() == key {
-        return Ok(Some(Found {
-            seq: cursor.seq(),
-            kind: cursor.kind(),
-            value: cursor.value_slice(),
-        }));
+
+    /// Looks for the keys at the positions `wanted`; returns the positions of those that the run
+    /// does not have.
+    fn run(mut self, wanted: &[usize], visit: &mut dyn FnMut(usize, Found)) -> Result<Vec<usize>> {
+        let mut missing = Vec::new();
+        for &at in wanted {
+            match self.locate(at)? {
+                true => self.spots.push((at, self.blocks.len() - 1)),
+                false => missing.push(at),
+            }
+            if self.blocks.len() >= WINDOW {
+                self.look(&mut missing, visit)?;
+            }
+        }
+        self.look(&mut missing, visit)?;
+        missing.sort_unstable();
+        Ok(missing)
     }
-    Ok(None)
+
+    /// Puts the block of a key at the end of the window; false when no block can have it.
+    fn locate(&mut self, at: usize) -> Result<bool> {
+        let Some(key) = self.keys.get(at) else {
+            return Ok(false);
+        };
+        let position = match &self.locator {
+            Some((position, _)) if self.covers(*position, key) => *position,
+            _ => self.run.position(key),
+        };
+        if !self.covers(position, key) {
+            return Ok(false);
+        }
+        if self.locator.as_ref().is_none_or(|(at, _)| *at != position) {
+            let Some(file) = self.run.tables.get(position) else {
+                return Ok(false);
+            };
+            self.locator = Some((position, Locator::new(file.table()?)));
+        }
+        match &mut self.locator {
+            Some((_, locator)) => locator.locate(key, &mut self.blocks, self.cost),
+            None => Ok(false),
+        }
+    }
+
+    fn covers(&self, position: usize, key: &[u8]) -> bool {
+        let file = self.run.tables.get(position);
+        file.is_some_and(|file| file.covers(key))
+    }
+
+    /// Fetches the window's blocks, looks for its keys in them, and begins the next window.
+    fn look(
+        &mut self,
+        missing: &mut Vec<usize>,
+        visit: &mut dyn FnMut(usize, Found),
+    ) -> Result<()> {
+        fetch(&mut self.blocks, self.cost)?;
+        let mut near = None;
+        let mut last = usize::MAX;
+        for (at, block) in self.spots.drain(..) {
+            let (Some(key), Some(wanted)) = (self.keys.get(at), self.blocks.get(block)) else {
+                continue;
+            };
+            if block != last {
+                (last, near) = (block, None);
+            }
+            match wanted.get(key, &mut near)? {
+                Some(found) => {
+                    let (seq, kind, value) = (found.seq, found.kind, found.value);
+                    visit(at, Found { seq, kind, value });
+                }
+                None => missing.push(at),
+            }
+        }
+        self.blocks.clear();
+        Ok(())
+    }
 }

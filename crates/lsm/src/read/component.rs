@@ -228,7 +228,9 @@ impl Entries {
                 let Some(table) = run.table_for(&self.key) else {
                     continue;
                 };
-                if !table.table()?.may_contain(&self.key, &self.cost)? {
+                if table.meta().min_seq > self.seq
+                    || !table.table()?.may_contain(&self.key, &self.cost)?
+                {
                     continue;
                 }
             }

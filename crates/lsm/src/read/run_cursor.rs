@@ -40,12 +40,6 @@ impl RunCursor {
         total
     }
 
-    /// True when an entry of `key`, a key at or after the cursor's, could only be in the block that
-    /// the cursor stands in.
-    pub(crate) fn in_block(&self, key: &[u8]) -> bool {
-        self.open.as_ref().is_some_and(|open| open.in_block(key))
-    }
-
     /// Makes table `at` the open one; false when there is none.
     fn enter(&mut self, at: usize) -> Result<bool> {
         if self.open.is_some() && self.at == at {

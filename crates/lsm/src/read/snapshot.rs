@@ -130,7 +130,12 @@ impl Snapshot {
 
     /// The entries of one key, newest first, from the newest component to the oldest.
     pub fn walk(&self, tree: TreeId, key: &[u8]) -> Entries {
-        Entries::new(self.components(tree), key, self.seq)
+        self.walk_from(tree, key, self.seq)
+    }
+
+    /// As [`Snapshot::walk`], from the newest entry on whose sequence number is at most `seq`.
+    pub fn walk_from(&self, tree: TreeId, key: &[u8], seq: Seq) -> Entries {
+        Entries::new(self.components(tree), key, seq.min(self.seq))
     }
 
     /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]`:

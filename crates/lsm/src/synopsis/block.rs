@@ -12,8 +12,11 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Zone, ZoneRef, cover, put_zone, read_zone, zone_of, zone_ref};
-use crate::coding::{Reader, put_bytes};
+use super::{
+    MapBuilder, Zone, ZoneRef, cover, put_zone, read_zone, shorten_greatest, shorten_least,
+};
+use crate::attributes::Summary;
+use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 
 /// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 1 % false
@@ -21,9 +24,12 @@ use crate::entry::{MAX_SEQ, Seq};
 pub(crate) const BITS_PER_VALUE: usize = 10;
 const PROBES: usize = 6;
 
-/// Gathers the synopsis block of one partition after another.
+/// Gathers the synopsis block of one partition after another, and the fingerprint maps of the table.
 pub(crate) struct SynopsisBuilder {
     slots: Vec<Slot>,
+    /// The open partition, and the bits of a block's number within its partition.
+    partition: usize,
+    shift: u32,
     bounds: Vec<(Seq, Seq)>,
     open: (Seq, Seq),
     bits_per_value: usize,
@@ -33,9 +39,12 @@ pub(crate) struct SynopsisBuilder {
 #[derive(Default)]
 struct Slot {
     // Of the open data block.
+    holds: bool,
     min: Vec<u8>,
     max: Vec<u8>,
     hashes: Vec<u64>,
+    /// Instead of filters: where the values of the table are.
+    map: Option<MapBuilder>,
     // Of the finished blocks of the partition.
     records: Vec<u8>,
     zone: Option<Zone>,
@@ -44,11 +53,21 @@ struct Slot {
 const NO_BOUNDS: (Seq, Seq) = (MAX_SEQ, 0);
 
 impl SynopsisBuilder {
-    /// Of tables with this many attribute slots, and value filters of so many bits per distinct value.
-    pub(crate) fn new(slots: usize, bits_per_value: usize) -> SynopsisBuilder {
-        let slots = (0..slots).map(|_| Slot::default()).collect();
+    /// Of tables with attribute slots that are summarised like this, partitions of at most so many
+    /// blocks, and value filters of so many bits per distinct value.
+    pub(crate) fn new(
+        summaries: &[Summary],
+        partition_blocks: usize,
+        bits_per_value: usize,
+    ) -> SynopsisBuilder {
+        let slot = |summary: &Summary| Slot {
+            map: (*summary == Summary::Fingerprints).then(MapBuilder::default),
+            ..Slot::default()
+        };
         SynopsisBuilder {
-            slots,
+            slots: summaries.iter().map(slot).collect(),
+            partition: 0,
+            shift: usize::BITS - partition_blocks.saturating_sub(1).leading_zeros(),
             bounds: Vec::new(),
             open: NO_BOUNDS,
             bits_per_value,
@@ -72,10 +91,13 @@ impl SynopsisBuilder {
             return;
         };
         let hash = xxh3_64(value);
-        let first = slot.hashes.is_empty();
-        if slot.hashes.last() != Some(&hash) {
-            slot.hashes.push(hash);
+        match &mut slot.map {
+            Some(map) => map.add(hash, self.partition << self.shift | self.bounds.len()),
+            None if slot.hashes.last() != Some(&hash) => slot.hashes.push(hash),
+            None => {}
         }
+        let first = !slot.holds;
+        slot.holds = true;
         if first || value < slot.min.as_slice() {
             slot.min.clear();
             slot.min.extend_from_slice(value);
@@ -84,6 +106,22 @@ impl SynopsisBuilder {
             slot.max.clear();
             slot.max.extend_from_slice(value);
         }
+    }
+
+    /// Bits of a block's number within its partition; the bits above are the partition's number.
+    pub(crate) fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// Takes the map of a slot, if it is to have one.
+    pub(crate) fn take_map(&mut self, slot: usize) -> Option<MapBuilder> {
+        self.slots.get_mut(slot)?.map.take()
+    }
+
+    /// Bytes of the fingerprint maps so far, about.
+    pub(crate) fn map_size(&self) -> usize {
+        let maps = self.slots.iter().filter_map(|slot| slot.map.as_ref());
+        maps.map(MapBuilder::size).sum()
     }
 
     /// Ends the open data block.
@@ -132,46 +170,54 @@ impl SynopsisBuilder {
         out.extend_from_slice(&(self.bounds.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.slots.len() as u32).to_le_bytes());
         self.bounds.clear();
+        self.partition += 1;
         all
     }
 }
 
 impl Slot {
     fn end_block(&mut self, bits_per_value: usize) {
-        if self.hashes.is_empty() {
+        if !self.holds {
             put_zone(&mut self.records, None);
             put_bytes(&mut self.records, &[]);
             return;
         }
-        self.hashes.sort_unstable();
-        self.hashes.dedup();
-        let zone = Some(zone_of(&self.min, &self.max));
-        put_zone(&mut self.records, zone_ref(&zone));
+        self.holds = false;
+        shorten_least(&mut self.min);
+        let bounded = shorten_greatest(&mut self.max);
+        let max = bounded.then_some(self.max.as_slice());
+        let zone = Some((self.min.as_slice(), max));
+        put_zone(&mut self.records, zone);
+        cover(&mut self.zone, zone);
         // One value that the zone map holds unshortened needs no filter beside it.
-        if zone
-            .as_ref()
-            .is_some_and(|(min, max)| Some(min) == max.as_ref())
-        {
+        if self.map.is_some() || max == Some(&self.min) {
             put_bytes(&mut self.records, &[]);
         } else {
-            put_bytes(&mut self.records, &filter_of(&self.hashes, bits_per_value));
+            self.hashes.sort_unstable();
+            self.hashes.dedup();
+            put_filter(&mut self.records, &self.hashes, bits_per_value);
         }
-        cover(&mut self.zone, &zone);
         self.hashes.clear();
     }
 }
 
-/// A Bloom filter over values with these hashes; at 0 bits none, which admits all.
-fn filter_of(hashes: &[u64], bits_per_value: usize) -> Vec<u8> {
-    let mut filter = vec![0; (hashes.len() * bits_per_value).div_ceil(8)];
+/// Appends a Bloom filter over values with these hashes, behind its length; at 0 bits none, which
+/// admits all.
+fn put_filter(out: &mut Vec<u8>, hashes: &[u64], bits_per_value: usize) {
+    let len = (hashes.len() * bits_per_value).div_ceil(8);
+    put_varint(out, len as u64);
+    let start = out.len();
+    out.resize(start + len, 0);
+    let Some(filter) = out.get_mut(start..) else {
+        return;
+    };
     for &hash in hashes {
-        for bit in probes(hash, filter.len()) {
+        for bit in probes(hash, len) {
             if let Some(byte) = filter.get_mut(bit >> 3) {
                 *byte |= 1 << (bit & 7);
             }
         }
     }
-    filter
 }
 
 /// The bits of a value in a filter of `len` bytes.

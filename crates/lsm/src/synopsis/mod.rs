@@ -1,14 +1,17 @@
 //! Synopses: what a block, a partition or a file remembers of its entries without holding them.
 //!
 //! Per attribute a *zone map* (least and greatest value) and a *value filter* (a small Bloom filter
-//! over the distinct values), as in LevelDB++ section 3; and the bounds of the sequence numbers, which
+//! over the distinct values), as in LevelDB++ section 3, or instead of the filters of all blocks one
+//! *fingerprint map* of the table (`fingerprints.rs`); and the bounds of the sequence numbers, which
 //! let a top-K search skip what can hold nothing newer than its K-th (our replacement of the paper's
 //! "levels are ordered by time").
 //!
 //! All of them err on one side only: a synopsis may say "maybe" of a value that is not there, never
 //! "no" of one that is.
 
+mod bits;
 mod block;
+mod fingerprints;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +20,7 @@ use std::ops::Bound;
 use crate::coding::{Reader, put_bytes};
 
 pub(crate) use block::{BITS_PER_VALUE, BlockSynopsis, Synopsis, SynopsisBuilder};
+pub(crate) use fingerprints::{MapBuilder, MapPage, map_hash};
 
 /// Bounds kept in zone maps are at most this long, in bytes.
 pub const MAX_BOUND_LEN: usize = 64;
@@ -86,40 +90,44 @@ impl ValueRange {
 /// A zone map in place, borrowed from where it is stored.
 pub(crate) type ZoneRef<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// The zone of the values from `min` to `max`, its bounds shortened outwards.
-fn zone_of(min: &[u8], max: &[u8]) -> Zone {
-    let min = min.get(..MAX_BOUND_LEN).unwrap_or(min);
-    (min.to_vec(), upper_bound(max))
+/// Cuts a least value to a bound: not above it.
+fn shorten_least(min: &mut Vec<u8>) {
+    min.truncate(MAX_BOUND_LEN);
 }
 
-/// The shortest kept bound that is not below `max`: itself, or the successor of its prefix.
-fn upper_bound(max: &[u8]) -> Option<Vec<u8>> {
-    let Some(prefix) = max
-        .get(..MAX_BOUND_LEN)
-        .filter(|_| max.len() > MAX_BOUND_LEN)
-    else {
-        return Some(max.to_vec());
-    };
-    let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut bound = prefix.get(..=kept)?.to_vec();
-    if let Some(last) = bound.last_mut() {
-        *last += 1;
+/// Cuts a greatest value to a bound that is not below it: itself, or the successor of its prefix.
+/// False when there is none.
+fn shorten_greatest(max: &mut Vec<u8>) -> bool {
+    if max.len() <= MAX_BOUND_LEN {
+        return true;
     }
-    Some(bound)
+    max.truncate(MAX_BOUND_LEN);
+    while max.pop_if(|last| *last == 0xff).is_some() {}
+    match max.last_mut() {
+        Some(last) => {
+            *last += 1;
+            true
+        }
+        None => false,
+    }
 }
 
 /// Grows `all` to cover `one`.
-pub(crate) fn cover(all: &mut Option<Zone>, one: &Option<Zone>) {
+pub(crate) fn cover(all: &mut Option<Zone>, one: Option<ZoneRef<'_>>) {
     let Some((min, max)) = one else { return };
     let Some((all_min, all_max)) = all else {
-        all.clone_from(one);
+        *all = zone_owned(one);
         return;
     };
-    if min < all_min {
-        all_min.clone_from(min);
+    let set = |held: &mut Vec<u8>, value: &[u8]| {
+        held.clear();
+        held.extend_from_slice(value);
+    };
+    if min < all_min.as_slice() {
+        set(all_min, min);
     }
     match (&mut *all_max, max) {
-        (Some(held), Some(max)) if max > held => held.clone_from(max),
+        (Some(held), Some(max)) if max > held.as_slice() => set(held, max),
         (Some(_), None) => *all_max = None,
         _ => {}
     }

@@ -277,11 +277,45 @@ impl Layout {
                 hi = mid;
             }
         }
-        let mut place = match place {
+        let place = match place {
             Some(place) => place,
             None => self.restart_entry(bytes, 0)?,
         };
-        let mut matched = 0;
+        self.walk(bytes, place, 0, key, seq)
+    }
+
+    /// The first entry of `key` or a later key, given the place of the first entry of `before`, a key
+    /// not after it: for ascending keys that lie close together.
+    pub(super) fn seek_from(
+        &self,
+        bytes: &[u8],
+        place: &Place,
+        before: &[u8],
+        key: &[u8],
+    ) -> Option<Option<Place>> {
+        if before == key {
+            return Some(Some(*place));
+        }
+        // Over a far way, the restarts are quicker than the steps between them.
+        if self.restarts > 2 {
+            return self.seek(bytes, key, MAX_SEQ);
+        }
+        if place.key_end == self.end {
+            return Some(None);
+        }
+        let next = self.entry_after(bytes, place)?;
+        self.walk(bytes, next, common_prefix(before, key), key, MAX_SEQ)
+    }
+
+    /// Goes on from an entry of which `matched` bytes are known to be those of `key`.
+    fn walk(
+        &self,
+        bytes: &[u8],
+        mut place: Place,
+        mut matched: usize,
+        key: &[u8],
+        seq: Seq,
+    ) -> Option<Option<Place>> {
         loop {
             // An entry that shares more than was matched differs from `key` where the one before
             // did, and is before it for the same reason.

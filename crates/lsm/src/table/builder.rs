@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::block::BlockBuilder;
 use super::format::{FOOTER_LEN, Footer, Handle, MAX_BLOCK_LEN, Sealer, TRAILER_LEN, header};
-use super::index::{IndexBuilder, Partition, Top, push_zones, separator};
+use super::index::{IndexBuilder, Map, MapPlace, Partition, Top, push_zones, separator};
 use super::{TableMeta, TableOptions, filter};
-use crate::attributes::Extractor;
+use crate::attributes::{Extractor, Summary};
 use crate::coding::put_varint;
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, compare};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
-use crate::synopsis::{SynopsisBuilder, Zone, cover};
+use crate::synopsis::{SynopsisBuilder, Zone, cover, zone_ref};
 
 /// Bytes gathered before they go to the file.
 const APPEND_LEN: usize = 256 << 10;
@@ -58,7 +58,11 @@ impl TableBuilder {
         options: &TableOptions,
     ) -> Result<TableBuilder> {
         let file = fs.create(path).map_err(|e| Error::io(path, "create", e))?;
-        let ids: &[u32] = options.extractor.as_deref().map_or(&[], Extractor::ids);
+        let extractor = options.extractor.as_deref();
+        let ids: &[u32] = extractor.map_or(&[], Extractor::ids);
+        let summaries: Vec<Summary> = (0..ids.len())
+            .filter_map(|slot| Some(extractor?.summary(slot)))
+            .collect();
         Ok(TableBuilder {
             out: Output {
                 file,
@@ -81,7 +85,11 @@ impl TableBuilder {
             pending: None,
             index: IndexBuilder::default(),
             hashes: Vec::new(),
-            synopsis: SynopsisBuilder::new(ids.len(), options.value_filter_bits),
+            synopsis: SynopsisBuilder::new(
+                &summaries,
+                options.partition_blocks,
+                options.value_filter_bits,
+            ),
             top: Top::new(ids.len()),
             zones: vec![None; ids.len()],
             data_blocks: 0,
@@ -150,7 +158,8 @@ impl TableBuilder {
         let describing = self.index.size()
             + self.synopsis.size()
             + self.hashes.len() * self.options.filter_bits_per_key / 8;
-        self.out.offset() + (self.data.size() + describing + self.top.size()) as u64
+        let table = self.synopsis.map_size() + self.top.size();
+        self.out.offset() + (self.data.size() + describing + table) as u64
     }
 
     /// True until the first entry is added.
@@ -169,6 +178,7 @@ impl TableBuilder {
         }
         self.place_pending(None)?;
         self.end_partition()?;
+        self.write_maps()?;
 
         self.meta.largest = std::mem::take(&mut self.last_key);
         if self.is_empty() {
@@ -206,6 +216,26 @@ impl TableBuilder {
         self.out.buffer.extend_from_slice(&footer);
         self.meta.size = self.out.finish()?;
         Ok(self.meta)
+    }
+
+    /// Writes the fingerprint maps.
+    fn write_maps(&mut self) -> Result<()> {
+        let shift = self.synopsis.shift();
+        for slot in 0..self.zones.len() {
+            let Some(map) = self.synopsis.take_map(slot) else {
+                continue;
+            };
+            let (out, mut pages) = (&mut self.out, Vec::new());
+            let complete = map.finish(|least, page| {
+                let handle = out.write_block(page, false)?;
+                pages.push(MapPlace { least, handle });
+                Ok::<(), Error>(())
+            })?;
+            if complete {
+                self.top.push_map(Map { slot, shift, pages });
+            }
+        }
+        Ok(())
     }
 
     /// Writes the open data block.
@@ -291,7 +321,7 @@ impl TableBuilder {
         self.top.push(&self.separator, part);
         push_zones(&mut self.top, &zones);
         for (all, zone) in self.zones.iter_mut().zip(&zones) {
-            cover(all, zone);
+            cover(all, zone_ref(zone));
         }
         self.meta.min_seq = self.meta.min_seq.min(min_seq);
         self.meta.max_seq = self.meta.max_seq.max(max_seq);

@@ -11,7 +11,7 @@ use super::index::Index;
 use super::reader::Table;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::entry::{Kind, Seq};
 use crate::error::{Error, Result};
 use crate::slice::Slice;
 
@@ -59,16 +59,6 @@ impl TableCursor {
         &self.cost
     }
 
-    /// True when the entries of `key`, a key at or after the cursor's, can only begin in the block
-    /// that the cursor stands in: looking there is cheaper than asking the filter.
-    pub fn in_block(&self, key: &[u8]) -> bool {
-        self.valid
-            && self.loaded.is_some_and(|b| {
-                let end = self.with_index(|index| index.compare(b, key, MAX_SEQ));
-                end.is_ok_and(|end| end != Ordering::Less)
-            })
-    }
-
     /// Takes partition `p`; returns the number of its data blocks.
     fn enter(&mut self, p: usize) -> Result<usize> {
         if self.partition != p || self.index.is_none() {
@@ -77,7 +67,7 @@ impl TableCursor {
             let part = self.table.top().get(p).ok_or_else(|| lost(&self.table))?;
             self.index = Some(
                 self.table
-                    .block(part.index, self.options.fill_cache, &self.cost)?,
+                    .index_of(p, part, self.options.fill_cache, &self.cost)?,
             );
             self.partition = p;
         }

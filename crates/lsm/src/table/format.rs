@@ -12,6 +12,7 @@
 
 use std::path::Path;
 
+use lzzzz::lz4;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::coding::{Reader, put_varint};
@@ -33,6 +34,9 @@ pub(super) const MAX_BLOCK_LEN: usize = MAX_VALUE_LEN + (1 << 20);
 
 const RAW: u8 = 0;
 const LZ4: u8 = 1;
+
+/// How hard the compressor tries: its default.
+const ACCELERATION: i32 = lz4::ACC_LEVEL_DEFAULT;
 
 /// Where a block lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -229,10 +233,9 @@ pub(super) fn checksum(payload_and_type: &[u8], number: u64, offset: u64) -> u32
     xxh3_64_with_seed(payload_and_type, seed) as u32
 }
 
-/// Compresses and seals blocks, reusing its buffers.
+/// Compresses and seals blocks, reusing its buffer.
 #[derive(Default)]
 pub(super) struct Sealer {
-    table: lz4_flex::block::CompressTable,
     scratch: Vec<u8>,
 }
 
@@ -270,22 +273,16 @@ impl Sealer {
     }
 
     fn pack(&mut self, payload: &[u8]) -> Option<&[u8]> {
-        use lz4_flex::block as lz4;
-        let room = lz4::get_maximum_output_size(payload.len());
+        // Where an eighth cannot be saved the compressor runs out of room, which is as good.
+        let room = payload.len() - payload.len() / 8;
         if self.scratch.len() < room {
             self.scratch.resize(room, 0);
         }
-        // The reused table is the small one; a long payload would turn it into the large one for
-        // good, and clearing that costs every later block.
-        let packed = if payload.len() < usize::from(u16::MAX) {
-            lz4::compress_into_with_table(payload, &mut self.scratch, &mut self.table)
-        } else {
-            lz4::compress_into(payload, &mut self.scratch)
-        };
-        let packed = packed
-            .ok()
-            .filter(|len| len + payload.len() / 8 <= payload.len())?;
-        self.scratch.get(..packed)
+        let scratch = self.scratch.get_mut(..room)?;
+        let packed = lz4::compress(payload, scratch, ACCELERATION).ok()?;
+        self.scratch
+            .get(..packed)
+            .filter(|packed| !packed.is_empty())
     }
 }
 
@@ -331,7 +328,7 @@ pub(super) fn expand(
         Packing::Raw => out.extend_from_slice(payload),
         Packing::Lz4 => {
             out.resize(handle.raw as usize, 0);
-            let expanded = lz4_flex::block::decompress_into(payload, out);
+            let expanded = lz4::decompress(payload, out);
             if expanded.ok() != Some(handle.raw as usize) {
                 return Err("a block does not expand to its length");
             }

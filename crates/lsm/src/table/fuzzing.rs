@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::format::{FOOTER_LEN, Footer, Handle, checksum, expand, unseal};
 use super::index::{Index, Top};
 use super::{ReadOptions, Table, TableBuilder, TableMeta, TableOptions};
-use crate::attributes::Extractor;
+use crate::attributes::{Extractor, Summary};
 use crate::cache::BlockCache;
 use crate::coding::Reader;
 use crate::cost::Cost;
@@ -36,17 +36,22 @@ struct Sample {
     properties: Handle,
 }
 
-/// The last byte of the value is an attribute.
+/// The last byte of the value is an attribute, twice: with filters and with fingerprints.
 struct LastByte;
 
 impl Extractor for LastByte {
     fn ids(&self) -> &[u32] {
-        &[4]
+        &[4, 9]
+    }
+
+    fn summary(&self, slot: usize) -> Summary {
+        [Summary::Filters, Summary::Fingerprints][slot]
     }
 
     fn extract(&self, _: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
         if let Some(last) = value.last() {
             emit(0, &[*last]);
+            emit(1, &[*last]);
         }
     }
 }
@@ -96,6 +101,9 @@ fn sample(compress: bool, attributes: bool) -> Sample {
         let index = payload(&bytes, part.index);
         let index = Index::parse(&index).unwrap();
         handles.extend((0..index.len()).map(|i| index.entry(i).unwrap().handle));
+    }
+    for map in top.maps() {
+        handles.extend(map.pages.iter().map(|page| page.handle));
     }
     Sample {
         bytes,
@@ -191,6 +199,11 @@ fn ask(file: &[u8], meta: TableMeta) {
         hi: Bound::Unbounded,
     };
     for range in [range, ValueRange::only(b" ")] {
+        for slot in 0..2 {
+            let mut hints = Vec::new();
+            damage_or(table.mapped_blocks(slot, &range, &cost, &mut hints));
+            assert!(hints.len() <= file.len() * 16);
+        }
         for p in 0..table.partitions().min(100) {
             for slot in 0..2 {
                 let mut hints = Vec::new();

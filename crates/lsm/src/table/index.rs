@@ -266,6 +266,69 @@ pub(super) struct Top {
     zone_bytes: Vec<u8>,
     /// Per partition and slot: where in `zone_bytes` min begins, max begins, max ends.
     zones: Vec<[u32; 3]>,
+    /// Of the slots that have one.
+    maps: Vec<Map>,
+}
+
+/// Where the fingerprint map of an attribute is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Map {
+    pub(super) slot: usize,
+    /// The map numbers blocks by partition and, in this many low bits, place in the partition.
+    pub(super) shift: u32,
+    /// Its pages, by ascending hash.
+    pub(super) pages: Vec<MapPlace>,
+}
+
+/// Where a page of a fingerprint map is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MapPlace {
+    /// The least hash in it.
+    pub(super) least: u64,
+    pub(super) handle: Handle,
+}
+
+impl Map {
+    /// The page that a hash would be in.
+    #[inline]
+    pub(super) fn page(&self, hash: u64) -> Option<&MapPlace> {
+        let behind = self.pages.partition_point(|page| page.least <= hash);
+        self.pages.get(behind.checked_sub(1)?)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.slot as u64);
+        put_varint(out, u64::from(self.shift));
+        put_varint(out, self.pages.len() as u64);
+        let mut before = 0;
+        for page in &self.pages {
+            put_varint(out, page.least - before);
+            page.handle.put(out);
+            before = page.least;
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Map> {
+        let mut map = Map {
+            slot: usize::try_from(reader.varint()?).ok()?,
+            shift: u32::try_from(reader.varint()?)
+                .ok()
+                .filter(|shift| *shift < 32)?,
+            pages: Vec::new(),
+        };
+        let mut least = 0_u64;
+        for at in 0..reader.varint()? {
+            let delta = reader.varint()?;
+            if at > 0 && delta == 0 {
+                return None;
+            }
+            least = least.checked_add(delta)?;
+            let handle = Handle::read(reader)?;
+            map.pages.push(MapPlace { least, handle });
+        }
+        map.pages.shrink_to_fit();
+        Some(map)
+    }
 }
 
 /// Stands for a zone map, or its greatest value, that is not there.
@@ -301,6 +364,11 @@ impl Top {
             + self.parts.capacity() * size_of::<Partition>()
             + self.zone_bytes.capacity()
             + self.zones.capacity() * 12
+            + self
+                .maps
+                .iter()
+                .map(|map| map.pages.capacity() * size_of::<MapPlace>())
+                .sum::<usize>()
     }
 
     /// Bytes of the encoded form, about.
@@ -332,6 +400,22 @@ impl Top {
             ABSENT
         };
         self.zones.push([start, middle, end]);
+    }
+
+    /// Adds a fingerprint map, of a slot behind those before.
+    pub(super) fn push_map(&mut self, map: Map) {
+        self.maps.push(map);
+    }
+
+    /// The fingerprint map of a slot, if it has one.
+    #[inline]
+    pub(super) fn map(&self, slot: usize) -> Option<&Map> {
+        self.maps.iter().find(|map| map.slot == slot)
+    }
+
+    /// All fingerprint maps.
+    pub(super) fn maps(&self) -> &[Map] {
+        &self.maps
     }
 
     #[inline]
@@ -413,6 +497,9 @@ impl Top {
                 put_zone(out, self.zone(p, slot));
             }
         }
+        for map in &self.maps {
+            map.encode(out);
+        }
     }
 
     /// Reads the top-level index; `None` when it is malformed or out of order.
@@ -441,8 +528,13 @@ impl Top {
                 top.push_zone(read_zone(&mut reader)?);
             }
         }
-        if !reader.is_empty() {
-            return None;
+        while !reader.is_empty() {
+            let map = Map::decode(&mut reader)?;
+            let last = top.maps.last().map(|last| last.slot);
+            if map.slot >= top.slots || last.is_some_and(|last| last >= map.slot) {
+                return None;
+            }
+            top.maps.push(map);
         }
         top.settle();
         Some(top)

@@ -16,8 +16,9 @@
 //! span blocks and partitions; nothing here treats them as one.
 //!
 //! `format.rs` has the frame of the file and of a block, `block.rs` the data blocks, `builder.rs`
-//! writes, `reader.rs` answers, `cursor.rs` walks, `verify.rs` checks everything.
+//! writes, `reader.rs` answers, `batch.rs` answers for many keys at once, `cursor.rs` walks, `verify.rs` checks everything.
 
+mod batch;
 mod block;
 mod builder;
 mod cursor;
@@ -39,6 +40,8 @@ use crate::entry::{Kind, Seq};
 use crate::slice::Slice;
 use crate::synopsis::{BITS_PER_VALUE, Zone, put_zone, read_zone, zone_owned, zone_ref};
 
+pub use batch::entries_of_blocks;
+pub(crate) use batch::{Locator, WantedBlock, fetch};
 pub use builder::TableBuilder;
 pub use cursor::{BlockEntries, TableCursor};
 pub use reader::Table;

@@ -2,13 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::block::Layout;
 use super::cursor::{BlockEntries, TableCursor};
-use super::format::{
-    FOOTER_LEN, Footer, HEADER_LEN, Handle, Packing, check_header, expand, unseal,
-};
+use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
 use super::index::{Index, Partition, Top};
 use super::{BlockHint, Found, ReadOptions, TableMeta, filter};
 use crate::cache::BlockCache;
@@ -17,7 +15,7 @@ use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
-use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange};
+use crate::synopsis::{BlockSynopsis, MapPage, Synopsis, ValueRange, map_hash};
 
 /// An immutable table, open for reading by any number of threads. Only its top-level index is kept
 /// in memory; every other block comes through the block cache.
@@ -28,6 +26,21 @@ pub struct Table {
     cache: Arc<BlockCache>,
     cache_id: u64,
     top: Top,
+    /// Per partition, its index and key filter once they were used and the cache had room for them
+    /// outside of what it evicts: nearly every read wants them.
+    pinned: Box<[OnceLock<Pinned>]>,
+}
+
+/// The blocks that lead to a data block, kept.
+struct Pinned {
+    index: Arc<Vec<u8>>,
+    filter: Option<Arc<Vec<u8>>>,
+}
+
+impl Pinned {
+    fn bytes(&self) -> u64 {
+        (self.index.capacity() + self.filter.as_ref().map_or(0, |filter| filter.capacity())) as u64
+    }
 }
 
 impl Table {
@@ -51,8 +64,10 @@ impl Table {
             cache,
             cache_id,
             top: Top::default(),
+            pinned: Box::default(),
         };
         table.top = table.read_frame()?;
+        table.pinned = (0..table.top.len()).map(|_| OnceLock::new()).collect();
         Ok(table)
     }
 
@@ -116,23 +131,38 @@ impl Table {
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the blocks that it reads.
     pub fn get(&self, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
-        let Some(part) = self.top.get(self.top.find(0, key, MAX_SEQ)) else {
+        let p = self.top.find(0, key, MAX_SEQ);
+        let Some(part) = self.top.get(p) else {
             return Ok(None);
         };
-        if !self.filter_admits(part, key, cost)? {
+        if !self.filter_admits(p, part, key, cost)? {
             return Ok(None);
         }
-        let found = self.get_in(part, key, cost)?;
+        let found = match self.pinned(p) {
+            Some(pinned) => {
+                Cost::add(&cost.blocks_cached, 1);
+                self.get_in(part, &pinned.index, key, cost)?
+            }
+            None => {
+                let index = self.index_of(p, part, true, cost)?;
+                self.get_in(part, &index, key, cost)?
+            }
+        };
         if found.is_none() && part.filter != Handle::NONE {
             Cost::add(&cost.filters_false, 1);
         }
         Ok(found)
     }
 
-    fn get_in(&self, part: &Partition, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
-        let index = self.block(part.index, true, cost)?;
+    fn get_in(
+        &self,
+        part: &Partition,
+        index: &[u8],
+        key: &[u8],
+        cost: &Cost,
+    ) -> Result<Option<Found>> {
         let malformed = || self.malformed(part.index);
-        let index = Index::parse(&index).ok_or_else(malformed)?;
+        let index = Index::parse(index).ok_or_else(malformed)?;
         // Separators make it exact: an entry of `key` is in this block, or nowhere.
         let b = index.find(0, key, MAX_SEQ).ok_or_else(malformed)?;
         let handle = index.entry(b).ok_or_else(malformed)?.handle;
@@ -155,23 +185,81 @@ impl Table {
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the filter block.
     pub fn may_contain(&self, key: &[u8], cost: &Cost) -> Result<bool> {
-        match self.top.get(self.top.find(0, key, MAX_SEQ)) {
-            Some(part) => self.filter_admits(part, key, cost),
+        let p = self.top.find(0, key, MAX_SEQ);
+        match self.top.get(p) {
+            Some(part) => self.filter_admits(p, part, key, cost),
             None => Ok(false),
         }
     }
 
     #[inline]
-    fn filter_admits(&self, part: &Partition, key: &[u8], cost: &Cost) -> Result<bool> {
+    pub(super) fn filter_admits(
+        &self,
+        p: usize,
+        part: &Partition,
+        key: &[u8],
+        cost: &Cost,
+    ) -> Result<bool> {
         if part.filter == Handle::NONE {
             return Ok(true);
         }
-        let bytes = self.block(part.filter, true, cost)?;
-        let admits = filter::may_contain(&bytes, filter::hash(key))
+        let loaded;
+        let bytes = match self.pinned(p).and_then(|pinned| pinned.filter.as_deref()) {
+            Some(filter) => {
+                Cost::add(&cost.blocks_cached, 1);
+                filter
+            }
+            None => {
+                loaded = self.block(part.filter, true, cost)?;
+                &loaded
+            }
+        };
+        let admits = filter::may_contain(bytes, filter::hash(key))
             .ok_or_else(|| self.malformed(part.filter))?;
         Cost::add(&cost.filters_asked, 1);
         Cost::add(&cost.filters_negative, u64::from(!admits));
         Ok(admits)
+    }
+
+    #[inline]
+    fn pinned(&self, p: usize) -> Option<&Pinned> {
+        self.pinned.get(p)?.get()
+    }
+
+    /// The index block of partition `p`. With `keep` it is pinned, and the key filter with it, if
+    /// the cache has room for that.
+    pub(super) fn index_of(
+        &self,
+        p: usize,
+        part: &Partition,
+        keep: bool,
+        cost: &Cost,
+    ) -> Result<Arc<Vec<u8>>> {
+        if let Some(pinned) = self.pinned(p) {
+            Cost::add(&cost.blocks_cached, 1);
+            return Ok(Arc::clone(&pinned.index));
+        }
+        let index = self.block(part.index, keep, cost)?;
+        let Some(place) = self.pinned.get(p).filter(|_| keep) else {
+            return Ok(index);
+        };
+        let filter = match part.filter {
+            Handle::NONE => None,
+            // Who wants the index has just asked the filter; if it is gone already, there is no room.
+            handle => match self.cache.get(self.cache_id, handle.offset) {
+                None => return Ok(index),
+                filter => filter,
+            },
+        };
+        let pinned = Pinned {
+            index: Arc::clone(&index),
+            filter,
+        };
+        let bytes = pinned.bytes();
+        if self.cache.pin(bytes) && place.set(pinned).is_err() {
+            self.cache.unpin(bytes);
+        }
+        Ok(index)
     }
 
     /// A cursor over all entries. It counts its own cost.
@@ -245,6 +333,52 @@ impl Table {
         })
     }
 
+    /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the
+    /// table: one page of it is read, however large the table. Their sequence bounds are those of
+    /// their partitions. False, and nothing is appended, when the table has no such map or the range
+    /// more than one value: then partitions have to be asked one by one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the page.
+    pub fn mapped_blocks(
+        &self,
+        slot: usize,
+        range: &ValueRange,
+        cost: &Cost,
+        out: &mut Vec<BlockHint>,
+    ) -> Result<bool> {
+        let (Some(map), Some(value)) = (self.top.map(slot), range.point()) else {
+            return Ok(false);
+        };
+        Cost::add(&cost.synopses_asked, 1);
+        let before = out.len();
+        let hash = map_hash(BlockSynopsis::hash(value));
+        if let Some(page) = map.page(hash) {
+            let bytes = self.block(page.handle, true, cost)?;
+            let mut blocks = Vec::new();
+            MapPage::parse(&bytes)
+                .and_then(|page| page.blocks(hash, &mut blocks))
+                .ok_or_else(|| self.malformed(page.handle))?;
+            blocks.sort_unstable();
+            blocks.dedup();
+            for number in blocks {
+                let (partition, block) = (number >> map.shift, number & ((1 << map.shift) - 1));
+                let part = self.top.get(partition);
+                let part = part.ok_or_else(|| self.malformed(page.handle))?;
+                if self.partition_may_match(partition, slot, range) {
+                    out.push(BlockHint {
+                        partition,
+                        block,
+                        min_seq: part.min_seq,
+                        max_seq: part.max_seq,
+                    });
+                }
+            }
+        }
+        Cost::add(&cost.synopses_negative, u64::from(out.len() == before));
+        Ok(true)
+    }
+
     /// Appends all data blocks of partition `p`, in key order.
     ///
     /// # Errors
@@ -287,13 +421,22 @@ impl Table {
     /// [`Error::Io`] and [`Error::Corruption`] of the index and the data block;
     /// [`Error::Invalid`] when the table has no such block.
     pub fn block_entries(&self, hint: &BlockHint, cost: &Cost) -> Result<BlockEntries> {
+        let handle = self.handle_of(hint, cost)?;
+        Cost::add(&cost.data_blocks, 1);
+        self.entries_in(handle, self.block(handle, true, cost)?)
+    }
+
+    /// Where a data block is.
+    pub(super) fn handle_of(&self, hint: &BlockHint, cost: &Cost) -> Result<Handle> {
         let none = || Error::Invalid(format!("{} has no {hint:?}", self.path.display()));
         let part = self.top.get(hint.partition).ok_or_else(none)?;
-        let index = self.block(part.index, true, cost)?;
+        let index = self.index_of(hint.partition, part, true, cost)?;
         let index = Index::parse(&index).ok_or_else(|| self.malformed(part.index))?;
-        let handle = index.entry(hint.block).ok_or_else(none)?.handle;
-        let bytes = self.block(handle, true, cost)?;
-        Cost::add(&cost.data_blocks, 1);
+        Ok(index.entry(hint.block).ok_or_else(none)?.handle)
+    }
+
+    /// The entries of a data block that was read.
+    pub(super) fn entries_in(&self, handle: Handle, bytes: Arc<Vec<u8>>) -> Result<BlockEntries> {
         BlockEntries::new(Arc::clone(&self.path), handle.offset, bytes)
             .ok_or_else(|| self.malformed(handle))
     }
@@ -322,7 +465,7 @@ impl Table {
         let Some(part) = self.top.get(p) else {
             return Ok((0, 0, 0, 0));
         };
-        let bytes = self.block(part.index, true, cost)?;
+        let bytes = self.index_of(p, part, true, cost)?;
         let position = || {
             let index = Index::parse(&bytes)?;
             let last = index.len().checked_sub(1)?;
@@ -344,46 +487,72 @@ impl Table {
     /// A block through the cache.
     #[inline]
     pub(super) fn block(&self, handle: Handle, fill: bool, cost: &Cost) -> Result<Arc<Vec<u8>>> {
-        if let Some(block) = self.cache.get(self.cache_id, handle.offset) {
+        if let Some(block) = self.cached(handle) {
             Cost::add(&cost.blocks_cached, 1);
             return Ok(block);
         }
         let block = Arc::new(self.read_block(handle, cost)?);
         if fill {
-            self.cache.insert(self.cache_id, handle.offset, &block);
+            self.keep(handle, &block);
         }
         Ok(block)
     }
 
+    /// A block, if the cache has it.
+    #[inline]
+    pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Vec<u8>>> {
+        self.cache.get(self.cache_id, handle.offset)
+    }
+
+    /// Offers a block to the cache.
+    pub(super) fn keep(&self, handle: Handle, block: &Arc<Vec<u8>>) {
+        self.cache.insert(self.cache_id, handle.offset, block);
+    }
+
     /// A block straight from the file.
     pub(super) fn read_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
-        handle
-            .check(self.meta.size)
-            .map_err(|what| self.damaged(handle.offset, what))?;
+        self.check_handle(handle)?;
         let mut sealed = vec![0; handle.sealed_len()];
         self.read_at(handle.offset, &mut sealed)?;
         Cost::add(&cost.blocks_read, 1);
         Cost::add(&cost.bytes_read, sealed.len() as u64);
+        self.unpack(&sealed, handle)
+    }
+
+    /// Refuses a handle that cannot be one of this file.
+    pub(super) fn check_handle(&self, handle: Handle) -> Result<()> {
+        handle
+            .check(self.meta.size)
+            .map_err(|what| self.damaged(handle.offset, what))
+    }
+
+    /// The payload of a sealed block.
+    pub(super) fn unpack(&self, sealed: &[u8], handle: Handle) -> Result<Vec<u8>> {
         let damaged = |what| self.damaged(handle.offset, what);
-        match unseal(&sealed, handle, self.meta.number).map_err(damaged)? {
-            Packing::Raw => {
-                sealed.truncate(handle.stored as usize);
-                Ok(sealed)
-            }
-            packing => {
-                let mut block = Vec::new();
-                expand(&sealed, handle, packing, &mut block).map_err(damaged)?;
-                Ok(block)
-            }
-        }
+        let packing = unseal(sealed, handle, self.meta.number).map_err(damaged)?;
+        let mut block = Vec::new();
+        expand(sealed, handle, packing, &mut block).map_err(damaged)?;
+        Ok(block)
+    }
+
+    /// The file itself.
+    pub(super) fn file(&self) -> &dyn ReadFile {
+        &*self.file
     }
 
     /// Fills `buf` from the file.
     pub(super) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.file.read_at(offset, buf).map_err(|e| match e.kind() {
+        self.file
+            .read_at(offset, buf)
+            .map_err(|e| self.read_error(offset, e))
+    }
+
+    /// What a failed read at `offset` means.
+    pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
+        match error.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends too soon"),
-            _ => Error::io(&self.path, "read", e),
-        })
+            _ => Error::io(&self.path, "read", error),
+        }
     }
 
     pub(super) fn damaged(&self, offset: u64, what: impl Into<String>) -> Error {
@@ -393,5 +562,12 @@ impl Table {
     /// A block whose checksum is right and whose contents are not.
     pub(super) fn malformed(&self, handle: Handle) -> Error {
         self.damaged(handle.offset, "malformed block")
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let bytes = self.pinned.iter().filter_map(OnceLock::get);
+        self.cache.unpin(bytes.map(Pinned::bytes).sum());
     }
 }

@@ -11,7 +11,7 @@ use crate::attributes::Extractor;
 use crate::cost::Cost;
 use crate::entry::{Kind, Seq, compare};
 use crate::error::{Error, Result};
-use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange, ZoneRef, zone_ref};
+use crate::synopsis::{BlockSynopsis, MapPage, Synopsis, ValueRange, ZoneRef, map_hash, zone_ref};
 
 impl Table {
     /// Reads the whole file and checks it: checksums, the order of entries, the index, that key
@@ -41,10 +41,12 @@ impl Table {
             counts: [0; 3],
             last: None,
             block: BlockCursor::new(),
+            maps: Vec::new(),
         };
         if let Err(e) = self.read_frame() {
             audit.found(e);
         }
+        audit.read_maps();
         for p in 0..self.partitions() {
             audit.partition(p);
         }
@@ -65,10 +67,14 @@ struct Audit<'a> {
     /// The last entry seen.
     last: Option<(Vec<u8>, Seq)>,
     block: BlockCursor,
+    /// Per fingerprint map of the table, its pages (about a hundredth of the file).
+    maps: Vec<Vec<Vec<u8>>>,
 }
 
 /// What a partition's description says of one of its data blocks.
 struct Claim<'a> {
+    partition: usize,
+    block: usize,
     entry: IndexEntry<'a>,
     separator: &'a [u8],
     filter: Option<&'a [u8]>,
@@ -151,6 +157,8 @@ impl Audit<'_> {
             let bounds = bounds.get(b).copied();
             let filter = filter.as_deref();
             let claim = Claim {
+                partition: p,
+                block: b,
                 entry,
                 separator: &separator,
                 filter,
@@ -226,15 +234,63 @@ impl Audit<'_> {
         };
         let mut covered = true;
         extractor.extract(self.block.key(), self.block.value(), &mut |slot, value| {
-            let slot = self.slots.get(slot).copied().flatten();
-            if let Some(synopsis) = slot.and_then(|slot| claim.synopses.get(slot)) {
-                covered &= synopsis.may_hold(BlockSynopsis::hash(value))
+            let Some(slot) = self.slots.get(slot).copied().flatten() else {
+                return;
+            };
+            if let Some(synopsis) = claim.synopses.get(slot) {
+                let hash = BlockSynopsis::hash(value);
+                covered &= self.mapped(slot, hash, claim)
+                    && synopsis.may_hold(hash)
                     && synopsis
                         .zone
                         .is_some_and(|(min, max)| ValueRange::only(value).overlaps(min, max));
             }
         });
         covered
+    }
+
+    /// Reads and checks the pages of the fingerprint maps.
+    fn read_maps(&mut self) {
+        for map in self.table.top().maps() {
+            let mut pages = Vec::new();
+            for place in &map.pages {
+                let Some(bytes) = self.read(place.handle) else {
+                    pages.push(Vec::new());
+                    continue;
+                };
+                let mut blocks = Vec::new();
+                let whole = MapPage::parse(&bytes).is_some_and(|page| {
+                    page.least() == place.least && page.all_blocks(&mut blocks).is_some()
+                });
+                let parts = self.table.partitions();
+                if !whole || blocks.iter().any(|block| block >> map.shift >= parts) {
+                    self.found(self.table.malformed(place.handle));
+                }
+                pages.push(bytes);
+            }
+            self.maps.push(pages);
+        }
+    }
+
+    /// True unless the fingerprint map of a slot denies that a value is in a block. Damaged pages
+    /// have been reported, and say nothing.
+    fn mapped(&self, slot: usize, hash: u64, claim: &Claim<'_>) -> bool {
+        let maps = self.table.top().maps();
+        let Some(at) = maps.iter().position(|map| map.slot == slot) else {
+            return true;
+        };
+        let (Some(map), Some(pages)) = (maps.get(at), self.maps.get(at)) else {
+            return true;
+        };
+        let hash = map_hash(hash);
+        let behind = map.pages.partition_point(|page| page.least <= hash);
+        let Some(bytes) = behind.checked_sub(1).and_then(|at| pages.get(at)) else {
+            return false;
+        };
+        let mut blocks = Vec::new();
+        MapPage::parse(bytes)
+            .and_then(|page| page.blocks(hash, &mut blocks))
+            .is_none_or(|()| blocks.contains(&(claim.partition << map.shift | claim.block)))
     }
 
     /// Compares what was counted with what the manifest tells. Says nothing of a table that lost

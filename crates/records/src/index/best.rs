@@ -80,7 +80,9 @@ impl Ord for Ranked {
 /// memory is bounded by that number.
 pub(crate) struct Best {
     window: Window,
-    /// The worst on top.
+    /// The candidates while there are fewer than wanted, as they came.
+    early: Vec<Ranked>,
+    /// All of them from then on, the worst on top.
     heap: BinaryHeap<Ranked>,
     after_rank: Option<u64>,
     /// Whether anything was turned away or pushed out.
@@ -102,6 +104,7 @@ impl Best {
         let after_rank = window.after.map(|seq| window.order.rank(seq));
         Best {
             window,
+            early: Vec::new(),
             heap: BinaryHeap::new(),
             after_rank,
             overflowed: false,
@@ -116,7 +119,14 @@ impl Best {
 
     /// True when as many are here as are wanted.
     pub(crate) fn is_full(&self) -> bool {
-        self.heap.len() >= self.window.want
+        self.early.len() + self.heap.len() >= self.window.want
+    }
+
+    /// How many more are wanted.
+    pub(crate) fn missing(&self) -> usize {
+        self.window
+            .want
+            .saturating_sub(self.early.len() + self.heap.len())
     }
 
     /// True when a candidate of this rank would be kept: to be asked before one is built, and with
@@ -132,6 +142,22 @@ impl Best {
     #[inline]
     pub(crate) fn is_beyond(&self, rank: u64) -> bool {
         self.is_full() && self.heap.peek().is_some_and(|worst| rank >= worst.rank)
+    }
+
+    /// The least and the greatest sequence number that a candidate can have to be kept.
+    #[inline]
+    pub(crate) fn span(&self) -> (Seq, Seq) {
+        let worst = self.heap.peek().filter(|_| self.is_full());
+        let worst = worst.map(|worst| worst.candidate.seq);
+        let (after, order) = (self.window.after, self.window.order);
+        let (above, below) = match order {
+            Order::Newest => (worst, after),
+            Order::Oldest => (after, worst),
+        };
+        (
+            above.map_or(0, |seq| seq.saturating_add(1)),
+            below.map_or(MAX_SEQ, |seq| seq.saturating_sub(1)),
+        )
     }
 
     /// True when something between these sequence numbers could be kept.
@@ -182,7 +208,15 @@ impl Best {
             key: key.to_vec(),
             record,
         };
-        self.heap.push(Ranked { rank, candidate });
+        let ranked = Ranked { rank, candidate };
+        if self.heap.is_empty() {
+            self.early.push(ranked);
+            if self.is_full() || self.bytes > self.window.bytes {
+                self.heap = std::mem::take(&mut self.early).into();
+            }
+        } else {
+            self.heap.push(ranked);
+        }
         while self.bytes > self.window.bytes && self.heap.len() > 1 {
             // Long keys: fewer candidates than were wanted have to do.
             self.drop_worst();
@@ -205,12 +239,15 @@ impl Best {
 
     /// The candidates, best first, each record once; and whether there may be more behind them.
     pub(crate) fn finish(self) -> (Vec<Candidate>, bool) {
-        let mut candidates: Vec<Candidate> = self
-            .heap
-            .into_sorted_vec()
-            .into_iter()
-            .map(|ranked| ranked.candidate)
-            .collect();
+        let mut ranked = if self.heap.is_empty() {
+            self.early
+        } else {
+            self.heap.into_vec()
+        };
+        // They often come in order, or in the opposite one, or in a few such runs.
+        ranked.sort_by_key(|ranked| ranked.rank);
+        let mut candidates: Vec<Candidate> =
+            ranked.into_iter().map(|ranked| ranked.candidate).collect();
         candidates.dedup_by(|b, a| {
             let same = a.seq == b.seq && a.key == b.key;
             if same && a.record.is_none() {

@@ -1,7 +1,9 @@
 //! The embedded index (LevelDB++ section 3): nothing is written beside the data; tables carry a zone
-//! map and a value filter per block, partitions and files a zone map, memtables an ordered map.
+//! map and a value filter per block, partitions and files a zone map, memtables an ordered map. The
+//! fingerprint index is the same but for the value filters: a table of it has one map from
+//! fingerprints of values to blocks, and is asked for a value once, not once per block.
 //!
-//! A lookup goes best first: files, then partitions, then blocks wait in a queue ordered by the best
+//! A lookup goes best first: files, then partitions (not where a map tells the blocks), then blocks wait in a queue ordered by the best
 //! sequence number that each can hold; the best is opened, and what passes its synopsis is queued in
 //! turn. Once the K best are found and the head of the queue can hold nothing better, the search is
 //! over. (The papers stop at the end of a level, which gives wrong answers: levels are ordered by
@@ -13,25 +15,32 @@ use std::sync::Arc;
 
 use lsm::entry::MAX_SEQ;
 use lsm::memtable::Memtable;
-use lsm::table::{BlockHint, Table};
+use lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
+use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind};
 
 use super::{Best, Fact, Index, Lookup, Range, Writes};
-use crate::def::IndexKind;
 use crate::error::Result;
 use crate::layout::Attribute;
 use crate::record::RecordRef;
 
 pub(super) struct Embedded;
 
+/// Blocks that are taken from the queue and read together, at most.
+const TOGETHER: usize = 64;
+/// Records of a range that a block has, about. Of a single value it has one, as a rule.
+const RANGE_RECORDS: usize = 8;
+
+#[derive(Clone, Copy)]
 enum Unit {
+    Table,
     Partition(usize),
     Block(BlockHint),
 }
 
 struct Queued {
     rank: u64,
-    /// Which component, and which of the opened tables.
+    /// Which component, and which of the tables.
     component: usize,
     table: usize,
     unit: Unit,
@@ -89,7 +98,7 @@ impl Index for Embedded {
                 Component::Memtable(memtable) => walk.memtable(memtable, best)?,
                 Component::Run(run) => {
                     for file in run.tables.iter() {
-                        walk.file(at, file, best)?;
+                        walk.file(at, file, best);
                     }
                 }
             }
@@ -108,6 +117,14 @@ impl Index for Embedded {
                 Component::Run(run) => {
                     for file in run.tables.iter() {
                         let table = file.table()?;
+                        if let Some(slot) = table.slot_of(attribute.id) {
+                            let (mut hints, cost) = (Vec::new(), lookup.data_cost);
+                            if table.mapped_blocks(slot, &values, cost, &mut hints)? {
+                                // A record or two of a block: the others are only read in passing.
+                                records += 2 * hints.len() as u64;
+                                continue;
+                            }
+                        }
                         let partitions = table.partitions().max(1) as u64;
                         let matching = match table.slot_of(attribute.id) {
                             Some(slot) => (0..table.partitions())
@@ -124,11 +141,11 @@ impl Index for Embedded {
     }
 }
 
-/// The slot of an attribute in the maps of memtables: its place among the embedded ones.
+/// The slot of an attribute in the maps of memtables: its place among those that are embedded.
 fn slot_of(lookup: &Lookup<'_>, attribute: &Attribute) -> Option<usize> {
     let attributes = lookup.layout.attributes.iter();
     attributes
-        .filter(|a| a.kind == IndexKind::Embedded)
+        .filter(|a| a.kind.is_embedded())
         .position(|a| a.id == attribute.id)
 }
 
@@ -162,7 +179,7 @@ struct Walk<'a> {
     attribute: &'a Attribute,
     range: &'a Range,
     values: lsm::synopsis::ValueRange,
-    tables: Vec<Arc<Table>>,
+    tables: Vec<Arc<TableFile>>,
     queue: BinaryHeap<Reverse<Queued>>,
     hints: Vec<BlockHint>,
 }
@@ -205,17 +222,12 @@ impl Walk<'_> {
         })
     }
 
-    /// Queues the partitions of a file that may have something.
-    fn file(
-        &mut self,
-        component: usize,
-        file: &lsm::version::TableFile,
-        best: &mut Best,
-    ) -> Result<()> {
+    /// Queues a file that may have something.
+    fn file(&mut self, component: usize, file: &Arc<TableFile>, best: &mut Best) {
         let (meta, cost) = (file.meta(), self.lookup.data_cost);
         if !best.admits_span(meta.min_seq, meta.max_seq) {
             best.note_skipped();
-            return Ok(());
+            return;
         }
         let zone = meta.zones.iter().find(|(id, _)| *id == self.attribute.id);
         if let Some((_, zone)) = zone {
@@ -225,12 +237,75 @@ impl Walk<'_> {
                 .is_some_and(|(min, max)| self.values.overlaps(min, max.as_deref()));
             if !overlaps {
                 lsm::Cost::add(&cost.synopses_negative, 1);
-                return Ok(());
+                return;
             }
         }
-        let table = file.table()?;
-        let slot = table.slot_of(self.attribute.id);
-        let at = self.tables.len();
+        self.queue.push(Reverse(Queued {
+            rank: best.order().best_rank(meta.min_seq, meta.max_seq),
+            component,
+            table: self.tables.len(),
+            unit: Unit::Table,
+        }));
+        self.tables.push(file.clone());
+    }
+
+    fn run(&mut self, best: &mut Best) -> Result<()> {
+        let mut blocks = Vec::new();
+        while let Some(Reverse(head)) = self.queue.pop() {
+            if best.is_beyond(head.rank) {
+                best.note_skipped();
+                break;
+            }
+            match head.unit {
+                Unit::Table => self.table(&head, best)?,
+                Unit::Partition(partition) => self.partition(&head, partition, best)?,
+                Unit::Block(_) => {
+                    blocks.push(head);
+                    let records = match self.range.point() {
+                        Some(_) => 1,
+                        None => RANGE_RECORDS,
+                    };
+                    let together = (best.missing() / records).clamp(1, TOGETHER);
+                    while blocks.len() < together
+                        && let Some(Reverse(next)) = self.queue.peek()
+                        && matches!(next.unit, Unit::Block(_))
+                        && let Some(Reverse(next)) = self.queue.pop()
+                    {
+                        blocks.push(next);
+                    }
+                    self.blocks(&mut blocks, best)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn opened(&self, queued: &Queued) -> Result<Option<Arc<Table>>> {
+        match self.tables.get(queued.table) {
+            Some(file) => Ok(Some(file.table()?.clone())),
+            None => Ok(None),
+        }
+    }
+
+    /// Queues the blocks that a table's map names, or else the partitions that may have something.
+    fn table(&mut self, queued: &Queued, best: &mut Best) -> Result<()> {
+        let Some(table) = self.opened(queued)? else {
+            return Ok(());
+        };
+        let (cost, slot) = (self.lookup.data_cost, table.slot_of(self.attribute.id));
+        let mut hints = std::mem::take(&mut self.hints);
+        hints.clear();
+        let mapped = match slot {
+            Some(slot) => table.mapped_blocks(slot, &self.values, cost, &mut hints)?,
+            None => false,
+        };
+        if mapped {
+            self.queue_blocks(queued, &hints, best);
+        }
+        self.hints = hints;
+        if mapped {
+            return Ok(());
+        }
         for partition in 0..table.partitions() {
             let (min, max) = table.partition_bounds(partition);
             lsm::Cost::add(&cost.synopses_asked, 1);
@@ -238,42 +313,19 @@ impl Walk<'_> {
                 lsm::Cost::add(&cost.synopses_negative, 1);
                 continue;
             }
-            let rank = best.order().best_rank(min, max);
             self.queue.push(Reverse(Queued {
-                rank,
-                component,
-                table: at,
+                rank: best.order().best_rank(min, max),
                 unit: Unit::Partition(partition),
+                ..*queued
             }));
         }
-        self.tables.push(table.clone());
         Ok(())
     }
 
-    fn run(&mut self, best: &mut Best) -> Result<()> {
-        while let Some(Reverse(queued)) = self.queue.pop() {
-            if best.is_beyond(queued.rank) {
-                best.note_skipped();
-                break;
-            }
-            let Some(table) = self.tables.get(queued.table).cloned() else {
-                continue;
-            };
-            match queued.unit {
-                Unit::Partition(partition) => self.partition(&queued, &table, partition, best)?,
-                Unit::Block(hint) => self.block(&queued, &table, &hint, best)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn partition(
-        &mut self,
-        queued: &Queued,
-        table: &Table,
-        partition: usize,
-        best: &mut Best,
-    ) -> Result<()> {
+    fn partition(&mut self, queued: &Queued, partition: usize, best: &mut Best) -> Result<()> {
+        let Some(table) = self.opened(queued)? else {
+            return Ok(());
+        };
         let cost = self.lookup.data_cost;
         let mut hints = std::mem::take(&mut self.hints);
         hints.clear();
@@ -281,35 +333,56 @@ impl Walk<'_> {
             Some(slot) => table.matching_blocks(partition, slot, &self.values, cost, &mut hints)?,
             None => table.all_blocks(partition, cost, &mut hints)?,
         }
-        for hint in hints.drain(..) {
-            if !best.admits_span(hint.min_seq, hint.max_seq) {
-                best.note_skipped();
-                continue;
-            }
-            let rank = best.order().best_rank(hint.min_seq, hint.max_seq);
-            let (component, table) = (queued.component, queued.table);
-            self.queue.push(Reverse(Queued {
-                rank,
-                component,
-                table,
-                unit: Unit::Block(hint),
-            }));
-        }
+        self.queue_blocks(queued, &hints, best);
         self.hints = hints;
         Ok(())
     }
 
-    fn block(
-        &mut self,
-        queued: &Queued,
-        table: &Table,
-        hint: &BlockHint,
-        best: &mut Best,
-    ) -> Result<()> {
-        let mut entries = table.block_entries(hint, self.lookup.data_cost)?;
+    fn queue_blocks(&mut self, queued: &Queued, hints: &[BlockHint], best: &mut Best) {
+        for hint in hints {
+            if !best.admits_span(hint.min_seq, hint.max_seq) {
+                best.note_skipped();
+                continue;
+            }
+            self.queue.push(Reverse(Queued {
+                rank: best.order().best_rank(hint.min_seq, hint.max_seq),
+                unit: Unit::Block(*hint),
+                ..*queued
+            }));
+        }
+    }
+
+    /// Reads blocks, and offers what they have, best first, as long as a block can hold something
+    /// better than what is known.
+    fn blocks(&mut self, blocks: &mut Vec<Queued>, best: &mut Best) -> Result<()> {
+        if best.missing() > TOGETHER {
+            // All will be wanted: neighbours are read in one piece.
+            blocks.sort_by_key(|queued| match queued.unit {
+                Unit::Block(hint) => (queued.table, hint.partition, hint.block),
+                _ => (queued.table, 0, 0),
+            });
+        }
+        let mut wanted = Vec::with_capacity(blocks.len());
+        for queued in blocks.iter() {
+            if let (Unit::Block(hint), Some(table)) = (queued.unit, self.opened(queued)?) {
+                wanted.push((table, hint));
+            }
+        }
+        let read = entries_of_blocks(&wanted, self.lookup.data_cost)?;
+        for (queued, entries) in blocks.drain(..).zip(read) {
+            if best.is_beyond(queued.rank) {
+                best.note_skipped();
+            } else {
+                self.block(queued.component, entries, best)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&self, component: usize, mut entries: BlockEntries, best: &mut Best) -> Result<()> {
         while entries.advance()? {
             if entries.kind() == Kind::Put && self.matches(entries.value()) {
-                let bring = || Some((entries.value_slice(), queued.component));
+                let bring = || Some((entries.value_slice(), component));
                 best.offer_with(entries.seq(), entries.key(), bring);
             }
         }

@@ -7,6 +7,8 @@ mod eager;
 mod embedded;
 mod lazy;
 mod range;
+mod recent;
+mod seen;
 
 use std::sync::Arc;
 
@@ -97,10 +99,12 @@ pub(crate) trait Index {
 pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     match kind {
         IndexKind::None => None,
-        IndexKind::Embedded => Some(&embedded::Embedded),
+        // What a table carries, it knows itself.
+        IndexKind::Embedded | IndexKind::Fingerprint => Some(&embedded::Embedded),
         IndexKind::Eager => Some(&eager::Eager),
         IndexKind::Lazy => Some(&lazy::Lazy),
         IndexKind::Composite => Some(&composite::Composite),
+        IndexKind::Recent => Some(&recent::Recent),
     }
 }
 
@@ -110,6 +114,10 @@ pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
         // Lists are asked for by their exact key.
         IndexKind::Lazy => TreeOptions {
             operator: Some(Arc::new(PostingMerge::default())),
+            ..TreeOptions::default()
+        },
+        IndexKind::Recent => TreeOptions {
+            filter: Some(Arc::new(recent::Cleaning)),
             ..TreeOptions::default()
         },
         // Keys are only ever searched by prefix.
@@ -194,8 +202,15 @@ fn facts(
             attribute.path
         )));
     };
-    if attribute.kind == IndexKind::Composite {
-        return visit(value, rest, seq);
+    match attribute.kind {
+        IndexKind::Composite => return visit(value, rest, seq),
+        IndexKind::Recent => {
+            return match recent::Entry::decode(entry_value) {
+                recent::Entry::Add(key) => visit(value, key, seq),
+                recent::Entry::Cancel(_) => Ok(()),
+            };
+        }
+        _ => {}
     }
     lazy::each_posting(entry_value, seq, attribute, &mut |posting| {
         if !posting.cancel {

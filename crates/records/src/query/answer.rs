@@ -20,7 +20,7 @@ const PAGE: usize = 256 << 10;
 /// The most candidates whose records are fetched together, and how many at first: until their size
 /// is known.
 const FETCH: usize = 1024;
-const FIRST_FETCH: usize = 16;
+const FIRST_FETCH: usize = 64;
 
 /// A candidate whose record is known to be current.
 const CURRENT: usize = usize::MAX;
@@ -245,14 +245,14 @@ impl Answer {
             .clamp(1, self.fetch)
             .min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
-        let mut records: Vec<Option<(Seq, Slice)>> = Vec::with_capacity(chunk.len());
-        records.resize_with(chunk.len(), || None);
+        let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
         let layout = self.snapshot.dataset.layout.clone();
         let snapshot = &self.snapshot.snapshot;
-        let mut to_fetch: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
         for (at, candidate) in chunk.iter_mut().enumerate() {
             let Some((record, component)) = candidate.record.take() else {
-                to_fetch.push((at, std::mem::take(&mut candidate.key)));
+                to_fetch.push(at);
+                records.push(None);
                 continue;
             };
             let current = component == CURRENT
@@ -263,49 +263,40 @@ impl Answer {
                     candidate.seq,
                     &self.data_cost,
                 )?;
-            if let Some(slot) = records.get_mut(at)
-                && current
-            {
-                *slot = Some((candidate.seq, record));
-            }
+            records.push(current.then_some(record));
         }
-        to_fetch.sort_by(|a, b| a.1.cmp(&b.1));
-        let keys: Vec<&[u8]> = to_fetch.iter().map(|(_, key)| key.as_slice()).collect();
-        let mut found = Vec::new();
-        snapshot.get_batch(layout.data, &keys, &mut found, &self.data_cost)?;
-        self.steps.fetched += keys.len() as u64;
-        for ((at, _), found) in to_fetch.iter().zip(found) {
+        let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
+        to_fetch.sort_by(|a, b| key(*a).cmp(key(*b)));
+        let keys: Vec<&[u8]> = to_fetch.iter().map(|at| key(*at)).collect();
+        snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
+            let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
             // The write that made the fact is the one that made the record: the value is still true,
             // without looking at it.
-            if let (Some(found), Some(candidate), Some(slot)) =
-                (found, chunk.get(*at), records.get_mut(*at))
+            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at))
                 && found.seq == candidate.seq
             {
-                *slot = Some((found.seq, found.value));
+                *slot = Some(found.value);
             }
-        }
-        for (at, key) in to_fetch {
-            if let Some(candidate) = chunk.get_mut(at) {
-                candidate.key = key;
-            }
-        }
+        })?;
+        self.steps.fetched += keys.len() as u64;
         let answered = match self.plan.driver {
             Driver::Index(at) => Some(at),
             Driver::Scan => None,
         };
+        let all_answered = self.predicates.is_answered_by(answered);
         let mut bytes = 0;
         for (candidate, record) in chunk.into_iter().zip(records) {
-            let Some((seq, value)) = record else {
+            let Some(value) = record else {
                 self.steps.superseded += 1;
                 continue;
             };
-            if !self.predicates.confirm(&parse(&value)?, &layout, answered) {
+            if !all_answered && !self.predicates.confirm(&parse(&value)?, &layout, answered) {
                 self.steps.discarded += 1;
                 continue;
             }
             bytes += value.len();
             self.ready
-                .push_back(Record::new(&candidate.key, seq, value)?);
+                .push_back(Record::new(candidate.key, candidate.seq, value)?);
         }
         let budget = self.snapshot.dataset.shared.group.options().memory_budget;
         let each = bytes / self.ready.len().max(1) + 1;

@@ -26,8 +26,8 @@ pub(super) struct Plan {
 fn weight(kind: IndexKind) -> f64 {
     match kind {
         IndexKind::None => f64::INFINITY,
-        IndexKind::Embedded => 0.5,
-        IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite => 2.0,
+        IndexKind::Embedded | IndexKind::Fingerprint => 0.5,
+        IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent => 2.0,
     }
 }
 

@@ -85,6 +85,11 @@ impl Predicates {
         })
     }
 
+    /// True when there is no condition but the one that the driving index has answered.
+    pub(super) fn is_answered_by(&self, driver: Option<usize>) -> bool {
+        driver.is_some() && self.declared.len() == 1 && self.filter.is_none()
+    }
+
     /// True when a record meets all conditions but the one that the driving index has answered.
     pub(super) fn confirm(
         &self,

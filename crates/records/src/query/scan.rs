@@ -104,7 +104,7 @@ impl Scan {
             return Ok(None);
         }
         self.records += 1;
-        Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
+        Record::new(key.to_vec(), self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 }
 

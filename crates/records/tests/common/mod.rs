@@ -16,11 +16,23 @@ use serde_json::{Map, Value as Json, json};
 pub(crate) const DIR: &str = "/store";
 
 /// The kinds that keep or find something.
-pub(crate) const INDEXED: [IndexKind; 4] = [
+pub(crate) const INDEXED: [IndexKind; 6] = [
     IndexKind::Embedded,
     IndexKind::Eager,
     IndexKind::Lazy,
     IndexKind::Composite,
+    IndexKind::Recent,
+    IndexKind::Fingerprint,
+];
+
+/// An attribute for each of [`INDEXED`], named after it.
+pub(crate) const PATHS: [&str; INDEXED.len()] = [
+    "embedded",
+    "eager",
+    "lazy",
+    "composite",
+    "recent",
+    "fingerprint",
 ];
 
 /// Settings that make much happen with little data, and the same each time: memtables of 64 KiB,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::attributes::Summary;
 use crate::synopsis::ValueRange;
 use std::ops::Bound;
 
@@ -22,6 +23,9 @@ fn attributes(value: &[u8]) -> Vec<(usize, Vec<u8>)> {
 impl Extractor for Tagged {
     fn ids(&self) -> &[u32] {
         &IDS
+    }
+    fn summary(&self, slot: usize) -> Summary {
+        [Summary::Filters, Summary::Fingerprints, Summary::Filters][slot]
     }
     fn extract(&self, _: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
         attributes(value)
@@ -119,6 +123,11 @@ fn check_zones(table: &Table, entries: &[Entry]) {
 
 fn check_range(table: &Table, slot: usize, range: &ValueRange) {
     let cost = Cost::default();
+    let mut mapped = Vec::new();
+    let has_map = table
+        .mapped_blocks(slot, range, &cost, &mut mapped)
+        .unwrap();
+    assert_eq!(has_map, slot == 1 && range.point().is_some());
     for p in 0..table.partitions() {
         let (mut all, mut matching) = (Vec::new(), Vec::new());
         table.all_blocks(p, &cost, &mut all).unwrap();
@@ -138,6 +147,11 @@ fn check_range(table: &Table, slot: usize, range: &ValueRange) {
                     "{range:?} is in {hint:?}"
                 );
                 assert!(!holds || table.partition_may_match(p, slot, range));
+                let bounds = table.partition_bounds(p);
+                let like = |m: &BlockHint| (m.partition, m.block) == (p, hint.block);
+                let known = mapped.iter().find(|m| like(m));
+                assert!(!holds || !has_map || known.is_some());
+                assert!(known.is_none_or(|m| (m.min_seq, m.max_seq) == bounds));
             }
         }
         let mut none = Vec::new();

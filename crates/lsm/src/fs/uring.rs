@@ -1,0 +1,209 @@
+//! Batches of reads through Linux's io_uring.
+//!
+//! The kernel writes into memory while requests are in flight, so that memory must not go away, nor
+//! be looked at, before they have ended. Both hold by ownership: requests only ever point into the
+//! buffer of the [`Ring`] that carries them, a ring's buffer is not touched while anything is in
+//! flight, and a ring that failed with something in flight is leaked with its buffer.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use io_uring::{IoUring, opcode, types};
+use parking_lot::Mutex;
+
+use super::ReadRequest;
+use super::batch::{VisitRead, read_one};
+
+/// Requests in flight at a time.
+const DEPTH: usize = 64;
+/// Bytes in flight at a time, unless a single request is larger.
+const SPAN: usize = 1 << 20;
+/// Large enough for what any file asks for.
+const ALIGNMENT: usize = 4096;
+/// Rings that are kept for later.
+const KEPT: usize = 8;
+
+/// Rings that nobody uses.
+static IDLE: Mutex<Vec<Ring>> = Mutex::new(Vec::new());
+/// Set when the kernel refused a ring: it will again.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// A queue to the kernel, and the memory that it reads into.
+struct Ring {
+    uring: IoUring,
+    buffer: Vec<u8>,
+}
+
+/// Where a request's bytes come to lie in the buffer.
+struct Slot {
+    /// The request's position.
+    at: usize,
+    /// Where the aligned piece begins in the buffer, and how long it is.
+    start: usize,
+    len: usize,
+    /// Bytes before the wanted ones in the aligned piece.
+    skip: usize,
+    /// Bytes that arrived; negative is an error.
+    result: i32,
+}
+
+/// Reads all requests; false when nothing was done, because there is no io_uring.
+pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>) -> bool {
+    let Some(mut ring) = Ring::take() else {
+        return false;
+    };
+    let mut slots: Vec<Slot> = Vec::with_capacity(requests.len().min(DEPTH));
+    let mut filled = 0;
+    let mut intact = true;
+    for (at, request) in requests.iter().enumerate() {
+        let Some(descriptor) = request.file.descriptor() else {
+            read_one(at, request, visit);
+            continue;
+        };
+        let alignment = descriptor.alignment.clamp(1, ALIGNMENT);
+        let skip = (request.offset % alignment as u64) as usize;
+        let len = (skip + request.len).next_multiple_of(alignment);
+        if slots.len() == DEPTH || (filled > 0 && filled + len > SPAN) {
+            intact = ring.run(requests, &mut slots, visit);
+            filled = 0;
+            if !intact {
+                // Whatever is left goes the plain way.
+                for (at, request) in requests.iter().enumerate().skip(at) {
+                    read_one(at, request, visit);
+                }
+                break;
+            }
+        }
+        slots.push(Slot {
+            at,
+            start: filled,
+            len,
+            skip,
+            result: -1,
+        });
+        filled += len.next_multiple_of(ALIGNMENT);
+    }
+    if intact && ring.run(requests, &mut slots, visit) {
+        ring.give_back();
+    }
+    true
+}
+
+impl Ring {
+    fn take() -> Option<Ring> {
+        if REFUSED.load(Ordering::Relaxed) {
+            return None;
+        }
+        if let Some(ring) = IDLE.lock().pop() {
+            return Some(ring);
+        }
+        match IoUring::new(DEPTH as u32) {
+            Ok(uring) => Some(Ring {
+                uring,
+                buffer: Vec::new(),
+            }),
+            Err(_) => {
+                REFUSED.store(true, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    fn give_back(self) {
+        let mut idle = IDLE.lock();
+        if idle.len() < KEPT && self.buffer.len() <= SPAN + 2 * ALIGNMENT {
+            idle.push(self);
+        }
+    }
+
+    /// Reads the slots' requests and visits them; leaves no slot. False when the ring must not be
+    /// used again (it is leaked then).
+    fn run(
+        &mut self,
+        requests: &[ReadRequest<'_>],
+        slots: &mut Vec<Slot>,
+        visit: &mut VisitRead<'_>,
+    ) -> bool {
+        let intact = self.transfer(requests, slots).is_ok();
+        if !intact {
+            // The kernel may still write to the old buffer: it stays where it is, for good.
+            std::mem::forget(std::mem::take(&mut self.buffer));
+        }
+        let base = self.base();
+        for slot in slots.drain(..) {
+            let Some(request) = requests.get(slot.at) else {
+                continue;
+            };
+            let wanted = slot.skip + request.len;
+            let from = base + slot.start;
+            match self.buffer.get(from + slot.skip..from + wanted) {
+                Some(bytes)
+                    if intact && usize::try_from(slot.result).is_ok_and(|n| n >= wanted) =>
+                {
+                    visit(slot.at, Ok(bytes));
+                }
+                // Refused, interrupted or short: the plain way tells what it is.
+                _ => read_one(slot.at, request, visit),
+            }
+        }
+        intact
+    }
+
+    /// Where the buffer's aligned part begins.
+    fn base(&self) -> usize {
+        self.buffer.as_ptr().align_offset(ALIGNMENT)
+    }
+
+    /// Has the kernel fill the slots; returns when nothing is in flight, or with an error when that
+    /// is not known.
+    fn transfer(&mut self, requests: &[ReadRequest<'_>], slots: &mut [Slot]) -> io::Result<()> {
+        let Some(last) = slots.last() else {
+            return Ok(());
+        };
+        let room = last.start + last.len + ALIGNMENT;
+        if self.buffer.len() < room {
+            self.buffer = vec![0; room];
+        }
+        let base = self.base();
+        let mut queued = 0;
+        for (n, slot) in slots.iter().enumerate() {
+            let Some(request) = requests.get(slot.at) else {
+                continue;
+            };
+            let (Some(descriptor), Some(piece)) = (
+                request.file.descriptor(),
+                self.buffer
+                    .get_mut(base + slot.start..base + slot.start + slot.len),
+            ) else {
+                continue;
+            };
+            let fd = types::Fd(descriptor.file.as_raw_fd());
+            let entry = opcode::Read::new(fd, piece.as_mut_ptr(), piece.len() as u32)
+                .offset(request.offset - slot.skip as u64)
+                .build()
+                .user_data(n as u64);
+            // SAFETY: the piece lies in `self.buffer`, which is neither moved, freed nor accessed
+            // before all requests in flight have ended (the loop below), and leaked if that fails;
+            // pieces of different slots do not overlap. The file is borrowed by the caller until
+            // then, so its descriptor stays open.
+            let pushed = unsafe { self.uring.submission().push(&entry) };
+            queued += usize::from(pushed.is_ok());
+        }
+        let mut ended = 0;
+        while ended < queued {
+            match self.uring.submit_and_wait(queued - ended) {
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            for completion in self.uring.completion() {
+                ended += 1;
+                if let Some(slot) = slots.get_mut(completion.user_data() as usize) {
+                    slot.result = completion.result();
+                }
+            }
+        }
+        Ok(())
+    }
+}

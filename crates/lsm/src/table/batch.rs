@@ -1,0 +1,309 @@
+//! Lookups of many keys: where the keys would be, without a look at the data; then all the data
+//! blocks at once, neighbours in one piece and the pieces together; then the keys in the blocks.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::block::{Layout, Place};
+use super::cursor::BlockEntries;
+use super::format::Handle;
+use super::index::Index;
+use super::reader::Table;
+use super::{BlockHint, Found};
+use crate::cost::Cost;
+use crate::entry::MAX_SEQ;
+use crate::error::Result;
+use crate::fs::{ReadRequest, read_many};
+
+/// Blocks with no more than this many bytes between them are read in one piece.
+const GAP: u64 = 8 << 10;
+/// A piece is no longer than this, unless one block is.
+const PIECE: u64 = 256 << 10;
+/// Blocks of a piece with more of them than this are not put into the cache: they were cheap to
+/// read, and would push out what was not.
+const CACHED_TOGETHER: usize = 4;
+
+/// A data block that is wanted, and once it was [`fetch`]ed, its contents.
+pub(crate) struct WantedBlock<'t> {
+    table: &'t Arc<Table>,
+    handle: Handle,
+    bytes: Option<(Arc<Vec<u8>>, Layout)>,
+}
+
+/// Finds the blocks of ascending keys in a table. A key near the one before it costs a comparison.
+pub(crate) struct Locator<'t> {
+    table: &'t Arc<Table>,
+    partition: usize,
+    index: Option<Arc<Vec<u8>>>,
+    /// The block found last, by its place in the partition, and whether it was asked for.
+    block: usize,
+}
+
+impl<'t> Locator<'t> {
+    pub(crate) fn new(table: &'t Arc<Table>) -> Locator<'t> {
+        Locator {
+            table,
+            partition: 0,
+            index: None,
+            block: 0,
+        }
+    }
+
+    /// True when an entry of `key`, a key after those that were located, could only be in the block
+    /// found last: looking there is cheaper than asking a filter.
+    fn in_block(&self, key: &[u8]) -> bool {
+        self.index.as_deref().is_some_and(|bytes| {
+            Index::parse(bytes)
+                .and_then(|index| index.compare(self.block, key, MAX_SEQ))
+                .is_some_and(|end| end != Ordering::Less)
+        })
+    }
+
+    /// Puts the one block that can hold an entry of `key` at the end of `wanted`, unless it is there
+    /// already; false when the key filter says that there is none.
+    ///
+    /// # Errors
+    /// Those of the filter and the index block.
+    pub(crate) fn locate(
+        &mut self,
+        key: &[u8],
+        wanted: &mut Vec<WantedBlock<'t>>,
+        cost: &Cost,
+    ) -> Result<bool> {
+        let table = self.table;
+        if self.in_block(key) {
+            // After a pause (a window of blocks was fetched in between) it is wanted once more.
+            if wanted.is_empty() {
+                let handle = self.handle()?;
+                wanted.push(WantedBlock::new(table, handle));
+            }
+            return Ok(true);
+        }
+        let p = table.top().find(self.partition, key, MAX_SEQ);
+        let Some(part) = table.top().get(p) else {
+            return Ok(false);
+        };
+        if !table.filter_admits(p, part, key, cost)? {
+            return Ok(false);
+        }
+        let from = if self.partition == p && self.index.is_some() {
+            self.block
+        } else {
+            self.index = Some(table.index_of(p, part, true, cost)?);
+            self.partition = p;
+            0
+        };
+        let malformed = || table.malformed(part.index);
+        let bytes = self.index.as_deref().ok_or_else(malformed)?;
+        let index = Index::parse(bytes).ok_or_else(malformed)?;
+        self.block = index.find(from, key, MAX_SEQ).ok_or_else(malformed)?;
+        let handle = self.handle()?;
+        wanted.push(WantedBlock::new(table, handle));
+        Ok(true)
+    }
+
+    fn handle(&self) -> Result<Handle> {
+        let entry = self
+            .index
+            .as_deref()
+            .and_then(|bytes| Index::parse(bytes)?.entry(self.block));
+        entry.map(|entry| entry.handle).ok_or_else(|| {
+            let part = self.table.top().get(self.partition);
+            self.table
+                .malformed(part.map_or(Handle::NONE, |part| part.index))
+        })
+    }
+}
+
+impl<'t> WantedBlock<'t> {
+    pub(super) fn new(table: &'t Arc<Table>, handle: Handle) -> WantedBlock<'t> {
+        WantedBlock {
+            table,
+            handle,
+            bytes: None,
+        }
+    }
+
+    fn set(&mut self, bytes: Arc<Vec<u8>>) -> Result<()> {
+        let layout = Layout::parse(&bytes).ok_or_else(|| self.table.malformed(self.handle))?;
+        self.bytes = Some((bytes, layout));
+        Ok(())
+    }
+
+    /// The newest entry of `key` in the block, which was fetched. `near` is where an earlier key was
+    /// found in this block, if one was.
+    pub(crate) fn get<'k>(
+        &self,
+        key: &'k [u8],
+        near: &mut Option<Near<'k>>,
+    ) -> Result<Option<Found>> {
+        let malformed = || self.table.malformed(self.handle);
+        let (bytes, layout) = self.bytes.as_ref().ok_or_else(malformed)?;
+        let place = match near.take() {
+            Some(Near { place, key: before }) => layout.seek_from(bytes, &place, before, key),
+            None => layout.seek(bytes, key, MAX_SEQ),
+        };
+        let Some(place) = place.ok_or_else(malformed)? else {
+            return Ok(None);
+        };
+        if !place.is_of(bytes, key) {
+            return Ok(None);
+        }
+        let found = Found {
+            seq: place.seq,
+            kind: place.kind,
+            value: place.value_slice(bytes),
+        };
+        *near = Some(Near { place, key });
+        Ok(Some(found))
+    }
+}
+
+/// Where a key was found in a block.
+pub(crate) struct Near<'k> {
+    place: Place,
+    key: &'k [u8],
+}
+
+/// Fetches the blocks: out of the cache, or from the disk, all together.
+///
+/// # Errors
+/// Of a read or of damage; other blocks may have been fetched then.
+pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
+    let mut missing: Vec<usize> = Vec::new();
+    Cost::add(&cost.data_blocks, wanted.len() as u64);
+    for (at, block) in wanted.iter_mut().enumerate() {
+        match block.table.cached(block.handle) {
+            Some(bytes) => {
+                Cost::add(&cost.blocks_cached, 1);
+                block.set(bytes)?;
+            }
+            None => missing.push(at),
+        }
+    }
+    if let [only] = missing.as_slice() {
+        // No need for pieces.
+        if let Some(block) = wanted.get_mut(*only) {
+            let bytes = block.table.block(block.handle, true, cost)?;
+            block.set(bytes)?;
+        }
+        return Ok(());
+    }
+    let pieces = pieces(wanted, &missing)?;
+    let requests: Vec<ReadRequest<'_>> = pieces
+        .iter()
+        .map(|piece| ReadRequest {
+            file: piece.table.file(),
+            offset: piece.offset,
+            len: (piece.end - piece.offset) as usize,
+        })
+        .collect();
+    let mut failed = None;
+    read_many(&requests, &mut |at, read| {
+        let Some(piece) = pieces.get(at) else { return };
+        let members = missing.get(piece.first..piece.last).unwrap_or_default();
+        let taken = match read {
+            Ok(bytes) => take(wanted, members, piece, bytes, cost),
+            Err(error) => Err(piece.table.read_error(piece.offset, error)),
+        };
+        if let Err(error) = taken {
+            failed.get_or_insert(error);
+        }
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+/// The entries of many data blocks, in the order of `hints`. Blocks that the cache does not have are
+/// read together; give them in the order of the file, where that is the same to you, so that neighbours
+/// are read in one piece.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Corruption`] of the indexes and the data blocks;
+/// [`Error::Invalid`] when a table has no such block.
+///
+/// [`Error::Io`]: crate::Error::Io
+/// [`Error::Corruption`]: crate::Error::Corruption
+/// [`Error::Invalid`]: crate::Error::Invalid
+pub fn entries_of_blocks(
+    hints: &[(Arc<Table>, BlockHint)],
+    cost: &Cost,
+) -> Result<Vec<BlockEntries>> {
+    let mut wanted = Vec::with_capacity(hints.len());
+    for (table, hint) in hints {
+        wanted.push(WantedBlock::new(table, table.handle_of(hint, cost)?));
+    }
+    fetch(&mut wanted, cost)?;
+    let entries = wanted.into_iter().map(|block| {
+        let malformed = || block.table.malformed(block.handle);
+        let (bytes, _) = block.bytes.ok_or_else(malformed)?;
+        block.table.entries_in(block.handle, bytes)
+    });
+    entries.collect()
+}
+
+/// Blocks of a table that are read in one piece.
+struct Piece<'t> {
+    table: &'t Arc<Table>,
+    offset: u64,
+    end: u64,
+    /// Which of the missing ones.
+    first: usize,
+    last: usize,
+}
+
+fn pieces<'t>(wanted: &[WantedBlock<'t>], missing: &[usize]) -> Result<Vec<Piece<'t>>> {
+    let mut pieces: Vec<Piece<'t>> = Vec::new();
+    for (n, at) in missing.iter().enumerate() {
+        let Some(block) = wanted.get(*at) else {
+            continue;
+        };
+        let (table, handle) = (block.table, block.handle);
+        table.check_handle(handle)?;
+        if let Some(piece) = pieces.last_mut()
+            && Arc::ptr_eq(piece.table, table)
+            && handle.offset >= piece.end
+            && handle.offset - piece.end <= GAP
+            && handle.end() - piece.offset <= PIECE
+        {
+            piece.end = handle.end();
+            piece.last = n + 1;
+            continue;
+        }
+        pieces.push(Piece {
+            table,
+            offset: handle.offset,
+            end: handle.end(),
+            first: n,
+            last: n + 1,
+        });
+    }
+    Ok(pieces)
+}
+
+/// Takes the blocks of a piece out of its bytes.
+fn take(
+    wanted: &mut [WantedBlock<'_>],
+    members: &[usize],
+    piece: &Piece<'_>,
+    bytes: &[u8],
+    cost: &Cost,
+) -> Result<()> {
+    Cost::add(&cost.bytes_read, bytes.len() as u64);
+    for at in members {
+        let Some(block) = wanted.get_mut(*at) else {
+            continue;
+        };
+        let (table, handle) = (block.table, block.handle);
+        Cost::add(&cost.blocks_read, 1);
+        let start = (handle.offset - piece.offset) as usize;
+        let sealed = bytes
+            .get(start..start + handle.sealed_len())
+            .unwrap_or_default();
+        let expanded = Arc::new(table.unpack(sealed, handle)?);
+        if members.len() <= CACHED_TOGETHER {
+            table.keep(handle, &expanded);
+        }
+        block.set(expanded)?;
+    }
+    Ok(())
+}

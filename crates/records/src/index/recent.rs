@@ -1,0 +1,283 @@
+//! The recency composite: value, descending sequence number, primary key. The newest records of a
+//! value are the first entries of its part of the tree, so a top-K lookup reads as many as it wants
+//! and stops, and one without limit reads no more than the composite does.
+//!
+//! The tree's key is the value alone, and an entry is an operand of a tree that combines none: the
+//! engine keeps all operands of a key, and orders them by sequence number, descending. So that number
+//! is not stored twice, the filter of the keys knows which components have the value at all, and a
+//! walk from the newest component to the oldest gives the entries of a value in order.
+//!
+//! That a record is there twice (updated without changing the value), or not any more (cancelled), is
+//! found out by merges, as far as they can remember it: [`Cleaning`].
+
+use lsm::entry::MAX_SEQ;
+use lsm::merge::{Judge, Judged, MergeFilter, Verdict};
+use lsm::table::ReadOptions;
+use lsm::{Cursor, Kind};
+
+use super::seen::Seen;
+use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
+use crate::error::Result;
+use crate::layout::Attribute;
+
+pub(super) struct Recent;
+
+/// Entries that are passed over one by one before a search is cheaper.
+const STEPS: usize = 8;
+
+impl Index for Recent {
+    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
+        write(writes, fact, Entry::Add(fact.key))
+    }
+
+    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
+        write(writes, fact, Entry::Cancel(fact.key))
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        match range.point() {
+            Some(value) if best.order() == Order::Newest => newest(lookup, attribute, value, best),
+            _ => parts(lookup, attribute, range, best),
+        }
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        estimate_tree(lookup, attribute, range)
+    }
+}
+
+/// Offers the newest entries of one value: those of the newest component, then the next, until
+/// there are enough.
+fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut Best) -> Result<()> {
+    let (_, from) = best.span();
+    let tree = tree_of(attribute)?;
+    let mut walk = lookup.snapshot.walk_from(tree, value, from);
+    while let Some(entry) = walk.next_entry()? {
+        if best.is_beyond(Order::Newest.rank(entry.seq)) {
+            best.note_skipped();
+            break;
+        }
+        if let Entry::Add(key) = Entry::decode(&entry.value) {
+            best.offer(entry.seq, key);
+        }
+    }
+    lookup.index_cost.absorb(walk.cost());
+    Ok(())
+}
+
+/// Offers the entries of a range, or of one value oldest first, component by component. Of each
+/// value only those are looked at whose sequence number may be among the best.
+fn parts(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range, best: &mut Best) -> Result<()> {
+    let (lo, hi) = range.key_bounds();
+    let options = ReadOptions {
+        fill_cache: true,
+        readahead: 0,
+    };
+    let components = lookup.snapshot.components(tree_of(attribute)?);
+    let mut parts: Vec<_> = components
+        .iter()
+        .flat_map(|component| component.parts(&lo, hi.as_deref()))
+        .map(|part| (part.seq_bounds(), part))
+        .collect();
+    parts.sort_by_key(|((min, max), _)| best.order().best_rank(*min, *max));
+    let mut value = Vec::new();
+    for ((min, max), part) in parts {
+        if !best.admits_span(min, max) {
+            best.note_skipped();
+            continue;
+        }
+        let mut cursor = part.cursor(options);
+        let mut steps = 0;
+        cursor.seek(&lo, MAX_SEQ)?;
+        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+            let seq = cursor.seq();
+            let (min, max) = best.span();
+            let max = max.min(lookup.snapshot.seq());
+            if seq >= min && seq <= max {
+                steps = 0;
+                if let (Kind::Operand, Entry::Add(key)) =
+                    (cursor.kind(), Entry::decode(cursor.value()))
+                {
+                    best.offer(seq, key);
+                }
+                cursor.next()?;
+                continue;
+            }
+            if best.is_beyond(best.order().rank(seq)) {
+                best.note_skipped();
+            }
+            // The value's entries go on too new, or are all too old from here on.
+            steps += 1;
+            if steps < STEPS {
+                cursor.next()?;
+            } else {
+                steps = 0;
+                value.clear();
+                value.extend_from_slice(cursor.key());
+                cursor.seek(&value, if seq > max { max } else { 0 })?;
+            }
+        }
+        lookup.index_cost.absorb(&cursor.cost());
+    }
+    Ok(())
+}
+
+/// What the value of an entry says: the record of a key has the entry's value, or (taken back by a
+/// later write) has it no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry<'a> {
+    Add(&'a [u8]),
+    Cancel(&'a [u8]),
+}
+
+/// The first byte of a cancel.
+const CANCEL: u8 = 0;
+/// Stands before a key that begins with a byte up to this one.
+const ESCAPE: u8 = 1;
+
+impl<'a> Entry<'a> {
+    fn encode(self, out: &mut Vec<u8>) {
+        let key = match self {
+            Entry::Add(key) => {
+                if key.first().is_some_and(|first| *first <= ESCAPE) {
+                    out.push(ESCAPE);
+                }
+                key
+            }
+            Entry::Cancel(key) => {
+                out.push(CANCEL);
+                key
+            }
+        };
+        out.extend_from_slice(key);
+    }
+
+    /// Any bytes are an entry.
+    #[inline]
+    pub(super) fn decode(bytes: &'a [u8]) -> Entry<'a> {
+        match bytes.split_first() {
+            Some((&CANCEL, key)) => Entry::Cancel(key),
+            Some((&ESCAPE, key)) => Entry::Add(key),
+            _ => Entry::Add(bytes),
+        }
+    }
+}
+
+fn write(writes: &mut Writes, fact: Fact<'_>, entry: Entry<'_>) -> Result<()> {
+    let mut operand = std::mem::take(&mut writes.scratch);
+    operand.clear();
+    entry.encode(&mut operand);
+    let tree = tree_of(fact.attribute)?;
+    let result = also(writes, Kind::Operand, tree, fact.value, &operand);
+    writes.scratch = operand;
+    result
+}
+
+/// Drops at merges the entries that a newer one of the same value and key has made useless. It
+/// remembers the keys that it has seen of a value, newest first, as far as they fit into a fixed
+/// number of bytes: beyond, useless entries may stay, which costs time and space, but nothing else.
+pub(super) struct Cleaning;
+
+impl MergeFilter for Cleaning {
+    fn begin(&self) -> Box<dyn Judge> {
+        Box::new(Pass {
+            value: Vec::new(),
+            seen: Seen::default(),
+        })
+    }
+
+    fn may_be_passed_over(&self) -> bool {
+        true
+    }
+}
+
+/// One merge.
+struct Pass {
+    value: Vec<u8>,
+    seen: Seen,
+}
+
+impl Judge for Pass {
+    fn judge(&mut self, entry: Judged<'_>, is_oldest: &mut dyn FnMut() -> bool) -> Verdict {
+        if self.value != entry.key {
+            self.value.clear();
+            self.value.extend_from_slice(entry.key);
+            self.seen.clear();
+        }
+        let (key, cancel) = match Entry::decode(entry.value) {
+            Entry::Add(key) => (key, false),
+            Entry::Cancel(key) => (key, true),
+        };
+        // A cancel has done its work when nothing older is left that it could be about.
+        if !self.seen.insert(key) || (cancel && is_oldest()) {
+            return Verdict::Drop;
+        }
+        Verdict::Keep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lsm::Seq;
+
+    use super::*;
+
+    #[test]
+    fn entries_come_back_whatever_their_keys_begin_with() {
+        for key in [
+            &b"\0"[..],
+            b"\x01",
+            b"\x02",
+            b"\0\0",
+            b"\x01\0x",
+            b"k",
+            b"\xff",
+        ] {
+            for entry in [Entry::Add(key), Entry::Cancel(key)] {
+                let mut bytes = Vec::new();
+                entry.encode(&mut bytes);
+                assert_eq!(Entry::decode(&bytes), entry);
+            }
+        }
+    }
+
+    /// What a pass leaves of entries, each a value, an entry and whether it is the oldest.
+    fn left(entries: &[(&str, Entry<'_>)], oldest: bool) -> Vec<usize> {
+        let mut pass = Cleaning.begin();
+        let keeps = |(at, (value, entry)): (usize, &(&str, Entry<'_>))| {
+            let mut bytes = Vec::new();
+            entry.encode(&mut bytes);
+            let judged = Judged {
+                key: value.as_bytes(),
+                seq: (entries.len() - at) as Seq,
+                kind: Kind::Operand,
+                value: &bytes,
+            };
+            (pass.judge(judged, &mut || oldest) == Verdict::Keep).then_some(at)
+        };
+        entries.iter().enumerate().filter_map(keeps).collect()
+    }
+
+    #[test]
+    fn a_merge_drops_what_a_newer_entry_of_the_same_value_and_key_replaces() {
+        use Entry::{Add, Cancel};
+        let entries = [
+            ("a", Add(b"1")),
+            ("a", Cancel(b"2")),
+            ("a", Add(b"1")),
+            ("a", Add(b"2")),
+            ("a", Add(b"3")),
+            ("b", Add(b"1")),
+            ("b", Add(b"2")),
+            ("b", Cancel(b"2")),
+        ];
+        assert_eq!(left(&entries, false), [0, 1, 4, 5, 6]);
+        assert_eq!(left(&entries, true), [0, 4, 5, 6]);
+    }
+}

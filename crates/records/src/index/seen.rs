@@ -1,0 +1,135 @@
+//! A set of byte strings of bounded size, that is emptied often and at no cost.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// The most that the strings of a set take, in bytes, and how many they may be.
+const MAX_BYTES: usize = 512 << 10;
+const MAX_LEN: usize = 32 << 10;
+
+/// Slots of the first table; it doubles when it is half full.
+const FIRST_SLOTS: usize = 64;
+
+/// Strings that were seen since the last [`Seen::clear`]. Once it is full it takes no more, and says
+/// of those that do not fit that they are new.
+#[derive(Default)]
+pub(super) struct Seen {
+    hasher: RandomState,
+    /// The strings, one behind the other.
+    bytes: Vec<u8>,
+    /// Where each of them ends in `bytes`.
+    ends: Vec<u32>,
+    /// Open addressing: which string, and in which round it was put there. What is there of another
+    /// round is not there.
+    slots: Vec<(u32, u32)>,
+    round: u32,
+}
+
+impl Seen {
+    /// Forgets all strings.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.slots.fill((0, 0));
+            self.round = 1;
+        }
+    }
+
+    /// Notes a string; false when it was seen before.
+    pub(super) fn insert(&mut self, string: &[u8]) -> bool {
+        let full = self.ends.len() >= MAX_LEN || self.bytes.len() + string.len() > MAX_BYTES;
+        if !full && self.slots.len() < 2 * (self.ends.len() + 1) {
+            self.grow();
+        }
+        let Some(slot) = self.find(string) else {
+            return false;
+        };
+        if !full {
+            let place = self.ends.len() as u32;
+            self.bytes.extend_from_slice(string);
+            self.ends.push(self.bytes.len() as u32);
+            self.put(slot, place);
+        }
+        true
+    }
+
+    fn string(&self, place: u32) -> &[u8] {
+        let place = place as usize;
+        let end = |place: usize| self.ends.get(place).map_or(0, |end| *end as usize);
+        let start = place.checked_sub(1).map_or(0, end);
+        self.bytes.get(start..end(place)).unwrap_or_default()
+    }
+
+    /// The free slot for a string; `None` when it is there.
+    fn find(&self, string: &[u8]) -> Option<usize> {
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut slot = self.hasher.hash_one(string) as usize & mask;
+        while let Some(&(place, round)) = self.slots.get(slot) {
+            if round != self.round {
+                break;
+            }
+            if self.string(place) == string {
+                return None;
+            }
+            slot = (slot + 1) & mask;
+        }
+        Some(slot)
+    }
+
+    fn put(&mut self, slot: usize, place: u32) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            *slot = (place, self.round);
+        }
+    }
+
+    fn grow(&mut self) {
+        let slots = (self.slots.len() * 2).max(FIRST_SLOTS);
+        self.round = 1;
+        self.slots.clear();
+        self.slots.resize(slots, (0, 0));
+        for place in 0..self.ends.len() as u32 {
+            if let Some(slot) = self.find(self.string(place)) {
+                self.put(slot, place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn agrees_with_a_set_as_long_as_there_is_room() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut seen = Seen::default();
+        for _ in 0..200 {
+            let mut model = HashSet::new();
+            let kinds = 1 << rng.usize(0..12);
+            for _ in 0..rng.usize(0..1000) {
+                let string = rng.usize(0..kinds).to_string().into_bytes();
+                assert_eq!(seen.insert(&string), model.insert(string));
+            }
+            seen.clear();
+        }
+    }
+
+    #[test]
+    fn a_full_set_takes_no_more_and_keeps_what_it_has() {
+        let mut seen = Seen::default();
+        for n in 0..2 * MAX_LEN {
+            assert!(seen.insert(&n.to_be_bytes()));
+        }
+        assert_eq!(seen.ends.len(), MAX_LEN);
+        assert!(!seen.insert(&7usize.to_be_bytes()));
+        assert!(seen.insert(&MAX_LEN.to_be_bytes()));
+        seen.clear();
+        assert!(seen.insert(&vec![1; MAX_BYTES]));
+        assert!(seen.insert(b"2") && seen.insert(b"2"));
+        assert!(!seen.insert(&vec![1; MAX_BYTES]));
+        assert!(seen.slots.len() <= 2 * MAX_LEN);
+    }
+}
