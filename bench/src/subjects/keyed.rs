@@ -140,3 +140,36 @@ pub(super) fn find(store: &impl Store, find: &Find, check: bool, visit: Visit<'_
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_ordered_by_value_then_newest_first_and_found_in_the_stored_record() {
+        let mut ordered = [entry(2, 5), entry(1, 4), entry(2, 9), entry(1, u64::MAX)];
+        ordered.sort_unstable();
+        assert_eq!(
+            ordered,
+            [entry(1, u64::MAX), entry(1, 4), entry(2, 9), entry(2, 5)]
+        );
+        let candidate = Candidate {
+            number: 77,
+            key: key(8),
+        };
+        assert_eq!(Candidate::new(&entry(3, 77), &key(8)), candidate);
+        let record = Record {
+            key: 8,
+            user: 34,
+            second: 1_700_000_000,
+            body: br#"{"id":8,"user_id":34,"created_at":1700000000,"text":"\"user_id\":5"}"#,
+        };
+        let mut bytes = Vec::new();
+        store(&mut bytes, 77, &record);
+        assert_eq!(stored(&bytes), (77, record.body));
+        assert_eq!(
+            entries_of(&bytes),
+            [entry(34, 77), entry(1_700_000_000, 77)]
+        );
+    }
+}

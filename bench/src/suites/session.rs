@@ -195,9 +195,10 @@ impl<'p> Session<'p> {
         self.job.report(&row)
     }
 
-    /// Does the mixed operations of the plan. Without indexes, lookups are left out. Rows: `mixed`
-    /// for all, and one for each kind of operation, which lacks CPU time.
-    pub fn mixed(&mut self) -> Result<()> {
+    /// Does the mixed operations of the plan, the first at least of them if all would take longer
+    /// than `time`. Without indexes, lookups are left out. Rows: `mixed` for all, and one for each
+    /// kind of operation, which lacks CPU time.
+    pub fn mixed(&mut self, time: Duration) -> Result<()> {
         let with_lookups = subjects::has_indexes(&self.name);
         let mut kinds = [
             Latency::new()?,
@@ -210,6 +211,9 @@ impl<'p> Session<'p> {
         let history = &self.plan.history;
         let mut meter = Meter::start()?;
         for ops in self.plan.ops.chunks(AHEAD) {
+            if meter.wall() > time {
+                break;
+            }
             let writes = ops
                 .iter()
                 .filter(|op| matches!(op, Op::Put | Op::Update(_)))
@@ -284,6 +288,13 @@ impl<'p> Session<'p> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the next write for done, without doing it.
+    #[cfg(test)]
+    pub fn lose_a_write(&mut self) {
+        self.stream.next();
+        self.writes += 1;
     }
 
     /// Asks a sample of everything and compares the answers with the model's. `times` is how often

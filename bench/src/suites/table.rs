@@ -2,7 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::measure::{Claim, Row};
+use crate::measure::{Claim, Row, Setting};
+
+/// Prints under what everything was measured.
+pub fn print_settings(settings: &[Setting]) {
+    println!();
+    for Setting { name, value } in settings {
+        println!("{name}: {value}");
+    }
+}
 
 /// Prints the medians of a run: speed, then space.
 pub fn print(rows: &[Row]) {

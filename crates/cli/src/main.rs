@@ -37,6 +37,7 @@ Examples:
   esker range db events time 1547194388 1547280788 | jq .text
   esker find db events user=ann 'time>=1547194388' --explain
   esker count db events
+  esker index switch db events user:composite
 
 Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.";
 
@@ -74,6 +75,9 @@ enum Command {
     /// Print the number of records, all or those with an attribute between two values
     #[command(after_help = "Examples:\n  esker count db events\n  esker count db events files 1 3")]
     Count(CountArgs),
+    /// Add, switch or drop an index of a dataset, or resume a change that was cut off
+    #[command(after_help = INDEX_HELP)]
+    Index(IndexArgs),
     /// Show the layers and counters of a store or a dataset
     #[command(after_help = "Example:\n  esker stat db events --json | jq .")]
     Stat(StatArgs),
@@ -98,6 +102,16 @@ Examples:
   esker load db events events.ndjson.zst --key id --index user:lazy --index time:embedded
   zcat more.gz | esker load db events -
   esker load db places places.csv --key code:string --index population:composite:int";
+
+const INDEX_HELP: &str = "\
+Every record is read once, and nothing is changed until the new index is complete. A command that was killed goes on
+where it was when it is given again, or with `esker index resume`.
+
+Examples:
+  esker index add db events files:lazy
+  esker index switch db events user:composite
+  esker index drop db events user
+  esker index resume db";
 
 const FIND_HELP: &str = "\
 EXPR is PATH=V, PATH>=V, PATH<=V, PATH>V, PATH<V or PATH^=PREFIX; quote it for the shell.
@@ -291,6 +305,53 @@ struct CountArgs {
 }
 
 #[derive(Args)]
+struct IndexArgs {
+    #[command(subcommand)]
+    change: IndexCommand,
+}
+
+#[derive(Subcommand)]
+enum IndexCommand {
+    /// Index an attribute of the records that are there, and of those to come
+    Add(IndexChangeArgs),
+    /// Change how an attribute is indexed
+    Switch(IndexChangeArgs),
+    /// Drop an index; the attribute stays declared. Takes back a change that was cut off
+    Drop(IndexDropArgs),
+    /// Go on with a change that was cut off
+    Resume(IndexResumeArgs),
+}
+
+#[derive(Args)]
+struct IndexChangeArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// The attribute, and how to index it: embedded, eager, lazy or composite [default: lazy]
+    #[arg(value_name = "PATH[:KIND[:TYPE]]")]
+    index: String,
+}
+
+#[derive(Args)]
+struct IndexDropArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// The attribute
+    path: String,
+}
+
+#[derive(Args)]
+struct IndexResumeArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// Only this dataset
+    dataset: Option<String>,
+}
+
+#[derive(Args)]
 struct StatArgs {
     /// The store's directory
     dir: PathBuf,
@@ -370,6 +431,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Find(args) => commands::query::find(&args, memory),
         Command::Scan(args) => commands::query::scan(&args, memory),
         Command::Count(args) => commands::query::count(&args, memory),
+        Command::Index(args) => commands::index::index(&args, memory),
         Command::Stat(args) => commands::admin::stat(&args, memory),
         Command::Check(args) => commands::admin::check(&args, memory),
         Command::Compact(args) => commands::admin::compact(&args, memory),

@@ -55,6 +55,14 @@ impl Progress {
         }
     }
 
+    /// As `update`, for a stream of records whose total is only known by and by.
+    pub(crate) fn update_of(&self, position: u64, total: u64) {
+        if !self.bar.is_hidden() {
+            self.bar.set_length(total);
+            self.update(position, position);
+        }
+    }
+
     /// Takes the line away.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();

@@ -25,6 +25,7 @@ pub struct Batch {
     bytes: Vec<u8>,
     operations: u32,
     sequences: u32,
+    made_for: Option<u64>,
 }
 
 impl Default for Batch {
@@ -37,6 +38,9 @@ impl Default for Batch {
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(usize, u32, u32);
 
+/// Is given tree, kind, key and value of an operation.
+pub type VisitOperation<'v> = dyn FnMut(TreeId, Kind, &[u8], &[u8]) + 'v;
+
 impl Batch {
     /// An empty batch.
     pub fn new() -> Batch {
@@ -44,6 +48,7 @@ impl Batch {
             bytes: vec![0; HEADER],
             operations: 0,
             sequences: 0,
+            made_for: None,
         }
     }
 
@@ -67,6 +72,27 @@ impl Batch {
         self.bytes.truncate(HEADER);
         self.operations = 0;
         self.sequences = 0;
+        self.made_for = None;
+    }
+
+    /// Binds the batch to the trees as they are after so many changes ([`crate::version::Version::changes`]):
+    /// after one more it is refused ([`Error::Stale`]), because other trees may have to be written to.
+    pub fn made_for(&mut self, changes: u64) {
+        self.made_for = Some(changes);
+    }
+
+    /// True when the batch was made for other trees than those after so many changes.
+    pub(crate) fn is_stale(&self, changes: u64) -> bool {
+        self.made_for.is_some_and(|made| made != changes)
+    }
+
+    /// Shows each write: tree, kind, key, value (empty for deletes), in the order in which they were
+    /// added.
+    pub fn each(&mut self, visit: &mut VisitOperation<'_>) {
+        // Which numbers the writes will have does not matter here.
+        decode(self.seal(1), |write| {
+            visit(write.tree, write.kind, write.key, write.value)
+        });
     }
 
     /// Where the batch stands now.

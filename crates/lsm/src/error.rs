@@ -62,6 +62,9 @@ pub enum Error {
         /// The failure that came first.
         cause: String,
     },
+    /// The group's trees are not those any more that the batch was made for
+    /// ([`crate::Batch::made_for`]); nothing was written.
+    Stale,
     /// The call does not fit the state of the store.
     Invalid(String),
 }
@@ -132,6 +135,7 @@ impl fmt::Display for Error {
                     "the store refuses writes until it is reopened, because: {cause}"
                 )
             }
+            Error::Stale => f.write_str("the trees have changed since the batch was made"),
             Error::Invalid(what) => f.write_str(what),
         }
     }

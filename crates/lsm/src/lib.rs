@@ -74,15 +74,15 @@ pub mod table;
 pub mod version;
 pub mod wal;
 
-pub use batch::{Batch, Mark, TreeId};
+pub use batch::{Batch, Mark, TreeId, VisitOperation};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{Leveled, Policy, Tiered};
+pub use compaction::{Leveled, Policy, RunSink, Tiered, WriteRun};
 pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
-pub use group::{Complete, Group, Ticket};
+pub use group::{Complete, Group, Ticket, TreeChange};
 pub use options::{Durability, Options, PlainTrees, TreeOptions, TreeProvider};
 pub use read::{Component, EntryCursor, Found, Snapshot, TreeCursor};
 pub use slice::Slice;

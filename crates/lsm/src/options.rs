@@ -94,6 +94,9 @@ pub struct TreeOptions {
     /// The name of a tree whose merges this one repeats on its own components of the same IDs
     /// (correlated merging, Luo & Carey section 4.1). Needs a tiered policy on both.
     pub follows: Option<String>,
+    /// Older entries are still to come ([`crate::Group::ingest_oldest`]), so anti-matter is kept even
+    /// where nothing older is there yet.
+    pub incomplete: bool,
 }
 
 impl Default for TreeOptions {
@@ -107,6 +110,7 @@ impl Default for TreeOptions {
             versions: 1,
             filter_bits_per_key: 10,
             follows: None,
+            incomplete: false,
         }
     }
 }

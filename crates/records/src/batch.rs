@@ -1,6 +1,7 @@
 //! The way of a write: record -> attributes -> facts for each index -> one batch.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use lsm::{Batch, Durability, Kind, Snapshot};
 
@@ -8,6 +9,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
 use crate::key::Key;
+use crate::layout::Layout;
 use crate::record::{self, RecordRef};
 use crate::schema::Extracted;
 
@@ -15,6 +17,9 @@ use crate::schema::Extracted;
 /// which saves allocations.
 pub struct WriteBatch {
     dataset: Dataset,
+    /// What the writes were made for. When it is not the dataset's any more at the commit they are made
+    /// again.
+    layout: Arc<Layout>,
     writes: Writes,
     extracted: Extracted,
     value: Vec<u8>,
@@ -29,6 +34,7 @@ pub struct WriteBatch {
 impl WriteBatch {
     pub(crate) fn new(dataset: Dataset) -> WriteBatch {
         WriteBatch {
+            layout: dataset.current.latest(),
             dataset,
             writes: Writes::default(),
             extracted: Extracted::default(),
@@ -42,7 +48,7 @@ impl WriteBatch {
     /// Adds a record (a JSON object) that replaces the one of the same key. After an error the batch
     /// is as it was.
     pub fn put(&mut self, json: &[u8]) -> Result<()> {
-        let layout = self.dataset.layout.clone();
+        let layout = self.layout.clone();
         layout.extraction.extract(json, &mut self.extracted)?;
         let mark = self.writes.mark();
         let result = self.add(json);
@@ -64,29 +70,33 @@ impl WriteBatch {
 
     /// Adds the deletion of a key, there or not.
     pub fn delete(&mut self, key: &Key) -> Result<()> {
-        let layout = self.dataset.layout.clone();
-        self.writes.batch.delete(layout.data, key.as_bytes())?;
-        self.cancel_old(key.as_bytes(), &|_, _| false)?;
+        self.delete_encoded(key.as_bytes())
+    }
+
+    fn delete_encoded(&mut self, key: &[u8]) -> Result<()> {
+        self.writes.batch.delete(self.layout.data, key)?;
+        self.cancel_old(key, &|_, _| false)?;
         self.records += 1;
         Ok(())
     }
 
     fn add(&mut self, json: &[u8]) -> Result<()> {
-        let layout = self.dataset.layout.clone();
+        let layout = self.layout.clone();
         let extracted = std::mem::take(&mut self.extracted);
         let result = (|| {
             let key = extracted.key();
             self.value.clear();
-            let attributes = layout.attributes.iter().enumerate();
+            let attributes = layout.extracted().enumerate();
             record::encode(
                 &mut self.value,
-                attributes.flat_map(|(at, a)| extracted.values(at).map(move |value| (a.id, value))),
+                layout.stored.next_id,
+                attributes.flat_map(|(at, id)| extracted.values(at).map(move |value| (id, value))),
                 &[],
             );
             self.writes
                 .batch
                 .put_parts(layout.data, key, &[&self.value, json])?;
-            for (at, attribute) in layout.attributes.iter().enumerate() {
+            for (at, attribute) in layout.written() {
                 let Some(index) = index::of(attribute.kind) else {
                     continue;
                 };
@@ -112,11 +122,10 @@ impl WriteBatch {
     /// Cancels the facts of the version in the memtable, if one is there, except those that `stays`
     /// says the new version has too.
     fn cancel_old(&mut self, key: &[u8], stays: &dyn Fn(usize, &[u8]) -> bool) -> Result<()> {
-        let layout = self.dataset.layout.clone();
+        let layout = self.layout.clone();
         if !layout
-            .attributes
-            .iter()
-            .any(|attribute| attribute.kind.is_standalone())
+            .written()
+            .any(|(_, attribute)| attribute.kind.is_standalone())
         {
             return Ok(());
         }
@@ -132,27 +141,20 @@ impl WriteBatch {
             return Ok(());
         };
         for (id, value) in old.attributes() {
-            let Some(at) = layout
-                .attributes
-                .iter()
-                .position(|attribute| attribute.id == id)
-            else {
-                continue;
-            };
-            let Some(attribute) = layout.attributes.get(at) else {
-                continue;
-            };
-            if let Some(index) = index::of(attribute.kind)
-                && !stays(at, value)
-            {
-                index.cancel(
-                    &mut self.writes,
-                    Fact {
-                        attribute,
-                        value,
-                        key,
-                    },
-                )?;
+            let written = layout.written();
+            for (at, attribute) in written.filter(|(_, attribute)| attribute.id == id) {
+                if let Some(index) = index::of(attribute.kind)
+                    && !stays(at, value)
+                {
+                    index.cancel(
+                        &mut self.writes,
+                        Fact {
+                            attribute,
+                            value,
+                            key,
+                        },
+                    )?;
+                }
             }
         }
         Ok(())
@@ -179,6 +181,7 @@ impl WriteBatch {
         self.inserts.clear();
         self.before = None;
         self.records = 0;
+        self.layout = self.dataset.current.latest();
     }
 
     /// Writes the batch, all of it or nothing, as durably as asked; then the batch is empty. After
@@ -189,21 +192,60 @@ impl WriteBatch {
             return Ok(());
         }
         let shared = self.dataset.shared.clone();
-        let mark = self.writes.mark();
-        let result = self.append(&shared.group).and_then(|ticket| {
-            // From here on the batch is in the log, whatever happens to its acknowledgement.
-            Ok(shared.group.settle(ticket, durability)?)
-        });
-        match result {
-            Ok(()) => {
+        loop {
+            let mark = self.writes.mark();
+            self.writes.batch.made_for(self.layout.seen());
+            let result = self.append(&shared.group).and_then(|ticket| {
+                // From here on the batch is in the log, whatever happens to its acknowledgement.
+                Ok(shared.group.settle(ticket, durability)?)
+            });
+            let Err(error) = result else {
                 self.clear();
-                Ok(())
+                return Ok(());
+            };
+            self.writes.rewind(mark);
+            if !matches!(error.engine(), Some(lsm::Error::Stale)) {
+                return Err(error);
             }
-            Err(error) => {
-                self.writes.rewind(mark);
-                Err(error)
-            }
+            self.renew()?;
         }
+    }
+
+    /// Makes the writes again where the dataset has another layout now: from the records that are in
+    /// them. After an error (a record does not fit a new attribute) the batch is as it was.
+    fn renew(&mut self) -> Result<()> {
+        let snapshot = self.dataset.shared.group.snapshot();
+        let current = &self.dataset.current;
+        if !snapshot.version().trees.contains_key(&current.data) {
+            return Err(Error::new(
+                ErrorKind::UnknownDataset,
+                format!("dataset `{}` was dropped", current.name),
+            ));
+        }
+        let layout = current.layout_in(snapshot.version());
+        if Arc::ptr_eq(&layout, &self.layout) {
+            return Ok(());
+        }
+        let layout = std::mem::replace(&mut self.layout, layout);
+        let mut writes = std::mem::take(&mut self.writes);
+        let (before, records) = (self.before.take(), self.records);
+        let mut result = Ok(());
+        writes.batch.each(&mut |tree, kind, key, value| {
+            if tree != layout.data || result.is_err() {
+                return;
+            }
+            result = match (kind, RecordRef::body_of(value)) {
+                (Kind::Put, Some(body)) => self.put(body),
+                _ => self.delete_encoded(key),
+            };
+        });
+        self.records = records;
+        if result.is_err() {
+            self.layout = layout;
+            self.writes = writes;
+            self.before = before;
+        }
+        result
     }
 
     fn append(&mut self, group: &lsm::Group) -> Result<lsm::Ticket> {
@@ -211,7 +253,7 @@ impl WriteBatch {
         if self.inserts.is_empty() && eager.is_empty() {
             return Ok(group.append(batch)?);
         }
-        let (data, inserts) = (self.dataset.layout.data, &self.inserts);
+        let (data, inserts) = (self.layout.data, &self.inserts);
         let mut refused = None;
         let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
             let mut seen = HashSet::with_capacity(inserts.len());
@@ -227,7 +269,7 @@ impl WriteBatch {
         match (ticket, refused) {
             (Ok(ticket), _) => Ok(ticket),
             (Err(_), Some(key)) => {
-                let key = Key::display(self.dataset.layout.stored.key_type, &key);
+                let key = Key::display(self.dataset.key_type(), &key);
                 Err(Error::new(
                     ErrorKind::Exists,
                     format!("there is a record of key {key} already"),

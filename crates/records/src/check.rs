@@ -1,12 +1,13 @@
 //! Checking a store: the engine's files, and that indexes and data agree.
 
-use lsm::{Cost, Cursor, Seq, Snapshot};
+use lsm::{Cost, Cursor, Seq, Snapshot, TreeId};
 
 use crate::database::Database;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::index;
-use crate::layout::Attribute;
+use crate::index::build::{Gathered, each_staged};
+use crate::index::{self, VisitFact};
+use crate::layout::{Attribute, Layout};
 use crate::record::RecordRef;
 
 /// What a check found.
@@ -48,6 +49,14 @@ impl Sum {
         self.facts += 1;
         self.hash = self.hash.wrapping_add(hasher.finish());
     }
+
+    /// Adds the facts of a record.
+    fn add_values(&mut self, attribute: &Attribute, record: &RecordRef<'_>, key: &[u8], seq: Seq) {
+        attribute.any_value(record, |value| {
+            self.add(value, key, seq);
+            false
+        });
+    }
 }
 
 impl Database {
@@ -75,39 +84,44 @@ impl Database {
 }
 
 fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
-    let snapshot = dataset.snapshot().snapshot;
-    let layout = &dataset.layout;
+    let now = dataset.snapshot();
+    let (snapshot, layout) = (&now.snapshot, &now.layout);
+    let building = layout.building.as_ref();
+    let gathered = match building.and_then(|building| building.staging) {
+        Some(staging) => Gathered::read(snapshot, staging)?,
+        None => Gathered::default(),
+    };
     let mut expected = vec![Sum::default(); layout.attributes.len()];
+    // Of an index that is being built: what writes have brought, and what was gathered.
+    let (mut written, mut staged) = (Sum::default(), Sum::default());
     let mut cursor = snapshot.cursor(layout.data, 256 << 10);
     cursor.seek_first()?;
     while cursor.valid() {
         report.records += 1;
         let record = RecordRef::parse(cursor.value())
             .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
-        for (id, value) in record.attributes() {
-            let known = layout
-                .attributes
-                .iter()
-                .zip(&mut expected)
-                .find(|(a, _)| a.id == id);
-            if let Some((_, sum)) = known {
-                sum.add(value, cursor.key(), cursor.seq());
+        let (key, seq) = (cursor.key(), cursor.seq());
+        for (attribute, sum) in layout.attributes.iter().zip(&mut expected) {
+            if attribute.kind.is_standalone() {
+                sum.add_values(attribute, &record, key, seq);
+            }
+        }
+        if let Some(building) = building {
+            let reached = gathered.complete || (gathered.pieces > 0 && *key <= *gathered.last);
+            if seq > building.since {
+                written.add_values(&building.attribute, &record, key, seq);
+            } else if reached {
+                staged.add_values(&building.attribute, &record, key, seq);
             }
         }
         cursor.next()?;
     }
-    for (attribute, expected) in layout.attributes.iter().zip(expected) {
-        if !attribute.kind.is_standalone() {
-            continue;
-        }
-        let found = current_facts(dataset, &snapshot, attribute)?;
+    let mut compare = |what: String, expected: Sum, found: Sum| {
         report.facts += found.facts;
         if found != expected {
             report.errors.push(format!(
-                "dataset {}: the {} index of {} has {} current facts, the data has {}{}",
-                layout.name,
-                attribute.kind,
-                attribute.path,
+                "dataset {}: {what} {} current facts, the data has {}{}",
+                dataset.name(),
                 found.facts,
                 expected.facts,
                 if found.facts == expected.facts {
@@ -117,43 +131,68 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
                 },
             ));
         }
+    };
+    let all = |attribute, visit: &mut VisitFact<'_>| {
+        let everything = (&[][..], None);
+        index::each_fact(
+            snapshot,
+            attribute,
+            everything,
+            256 << 10,
+            &Cost::default(),
+            visit,
+        )
+    };
+    for (attribute, expected) in layout.attributes.iter().zip(expected) {
+        if attribute.kind.is_standalone() {
+            let found = current_facts(snapshot, layout, |visit| all(attribute, visit))?;
+            let what = format!("the {} index of {} has", attribute.kind, attribute.path);
+            compare(what, expected, found);
+        }
+    }
+    if let Some(building) = building
+        && let Some(staging) = building.staging
+    {
+        let attribute = &building.attribute;
+        let what = format!("the {} index of {}", attribute.kind, attribute.path);
+        let found = current_facts(snapshot, layout, |visit| all(attribute, visit))?;
+        compare(format!("{what}, being built, has"), written, found);
+        let found = current_facts(snapshot, layout, |visit| {
+            each_staged(snapshot, staging, attribute, 256 << 10, visit)
+        })?;
+        compare(format!("for {what} there are"), staged, found);
     }
     Ok(())
 }
 
-/// The sum of an index's facts that the data confirms.
-fn current_facts(dataset: &Dataset, snapshot: &Snapshot, attribute: &Attribute) -> Result<Sum> {
+/// The sum of those facts that `each` gives that the data confirms.
+fn current_facts(
+    snapshot: &Snapshot,
+    layout: &Layout,
+    each: impl FnOnce(&mut VisitFact<'_>) -> Result<()>,
+) -> Result<Sum> {
     let mut check = Check {
-        dataset,
         snapshot,
+        data: layout.data,
         batch: Vec::new(),
         bytes: 0,
         sum: Sum::default(),
     };
-    let everything = (&[][..], None);
-    let cost = Cost::default();
-    index::each_fact(
-        snapshot,
-        attribute,
-        everything,
-        256 << 10,
-        &cost,
-        &mut |value, key, seq| {
-            check.bytes += key.len() + value.len();
-            check.batch.push((key.to_vec(), seq, value.to_vec()));
-            if check.batch.len() < BATCH && check.bytes < BATCH_BYTES {
-                return Ok(());
-            }
-            check.flush()
-        },
-    )?;
+    each(&mut |value, key, seq| {
+        check.bytes += key.len() + value.len();
+        check.batch.push((key.to_vec(), seq, value.to_vec()));
+        if check.batch.len() < BATCH && check.bytes < BATCH_BYTES {
+            return Ok(());
+        }
+        check.flush()
+    })?;
     check.flush()?;
     Ok(check.sum)
 }
 
 struct Check<'a> {
-    dataset: &'a Dataset,
     snapshot: &'a Snapshot,
+    data: TreeId,
     batch: Vec<(Vec<u8>, Seq, Vec<u8>)>,
     bytes: usize,
     sum: Sum,
@@ -167,10 +206,10 @@ impl Check<'_> {
             .iter()
             .map(|(key, _, _)| key.as_slice())
             .collect();
-        let (data, cost) = (self.dataset.layout.data, Cost::default());
+        let cost = Cost::default();
         let (batch, sum) = (&self.batch, &mut self.sum);
         self.snapshot
-            .visit_batch(data, &keys, &cost, &mut |at, found| {
+            .visit_batch(self.data, &keys, &cost, &mut |at, found| {
                 if let Some((key, seq, value)) = batch.get(at)
                     && found.seq == *seq
                 {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Layout, Trees, data_tree, dataset_of, index_tree};
+use crate::layout::{Current, Layout, Trees, data_tree, dataset_of, index_config, index_tree};
 
 /// Settings of a store.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     pub(crate) group: Group,
     pub(crate) durability: Durability,
     /// Also held while a dataset is created or dropped.
-    datasets: Mutex<HashMap<String, Arc<Layout>>>,
+    datasets: Mutex<HashMap<String, Arc<Current>>>,
 }
 
 impl Database {
@@ -110,14 +110,12 @@ impl Database {
             let Some(name) = dataset_of(&tree.name) else {
                 continue;
             };
-            let layout = StoredDef::from_bytes(&tree.config)
-                .and_then(|stored| Layout::new(name, stored, &|tree| group.tree(tree)))
-                .ok_or_else(|| {
-                    Error::damaged(format!(
-                        "dataset {name}: its definition does not fit its trees"
-                    ))
-                })?;
-            datasets.insert(name.to_string(), Arc::new(layout));
+            let layout = Layout::new(name, snapshot.version()).ok_or_else(|| {
+                Error::damaged(format!(
+                    "dataset {name}: its definition does not fit its trees"
+                ))
+            })?;
+            datasets.insert(name.to_string(), Arc::new(Current::new(name, layout)));
         }
         let shared = Shared {
             group,
@@ -139,7 +137,7 @@ impl Database {
     /// The dataset called `name`.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
         match self.shared.datasets.lock().get(name) {
-            Some(layout) => Ok(Dataset::new(self.shared.clone(), layout.clone())),
+            Some(current) => Ok(Dataset::new(self.shared.clone(), current.clone())),
             None => Err(Error::new(
                 ErrorKind::UnknownDataset,
                 format!("no dataset `{name}` here"),
@@ -166,36 +164,33 @@ impl Database {
             .filter(|a| a.def.kind.is_standalone())
         {
             trees.push((
-                index_tree(name, attribute.id),
-                attribute.def.kind.to_string().into_bytes(),
+                index_tree(name, attribute.id, attribute.tree),
+                index_config(attribute.def.kind, false),
             ));
         }
         let group = &self.shared.group;
         group.create_trees(&trees)?;
-        let layout = Layout::new(name, stored, &|tree| group.tree(tree))
+        let layout = Layout::new(name, group.snapshot().version())
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
-        let layout = Arc::new(layout);
-        datasets.insert(name.to_string(), layout.clone());
-        Ok(Dataset::new(self.shared.clone(), layout))
+        let current = Arc::new(Current::new(name, layout));
+        datasets.insert(name.to_string(), current.clone());
+        Ok(Dataset::new(self.shared.clone(), current))
     }
 
-    /// Drops a dataset with all its records and indexes.
+    /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
+    /// ([`ErrorKind::Unavailable`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let mut datasets = self.shared.datasets.lock();
-        let Some(layout) = datasets.get(name) else {
+        let Some(current) = datasets.get(name).cloned() else {
             return Err(Error::new(
                 ErrorKind::UnknownDataset,
                 format!("no dataset `{name}` here"),
             ));
         };
-        let mut trees = vec![layout.data];
-        trees.extend(
-            layout
-                .attributes
-                .iter()
-                .filter_map(|attribute| attribute.tree),
-        );
-        self.shared.group.drop_trees(&trees)?;
+        let _changing = current.claim()?;
+        let group = &self.shared.group;
+        let layout = current.layout_in(group.snapshot().version());
+        group.drop_trees(&layout.trees())?;
         datasets.remove(name);
         Ok(())
     }
@@ -216,8 +211,13 @@ impl Database {
             return Ok(self.shared.group.compact(None)?);
         };
         let dataset = self.dataset(name)?;
-        for tree in dataset.trees() {
-            self.shared.group.compact(Some(tree))?;
+        let group = &self.shared.group;
+        for tree in dataset.layout().trees() {
+            let result = group.compact(Some(tree));
+            // A change of an index may have dropped the tree meanwhile.
+            if group.snapshot().version().trees.contains_key(&tree) {
+                result?;
+            }
         }
         Ok(())
     }

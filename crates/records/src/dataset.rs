@@ -2,60 +2,60 @@
 
 use std::sync::Arc;
 
-use lsm::{Cost, Durability, Snapshot, TreeId};
+use lsm::{Cost, Durability, Snapshot};
 
 use crate::batch::WriteBatch;
 use crate::database::Shared;
 use crate::def::DatasetDef;
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::layout::Layout;
+use crate::layout::{Current, Layout};
 use crate::query::{Query, Scan};
 use crate::record::Record;
-use crate::schema::{Path, Type, Value};
+use crate::schema::{KeyType, Path, Type, Value};
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 #[derive(Clone)]
 pub struct Dataset {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) layout: Arc<Layout>,
+    pub(crate) current: Arc<Current>,
 }
 
 impl Dataset {
-    pub(crate) fn new(shared: Arc<Shared>, layout: Arc<Layout>) -> Dataset {
-        Dataset { shared, layout }
+    pub(crate) fn new(shared: Arc<Shared>, current: Arc<Current>) -> Dataset {
+        Dataset { shared, current }
+    }
+
+    /// The layout as of now.
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        self.current
+            .layout_in(self.shared.group.snapshot().version())
+    }
+
+    pub(crate) fn key_type(&self) -> KeyType {
+        self.current.key_type
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.layout.name
+        &self.current.name
     }
 
-    /// Its definition.
+    /// Its definition. An index that is being built is not in it yet.
     pub fn def(&self) -> DatasetDef {
-        self.layout.stored.def()
-    }
-
-    /// The trees of the dataset, data first.
-    pub(crate) fn trees(&self) -> Vec<TreeId> {
-        let indexes = self
-            .layout
-            .attributes
-            .iter()
-            .filter_map(|attribute| attribute.tree);
-        std::iter::once(self.layout.data).chain(indexes).collect()
+        self.layout().stored.def()
     }
 
     /// A key of this dataset from text.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
-        Key::parse(self.layout.stored.key_type, text).map_err(Error::bad_input)
+        Key::parse(self.key_type(), text).map_err(Error::bad_input)
     }
 
     /// A value of the attribute at `path` from text, read as the attribute's type; where none is
     /// declared, as a number if it looks like one, else as a string.
     pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
-        let declared = self
-            .layout
+        let layout = self.layout();
+        let declared = layout
             .attributes
             .iter()
             .find(|attribute| attribute.path == *path);
@@ -105,7 +105,7 @@ impl Dataset {
             .shared
             .group
             .snapshot()
-            .get(self.layout.data, key.as_bytes(), &cost)?;
+            .get(self.current.data, key.as_bytes(), &cost)?;
         self.shared.group.count(&cost);
         found
             .map(|found| Record::new(key.as_bytes().to_vec(), found.seq, found.value))
@@ -114,9 +114,11 @@ impl Dataset {
 
     /// A consistent picture of the dataset, for several queries that belong together and for pages.
     pub fn snapshot(&self) -> DatasetSnapshot {
+        let snapshot = self.shared.group.snapshot();
         DatasetSnapshot {
             dataset: self.clone(),
-            snapshot: self.shared.group.snapshot(),
+            layout: self.current.layout_in(snapshot.version()),
+            snapshot,
         }
     }
 
@@ -141,6 +143,7 @@ impl Dataset {
 #[derive(Clone)]
 pub struct DatasetSnapshot {
     pub(crate) dataset: Dataset,
+    pub(crate) layout: Arc<Layout>,
     pub(crate) snapshot: Snapshot,
 }
 
@@ -148,9 +151,7 @@ impl DatasetSnapshot {
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
         let cost = Cost::default();
-        let found = self
-            .snapshot
-            .get(self.dataset.layout.data, key.as_bytes(), &cost)?;
+        let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
         self.dataset.shared.group.count(&cost);
         found
             .map(|found| Record::new(key.as_bytes().to_vec(), found.seq, found.value))

@@ -3,10 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lsm::Seq;
+use lsm::attributes::Summary;
 use serde_json::{Value as Json, json};
 
 use crate::error::{Error, Result};
 use crate::schema::{KeyType, Path, Type};
+
+/// The most attributes that a dataset may have.
+pub(crate) const MAX_INDEXES: usize = 64;
 
 /// How an attribute is indexed (LevelDB++ sections 3 and 4). All kinds give the same answers; they
 /// differ in what writes and queries cost.
@@ -56,6 +61,14 @@ impl IndexKind {
     /// True for kinds that are part of the data: tables and memtables carry them.
     pub(crate) fn is_embedded(self) -> bool {
         matches!(self, IndexKind::Embedded | IndexKind::Fingerprint)
+    }
+
+    /// How tables summarise an attribute of a kind that is part of the data.
+    pub(crate) fn summary(self) -> Summary {
+        match self {
+            IndexKind::Fingerprint => Summary::Fingerprints,
+            _ => Summary::Filters,
+        }
     }
 
     fn name(self) -> &'static str {
@@ -127,9 +140,9 @@ impl DatasetDef {
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        if self.indexes.len() > 64 {
+        if self.indexes.len() > MAX_INDEXES {
             return Err(Error::bad_input(format!(
-                "{} indexes, over the limit of 64",
+                "{} indexes, over the limit of {MAX_INDEXES}",
                 self.indexes.len()
             )));
         }
@@ -165,6 +178,17 @@ impl fmt::Display for DatasetDef {
 pub(crate) struct StoredAttribute {
     pub(crate) id: u32,
     pub(crate) def: IndexDef,
+    /// Which of its index trees, one after the other, is in use (or was the last).
+    pub(crate) tree: u32,
+}
+
+/// A change of an index that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredChange {
+    /// The attribute as it will be.
+    pub(crate) attribute: StoredAttribute,
+    /// Writes after this sequence number go to the new index, those up to it must be brought there.
+    pub(crate) since: Seq,
 }
 
 /// What the configuration bytes of a dataset's data tree say.
@@ -175,6 +199,8 @@ pub(crate) struct StoredDef {
     pub(crate) attributes: Vec<StoredAttribute>,
     /// The number that the next new attribute gets; numbers are not used twice.
     pub(crate) next_id: u32,
+    /// The index that is being built.
+    pub(crate) change: Option<StoredChange>,
 }
 
 impl StoredDef {
@@ -184,6 +210,7 @@ impl StoredDef {
             .map(|(id, def)| StoredAttribute {
                 id,
                 def: def.clone(),
+                tree: 0,
             })
             .collect();
         let next_id = attributes.len() as u32;
@@ -192,7 +219,25 @@ impl StoredDef {
             key_type: def.key_type,
             attributes,
             next_id,
+            change: None,
         }
+    }
+
+    /// The attribute at `path`.
+    pub(crate) fn attribute(&self, path: &Path) -> Option<&StoredAttribute> {
+        self.attributes.iter().find(|a| a.def.path == *path)
+    }
+
+    /// The definition once the change is complete.
+    pub(crate) fn changed(&self) -> StoredDef {
+        let mut after = self.clone();
+        if let Some(StoredChange { attribute, .. }) = after.change.take() {
+            match after.attributes.iter_mut().find(|a| a.id == attribute.id) {
+                Some(known) => *known = attribute,
+                None => after.attributes.push(attribute),
+            }
+        }
+        after
     }
 
     pub(crate) fn def(&self) -> DatasetDef {
@@ -209,48 +254,75 @@ impl StoredDef {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let attributes: Vec<Json> = self
-            .attributes
-            .iter()
-            .map(|attribute| {
-                json!({
-                    "id": attribute.id,
-                    "path": attribute.def.path.to_string(),
-                    "kind": attribute.def.kind.to_string(),
-                    "type": attribute.def.ty.to_string(),
-                })
-            })
-            .collect();
-        json!({
+        let attributes: Vec<Json> = self.attributes.iter().map(to_json).collect();
+        let mut json = json!({
             "key": self.key.to_string(),
             "key_type": self.key_type.to_string(),
             "attributes": attributes,
             "next_id": self.next_id,
-        })
-        .to_string()
-        .into_bytes()
+        });
+        if let (Some(change), Json::Object(fields)) = (&self.change, &mut json) {
+            let mut change_json = to_json(&change.attribute);
+            if let Json::Object(fields) = &mut change_json {
+                fields.insert("since".to_string(), json!(change.since));
+            }
+            fields.insert("change".to_string(), change_json);
+        }
+        json.to_string().into_bytes()
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<StoredDef> {
         let json: Json = serde_json::from_slice(bytes).ok()?;
-        let text = |json: &Json, field: &str| Some(json.get(field)?.as_str()?.to_string());
-        let number = |json: &Json, field: &str| u32::try_from(json.get(field)?.as_u64()?).ok();
-        let mut attributes = Vec::new();
-        for attribute in json.get("attributes")?.as_array()? {
-            let path = text(attribute, "path")?.parse().ok()?;
-            let kind = text(attribute, "kind")?.parse().ok()?;
-            let ty = text(attribute, "type")?.parse().ok()?;
-            let id = number(attribute, "id")?;
-            attributes.push(StoredAttribute {
-                id,
-                def: IndexDef { path, kind, ty },
-            });
-        }
+        let attributes = json.get("attributes")?.as_array()?.iter();
+        let change = match json.get("change") {
+            Some(change) => Some(StoredChange {
+                attribute: from_json(change)?,
+                since: change.get("since")?.as_u64()?,
+            }),
+            None => None,
+        };
         Some(StoredDef {
             key: text(&json, "key")?.parse().ok()?,
             key_type: text(&json, "key_type")?.parse().ok()?,
-            attributes,
+            attributes: attributes.map(from_json).collect::<Option<_>>()?,
             next_id: number(&json, "next_id")?,
+            change,
         })
     }
+}
+
+fn to_json(attribute: &StoredAttribute) -> Json {
+    let mut json = json!({
+        "id": attribute.id,
+        "path": attribute.def.path.to_string(),
+        "kind": attribute.def.kind.to_string(),
+        "type": attribute.def.ty.to_string(),
+    });
+    if let (1.., Json::Object(fields)) = (attribute.tree, &mut json) {
+        fields.insert("tree".to_string(), json!(attribute.tree));
+    }
+    json
+}
+
+fn from_json(json: &Json) -> Option<StoredAttribute> {
+    Some(StoredAttribute {
+        id: number(json, "id")?,
+        def: IndexDef {
+            path: text(json, "path")?.parse().ok()?,
+            kind: text(json, "kind")?.parse().ok()?,
+            ty: text(json, "type")?.parse().ok()?,
+        },
+        tree: match json.get("tree") {
+            Some(_) => number(json, "tree")?,
+            None => 0,
+        },
+    })
+}
+
+fn text(json: &Json, field: &str) -> Option<String> {
+    Some(json.get(field)?.as_str()?.to_string())
+}
+
+fn number(json: &Json, field: &str) -> Option<u32> {
+    u32::try_from(json.get(field)?.as_u64()?).ok()
 }

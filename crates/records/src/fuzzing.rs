@@ -35,7 +35,7 @@ pub fn stored_record(data: &[u8]) {
     };
     assert_eq!(body, Some(found.body()));
     let mut again = Vec::new();
-    record::encode(&mut again, found.attributes(), found.body());
+    record::encode(&mut again, found.known(), found.attributes(), found.body());
     let read = RecordRef::parse(&again).unwrap();
     assert!(read.attributes().eq(found.attributes()));
     assert_eq!(read.body(), found.body());

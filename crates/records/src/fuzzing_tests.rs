@@ -9,7 +9,7 @@ use crate::{DatasetDef, IndexKind};
 fn stored_records() {
     let mut one = Vec::new();
     let attributes = [(0, &b"ann\0\x01"[..]), (3, &[0x81, 1]), (300, b"")];
-    record::encode(&mut one, attributes.into_iter(), br#"{"id":1}"#);
+    record::encode(&mut one, 2, attributes.into_iter(), br#"{"id":1}"#);
     campaign(1, 20_000, &[one, vec![0], vec![]], &mut stored_record);
 }
 

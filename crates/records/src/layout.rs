@@ -1,17 +1,23 @@
 //! Where a dataset's records and indexes are in the group: names of trees, and their options.
 //!
 //! A dataset `d` has a tree `d/data` (primary key -> stored record), and one tree `d/index/N` for
-//! each attribute N with a stand-alone index.
+//! each attribute N with a stand-alone index: `d/index/N.1` after the first change of its kind, and
+//! so on. While an index is built, `d/staging` gathers its facts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use lsm::attributes::{Extractor, Summary};
-use lsm::{Leveled, Policy, TreeId, TreeOptions, TreeProvider};
+use lsm::version::Version;
+use lsm::{Leveled, Policy, Seq, Tiered, TreeId, TreeOptions, TreeProvider};
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::def::{IndexKind, StoredDef};
+use crate::def::{IndexKind, StoredAttribute, StoredDef};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index;
 use crate::record::RecordRef;
-use crate::schema::{Extraction, Type};
+use crate::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
 
 const DATA: &str = "/data";
 
@@ -20,9 +26,12 @@ pub(crate) fn data_tree(dataset: &str) -> String {
     format!("{dataset}{DATA}")
 }
 
-/// The name of the tree of attribute `id`.
-pub(crate) fn index_tree(dataset: &str, id: u32) -> String {
-    format!("{dataset}/index/{id}")
+/// The name of the tree of attribute `id` that is its `number`th, from 0.
+pub(crate) fn index_tree(dataset: &str, id: u32, number: u32) -> String {
+    match number {
+        0 => format!("{dataset}/index/{id}"),
+        _ => format!("{dataset}/index/{id}.{number}"),
+    }
 }
 
 /// The dataset that a data tree belongs to; `None` for other trees.
@@ -30,62 +39,288 @@ pub(crate) fn dataset_of(tree: &str) -> Option<&str> {
     tree.strip_suffix(DATA)
 }
 
+/// The name of the tree that gathers the facts of an index that is being built.
+pub(crate) fn staging_tree(dataset: &str) -> String {
+    format!("{dataset}/staging")
+}
+
+/// The configuration of such a tree.
+pub(crate) const STAGING: &str = "staging";
+
+/// What the configuration of an index tree says of its kind while older entries are still to come.
+const INCOMPLETE: &str = " incomplete";
+
+/// The configuration of an index tree.
+pub(crate) fn index_config(kind: IndexKind, incomplete: bool) -> Vec<u8> {
+    let suffix = if incomplete { INCOMPLETE } else { "" };
+    format!("{kind}{suffix}").into_bytes()
+}
+
 /// One attribute, ready for use.
 pub(crate) struct Attribute {
     pub(crate) id: u32,
     pub(crate) ty: Type,
     pub(crate) kind: IndexKind,
-    pub(crate) path: crate::schema::Path,
+    pub(crate) path: Path,
     /// The tree of a stand-alone index.
     pub(crate) tree: Option<TreeId>,
+    /// True while its older facts are still to come.
+    pub(crate) incomplete: bool,
+    late: Late,
 }
 
-/// A dataset, ready for use.
+impl Attribute {
+    fn new(
+        dataset: &str,
+        stored: &StoredAttribute,
+        key: &(Path, KeyType),
+        incomplete: bool,
+        version: &Version,
+    ) -> Option<Attribute> {
+        let StoredAttribute { id, def, tree } = stored;
+        let tree = if def.kind.is_standalone() {
+            Some(version.tree_named(&index_tree(dataset, *id, *tree))?.id)
+        } else {
+            None
+        };
+        Some(Attribute {
+            id: *id,
+            ty: def.ty,
+            kind: def.kind,
+            path: def.path.clone(),
+            tree,
+            incomplete,
+            late: Late::new(key, stored),
+        })
+    }
+
+    /// True when `test` holds for a value that the record has of the attribute; values come
+    /// ascending, up to the first for which it holds.
+    #[inline]
+    pub(crate) fn any_value(
+        &self,
+        record: &RecordRef<'_>,
+        mut test: impl FnMut(&[u8]) -> bool,
+    ) -> bool {
+        if self.id < record.known() {
+            return record
+                .attributes()
+                .any(|(id, value)| id == self.id && test(value));
+        }
+        self.late.any_value(record.body(), &mut test)
+    }
+
+    /// Adds the values of a record to `out`; tells why a record that was stored before the attribute was
+    /// declared does not fit it.
+    pub(crate) fn values_of(
+        &self,
+        record: &RecordRef<'_>,
+        out: &mut Extracted,
+    ) -> std::result::Result<Vec<Vec<u8>>, RecordError> {
+        if self.id < record.known() {
+            let mine = record.attributes().filter(|(id, _)| *id == self.id);
+            return Ok(mine.map(|(_, value)| value.to_vec()).collect());
+        }
+        self.late.extraction.extract(record.body(), out)?;
+        Ok(out.values(0).map(<[u8]>::to_vec).collect())
+    }
+}
+
+/// Reads one attribute out of records that were stored before it was declared.
+struct Late {
+    id: u32,
+    extraction: Extraction,
+}
+
+impl Late {
+    fn new(key: &(Path, KeyType), stored: &StoredAttribute) -> Late {
+        let attribute = (stored.def.path.clone(), stored.def.ty);
+        Late {
+            id: stored.id,
+            extraction: Extraction::new(key.clone(), vec![attribute]),
+        }
+    }
+
+    /// A record that does not fit was replaced or deleted before the attribute was there: no snapshot
+    /// that knows the attribute shows it.
+    #[cold]
+    fn any_value(&self, body: &[u8], test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        let mut out = Extracted::default();
+        self.extraction.extract(body, &mut out).is_ok() && out.values(0).any(test)
+    }
+}
+
+/// An index that is being built.
+pub(crate) struct Building {
+    /// The attribute as it will be. Writes go to its index; queries do not know it.
+    pub(crate) attribute: Attribute,
+    /// Its place among the extracted attributes.
+    pub(crate) place: usize,
+    /// True when the attribute was not declared before.
+    pub(crate) is_new: bool,
+    /// Writes up to this sequence number must be brought to the index, later ones are in it.
+    pub(crate) since: Seq,
+    /// Where the facts of a stand-alone index are gathered.
+    pub(crate) staging: Option<TreeId>,
+}
+
+/// A dataset as one definition says, ready for use.
 pub(crate) struct Layout {
-    pub(crate) name: String,
     pub(crate) stored: StoredDef,
     pub(crate) data: TreeId,
     pub(crate) attributes: Vec<Attribute>,
+    pub(crate) building: Option<Building>,
     pub(crate) extraction: Extraction,
+    /// The configuration that it was made of.
+    config: Arc<Vec<u8>>,
+    /// The last count of tree changes after which it was still the right one.
+    seen: AtomicU64,
 }
 
 impl Layout {
-    /// The layout of a dataset whose trees are in the group; `None` when one of them is not.
-    pub(crate) fn new(
-        name: &str,
-        stored: StoredDef,
-        tree: &dyn Fn(&str) -> Option<TreeId>,
-    ) -> Option<Layout> {
-        let mut attributes = Vec::new();
-        for attribute in &stored.attributes {
-            let kind = attribute.def.kind;
-            let tree = if kind.is_standalone() {
-                Some(tree(&index_tree(name, attribute.id))?)
-            } else {
-                None
-            };
-            let (path, ty) = (attribute.def.path.clone(), attribute.def.ty);
-            attributes.push(Attribute {
-                id: attribute.id,
-                ty,
-                kind,
-                path,
-                tree,
-            });
-        }
-        let paths = stored
+    /// The layout of the dataset called `name` in `version`; `None` when its definition cannot be
+    /// read or a tree is missing.
+    pub(crate) fn new(name: &str, version: &Version) -> Option<Layout> {
+        let data = version.tree_named(&data_tree(name))?;
+        let stored = StoredDef::from_bytes(&data.config)?;
+        let key = (stored.key.clone(), stored.key_type);
+        let attributes = stored.attributes.iter();
+        let attributes: Vec<Attribute> = attributes
+            .map(|stored| Attribute::new(name, stored, &key, false, version))
+            .collect::<Option<_>>()?;
+        let mut extracted: Vec<(Path, Type)> = stored
             .attributes
             .iter()
             .map(|a| (a.def.path.clone(), a.def.ty))
             .collect();
-        let extraction = Extraction::new((stored.key.clone(), stored.key_type), paths);
+        let building = match &stored.change {
+            Some(change) => {
+                let attribute = Attribute::new(name, &change.attribute, &key, true, version)?;
+                let known = attributes.iter().position(|a| a.id == attribute.id);
+                if known.is_none() {
+                    extracted.push((attribute.path.clone(), attribute.ty));
+                }
+                Some(Building {
+                    place: known.unwrap_or(attributes.len()),
+                    is_new: known.is_none(),
+                    since: change.since,
+                    staging: match attribute.tree {
+                        Some(_) => Some(version.tree_named(&staging_tree(name))?.id),
+                        None => None,
+                    },
+                    attribute,
+                })
+            }
+            None => None,
+        };
         Some(Layout {
-            name: name.to_string(),
-            data: tree(&data_tree(name))?,
-            stored,
+            extraction: Extraction::new(key, extracted),
+            data: data.id,
             attributes,
-            extraction,
+            building,
+            config: data.config.clone(),
+            seen: AtomicU64::new(version.changes()),
+            stored,
         })
+    }
+
+    /// The attributes whose indexes a write goes to, each with its place among the extracted ones.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (usize, &Attribute)> {
+        let building = self.building.iter();
+        let building = building.map(|building| (building.place, &building.attribute));
+        self.attributes.iter().enumerate().chain(building)
+    }
+
+    /// The ids of the extracted attributes, in their order.
+    pub(crate) fn extracted(&self) -> impl Iterator<Item = u32> + Clone {
+        let new = self.building.iter().filter(|building| building.is_new);
+        let ids = self.attributes.iter().map(|attribute| attribute.id);
+        ids.chain(new.map(|building| building.attribute.id))
+    }
+
+    /// The trees of the dataset, data first.
+    pub(crate) fn trees(&self) -> Vec<TreeId> {
+        let indexes = self.written().filter_map(|(_, attribute)| attribute.tree);
+        let staging = self.building.iter().filter_map(|building| building.staging);
+        std::iter::once(self.data)
+            .chain(indexes)
+            .chain(staging)
+            .collect()
+    }
+
+    /// The last count of tree changes after which this was still the layout of the dataset.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+}
+
+/// What all handles of a dataset share: its layout changes while they are in use.
+///
+/// The layout is a function of the engine's version, whose data tree has the definition for its
+/// configuration. So a snapshot and its layout always fit, whenever either was taken, and a batch
+/// that was made for an older layout is refused by the engine ([`lsm::Batch::made_for`]).
+pub(crate) struct Current {
+    pub(crate) name: String,
+    pub(crate) data: TreeId,
+    pub(crate) key_type: KeyType,
+    layout: ArcSwap<Layout>,
+    /// Held by whoever changes an index, or drops the dataset.
+    changing: Mutex<()>,
+}
+
+impl Current {
+    pub(crate) fn new(name: &str, layout: Layout) -> Current {
+        Current {
+            name: name.to_string(),
+            data: layout.data,
+            key_type: layout.stored.key_type,
+            layout: ArcSwap::from_pointee(layout),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// The right to change the dataset's trees; refused while somebody else has it.
+    pub(crate) fn claim(&self) -> Result<MutexGuard<'_, ()>> {
+        self.changing.try_lock().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("an index of dataset `{}` is being changed", self.name),
+            )
+        })
+    }
+
+    /// The layout that was right a moment ago: for writers, which are told when it is not any more.
+    pub(crate) fn latest(&self) -> Arc<Layout> {
+        self.layout.load_full()
+    }
+
+    /// The layout in `version`; the latest when the dataset is not in it.
+    pub(crate) fn layout_in(&self, version: &Version) -> Arc<Layout> {
+        let latest = self.layout.load();
+        if latest.seen() == version.changes() {
+            return Arc::clone(&latest);
+        }
+        let Some(tree) = version.trees.get(&self.data) else {
+            return Arc::clone(&latest);
+        };
+        if Arc::ptr_eq(&tree.config, &latest.config) {
+            latest.seen.fetch_max(version.changes(), Ordering::Relaxed);
+            return Arc::clone(&latest);
+        }
+        let Some(layout) = Layout::new(&self.name, version) else {
+            // It was read before it was written.
+            return Arc::clone(&latest);
+        };
+        let layout = Arc::new(layout);
+        // An old snapshot has an old layout, which must not become the latest.
+        self.layout.rcu(|latest| {
+            if latest.seen() < layout.seen() {
+                layout.clone()
+            } else {
+                latest.clone()
+            }
+        });
+        layout
     }
 }
 
@@ -93,6 +328,27 @@ impl Layout {
 struct EmbeddedAttributes {
     ids: Vec<u32>,
     summaries: Vec<Summary>,
+    /// One more than the greatest id.
+    end: u32,
+    late: Vec<Late>,
+}
+
+impl EmbeddedAttributes {
+    fn new(stored: &StoredDef) -> EmbeddedAttributes {
+        let key = (stored.key.clone(), stored.key_type);
+        let building = stored.change.iter().map(|change| &change.attribute);
+        let attributes = stored.attributes.iter().chain(building);
+        let embedded: Vec<&StoredAttribute> =
+            attributes.filter(|a| a.def.kind.is_embedded()).collect();
+        let late: Vec<Late> = embedded.iter().map(|a| Late::new(&key, a)).collect();
+        let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
+        EmbeddedAttributes {
+            summaries: embedded.iter().map(|a| a.def.kind.summary()).collect(),
+            end: ids.iter().max().map_or(0, |id| id + 1),
+            ids,
+            late,
+        }
+    }
 }
 
 impl Extractor for EmbeddedAttributes {
@@ -111,6 +367,17 @@ impl Extractor for EmbeddedAttributes {
         for (id, value) in record.attributes() {
             if let Some(slot) = self.ids.iter().position(|known| *known == id) {
                 emit(slot, value);
+            }
+        }
+        if record.known() >= self.end {
+            return;
+        }
+        for (slot, late) in self.late.iter().enumerate() {
+            if late.id >= record.known() {
+                late.any_value(record.body(), &mut |value| {
+                    emit(slot, value);
+                    false
+                });
             }
         }
     }
@@ -138,20 +405,11 @@ impl TreeProvider for Trees {
             || lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"));
         if dataset_of(name).is_some() {
             let stored = StoredDef::from_bytes(config).ok_or_else(unknown)?;
-            let embedded = stored
-                .attributes
-                .iter()
-                .filter(|a| a.def.kind.is_embedded());
-            let summary = |kind| match kind {
-                IndexKind::Fingerprint => Summary::Fingerprints,
-                _ => Summary::Filters,
-            };
-            let (ids, summaries): (Vec<u32>, Vec<Summary>) =
-                embedded.map(|a| (a.id, summary(a.def.kind))).unzip();
-            let extractor: Option<Arc<dyn Extractor>> = if ids.is_empty() {
+            let embedded = EmbeddedAttributes::new(&stored);
+            let extractor: Option<Arc<dyn Extractor>> = if embedded.ids.is_empty() {
                 None
             } else {
-                Some(Arc::new(EmbeddedAttributes { ids, summaries }))
+                Some(Arc::new(embedded))
             };
             return Ok(TreeOptions {
                 extractor,
@@ -159,12 +417,19 @@ impl TreeProvider for Trees {
                 ..TreeOptions::default()
             });
         }
-        let kind: IndexKind = std::str::from_utf8(config)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(unknown)?;
+        let config = std::str::from_utf8(config).map_err(|_| unknown())?;
+        if config == STAGING {
+            return Ok(TreeOptions {
+                policy: Policy::Tiered(Tiered::default()),
+                filter_bits_per_key: 0,
+                ..TreeOptions::default()
+            });
+        }
+        let complete = config.strip_suffix(INCOMPLETE);
+        let kind: IndexKind = complete.unwrap_or(config).parse().map_err(|_| unknown())?;
         Ok(TreeOptions {
             policy: self.policy(),
+            incomplete: complete.is_some(),
             ..index::tree_options(kind)
         })
     }

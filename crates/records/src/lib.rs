@@ -34,6 +34,7 @@
 //! ```
 
 mod batch;
+mod change;
 mod check;
 mod database;
 mod dataset;
@@ -52,6 +53,7 @@ mod schema;
 mod stats;
 
 pub use batch::WriteBatch;
+pub use change::{IndexChange, IndexProgress, IndexStep, OnProgress};
 pub use check::CheckReport;
 #[doc(hidden)]
 pub use database::Tuning;

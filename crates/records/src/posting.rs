@@ -268,6 +268,11 @@ impl PostingWriter {
         true
     }
 
+    /// Bytes of the postings so far.
+    pub(crate) fn len(&self) -> usize {
+        self.body.len()
+    }
+
     /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty.
     /// `settled` says that no key came twice.
     pub(crate) fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {

@@ -1,13 +1,15 @@
 //! The stored form of a record: its attributes, then its body exactly as it was put.
 //!
 //! ```text
+//! varint    attributes below this id were extracted
 //! varint    bytes of all attributes
 //! repeated  varint id, varint length, encoded value
 //! rest      the body
 //! ```
 //!
 //! With the attributes in front, flushes and merges read them without parsing JSON, and a reader
-//! that wants the body skips them in one step.
+//! that wants the body skips them in one step. An attribute that was declared after a record was
+//! stored is read out of the body.
 
 use lsm::coding::{Reader, put_varint};
 use lsm::{Seq, Slice};
@@ -49,12 +51,13 @@ impl Record {
 
     /// The primary key as text.
     pub fn key_text(&self, dataset: &Dataset) -> String {
-        Key::display(dataset.layout.stored.key_type, &self.key)
+        Key::display(dataset.key_type(), &self.key)
     }
 }
 
-/// Appends the stored form. `attributes` are (stable id, encoded value), gone through twice.
-pub(crate) fn encode<'v, I>(out: &mut Vec<u8>, attributes: I, body: &[u8])
+/// Appends the stored form. `attributes` are (stable id, encoded value), gone through twice: all
+/// that the record has of ids below `known`.
+pub(crate) fn encode<'v, I>(out: &mut Vec<u8>, known: u32, attributes: I, body: &[u8])
 where
     I: Iterator<Item = (u32, &'v [u8])> + Clone,
 {
@@ -62,7 +65,8 @@ where
         varint_len(u64::from(id)) + varint_len(value.len() as u64) + value.len()
     };
     let total: usize = attributes.clone().map(size).sum();
-    out.reserve(total + body.len() + 10);
+    out.reserve(total + body.len() + 15);
+    put_varint(out, u64::from(known));
     put_varint(out, total as u64);
     for (id, value) in attributes {
         put_varint(out, u64::from(id));
@@ -74,6 +78,7 @@ where
 /// A stored record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordRef<'a> {
+    known: u32,
     attributes: &'a [u8],
     body: &'a [u8],
 }
@@ -97,8 +102,10 @@ impl<'a> RecordRef<'a> {
 
     fn split(stored: &'a [u8]) -> Option<RecordRef<'a>> {
         let mut input = Reader::new(stored);
+        let known = u32::try_from(input.varint()?).ok()?;
         let attributes = input.bytes()?;
         Some(RecordRef {
+            known,
             attributes,
             body: input.rest(),
         })
@@ -108,6 +115,12 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub(crate) fn body(&self) -> &'a [u8] {
         self.body
+    }
+
+    /// Attributes with ids below this one were extracted when the record was stored.
+    #[inline]
+    pub(crate) fn known(&self) -> u32 {
+        self.known
     }
 
     /// The attributes: (stable id, encoded value), in the order in which they were encoded.

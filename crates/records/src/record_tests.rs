@@ -9,16 +9,16 @@ fn a_record_comes_back_as_it_was_put() {
     for count in 0..=attributes.len() {
         for body in [&b""[..], b"{\"id\": 1 }\n"] {
             let mut stored = vec![1, 2];
-            encode(&mut stored, attributes[..count].iter().copied(), body);
+            encode(&mut stored, 9, attributes[..count].iter().copied(), body);
             let record = RecordRef::parse(&stored[2..]).unwrap();
-            assert_eq!(record.body(), body);
+            assert_eq!((record.known(), record.body()), (9, body));
             assert_eq!(RecordRef::body_of(&stored[2..]), Some(body));
             assert!(record.attributes().eq(attributes[..count].iter().copied()));
         }
     }
     let mut stored = Vec::new();
-    encode(&mut stored, std::iter::empty(), b"{}");
-    assert_eq!(stored, b"\0{}", "one byte over the body");
+    encode(&mut stored, 0, std::iter::empty(), b"{}");
+    assert_eq!(stored, b"\0\0{}", "two bytes over the body");
 }
 
 #[test]
@@ -30,7 +30,12 @@ fn random_bytes_never_panic() {
             .collect();
         if let Some(record) = RecordRef::parse(&bytes) {
             let mut again = Vec::new();
-            encode(&mut again, record.attributes(), record.body());
+            encode(
+                &mut again,
+                record.known(),
+                record.attributes(),
+                record.body(),
+            );
             // Varints may be longer than they need to be, so the bytes may differ.
             let again = RecordRef::parse(&again).unwrap();
             assert_eq!(again.body(), record.body(), "seed {SEED}: {bytes:?}");

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::database::Database;
 use crate::dataset::Dataset;
+use crate::layout::Layout;
 
 impl Database {
     /// The state of the whole store: datasets, memory, counters since opening.
@@ -38,7 +39,8 @@ impl Dataset {
     pub fn stats(&self) -> Json {
         let snapshot = self.shared.group.snapshot();
         let mut trees = Vec::new();
-        for id in self.trees() {
+        let layout = self.current.layout_in(snapshot.version());
+        for id in layout.trees() {
             let Some(tree) = snapshot.version().trees.get(&id) else {
                 continue;
             };
@@ -51,26 +53,38 @@ impl Dataset {
                 }
             }
             trees.push(json!({
-                "name": self.tree_label(tree),
+                "name": tree_label(&layout, tree),
                 "memtable": { "entries": entries, "bytes": bytes },
                 "levels": levels(tree),
                 "bytes": tree.size(),
             }));
         }
-        json!({ "definition": self.def().to_string(), "trees": trees })
+        let mut stats = json!({ "definition": layout.stored.def().to_string(), "trees": trees });
+        if let (Some(change), Json::Object(fields)) = (&layout.stored.change, &mut stats) {
+            let def = &change.attribute.def;
+            let unfinished = json!({
+                "path": def.path.to_string(),
+                "kind": def.kind.to_string(),
+                "type": def.ty.to_string(),
+            });
+            fields.insert("unfinished".to_string(), unfinished);
+        }
+        stats
     }
+}
 
-    fn tree_label(&self, tree: &TreeVersion) -> String {
-        let attribute = self
-            .layout
-            .attributes
-            .iter()
-            .find(|a| a.tree == Some(tree.id));
-        attribute.map_or_else(
-            || "data".to_string(),
-            |a| format!("{} index of {}", a.kind, a.path),
-        )
+fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
+    if tree.id == layout.data {
+        return "data".to_string();
     }
+    let attribute = layout.written().find(|(_, a)| a.tree == Some(tree.id));
+    attribute.map_or_else(
+        || "facts of the index being built".to_string(),
+        |(_, a)| {
+            let built = if a.incomplete { ", being built" } else { "" };
+            format!("{} index of {}{built}", a.kind, a.path)
+        },
+    )
 }
 
 /// The runs of a tree, newest first; those of level 0 one by one.

@@ -228,7 +228,8 @@ impl Wanted {
         let key = args.key.as_deref().map(parse_key).transpose()?;
         let mut indexes: Vec<(Path, IndexKind, Option<Type>)> = Vec::new();
         for text in &args.indexes {
-            let index = parse_index(text)?;
+            let refuse = |what| Failure::Usage(format!("--index {text}: {what}"));
+            let index = parse_index(text).map_err(refuse)?;
             if indexes.iter().any(|(path, ..)| *path == index.0) {
                 return Err(Failure::Usage(format!("--index names `{}` twice", index.0)));
             }
@@ -345,29 +346,27 @@ fn parse_key(text: &str) -> Result<(Path, Option<KeyType>), Failure> {
     Ok((parse_path(path)?, ty))
 }
 
-/// Reads `PATH:KIND[:TYPE]`.
-fn parse_index(text: &str) -> Result<(Path, IndexKind, Option<Type>), Failure> {
-    let refuse = |what: String| Failure::Usage(format!("--index {text}: {what}"));
+/// Reads `PATH:KIND[:TYPE]`; says what is wrong with it.
+pub(crate) fn parse_index(text: &str) -> Result<(Path, IndexKind, Option<Type>), String> {
     let Some((head, last)) = text.rsplit_once(':') else {
-        return Err(refuse("expected PATH:KIND or PATH:KIND:TYPE".to_string()));
+        return Err("expected PATH:KIND or PATH:KIND:TYPE".to_string());
     };
+    let path = |text: &str| text.parse::<Path>().map_err(|error| error.to_string());
     if let Ok(kind) = last.parse() {
-        return Ok((parse_path(head)?, kind, None));
+        return Ok((path(head)?, kind, None));
     }
-    let (path, kind) = head.rsplit_once(':').unwrap_or((head, last));
+    let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
     let kind = kind.parse().map_err(|_| {
-        refuse(format!(
+        format!(
             "unknown index kind `{kind}` (embedded, fingerprint, lazy, composite, recent or eager)"
-        ))
+        )
     })?;
-    let ty = last.parse().map_err(|_| {
-        refuse(format!(
-            "unknown type `{last}` (int, float, string, bool or time)"
-        ))
-    })?;
-    Ok((parse_path(path)?, kind, Some(ty)))
+    let ty = last
+        .parse()
+        .map_err(|_| format!("unknown type `{last}` (int, float, string, bool or time)"))?;
+    Ok((path(head)?, kind, Some(ty)))
 }
 
-fn parse_path(text: &str) -> Result<Path, Failure> {
+pub(crate) fn parse_path(text: &str) -> Result<Path, Failure> {
     Ok(text.parse::<Path>()?)
 }

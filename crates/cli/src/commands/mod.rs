@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod demo;
+pub(crate) mod index;
 pub(crate) mod load;
 mod picture;
 pub(crate) mod query;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Choice;
 use crate::batch::check_limits;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
 use crate::merge::{MergeCursor, MergeStream, Rules};
@@ -14,7 +14,9 @@ use crate::options::Options;
 use crate::read::{RunCursor, SourceCursor};
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
-use crate::version::{ComponentId, Edit, NewTable, Run, TableAt, TableSource, TreeVersion};
+use crate::version::{
+    ComponentId, Edit, NewTable, Run, TableAt, TableFile, TableSource, TreeVersion,
+};
 
 /// Bytes that a merge reads ahead from each of its runs.
 const READAHEAD: usize = 256 << 10;
@@ -31,6 +33,12 @@ pub(crate) struct Workshop<'a> {
     /// Set while a bulk load is under way, which will put a run below what is flushed meanwhile.
     pub(crate) ingesting: &'a AtomicBool,
 }
+
+/// Takes the entries of a run, in order: key, sequence number, kind, value.
+pub type RunSink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
+
+/// Gives the entries of a run to a sink.
+pub type WriteRun<'w> = dyn FnMut(&mut RunSink<'_>) -> Result<()> + 'w;
 
 /// Tables that a job wrote and nobody uses yet: removed again unless they are installed.
 struct Unused<'a> {
@@ -58,7 +66,8 @@ impl Workshop<'_> {
     ) -> Result<()> {
         let sources = vec![SourceCursor::Memtable(memtable.cursor())];
         let ingesting = self.ingesting.load(Ordering::SeqCst);
-        let is_oldest = |key: &[u8]| !ingesting && !held_by(&tree.runs, key);
+        let more = ingesting || tree.options.incomplete;
+        let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
         let metas = self.write(tree, sources, &is_oldest, memtable.len() as u64)?;
         Counters::add(
             &self.counters.flush_bytes,
@@ -107,7 +116,7 @@ impl Workshop<'_> {
             .map(|run| SourceCursor::Run(RunCursor::new(Arc::new(run.clone()), options)))
             .collect();
         let older = older_runs(tree, choice);
-        let is_oldest = |key: &[u8]| !held_by(older, key);
+        let is_oldest = |key: &[u8]| !tree.options.incomplete && !held_by(older, key);
         let entries = choice.inputs.iter().map(|table| table.meta().entries).sum();
         let metas = self.write(tree, sources, &is_oldest, entries)?;
         Counters::add(&self.counters.merges, 1);
@@ -171,6 +180,88 @@ impl Workshop<'_> {
             meta,
         }));
         Ok(count)
+    }
+
+    /// Writes entries that come in order, with sequence numbers of their own, as a run of level 0
+    /// into `edit`. Returns how many.
+    pub(crate) fn write_run(
+        &self,
+        tree: &TreeVersion,
+        write: &mut WriteRun<'_>,
+        edit: &mut Edit,
+    ) -> Result<u64> {
+        let mut output = Output::new(self, tree);
+        let mut last_seq = 0;
+        write(&mut |key, seq, kind, value| {
+            check_limits(key, value)?;
+            let order = compare(&output.last_key, last_seq, key, seq);
+            if (output.count > 0 && !order.is_lt()) || seq > MAX_SEQ {
+                return Err(Error::Invalid(format!(
+                    "bulk load: entry {} is out of order",
+                    output.count + 1
+                )));
+            }
+            last_seq = seq;
+            output.add(key, seq, kind, value)
+        })?;
+        let count = output.count;
+        let metas = output.finish()?;
+        let run = metas.first().map_or(0, |meta| meta.number);
+        let component = ComponentId {
+            min: metas.iter().map(|meta| meta.min_seq).min().unwrap_or(0),
+            max: metas.iter().map(|meta| meta.max_seq).max().unwrap_or(0),
+        };
+        edit.added.extend(metas.into_iter().map(|meta| NewTable {
+            tree: tree.id,
+            level: 0,
+            run,
+            component,
+            meta,
+        }));
+        Ok(count)
+    }
+
+    /// Writes the entries of one table again, with the tree's options of now, in its place into
+    /// `edit`.
+    pub(crate) fn rewrite(
+        &self,
+        tree: &TreeVersion,
+        run: &Run,
+        table: &Arc<TableFile>,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let options = ReadOptions {
+            fill_cache: false,
+            readahead: READAHEAD,
+        };
+        let mut entries = RunCursor::new(Arc::new(vec![table.clone()]), options);
+        let mut output = Output::new(self, tree);
+        entries.seek_first()?;
+        while entries.valid() {
+            output.add(
+                entries.key(),
+                entries.seq(),
+                entries.kind(),
+                entries.value(),
+            )?;
+            entries.next()?;
+        }
+        let metas = output.finish()?;
+        let written = metas.iter().map(|meta| meta.size).sum();
+        Counters::add(&self.counters.merge_read_bytes, table.meta().size);
+        Counters::add(&self.counters.merge_write_bytes, written);
+        edit.removed.push(TableAt {
+            tree: tree.id,
+            number: table.meta().number,
+        });
+        edit.added.extend(metas.into_iter().map(|meta| NewTable {
+            tree: tree.id,
+            level: run.level,
+            run: run.number,
+            component: table.component(),
+            meta,
+        }));
+        Ok(())
     }
 
     /// True when the inputs can go down as they are: they overlap nothing, and each other neither.

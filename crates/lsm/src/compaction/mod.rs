@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::version::{TableFile, TreeVersion};
 
+pub use job::{RunSink, WriteRun};
 pub use leveled::Leveled;
 pub use tiered::Tiered;
 
@@ -99,6 +100,17 @@ impl Policy {
             tree.runs.iter().map(|run| run.tables.to_vec()).collect(),
             level,
         ))
+    }
+
+    /// The level at which a run of `bytes` that is older than all of the tree goes.
+    pub(crate) fn oldest_level(&self, tree: &TreeVersion, bytes: u64) -> u32 {
+        match self {
+            Policy::Leveled(leveled) => {
+                let deepest = tree.runs.last().map_or(0, |run| run.level);
+                leveled.level_for(bytes).max(deepest + 1)
+            }
+            Policy::Tiered(_) => 0,
+        }
     }
 
     /// How far flushes are ahead of merges: the number of runs in level 0 above which writers are

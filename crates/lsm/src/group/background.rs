@@ -130,7 +130,7 @@ impl Inner {
         }
     }
 
-    fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
+    pub(super) fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
         Workshop {
             source: &self.source,
             options: &self.options,
@@ -219,15 +219,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Does `work`, which writes tables into an edit, and installs the edit. If either fails the
-    /// tables are removed again, so that a full disk is not filled further by trying.
-    fn work(
+    /// Does `work`, which writes tables into an edit, and installs the edit.
+    pub(super) fn work(
         &self,
         work: impl FnOnce(&mut Edit) -> Result<()>,
         change: impl FnOnce(&View, Arc<Version>) -> View,
     ) -> Result<()> {
+        self.work_on(|edit| work(edit).and_then(|()| self.install(edit, change)))
+    }
+
+    /// Does `work`, which writes tables into an edit and installs it. If it fails the tables are
+    /// removed again, so that a full disk is not filled further by trying.
+    pub(super) fn work_on<T>(&self, work: impl FnOnce(&mut Edit) -> Result<T>) -> Result<T> {
         let mut edit = Edit::default();
-        let result = work(&mut edit).and_then(|()| self.install(&edit, change));
+        let result = work(&mut edit);
         // After a failed sync of the manifest it may or may not name them.
         if result.is_err() && !self.poisoned.load(Ordering::Acquire) {
             for new in edit.new_tables() {

@@ -13,10 +13,12 @@
 //! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
 
 mod background;
+mod bulk;
 mod recover;
 mod trees;
 mod write;
 
+pub use trees::TreeChange;
 pub use write::Complete;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +32,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
+use crate::compaction::job::WriteRun;
 use crate::cost::Cost;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -38,7 +41,7 @@ use crate::generation::View;
 use crate::options::{Durability, Options, TreeProvider};
 use crate::read::Snapshot;
 use crate::stats::{Counters, ReadCounters, Stats};
-use crate::version::{Current, Manifest, Seal, TableSource};
+use crate::version::{Current, Manifest, Seal, TableFile, TableSource};
 use crate::wal::LogWriter;
 
 /// Generations that may wait for their flush before writers wait too.
@@ -241,6 +244,29 @@ impl Group {
         self.inner.configure_tree(tree, config)
     }
 
+    /// Carries out a change of trees, all of it or nothing, and returns the numbers of those that were
+    /// created. `make` is told the last sequence number that was given out: everything up to it is
+    /// durable and visible, and whatever is written later is written to the trees as they are after
+    /// the change. Waits for a merge or flush that is under way.
+    pub fn change_trees(
+        &self,
+        make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
+    ) -> Result<Vec<TreeId>> {
+        self.inner.change(make)
+    }
+
+    /// Writes the first table of `tree` that `pick` picks again, in its place, with the options that
+    /// the tree has now (an extractor with other attributes, for one). Returns its number of entries;
+    /// `None` when there is no such table. Merges wait for the time that takes.
+    pub fn rewrite_table(
+        &self,
+        tree: TreeId,
+        pick: &dyn Fn(&TableFile) -> Result<bool>,
+    ) -> Result<Option<u64>> {
+        self.start_threads();
+        self.inner.rewrite_table(tree, pick)
+    }
+
     /// Adds the cost of a query to the group's counters.
     pub fn count(&self, cost: &Cost) {
         self.inner.reads.count(cost);
@@ -284,7 +310,7 @@ impl Group {
         self.inner.seal()
     }
 
-    fn start_threads(&self) {
+    pub(crate) fn start_threads(&self) {
         if !self.inner.options.background {
             return;
         }
@@ -327,6 +353,21 @@ impl Ticket {
 
 /// What checkpoint and ingestion need of a group.
 pub(crate) struct Internals<'a>(&'a Inner);
+
+impl Internals<'_> {
+    pub(crate) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
+        self.0.ingest_newest(tree, write)
+    }
+
+    pub(crate) fn ingest_oldest(
+        &self,
+        tree: TreeId,
+        write: &mut WriteRun<'_>,
+        change: &mut dyn FnMut() -> Result<TreeChange>,
+    ) -> Result<u64> {
+        self.0.ingest_oldest(tree, write, change)
+    }
+}
 
 impl Inner {
     fn snapshot(&self) -> Snapshot {

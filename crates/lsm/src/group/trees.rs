@@ -1,29 +1,103 @@
 //! Creating, dropping and configuring trees.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::background::no_tree;
 use super::{Inner, Writer};
 use crate::batch::TreeId;
+use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
 use crate::version::{Edit, MAX_TREE};
 
+/// Changes of trees that happen together or not at all.
+#[derive(Debug, Clone, Default)]
+pub struct TreeChange {
+    /// Trees to create: name and configuration of each.
+    pub created: Vec<(String, Vec<u8>)>,
+    /// Trees that get another configuration; their options are asked for again.
+    pub configured: Vec<(TreeId, Vec<u8>)>,
+    /// Trees to drop with all they hold.
+    pub dropped: Vec<TreeId>,
+}
+
 impl Inner {
-    pub(super) fn create_trees(&self, trees: &[(String, Vec<u8>)]) -> Result<Vec<TreeId>> {
+    /// Carries out the change that `make` returns when it is told the last sequence number so far.
+    pub(super) fn change(
+        &self,
+        make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
+    ) -> Result<Vec<TreeId>> {
+        // A flush or merge under way may be about to add to a tree that is dropped.
+        let _merges = self.merging.lock();
+        let _flushes = self.flushing.lock();
+        self.change_without_drops(make)
+    }
+
+    /// The same for a change that drops nothing: needs not wait for merges and flushes.
+    fn change_without_drops(
+        &self,
+        make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
+    ) -> Result<Vec<TreeId>> {
         let mut writer = self.writer.lock();
         self.start_writing(&mut writer)?;
-        let view = self.view.load_full();
-        let next = self.manifest.lock().next_tree;
+        let last = writer.next_seq - 1;
+        self.sync_all()?;
+        self.visible.fetch_max(last, Ordering::AcqRel);
+        let change = make(last)?;
         let mut edit = Edit::default();
-        for (id, (name, config)) in (next..).zip(trees) {
-            let taken = view.version.tree_named(name).is_some();
-            if taken || edit.created.iter().any(|(_, other, _)| other == name) {
+        self.add_change(change, &mut edit)?;
+        self.change_trees(&mut writer, &edit)?;
+        Ok(edit.created.iter().map(|(id, _, _)| *id).collect())
+    }
+
+    pub(super) fn create_trees(&self, trees: &[(String, Vec<u8>)]) -> Result<Vec<TreeId>> {
+        self.change_without_drops(&mut |_| {
+            Ok(TreeChange {
+                created: trees.to_vec(),
+                ..TreeChange::default()
+            })
+        })
+    }
+
+    pub(super) fn drop_trees(&self, trees: &[TreeId]) -> Result<()> {
+        let drop = |_| {
+            Ok(TreeChange {
+                dropped: trees.to_vec(),
+                ..TreeChange::default()
+            })
+        };
+        self.change(&mut { drop }).map(|_| ())
+    }
+
+    pub(super) fn configure_tree(&self, tree: TreeId, config: Vec<u8>) -> Result<()> {
+        let configure = |_| {
+            Ok(TreeChange {
+                configured: vec![(tree, config.clone())],
+                ..TreeChange::default()
+            })
+        };
+        self.change_without_drops(&mut { configure }).map(|_| ())
+    }
+
+    /// Checks a change against the trees that are there, and puts it into `edit`. Under the writer
+    /// lock, so that it stays true.
+    pub(super) fn add_change(&self, change: TreeChange, edit: &mut Edit) -> Result<()> {
+        let view = self.view.load();
+        let known = change.dropped.iter();
+        let mut known = known.chain(change.configured.iter().map(|(id, _)| id));
+        if let Some(unknown) = known.find(|id| !view.version.trees.contains_key(id)) {
+            return Err(no_tree(*unknown));
+        }
+        let next = self.manifest.lock().next_tree;
+        let after = next.saturating_add(change.created.len() as TreeId);
+        for (id, (name, config)) in (next..).zip(change.created) {
+            let taken = view.version.tree_named(&name).is_some();
+            if taken || edit.created.iter().any(|(_, other, _)| *other == name) {
                 return Err(Error::Invalid(format!("a tree called {name} exists")));
             }
-            edit.created.push((id, name.clone(), config.clone()));
+            edit.created.push((id, name, config));
         }
-        let after = next.saturating_add(trees.len() as TreeId);
         if after > MAX_TREE {
             return Err(Error::Limit {
                 what: "the number of a tree",
@@ -31,52 +105,19 @@ impl Inner {
                 value: after.into(),
             });
         }
-        edit.next_tree = Some(after);
-        let ids = edit.created.iter().map(|(id, _, _)| *id).collect();
-        self.change_trees(&mut writer, edit)?;
-        self.manifest.lock().next_tree = after;
-        Ok(ids)
-    }
-
-    pub(super) fn drop_trees(&self, trees: &[TreeId]) -> Result<()> {
-        let edit = Edit {
-            dropped: trees.to_vec(),
-            ..Edit::default()
-        };
-        let _merges = self.merging.lock();
-        let _flushes = self.flushing.lock();
-        let mut writer = self.writer.lock();
-        self.require(trees)?;
-        self.start_writing(&mut writer)?;
-        self.change_trees(&mut writer, edit)
-    }
-
-    pub(super) fn configure_tree(&self, tree: TreeId, config: Vec<u8>) -> Result<()> {
-        let edit = Edit {
-            configured: vec![(tree, config)],
-            ..Edit::default()
-        };
-        let mut writer = self.writer.lock();
-        self.require(&[tree])?;
-        self.start_writing(&mut writer)?;
-        self.change_trees(&mut writer, edit)
-    }
-
-    fn require(&self, trees: &[TreeId]) -> Result<()> {
-        let view = self.view.load();
-        match trees.iter().find(|id| !view.version.trees.contains_key(id)) {
-            Some(id) => Err(no_tree(*id)),
-            None => Ok(()),
-        }
+        edit.next_tree = (after > next).then_some(after);
+        edit.configured = change.configured;
+        edit.dropped = change.dropped;
+        Ok(())
     }
 
     /// Installs an edit of trees, and starts a generation that has a memtable for each of them.
-    fn change_trees(&self, writer: &mut Writer, edit: Edit) -> Result<()> {
+    pub(super) fn change_trees(&self, writer: &mut Writer, edit: &Edit) -> Result<()> {
         if !self.view.load().active.is_empty() {
             self.rotate(writer)?;
         }
         let after = writer.next_seq - 1;
-        self.install(&edit, |view, version| {
+        self.install(edit, |view, version| {
             let active = Generation::new(&version, after);
             if let Some(log) = view.active.log() {
                 active.set_log(log);
@@ -86,6 +127,10 @@ impl Inner {
                 full: view.full.clone(),
                 version: Arc::clone(&version),
             }
-        })
+        })?;
+        if let Some(next) = edit.next_tree {
+            self.manifest.lock().next_tree = next;
+        }
+        Ok(())
     }
 }

@@ -54,6 +54,9 @@ impl Inner {
             self.wait_for_flush()?;
             writer = self.writer.lock();
         }
+        if batch.is_stale(self.view.load().version.changes()) {
+            return Err(Error::Stale);
+        }
         if let Some(complete) = complete {
             let snapshot = Snapshot::new(self.view.load_full(), writer.next_seq - 1);
             complete(batch, writer.next_seq, &snapshot)?;

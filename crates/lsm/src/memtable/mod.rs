@@ -191,6 +191,12 @@ impl Memtable {
         MemCursor::new(Arc::clone(&self.lists), ENTRIES)
     }
 
+    /// The slot of an attribute, if the memtable was made with it.
+    pub fn slot_of(&self, attribute_id: u32) -> Option<usize> {
+        let ids = self.extractor.as_ref()?.ids();
+        ids.iter().position(|id| *id == attribute_id)
+    }
+
     /// True when the memtable keeps an ordered map of the attribute in `slot`.
     pub fn has_attribute(&self, slot: usize) -> bool {
         slot < self.attributes

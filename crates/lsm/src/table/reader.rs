@@ -9,6 +9,7 @@ use super::cursor::{BlockEntries, TableCursor};
 use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
 use super::index::{Index, Partition, Top};
 use super::{BlockHint, Found, ReadOptions, TableMeta, filter};
+use crate::attributes::Summary;
 use crate::cache::BlockCache;
 use crate::coding::Reader;
 use crate::cost::Cost;
@@ -331,6 +332,14 @@ impl Table {
             Cost::add(&cost.synopses_negative, (asked - matching) as u64);
             Some(())
         })
+    }
+
+    /// How the table summarises the attribute in `slot`.
+    pub fn summary(&self, slot: usize) -> Summary {
+        match self.top.map(slot) {
+            Some(_) => Summary::Fingerprints,
+            None => Summary::Filters,
+        }
     }
 
     /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the

@@ -285,12 +285,19 @@ impl TreeVersion {
 pub struct Version {
     /// The trees, by number.
     pub trees: BTreeMap<TreeId, Arc<TreeVersion>>,
+    changes: u64,
 }
 
 impl Version {
     /// The tree called `name`.
     pub fn tree_named(&self, name: &str) -> Option<&Arc<TreeVersion>> {
         self.trees.values().find(|tree| tree.name == name)
+    }
+
+    /// How often trees were created, configured or dropped since the group was opened: two versions
+    /// of the same number have the same trees, with the same configurations.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Every table of every tree.
@@ -311,6 +318,8 @@ impl Version {
     ) -> Result<Version> {
         let bad = |what: String| Error::corruption(manifest, 0, what);
         let mut next = self.clone();
+        let same = edit.created.is_empty() && edit.configured.is_empty() && edit.dropped.is_empty();
+        next.changes += u64::from(!same);
         let mut moved: BTreeMap<u64, Arc<TableFile>> = BTreeMap::new();
         for (id, name, config) in &edit.created {
             let tree = TreeVersion {

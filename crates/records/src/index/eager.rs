@@ -19,11 +19,17 @@ use crate::layout::Attribute;
 use crate::posting::{Posting, PostingMerge};
 
 /// Bytes at which a chunk is full.
-const CHUNK_BYTES: usize = 8 << 10;
+pub(super) const CHUNK_BYTES: usize = 8 << 10;
+
+/// The first chunk of lists that are written to while the index is built: the chunks that the build
+/// makes of older postings have the numbers below.
+pub(super) const FIRST_WHILE_BUILT: u32 = 1 << 31;
 
 /// A posting to be added to the list of a value (or one to be taken out of it).
 pub(crate) struct Change {
     tree: TreeId,
+    /// The number of the list's first chunk, if it has none yet.
+    first: u32,
     value: Vec<u8>,
     key: Vec<u8>,
     cancel: bool,
@@ -80,6 +86,11 @@ fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
     let tree = tree_of(fact.attribute)?;
     writes.eager.push(Change {
         tree,
+        first: if fact.attribute.incomplete {
+            FIRST_WHILE_BUILT
+        } else {
+            0
+        },
         value: fact.value.to_vec(),
         key: fact.key.to_vec(),
         cancel,
@@ -140,7 +151,7 @@ fn write_list(
 ) -> lsm::Result<()> {
     let mut cursor = snapshot.cursor(change.tree, 0);
     cursor.seek(&change.value, MAX_SEQ)?;
-    let mut number = 0;
+    let mut number = change.first;
     let head = cursor
         .valid()
         .then(|| cursor.key())

@@ -112,7 +112,7 @@ impl Index for Embedded {
         for component in lookup.snapshot.components(lookup.layout.data) {
             match component {
                 Component::Memtable(memtable) => {
-                    records += count_in_memtable(lookup, attribute, range, &memtable)?;
+                    records += count_in_memtable(attribute, range, &memtable)?;
                 }
                 Component::Run(run) => {
                     for file in run.tables.iter() {
@@ -141,22 +141,9 @@ impl Index for Embedded {
     }
 }
 
-/// The slot of an attribute in the maps of memtables: its place among those that are embedded.
-fn slot_of(lookup: &Lookup<'_>, attribute: &Attribute) -> Option<usize> {
-    let attributes = lookup.layout.attributes.iter();
-    attributes
-        .filter(|a| a.kind.is_embedded())
-        .position(|a| a.id == attribute.id)
-}
-
 /// How many values a memtable has in the range; counts no further than 1,000.
-fn count_in_memtable(
-    lookup: &Lookup<'_>,
-    attribute: &Attribute,
-    range: &Range,
-    memtable: &Memtable,
-) -> Result<u64> {
-    let Some(slot) = slot_of(lookup, attribute).filter(|slot| memtable.has_attribute(*slot)) else {
+fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) -> Result<u64> {
+    let Some(slot) = memtable.slot_of(attribute.id) else {
         return Ok(memtable.len() as u64);
     };
     let (lo, hi) = range.key_bounds();
@@ -188,10 +175,8 @@ impl Walk<'_> {
     /// Offers what a memtable's ordered map has in the range.
     fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
         let limit = self.lookup.snapshot.seq();
-        let slot = slot_of(self.lookup, self.attribute);
-        if let Some(slot) = slot
-            && memtable.has_attribute(slot)
-        {
+        // A memtable from before the index was there has no map of it.
+        if let Some(slot) = memtable.slot_of(self.attribute.id) {
             let (lo, hi) = self.range.key_bounds();
             let mut cursor = memtable.attribute_cursor(slot);
             cursor.seek(&lo, MAX_SEQ)?;
@@ -216,9 +201,8 @@ impl Walk<'_> {
 
     fn matches(&self, record: &[u8]) -> bool {
         RecordRef::parse(record).is_some_and(|record| {
-            record
-                .attributes()
-                .any(|(id, value)| id == self.attribute.id && self.range.contains(value))
+            let inside = |value: &[u8]| self.range.contains(value);
+            self.attribute.any_value(&record, inside)
         })
     }
 

@@ -2,6 +2,7 @@
 //! whether a fact is still true is not its business: the query pipeline finds that out for all.
 
 mod best;
+pub(crate) mod build;
 mod composite;
 mod eager;
 mod embedded;

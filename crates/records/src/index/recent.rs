@@ -142,7 +142,7 @@ const CANCEL: u8 = 0;
 const ESCAPE: u8 = 1;
 
 impl<'a> Entry<'a> {
-    fn encode(self, out: &mut Vec<u8>) {
+    pub(super) fn encode(self, out: &mut Vec<u8>) {
         let key = match self {
             Entry::Add(key) => {
                 if key.first().is_some_and(|first| *first <= ESCAPE) {

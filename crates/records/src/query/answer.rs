@@ -55,7 +55,7 @@ pub struct Answer {
 
 impl Answer {
     pub(super) fn new(query: Query) -> Result<Answer> {
-        let layout = query.snapshot.dataset.layout.clone();
+        let layout = query.snapshot.layout.clone();
         let predicates = Predicates::new(&layout, &query.conditions)?;
         let (data_cost, index_cost) = (Cost::default(), Cost::default());
         let snapshot = &query.snapshot.snapshot;
@@ -121,7 +121,7 @@ impl Answer {
 
     /// What the query did so far and what it cost.
     pub fn explain(&self) -> Json {
-        let layout = &self.snapshot.dataset.layout;
+        let layout = &self.snapshot.layout;
         let name = |at: usize| {
             self.predicates
                 .declared
@@ -166,7 +166,7 @@ impl Answer {
 
     /// Asks the driver for the next candidates.
     fn refill(&mut self) -> Result<()> {
-        let layout = self.snapshot.dataset.layout.clone();
+        let layout = self.snapshot.layout.clone();
         // With a limit, some more than wanted, for those that turn out to be superseded or not to
         // meet the other conditions; each further round asks for more.
         let want = match self.remaining {
@@ -216,8 +216,7 @@ impl Answer {
 
     /// Offers every record that meets the conditions.
     fn scan_all(&self, best: &mut Best, want: usize) -> Result<()> {
-        let dataset = &self.snapshot.dataset;
-        let layout = &dataset.layout;
+        let layout = &self.snapshot.layout;
         let mut cursor = self.snapshot.snapshot.cursor(layout.data, scan::READAHEAD);
         cursor.seek_first()?;
         while cursor.valid() {
@@ -246,7 +245,7 @@ impl Answer {
             .min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
-        let layout = self.snapshot.dataset.layout.clone();
+        let layout = self.snapshot.layout.clone();
         let snapshot = &self.snapshot.snapshot;
         let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
         for (at, candidate) in chunk.iter_mut().enumerate() {

@@ -19,7 +19,7 @@ const BATCH_BYTES: usize = 1 << 20;
 impl Answer {
     /// Counts what is left of the answer.
     pub(super) fn count_rest(&mut self) -> Result<u64> {
-        let layout = self.snapshot.dataset.layout.clone();
+        let layout = self.snapshot.layout.clone();
         if self.remaining.is_none() && self.after.is_none() && !self.exhausted {
             match self.plan.driver {
                 Driver::Scan => return self.count_scan(&layout),
@@ -119,12 +119,13 @@ impl Answer {
             match parse(&found.value) {
                 Ok(record) => {
                     confirmed += 1;
-                    let first = record
-                        .attributes()
-                        .find(|(id, value)| *id == attribute.id && range.contains(value));
-                    if first.is_some_and(|(_, first)| first == value.as_slice())
-                        && predicates.confirm(&record, layout, Some(driver))
-                    {
+                    let mut first = false;
+                    attribute.any_value(&record, |other| {
+                        let inside = range.contains(other);
+                        first = inside && other == value.as_slice();
+                        inside
+                    });
+                    if first && predicates.confirm(&record, layout, Some(driver)) {
                         steps.answers += 1;
                     }
                 }

@@ -103,9 +103,7 @@ impl Predicates {
                     .attributes
                     .get(predicate.attribute)
                     .is_some_and(|attribute| {
-                        record.attributes().any(|(id, value)| {
-                            id == attribute.id && predicate.range.contains(value)
-                        })
+                        attribute.any_value(record, |value| predicate.range.contains(value))
                     })
         }) && self
             .filter

@@ -38,9 +38,7 @@ impl Scan {
                 "the range of keys is upside down: {from} is above {to}"
             )));
         }
-        let cursor = snapshot
-            .snapshot
-            .cursor(snapshot.dataset.layout.data, READAHEAD);
+        let cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
         Ok(Scan {
             snapshot,
             cursor,
@@ -130,9 +128,7 @@ impl Iterator for Scan {
 
 /// Counts the records of a dataset, at most `limit`.
 pub(super) fn count_all(snapshot: &DatasetSnapshot, limit: u64) -> Result<(u64, Json)> {
-    let mut cursor = snapshot
-        .snapshot
-        .cursor(snapshot.dataset.layout.data, READAHEAD);
+    let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {

@@ -1,0 +1,156 @@
+//! `index add`, `index switch`, `index drop`, `index resume`.
+
+use std::ops::ControlFlow;
+use std::path::Path as FilePath;
+
+use esker::{Database, Dataset, IndexChange, IndexKind, IndexProgress, OnProgress, Path, Type};
+
+use super::load::{parse_index, parse_path};
+use super::{dataset, open};
+use crate::failure::{Failure, Outcome};
+use crate::output::{note, thousands};
+use crate::progress::Progress;
+use crate::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
+
+/// How an attribute is indexed where it is not said.
+const USUAL: IndexKind = IndexKind::Lazy;
+
+/// `esker index ...`
+pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure> {
+    match &args.change {
+        IndexCommand::Add(args) => change(args, memory, "add", |dataset, wanted, progress| {
+            dataset.add_index(&wanted.0, wanted.1, wanted.2, progress)
+        }),
+        IndexCommand::Switch(args) => {
+            change(args, memory, "switch", |dataset, wanted, progress| {
+                dataset.switch_index(&wanted.0, wanted.1, progress)
+            })
+        }
+        IndexCommand::Drop(args) => drop_index(args, memory),
+        IndexCommand::Resume(args) => resume(args, memory),
+    }
+}
+
+type Wanted = (Path, IndexKind, Option<Type>);
+
+fn change(
+    args: &IndexChangeArgs,
+    memory: usize,
+    verb: &str,
+    make: impl Fn(&Dataset, &Wanted, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
+) -> Result<Outcome, Failure> {
+    let text = &args.index;
+    let wanted = if text.contains(':') {
+        let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
+        parse_index(text).map_err(refuse)?
+    } else if verb == "add" {
+        (parse_path(text)?, USUAL, None)
+    } else {
+        let what = "say the new kind, as in";
+        return Err(Failure::Usage(format!(
+            "index {verb} {text}: {what} {text}:{USUAL}"
+        )));
+    };
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    follow(&args.dir, &args.dataset, &dataset, |progress| {
+        make(&dataset, &wanted, progress).map(Some)
+    })?;
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+/// Makes a change with a progress line, and says what came of it; false when there was nothing to do.
+fn follow(
+    dir: &FilePath,
+    name: &str,
+    dataset: &Dataset,
+    make: impl FnOnce(&mut OnProgress<'_>) -> esker::Result<Option<IndexChange>>,
+) -> Result<bool, Failure> {
+    if let Some(def) = dataset.unfinished_index() {
+        note(format_args!(
+            "resuming the change of `{}` to {}",
+            def.path, def.kind
+        ));
+    }
+    let progress = Progress::records(0);
+    let result = make(&mut |now: IndexProgress| {
+        progress.update_of(now.done, now.total);
+        ControlFlow::Continue(())
+    });
+    progress.clear();
+    let change = match result {
+        Ok(change) => change,
+        Err(error) => {
+            if let Some(def) = dataset.unfinished_index() {
+                let dir = dir.display();
+                note(format_args!(
+                    "the change of `{path}` to {} is unfinished: `esker index resume {dir} {name}` goes on with it, \
+                     `esker index drop {dir} {name} {path}` takes it back",
+                    def.kind,
+                    path = def.path,
+                ));
+            }
+            return Err(error.into());
+        }
+    };
+    let Some(change) = change else {
+        return Ok(false);
+    };
+    let (elapsed, _) = progress.elapsed();
+    let was = match change.from {
+        Some(IndexKind::None) | None => String::new(),
+        Some(kind) => format!(", was {kind}"),
+    };
+    note(format_args!(
+        "`{}` is now indexed: {}{was} ({} records in {elapsed})",
+        change.path,
+        change.to,
+        thousands(change.records)
+    ));
+    Ok(true)
+}
+
+fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
+    let path = parse_path(&args.path)?;
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let unfinished = dataset.unfinished_index().filter(|def| def.path == path);
+    let change = dataset.drop_index(&path)?;
+    match (unfinished, change.from) {
+        (Some(def), _) => note(format_args!(
+            "took back the unfinished change of `{path}` to {}",
+            def.kind
+        )),
+        (None, from) => note(format_args!(
+            "dropped the {} index of `{path}`, which stays declared: records that do not fit its type are refused",
+            from.unwrap_or(IndexKind::None)
+        )),
+    }
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+fn resume(args: &IndexResumeArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let names = match &args.dataset {
+        Some(name) => vec![name.clone()],
+        None => db.dataset_names(),
+    };
+    let mut resumed = false;
+    for name in names {
+        resumed |= resume_one(args, &db, &name)?;
+    }
+    if !resumed {
+        note("no change of an index is unfinished");
+    }
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+fn resume_one(args: &IndexResumeArgs, db: &Database, name: &str) -> Result<bool, Failure> {
+    let dataset = dataset(db, name)?;
+    follow(&args.dir, name, &dataset, |progress| {
+        dataset.resume_index(progress)
+    })
+}

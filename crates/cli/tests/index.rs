@@ -1,0 +1,172 @@
+//! `esker index`: what it says and does, and that it can be killed.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+
+mod common;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use common::{command, esker};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const RECORDS: i64 = 20_000;
+
+/// A store with a dataset `d`: `v` is lazy, `w` and `mixed` are not declared.
+fn store(records: i64) -> (TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut lines = String::new();
+    for id in 0..records {
+        let mixed = if id == 7 { "\"x\"" } else { "1" };
+        let v = id % 100;
+        writeln!(
+            lines,
+            "{{\"id\":{id},\"v\":{v},\"w\":\"w{v}\",\"mixed\":{mixed}}}"
+        )
+        .unwrap();
+    }
+    let file = dir.path().join("lines.ndjson");
+    std::fs::write(&file, lines).unwrap();
+    let store = dir.path().join("store").display().to_string();
+    let file = file.display().to_string();
+    let load = [
+        "load", &store, "d", &file, "--key", "id", "--index", "v:lazy", "--memory", "1M",
+    ];
+    esker(&load).expect(0);
+    (dir, store)
+}
+
+fn stat(store: &str) -> Value {
+    serde_json::from_str(&esker(&["stat", store, "d", "--json"]).expect(0).stdout).unwrap()
+}
+
+#[test]
+fn indexes_are_added_switched_and_dropped() {
+    let (_dir, store) = store(2000);
+    let index = |verb: &str, what: &str| esker(&["index", verb, &store, "d", what]);
+    let lookup = |path: &str, value: &str| {
+        let run = esker(&[
+            "lookup",
+            &store,
+            "d",
+            path,
+            value,
+            "--limit",
+            "2",
+            "--explain",
+        ]);
+        let run = run.expect(0);
+        let kind = run.stderr.split("\"kind\": \"").nth(1);
+        let kind = kind
+            .and_then(|rest| rest.split('"').next())
+            .unwrap_or("scan");
+        (run.ids(), kind.to_string())
+    };
+    assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "scan".to_string()));
+    let said = index("add", "w").expect(0).stderr;
+    assert!(
+        said.contains("`w` is now indexed: lazy (2,000 records in"),
+        "{said}"
+    );
+    assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "lazy".to_string()));
+    for kind in ["embedded", "composite", "eager"] {
+        let said = index("switch", &format!("w:{kind}")).expect(0).stderr;
+        assert!(
+            said.contains(&format!("`w` is now indexed: {kind}, was")),
+            "{said}"
+        );
+        assert_eq!(lookup("w", "w5"), (vec![1905, 1805], kind.to_string()));
+    }
+    let said = index("drop", "w").expect(0).stderr;
+    assert!(
+        said.contains("dropped the eager index of `w`, which stays declared"),
+        "{said}"
+    );
+    assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "scan".to_string()));
+    let definition = stat(&store)["definition"].as_str().unwrap().to_string();
+    assert_eq!(
+        definition,
+        "--key id:int --index v:lazy:int --index w:none:string"
+    );
+
+    let refused = |verb: &str, what: &str, why: &str| {
+        let said = index(verb, what).expect(2).stderr;
+        assert!(said.contains(why), "{said}");
+    };
+    refused("add", "v", "`v` has an index already, of kind lazy");
+    refused("add", "v:composite", "`switch`");
+    refused("switch", "v", "say the new kind, as in v:lazy");
+    refused("switch", "v:lazy", "of kind lazy already");
+    refused(
+        "switch",
+        "nope:lazy",
+        "no attribute `nope` is declared (there are: v, w)",
+    );
+    refused("add", "v:quick", "unknown type `quick`");
+    refused("drop", "w", "`w` has no index");
+    refused(
+        "add",
+        "mixed:lazy:int",
+        "record 7: field mixed must be of type int, found string",
+    );
+    refused("add", "empty", "say its type");
+    assert_eq!(stat(&store)["definition"], definition);
+    let said = esker(&["index", "resume", &store]).expect(0).stderr;
+    assert!(
+        said.contains("no change of an index is unfinished"),
+        "{said}"
+    );
+    esker(&["check", &store]).expect(0);
+}
+
+/// Kills the command ever later, until it comes to its end: what it left is exact each time.
+#[cfg(unix)]
+#[test]
+fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
+    let (_dir, store) = store(RECORDS);
+    let count = || {
+        let run = esker(&["count", &store, "d", "v", "10", "12"]).expect(0);
+        run.stdout.trim().to_string()
+    };
+    let mut resumed = 0;
+    for (round, kind) in ["composite", "embedded", "eager", "lazy"]
+        .iter()
+        .enumerate()
+    {
+        for attempt in 1.. {
+            let what = format!("v:{kind}");
+            let mut switch = if stat(&store).get("unfinished").is_some() && attempt % 2 == 0 {
+                resumed += 1;
+                command(&["index", "resume", &store, "d", "--memory", "1M"])
+            } else {
+                command(&["index", "switch", &store, "d", &what, "--memory", "1M"])
+            };
+            let mut child = switch.spawn().unwrap();
+            std::thread::sleep(Duration::from_millis((attempt * 7 + round * 2) as u64));
+            child.kill().unwrap();
+            let ended = child.wait_with_output().unwrap();
+            assert_eq!(count(), (RECORDS / 100 * 3).to_string());
+            if ended.status.success() {
+                break;
+            }
+            assert_eq!(ended.status.code(), None, "{ended:?}");
+            esker(&["check", &store]).expect(0);
+            // It may have been killed behind its last step.
+            let stat = stat(&store);
+            let definition = stat["definition"].as_str().unwrap();
+            if stat.get("unfinished").is_none() && definition.contains(&what) {
+                break;
+            }
+        }
+        let definition = stat(&store)["definition"].clone();
+        assert_eq!(definition, format!("--key id:int --index v:{kind}:int"));
+        esker(&["check", &store]).expect(0);
+    }
+    println!("{resumed} resumed");
+}

@@ -1,0 +1,147 @@
+//! Runs that are written past the log and the memtables, and tables that are written again.
+
+use std::sync::atomic::Ordering;
+
+use super::background::no_tree;
+use super::{Inner, TreeChange};
+use crate::batch::TreeId;
+use crate::compaction::job::WriteRun;
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::generation::View;
+use crate::version::{Edit, TableFile, TreeVersion};
+
+impl Inner {
+    /// Puts a run above all of a tree. Its numbers must be above those in the tree, and given out.
+    pub(super) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
+        self.start_writing(&mut self.writer.lock())?;
+        self.work_on(|edit| {
+            let count = self.write_run(tree, write, edit)?;
+            let view = self.view.load_full();
+            let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
+            let seqs = span(edit);
+            let held = held(&view, target);
+            let visible = self.visible.load(Ordering::Acquire);
+            if let Some((least, greatest)) = seqs
+                && (greatest > visible || held.is_some_and(|(_, held)| least <= held))
+            {
+                return Err(out_of_place(target, least, greatest));
+            }
+            self.install(edit, |view, version| View {
+                active: view.active.clone(),
+                full: view.full.clone(),
+                version,
+            })?;
+            self.wake_background();
+            Ok(count)
+        })
+    }
+
+    /// Puts a run below all of a tree, whose numbers must be above the run's, and carries out the
+    /// change of trees that `change` returns, in one step.
+    pub(super) fn ingest_oldest(
+        &self,
+        tree: TreeId,
+        write: &mut WriteRun<'_>,
+        change: &mut dyn FnMut() -> Result<TreeChange>,
+    ) -> Result<u64> {
+        self.start_writing(&mut self.writer.lock())?;
+        self.work_on(|edit| {
+            let count = self.write_run(tree, write, edit)?;
+            // From here on no merge may put anything below the place where the run goes.
+            let _merges = self.merging.lock();
+            let _flushes = self.flushing.lock();
+            let mut writer = self.writer.lock();
+            self.start_writing(&mut writer)?;
+            let view = self.view.load_full();
+            let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
+            if let (Some((least, greatest)), Some((held, _))) = (span(edit), held(&view, target))
+                && greatest >= held
+            {
+                return Err(out_of_place(target, least, greatest));
+            }
+            let bytes = edit.added.iter().map(|new| new.meta.size).sum();
+            let level = target.options.policy.oldest_level(target, bytes);
+            for new in &mut edit.added {
+                new.level = level;
+                new.run = if level == 0 { new.run } else { 0 };
+            }
+            self.add_change(change()?, edit)?;
+            self.change_trees(&mut writer, edit)?;
+            Ok(count)
+        })
+    }
+
+    fn write_run(&self, tree: TreeId, write: &mut WriteRun<'_>, edit: &mut Edit) -> Result<u64> {
+        let view = self.view.load_full();
+        let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
+        let next_file = || self.new_file();
+        self.workshop(&next_file).write_run(target, write, edit)
+    }
+
+    /// Writes the first table of a tree that `pick` picks again, with the tree's options of now.
+    /// Returns its number of entries, and `None` when there is no such table.
+    pub(super) fn rewrite_table(
+        &self,
+        tree: TreeId,
+        pick: &dyn Fn(&TableFile) -> Result<bool>,
+    ) -> Result<Option<u64>> {
+        let _guard = self.merging.lock();
+        self.start_writing(&mut self.writer.lock())?;
+        let view = self.view.load_full();
+        let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
+        let tables = target
+            .runs
+            .iter()
+            .flat_map(|run| run.tables.iter().map(move |table| (run, table)));
+        let mut picked = None;
+        for (run, table) in tables {
+            if pick(table)? {
+                picked = Some((run, table));
+                break;
+            }
+        }
+        let Some((run, table)) = picked else {
+            return Ok(None);
+        };
+        let next_file = || self.new_file();
+        let workshop = self.workshop(&next_file);
+        self.work(
+            |edit| workshop.rewrite(target, run, table, edit),
+            |view, version| View {
+                active: view.active.clone(),
+                full: view.full.clone(),
+                version,
+            },
+        )?;
+        Ok(Some(table.meta().entries))
+    }
+}
+
+/// The least and the greatest sequence number of the tables that an edit adds.
+fn span(edit: &Edit) -> Option<(Seq, Seq)> {
+    let metas = edit
+        .added
+        .iter()
+        .map(|new| (new.meta.min_seq, new.meta.max_seq));
+    metas.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// The least and the greatest sequence number of what a tree holds.
+fn held(view: &View, tree: &TreeVersion) -> Option<(Seq, Seq)> {
+    let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+    let tables = tables.map(|table| (table.meta().min_seq, table.meta().max_seq));
+    let memtables = view
+        .memtables(tree.id)
+        .filter_map(|memtable| memtable.seq_bounds());
+    tables
+        .chain(memtables)
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+fn out_of_place(tree: &TreeVersion, least: Seq, greatest: Seq) -> Error {
+    Error::Invalid(format!(
+        "tree {}: a run of the numbers {least} to {greatest} does not fit beside what it holds",
+        tree.name
+    ))
+}

@@ -1,0 +1,603 @@
+//! Changing the indexes of a dataset while it is in use.
+//!
+//! 1. One step of the engine creates the new tree and puts the change into the definition. From then on
+//!    every write goes to the old index and to the new one; queries know the old one only.
+//! 2. The facts of the records that were there before are gathered, sorted by the engine, and
+//!    written below what the new tree has by then (`index/build.rs`). An embedded index has no tree:
+//!    the tables of the data are written again, one by one.
+//! 3. One step of the engine makes the new index the attribute's, and drops the old one.
+//!
+//! Everything in between is durable as it happens, so a change that is cut off goes on from there.
+
+use std::ops::ControlFlow;
+
+use lsm::{Component, Cursor, RunSink, Snapshot, TreeChange, TreeCursor, TreeId};
+
+use crate::dataset::Dataset;
+use crate::def::{IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef};
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::build::{Gathered, Oldest, Piece, each_staged};
+use crate::layout::{Building, Layout, STAGING, index_config, index_tree, staging_tree};
+use crate::record::RecordRef;
+use crate::schema::{Extracted, Path, RecordError, Type, infer};
+
+/// Is shown value, sequence number and key of a fact.
+type ShowFact<'s> = dyn FnMut(&[u8], lsm::Seq, &[u8]) + 's;
+
+/// Bytes that the passes over records and facts read ahead.
+const READAHEAD: usize = 256 << 10;
+
+/// Records that are read with one snapshot, at most: snapshots keep files and memtables alive.
+const ROUND: usize = 4096;
+
+/// Facts that are written between two looks at whether to go on.
+const FACTS: u64 = 4096;
+
+/// Records that a type is inferred from.
+const SAMPLE: usize = 1000;
+
+/// What a change of an index is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IndexStep {
+    /// Reading the records that were there before. The numbers count records.
+    Reading,
+    /// Writing the index. The numbers count facts of a stand-alone index, records of an embedded one.
+    Writing,
+}
+
+/// How far a change of an index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexProgress {
+    /// What is being done.
+    pub step: IndexStep,
+    /// How much of it is done.
+    pub done: u64,
+    /// How much there is, about.
+    pub total: u64,
+}
+
+/// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but
+/// not change its indexes. A change that is broken off stays unfinished, see
+/// [`Dataset::resume_index`].
+pub type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
+
+/// What came of a change of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexChange {
+    /// The attribute.
+    pub path: Path,
+    /// How it was indexed before; `None` when it was not declared.
+    pub from: Option<IndexKind>,
+    /// How it is indexed now (or will be, when it is complete).
+    pub to: IndexKind,
+    /// Records that were read or written again.
+    pub records: u64,
+    /// False when the progress said to break off.
+    pub complete: bool,
+}
+
+/// Why a build stopped before its end.
+enum Stop {
+    /// The progress said so.
+    Broke,
+    /// A record that is there does not fit the attribute.
+    Refused(RecordError),
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+impl From<lsm::Error> for Stop {
+    fn from(error: lsm::Error) -> Stop {
+        Stop::Failed(error.into())
+    }
+}
+
+impl Dataset {
+    /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
+    /// inferred from the first records if it is not said. Writes and queries go on meanwhile; queries use the index when this
+    /// returns. Called again after it was cut off, it goes on where it was.
+    ///
+    /// Reads every record once; memory is bounded by a sixteenth of the budget.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`] when the attribute has an index; [`ErrorKind::BadInput`] when a record does
+    /// not fit the type, and then everything is as before; [`ErrorKind::Unavailable`] while another index of the dataset
+    /// is changed, or that is unfinished.
+    pub fn add_index(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        ty: Option<Type>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        if goes_on(&layout, path, kind, ty)? {
+            return self.build(progress);
+        }
+        let known = layout.stored.attribute(path);
+        if let Some(known) = known {
+            let differs = ty.filter(|ty| *ty != known.def.ty);
+            if known.def.kind != IndexKind::None {
+                let what = format!(
+                    "`{path}` has an index already, of kind {}; `switch` changes it",
+                    known.def.kind
+                );
+                return Err(Error::new(ErrorKind::Exists, what));
+            }
+            if let Some(ty) = differs {
+                let declared = known.def.ty;
+                return Err(Error::bad_input(format!(
+                    "`{path}` is declared as {declared}, not {ty}"
+                )));
+            }
+            if kind == IndexKind::None {
+                let what = format!("`{path}` is declared already, without an index");
+                return Err(Error::new(ErrorKind::Exists, what));
+            }
+        } else if layout.attributes.len() >= MAX_INDEXES {
+            return Err(Error::bad_input(format!(
+                "the dataset has {MAX_INDEXES} attributes, which is the limit"
+            )));
+        }
+        let ty = match (ty, known) {
+            (Some(ty), _) => ty,
+            (None, Some(known)) => known.def.ty,
+            (None, None) => self.infer(path)?,
+        };
+        self.begin(&layout, path, kind, ty)?;
+        self.build(progress)
+    }
+
+    /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
+    /// tells the errors too; the old index answers until the new one is complete.
+    pub fn switch_index(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        let claim = self.current.claim()?;
+        let layout = self.layout();
+        if goes_on(&layout, path, kind, None)? {
+            return self.build(progress);
+        }
+        let known = layout.stored.attribute(path);
+        let known = known.ok_or_else(|| undeclared(&layout, path))?;
+        if known.def.kind == kind {
+            let what = format!("the index of `{path}` is of kind {kind} already");
+            return Err(Error::new(ErrorKind::Exists, what));
+        }
+        if kind == IndexKind::None {
+            drop(claim);
+            return self.drop_index(path);
+        }
+        self.begin(&layout, path, kind, known.def.ty)?;
+        self.build(progress)
+    }
+
+    /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind
+    /// [`IndexKind::None`]: records are still refused where they do not fit its type. An index that is being
+    /// built, and was cut off, is taken back instead: everything is as before the change.
+    pub fn drop_index(&self, path: &Path) -> Result<IndexChange> {
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        if let Some(building) = &layout.building
+            && building.attribute.path == *path
+        {
+            self.undo(&layout, building)?;
+            return Ok(IndexChange {
+                to: before(&layout, building).unwrap_or(IndexKind::None),
+                ..self.outcome(&layout, building, 0)
+            });
+        }
+        refuse_unfinished(&layout)?;
+        let known = layout.attributes.iter().find(|a| a.path == *path);
+        let known = known.ok_or_else(|| undeclared(&layout, path))?;
+        if known.kind == IndexKind::None {
+            return Err(Error::bad_input(format!("`{path}` has no index")));
+        }
+        let mut stored = layout.stored.clone();
+        for attribute in stored.attributes.iter_mut().filter(|a| a.id == known.id) {
+            attribute.def.kind = IndexKind::None;
+        }
+        self.shared.group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: known.tree.into_iter().collect(),
+                ..TreeChange::default()
+            })
+        })?;
+        Ok(IndexChange {
+            path: path.clone(),
+            from: Some(known.kind),
+            to: IndexKind::None,
+            records: 0,
+            complete: true,
+        })
+    }
+
+    /// The change of an index that was begun and is not complete: the attribute as it will be.
+    /// One that is under way now counts too.
+    pub fn unfinished_index(&self) -> Option<IndexDef> {
+        let change = self.layout().stored.change.clone()?;
+        Some(change.attribute.def)
+    }
+
+    /// Goes on with a change of an index that was cut off; `None` when there is none.
+    pub fn resume_index(&self, progress: &mut OnProgress<'_>) -> Result<Option<IndexChange>> {
+        let _claim = self.current.claim()?;
+        if self.layout().building.is_none() {
+            return Ok(None);
+        }
+        self.build(progress).map(Some)
+    }
+
+    /// Guesses the type of an undeclared attribute.
+    fn infer(&self, path: &Path) -> Result<Type> {
+        let records = self.scan(None, None, false)?.take(SAMPLE);
+        let records = records.collect::<Result<Vec<_>>>()?;
+        let bodies: Vec<&[u8]> = records.iter().map(|record| record.body()).collect();
+        infer(&bodies, path).ok_or_else(|| {
+            Error::bad_input(format!(
+                "none of the first {SAMPLE} records has a value at `{path}`: say its type, as in {path}:lazy:string"
+            ))
+        })
+    }
+
+    /// The first step of a change: from here on writes go to the new index.
+    fn begin(&self, layout: &Layout, path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
+        let name = self.name();
+        let known = layout.stored.attribute(path);
+        let mut stored = layout.stored.clone();
+        let def = IndexDef {
+            path: path.clone(),
+            kind,
+            ty,
+        };
+        let attribute = match known {
+            Some(known) => StoredAttribute {
+                id: known.id,
+                def,
+                // A tree of another name than the one in use.
+                tree: known.tree + u32::from(kind.is_standalone()),
+            },
+            None => StoredAttribute {
+                id: stored.next_id,
+                def,
+                tree: 0,
+            },
+        };
+        stored.next_id = stored.next_id.max(attribute.id + 1);
+        let mut created = Vec::new();
+        if kind.is_standalone() {
+            let tree = index_tree(name, attribute.id, attribute.tree);
+            created.push((tree, index_config(kind, true)));
+            created.push((staging_tree(name), STAGING.as_bytes().to_vec()));
+        }
+        self.shared.group.change_trees(&mut |since| {
+            stored.change = Some(StoredChange {
+                attribute: attribute.clone(),
+                since,
+            });
+            Ok(TreeChange {
+                created: created.clone(),
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: Vec::new(),
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Brings the change that was begun to its end.
+    fn build(&self, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
+        let layout = self.layout();
+        let Some(building) = &layout.building else {
+            return Err(Error::damaged("the change of an index is gone"));
+        };
+        let mut build = Build {
+            dataset: self,
+            layout: &layout,
+            building,
+            progress,
+            total: records(&self.shared.group.snapshot(), layout.data),
+            records: 0,
+        };
+        let result = match (building.attribute.tree, building.staging) {
+            (Some(tree), Some(staging)) => build.standalone(tree, staging),
+            _ => build.in_place(),
+        };
+        let outcome = self.outcome(&layout, building, build.records);
+        match result {
+            Ok(()) => Ok(outcome),
+            Err(Stop::Broke) => Ok(IndexChange {
+                complete: false,
+                ..outcome
+            }),
+            Err(Stop::Refused(error)) => {
+                self.undo(&layout, building)?;
+                Err(error.into())
+            }
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    fn outcome(&self, layout: &Layout, building: &Building, records: u64) -> IndexChange {
+        IndexChange {
+            path: building.attribute.path.clone(),
+            from: before(layout, building),
+            to: building.attribute.kind,
+            records,
+            complete: true,
+        }
+    }
+
+    /// Takes a change back.
+    fn undo(&self, layout: &Layout, building: &Building) -> Result<()> {
+        let stored = StoredDef {
+            change: None,
+            ..layout.stored.clone()
+        };
+        let trees = building.attribute.tree.into_iter().chain(building.staging);
+        self.shared.group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: trees.clone().collect(),
+                ..TreeChange::default()
+            })
+        })?;
+        Ok(())
+    }
+}
+
+/// True when the change that is asked for was begun before.
+fn goes_on(layout: &Layout, path: &Path, kind: IndexKind, ty: Option<Type>) -> Result<bool> {
+    let Some(change) = &layout.stored.change else {
+        return Ok(false);
+    };
+    let def = &change.attribute.def;
+    if def.path == *path && def.kind == kind && ty.is_none_or(|ty| ty == def.ty) {
+        return Ok(true);
+    }
+    refuse_unfinished(layout).map(|()| false)
+}
+
+fn refuse_unfinished(layout: &Layout) -> Result<()> {
+    match &layout.stored.change {
+        None => Ok(()),
+        Some(StoredChange { attribute, .. }) => Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "the change of the index of `{0}` to {1} is unfinished: resume it, or drop `{0}` to take it back",
+                attribute.def.path, attribute.def.kind
+            ),
+        )),
+    }
+}
+
+fn undeclared(layout: &Layout, path: &Path) -> Error {
+    let paths: Vec<String> = layout
+        .attributes
+        .iter()
+        .map(|a| a.path.to_string())
+        .collect();
+    let known = if paths.is_empty() {
+        "none".to_string()
+    } else {
+        paths.join(", ")
+    };
+    Error::bad_input(format!(
+        "no attribute `{path}` is declared (there are: {known})"
+    ))
+}
+
+/// How the attribute was indexed before.
+fn before(layout: &Layout, building: &Building) -> Option<IndexKind> {
+    let known = layout.attributes.get(building.place);
+    known.filter(|_| !building.is_new).map(|known| known.kind)
+}
+
+/// About how many records a dataset has.
+fn records(snapshot: &Snapshot, data: TreeId) -> u64 {
+    let components = snapshot.components(data);
+    let count = components.iter().map(|component| match component {
+        Component::Memtable(memtable) => memtable.len() as u64,
+        Component::Run(run) => {
+            let tables = run.tables.iter().map(|table| table.meta());
+            tables
+                .map(|meta| meta.entries - meta.deletes.min(meta.entries))
+                .sum()
+        }
+    });
+    count.sum()
+}
+
+/// A change under way.
+struct Build<'b, 'p> {
+    dataset: &'b Dataset,
+    layout: &'b Layout,
+    building: &'b Building,
+    progress: &'b mut OnProgress<'p>,
+    /// About how many records there are.
+    total: u64,
+    records: u64,
+}
+
+impl Build<'_, '_> {
+    fn tell(&mut self, step: IndexStep, done: u64, total: u64) -> std::result::Result<(), Stop> {
+        let total = total.max(done);
+        match (self.progress)(IndexProgress { step, done, total }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Stop::Broke),
+        }
+    }
+
+    /// What the definition will be, without the old index's tree.
+    fn last_step(&self) -> TreeChange {
+        let attributes = self.layout.attributes.iter();
+        let mut old = attributes.filter(|a| a.id == self.building.attribute.id);
+        TreeChange {
+            created: Vec::new(),
+            configured: vec![(self.layout.data, self.layout.stored.changed().to_bytes())],
+            dropped: old.next().and_then(|old| old.tree).into_iter().collect(),
+        }
+    }
+
+    fn standalone(&mut self, tree: TreeId, staging: TreeId) -> std::result::Result<(), Stop> {
+        let gathered = self.gather(staging)?;
+        self.records = gathered.records;
+        let snapshot = self.dataset.shared.group.snapshot();
+        let attribute = &self.building.attribute;
+        let mut oldest = Oldest::new(attribute.kind);
+        let (mut written, mut stop) = (0, None);
+        let group = &self.dataset.shared.group;
+        let mut change = self.last_step();
+        change
+            .configured
+            .push((tree, index_config(attribute.kind, false)));
+        change.dropped.push(staging);
+        let mut write = |sink: &mut RunSink<'_>| {
+            let result = each_staged(
+                &snapshot,
+                staging,
+                attribute,
+                READAHEAD,
+                &mut |value, key, seq| {
+                    if written % FACTS == 0
+                        && let Err(now) = self.tell(IndexStep::Writing, written, gathered.facts)
+                    {
+                        stop = Some(now);
+                        return Err(Error::bad_input("broken off"));
+                    }
+                    written += 1;
+                    Ok(oldest.add(value, key, seq, sink)?)
+                },
+            );
+            if let Err(error) = result {
+                let text = error.to_string();
+                stop.get_or_insert(Stop::Failed(error));
+                return Err(lsm::Error::Invalid(text));
+            }
+            oldest.finish(sink)
+        };
+        let result = group.ingest_oldest(tree, &mut write, &mut || Ok(change.clone()));
+        match (result, stop) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(stop)) => Err(stop),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// Brings the facts of the records up to the begin of the change into the staging tree.
+    fn gather(&mut self, staging: TreeId) -> std::result::Result<Gathered, Stop> {
+        let group = &self.dataset.shared.group;
+        let mut gathered = Gathered::read(&group.snapshot(), staging)?;
+        let mut piece = Piece::new(self.building.attribute.kind);
+        let limit = group.options().memory_budget / 16;
+        while !gathered.complete {
+            let mut facts = 0;
+            let after = (gathered.records > 0).then(|| gathered.last.clone());
+            let (read, last) = self.round(after, &mut |key, seq, value| {
+                piece.add(value, key, seq);
+                facts += 1;
+            })?;
+            gathered.records += read;
+            gathered.facts += facts;
+            gathered.complete = last.is_none();
+            gathered.last = last.unwrap_or_default();
+            if gathered.complete || piece.size() >= limit {
+                gathered.pieces += 1;
+                // Where a record was passed over because it was replaced since the change began, a power
+                // cut must not bring it back.
+                group.sync()?;
+                group.ingest_newest(staging, &mut |sink| piece.write(&gathered, sink))?;
+                piece.clear();
+            }
+            self.tell(IndexStep::Reading, gathered.records, self.total)?;
+        }
+        Ok(gathered)
+    }
+
+    /// Reads the next records, and shows the facts of those that were there when the change began. Returns how many were
+    /// read, and the key of the last one; no key at the end of the data.
+    fn round(
+        &mut self,
+        after: Option<Vec<u8>>,
+        show: &mut ShowFact<'_>,
+    ) -> std::result::Result<(u64, Option<Vec<u8>>), Stop> {
+        let group = &self.dataset.shared.group;
+        let limit = (group.options().memory_budget >> 14).clamp(1, ROUND);
+        let snapshot = group.snapshot();
+        let mut cursor: TreeCursor = snapshot.cursor(self.layout.data, READAHEAD);
+        match after {
+            Some(mut key) => {
+                key.push(0);
+                cursor.seek(&key, lsm::MAX_SEQ)?;
+            }
+            None => cursor.seek_first()?,
+        }
+        let (mut read, mut out) = (0, Extracted::default());
+        let mut last = Vec::new();
+        while cursor.valid() && read < limit as u64 {
+            read += 1;
+            last.clear();
+            last.extend_from_slice(cursor.key());
+            if cursor.seq() <= self.building.since {
+                let record = RecordRef::parse(cursor.value())
+                    .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+                let values = self.building.attribute.values_of(&record, &mut out);
+                for value in values.map_err(Stop::Refused)? {
+                    show(cursor.key(), cursor.seq(), &value);
+                }
+            }
+            cursor.next()?;
+        }
+        let more = cursor.valid();
+        group.count(&cursor.cost());
+        Ok((read, more.then_some(last)))
+    }
+
+    /// A change to a kind without a tree.
+    fn in_place(&mut self) -> std::result::Result<(), Stop> {
+        let group = &self.dataset.shared.group;
+        let attribute = &self.building.attribute;
+        if self.building.is_new {
+            // Every record has to fit the type.
+            let mut after = None;
+            loop {
+                let (read, last) = self.round(after, &mut |_, _, _| ())?;
+                self.records += read;
+                self.tell(IndexStep::Reading, self.records, self.total)?;
+                after = match last {
+                    Some(last) => Some(last),
+                    None => break,
+                };
+            }
+        }
+        if attribute.kind.is_embedded() {
+            let (id, summary, mut written) = (attribute.id, attribute.kind.summary(), 0);
+            let lacks = |file: &lsm::version::TableFile| {
+                let zones = &file.meta().zones;
+                let Some(slot) = zones.iter().position(|(known, _)| *known == id) else {
+                    return Ok(true);
+                };
+                // Of no values there is no summary.
+                let has_values = zones.get(slot).is_some_and(|(_, zone)| zone.is_some());
+                Ok(has_values && file.table()?.summary(slot) != summary)
+            };
+            while let Some(entries) = group.rewrite_table(self.layout.data, &lacks)? {
+                written += entries;
+                self.tell(IndexStep::Writing, written, self.total)?;
+            }
+            self.records = self.records.max(written);
+        }
+        let change = self.last_step();
+        group.change_trees(&mut |_| Ok(change.clone()))?;
+        Ok(())
+    }
+}

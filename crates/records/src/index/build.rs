@@ -1,0 +1,244 @@
+//! Building the index of records that are there already. Their facts are gathered in a tree of the
+//! engine (the *staging tree*), piece by piece and each piece sorted; merging it sorts them all. Then one
+//! pass over it writes the oldest entries of the index.
+//!
+//! ```text
+//! staging tree, key       value
+//! 00                      how far the gathering is: see `Gathered`
+//! 01 value key            sequence number (8 bytes, big-endian)          kinds ordered by key
+//! 01 value inverted key   empty; `inverted` is the number complemented   kinds ordered by age
+//! ```
+
+use lsm::coding::{Reader, put_bytes, put_varint};
+use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
+
+use super::eager::{CHUNK_BYTES, FIRST_WHILE_BUILT};
+use super::recent::Entry;
+use crate::def::IndexKind;
+use crate::error::{Error, Result};
+use crate::layout::Attribute;
+use crate::posting::{self, Posting, PostingWriter};
+use crate::schema::Value;
+
+const GATHERED: u8 = 0;
+const FACT: u8 = 1;
+
+/// How far the gathering of facts is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Gathered {
+    /// Pieces in the staging tree; their entries have the numbers from 1 on for sequence numbers.
+    pub(crate) pieces: Seq,
+    /// Records that were read, and facts that were found in them.
+    pub(crate) records: u64,
+    pub(crate) facts: u64,
+    /// True when all records were read.
+    pub(crate) complete: bool,
+    /// The key of the last record that was read.
+    pub(crate) last: Vec<u8>,
+}
+
+impl Gathered {
+    /// Reads it from the staging tree.
+    pub(crate) fn read(snapshot: &Snapshot, staging: TreeId) -> Result<Gathered> {
+        let found = snapshot.get(staging, &[GATHERED], &Cost::default())?;
+        let Some(found) = found else {
+            return Ok(Gathered::default());
+        };
+        let mut input = Reader::new(&found.value);
+        let mut number = || input.varint().ok_or_else(malformed);
+        let (records, facts, complete) = (number()?, number()?, number()? == 1);
+        Ok(Gathered {
+            pieces: found.seq,
+            records,
+            facts,
+            complete,
+            last: input.bytes().ok_or_else(malformed)?.to_vec(),
+        })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_varint(&mut out, self.records);
+        put_varint(&mut out, self.facts);
+        put_varint(&mut out, u64::from(self.complete));
+        put_bytes(&mut out, &self.last);
+        out
+    }
+}
+
+fn malformed() -> Error {
+    Error::damaged("the facts of an index that is being built are malformed")
+}
+
+fn is_by_key(kind: IndexKind) -> bool {
+    kind == IndexKind::Composite
+}
+
+/// Facts that are sorted together.
+pub(crate) struct Piece {
+    by_key: bool,
+    bytes: Vec<u8>,
+    /// Where each entry's key begins and ends, and the fact's number.
+    entries: Vec<(usize, usize, Seq)>,
+}
+
+impl Piece {
+    /// An empty piece for an index of this kind.
+    pub(crate) fn new(kind: IndexKind) -> Piece {
+        Piece {
+            by_key: is_by_key(kind),
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
+        let start = self.bytes.len();
+        self.bytes.push(FACT);
+        self.bytes.extend_from_slice(value);
+        if !self.by_key {
+            self.bytes.extend_from_slice(&(!seq).to_be_bytes());
+        }
+        self.bytes.extend_from_slice(key);
+        self.entries.push((start, self.bytes.len(), seq));
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<(usize, usize, Seq)>()
+    }
+
+    /// Gives the piece to a sink, in order, behind what it says of the progress.
+    pub(crate) fn write(&mut self, gathered: &Gathered, sink: &mut RunSink<'_>) -> lsm::Result<()> {
+        let bytes = &self.bytes;
+        let key = |entry: &(usize, usize, Seq)| bytes.get(entry.0..entry.1).unwrap_or_default();
+        self.entries.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+        let piece = gathered.pieces;
+        sink(&[GATHERED], piece, Kind::Put, &gathered.encode())?;
+        for entry in &self.entries {
+            let seq = entry.2.to_be_bytes();
+            let value: &[u8] = if self.by_key { &seq } else { &[] };
+            sink(key(entry), piece, Kind::Put, value)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+}
+
+/// Gives each gathered fact to `visit`: value, key, sequence number. By value, and then by key or from
+/// the newest to the oldest, as the kind wants it.
+pub(crate) fn each_staged(
+    snapshot: &Snapshot,
+    staging: TreeId,
+    attribute: &Attribute,
+    readahead: usize,
+    visit: &mut super::VisitFact<'_>,
+) -> Result<()> {
+    let mut cursor = snapshot.cursor(staging, readahead);
+    cursor.seek(&[FACT], MAX_SEQ)?;
+    while cursor.valid() {
+        let fact = cursor.key().get(1..).unwrap_or_default();
+        let (value, rest) = Value::split(attribute.ty, fact).ok_or_else(malformed)?;
+        if is_by_key(attribute.kind) {
+            let seq = cursor.value().try_into().map_err(|_| malformed())?;
+            visit(value, rest, Seq::from_be_bytes(seq))?;
+        } else {
+            let (inverted, key) = rest.split_first_chunk().ok_or_else(malformed)?;
+            visit(value, key, !Seq::from_be_bytes(*inverted))?;
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}
+
+/// Writes the oldest entries of an index from its facts, in the order of [`each_staged`].
+pub(crate) struct Oldest {
+    kind: IndexKind,
+    /// The value whose list is being written, and the number of its next chunk if it has those.
+    value: Vec<u8>,
+    chunk: u32,
+    list: PostingWriter,
+    newest: Seq,
+    key: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Oldest {
+    pub(crate) fn new(kind: IndexKind) -> Oldest {
+        Oldest {
+            kind,
+            value: Vec::new(),
+            chunk: 0,
+            list: PostingWriter::new(),
+            newest: 0,
+            key: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        value: &[u8],
+        key: &[u8],
+        seq: Seq,
+        sink: &mut RunSink<'_>,
+    ) -> lsm::Result<()> {
+        let full = match self.kind {
+            IndexKind::Lazy => posting::CHUNK_BYTES,
+            IndexKind::Eager => CHUNK_BYTES,
+            IndexKind::Composite => {
+                self.key.clear();
+                self.key.extend_from_slice(value);
+                self.key.extend_from_slice(key);
+                return sink(&self.key, seq, Kind::Put, &[]);
+            }
+            IndexKind::Recent => {
+                self.key.clear();
+                Entry::Add(key).encode(&mut self.key);
+                return sink(value, seq, Kind::Operand, &self.key);
+            }
+            IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint => return Ok(()),
+        };
+        if value != self.value || self.list.len() >= full {
+            self.finish(sink)?;
+        }
+        if value != self.value {
+            self.value.clear();
+            self.value.extend_from_slice(value);
+            self.chunk = FIRST_WHILE_BUILT;
+        }
+        if self.list.len() == 0 {
+            self.newest = seq;
+        }
+        let cancel = false;
+        if self.list.push(Posting { seq, key, cancel }) {
+            return Ok(());
+        }
+        Err(lsm::Error::Invalid(
+            "facts of an index are out of order".to_string(),
+        ))
+    }
+
+    /// Ends the piece of a list that was begun.
+    pub(crate) fn finish(&mut self, sink: &mut RunSink<'_>) -> lsm::Result<()> {
+        if self.list.len() == 0 {
+            return Ok(());
+        }
+        self.out.clear();
+        self.list.finish(true, &mut self.out);
+        if self.kind == IndexKind::Lazy {
+            return sink(&self.value, self.newest, Kind::Operand, &self.out);
+        }
+        // Newer chunks have higher numbers, and come first.
+        self.chunk -= 1;
+        self.key.clear();
+        self.key.extend_from_slice(&self.value);
+        self.key
+            .extend_from_slice(&(u32::MAX - self.chunk).to_be_bytes());
+        sink(&self.key, self.newest, Kind::Put, &self.out)
+    }
+}

@@ -1,0 +1,433 @@
+//! Indexes that are added, switched and dropped while the dataset is in use.
+//! `ESKER_SEEDS=200 cargo test --test change` tries more; `ESKER_SEED=17` repeats one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+mod life;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::{check, keys, open, path, seeds, settle, small};
+use esker::fs::memory::Memory;
+use esker::{
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
+    IndexProgress, KeyType, Options, Type,
+};
+use life::live;
+
+fn go_on(_: IndexProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn stop(_: IndexProgress) -> ControlFlow<()> {
+    ControlFlow::Break(())
+}
+
+/// A store with a dataset of `n` records, whose attribute `v` is not declared, some of it in tables.
+fn store(n: i64) -> (Database, Dataset) {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int);
+    let dataset = db.create_dataset("d", def).unwrap();
+    for id in 0..n {
+        put(&dataset, id, id % 5);
+        if id == n / 2 {
+            settle(&db);
+        }
+    }
+    (db, dataset)
+}
+
+fn put(dataset: &Dataset, id: i64, v: i64) {
+    dataset.put(body(id, v).as_bytes()).unwrap();
+}
+
+fn body(id: i64, v: i64) -> String {
+    format!("{{\"id\":{id},\"v\":{v},\"pad\":\"{}\"}}", "x".repeat(40))
+}
+
+/// Every pair of kinds that a change can lead from and to; `None` is "not declared".
+fn pairs() -> Vec<(Option<IndexKind>, IndexKind)> {
+    let from = IndexKind::ALL.map(Some).into_iter().chain([None]);
+    let pairs = from.flat_map(|from| IndexKind::ALL.map(|to| (from, to)));
+    pairs.filter(|(from, to)| *from != Some(*to)).collect()
+}
+
+/// Makes the attribute `v` of a store be indexed so.
+fn prepare(dataset: &Dataset, kind: Option<IndexKind>) {
+    if let Some(kind) = kind {
+        let change = dataset.add_index(&path("v"), kind, Some(Type::Int), &mut go_on);
+        assert!(change.unwrap().complete);
+    }
+}
+
+fn change(
+    dataset: &Dataset,
+    from: Option<IndexKind>,
+    to: IndexKind,
+    progress: &mut esker::OnProgress<'_>,
+) -> esker::Result<esker::IndexChange> {
+    match from {
+        None => dataset.add_index(&path("v"), to, None, progress),
+        Some(_) => dataset.switch_index(&path("v"), to, progress),
+    }
+}
+
+/// Each index tells what a scan tells.
+fn agree(snapshot: &DatasetSnapshot, dataset: &Dataset, values: std::ops::Range<i64>) {
+    let mut by_value: BTreeMap<i64, Vec<(u64, String)>> = BTreeMap::new();
+    for record in snapshot.scan(None, None, false).unwrap() {
+        let record = record.unwrap();
+        let json: serde_json::Value = serde_json::from_slice(record.body()).unwrap();
+        let v = json["v"].as_i64().unwrap();
+        let row = (record.seq(), record.key_text(dataset));
+        by_value.entry(v).or_default().push(row);
+    }
+    for v in values {
+        let mut right = by_value.remove(&v).unwrap_or_default();
+        right.sort_by(|a, b| b.cmp(a));
+        let right: Vec<String> = right.into_iter().map(|row| row.1).collect();
+        let query = || snapshot.query().equals(&path("v"), &v.to_string());
+        assert_eq!(keys(dataset, query()), right, "v = {v}");
+        assert_eq!(query().count().unwrap().0, right.len() as u64);
+        let newest: Vec<String> = right.into_iter().take(3).collect();
+        assert_eq!(keys(dataset, query().limit(Some(3))), newest, "v = {v}");
+    }
+}
+
+#[test]
+fn answers_are_those_of_the_model_while_indexes_change() {
+    for seed in seeds(6) {
+        live(seed, &[], true);
+        for kind in IndexKind::ALL {
+            live(seed, &[kind], true);
+        }
+        for other in IndexKind::ALL {
+            live(seed, &[IndexKind::Lazy, other], true);
+        }
+    }
+}
+
+#[test]
+fn every_change_of_kind_is_exact_before_amid_and_after() {
+    for (from, to) in pairs() {
+        let (db, dataset) = store(300);
+        prepare(&dataset, from);
+        let before = dataset.snapshot();
+        let mut told = 0;
+        let mut amid = None;
+        let mut progress = |progress: IndexProgress| {
+            assert!(progress.done <= progress.total);
+            told += 1;
+            let id = 1000 - told;
+            put(&dataset, id, told % 7);
+            put(&dataset, told, 6);
+            let key = dataset.parse_key(&(told * 3).to_string()).unwrap();
+            dataset.delete(&key, Durability::Os).unwrap();
+            if told % 3 == 0 {
+                check(&db);
+                agree(&dataset.snapshot(), &dataset, 0..7);
+            }
+            if told == 4 {
+                settle(&db);
+                amid = Some(dataset.snapshot());
+            }
+            ControlFlow::Continue(())
+        };
+        let done = change(&dataset, from, to, &mut progress).unwrap();
+        assert_eq!((done.from, done.to, done.complete), (from, to, true));
+        let def = dataset.def();
+        assert_eq!(def.indexes.len(), 1);
+        assert_eq!((def.indexes[0].kind, def.indexes[0].ty), (to, Type::Int));
+        assert_eq!(dataset.unfinished_index(), None);
+        put(&dataset, 5, 3);
+        for snapshot in [Some(before), amid, Some(dataset.snapshot())] {
+            let Some(snapshot) = snapshot else { continue };
+            agree(&snapshot, &dataset, 0..7);
+        }
+        check(&db);
+        db.compact(None).unwrap();
+        check(&db);
+        agree(&dataset.snapshot(), &dataset, 0..7);
+        let trees = dataset.stats()["trees"].as_array().unwrap().len();
+        assert_eq!(trees, 1 + usize::from(to.is_standalone()), "{from:?} {to}");
+        let plan = dataset.query().equals(&path("v"), "1").run().unwrap();
+        let plan = plan.explain()["plan"].clone();
+        match to {
+            IndexKind::None => assert!(plan.get("scan").is_some()),
+            to => assert_eq!(plan["kind"], to.to_string(), "{plan}"),
+        }
+    }
+}
+
+#[test]
+fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_meanwhile() {
+    for (from, to) in pairs() {
+        if to == IndexKind::None && from.is_some() {
+            continue;
+        }
+        for resume in [true, false] {
+            let (db, dataset) = store(100);
+            prepare(&dataset, from);
+            let def = dataset.def();
+            let done = change(&dataset, from, to, &mut stop).unwrap();
+            assert!(!done.complete, "{from:?} {to}");
+            assert_eq!(dataset.def(), def, "queries go the old way");
+            let unfinished = dataset.unfinished_index().unwrap();
+            assert_eq!((unfinished.path, unfinished.kind), (path("v"), to));
+            let stats = dataset.stats();
+            assert_eq!(stats["unfinished"]["kind"], to.to_string());
+            put(&dataset, 3, 4);
+            put(&dataset, 500, 4);
+            check(&db);
+            agree(&dataset.snapshot(), &dataset, 0..7);
+            let other = dataset.add_index(&path("pad"), IndexKind::Lazy, None, &mut go_on);
+            let error = other.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert!(error.to_string().contains("`v`"), "{error}");
+            if resume {
+                let done = dataset.resume_index(&mut go_on).unwrap().unwrap();
+                assert_eq!((done.from, done.to, done.complete), (from, to, true));
+                assert_eq!(dataset.def().indexes[0].kind, to);
+                assert_eq!(dataset.resume_index(&mut go_on).unwrap(), None);
+            } else {
+                dataset.drop_index(&path("v")).unwrap();
+                assert_eq!(dataset.def(), def);
+                assert_eq!(dataset.unfinished_index(), None);
+            }
+            agree(&dataset.snapshot(), &dataset, 0..7);
+            check(&db);
+            db.compact(None).unwrap();
+            check(&db);
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_was_begun_before_a_change_is_in_the_new_index() {
+    for (from, to) in pairs() {
+        let (db, dataset) = store(20);
+        prepare(&dataset, from);
+        let mut batch = dataset.batch();
+        let mut second = dataset.batch();
+        batch.put(body(3, 9).as_bytes()).unwrap();
+        batch.put(body(100, 9).as_bytes()).unwrap();
+        batch.insert(body(101, 9).as_bytes()).unwrap();
+        let four = dataset.parse_key("4").unwrap();
+        batch.delete(&four).unwrap();
+        second.put(body(102, 9).as_bytes()).unwrap();
+        let mut progress = |_| {
+            if !batch.is_empty() {
+                batch.commit(Durability::Os).unwrap();
+            }
+            ControlFlow::Continue(())
+        };
+        change(&dataset, from, to, &mut progress).unwrap();
+        // A drop has no middle.
+        batch.commit(Durability::Os).unwrap();
+        second.insert(body(103, 9).as_bytes()).unwrap();
+        second.commit(Durability::Os).unwrap();
+        assert!(batch.is_empty() && second.is_empty());
+        assert_eq!(dataset.get(&four).unwrap(), None);
+        let found = keys(&dataset, dataset.query().equals(&path("v"), "9"));
+        assert_eq!(found, ["103", "102", "101", "100", "3"], "{from:?} {to}");
+        agree(&dataset.snapshot(), &dataset, 0..10);
+        check(&db);
+    }
+}
+
+#[test]
+fn a_batch_that_does_not_fit_a_new_attribute_is_refused_at_its_commit_and_stays_as_it_was() {
+    let (db, dataset) = store(20);
+    let mut batch = dataset.batch();
+    batch.put(body(50, 1).as_bytes()).unwrap();
+    batch.put(br#"{"id":51,"v":"one"}"#).unwrap();
+    prepare(&dataset, Some(IndexKind::Lazy));
+    for _ in 0..2 {
+        let error = batch.commit(Durability::Os).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadInput);
+        let text = error.to_string();
+        assert_eq!(text, "record 51: field v must be of type int, found string");
+        assert_eq!(batch.len(), 2);
+        assert_eq!(dataset.query().count().unwrap().0, 20);
+    }
+    dataset.drop_index(&path("v")).unwrap();
+    let error = batch.commit(Durability::Os).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput, "it stays declared");
+    check(&db);
+}
+
+#[test]
+fn a_record_that_does_not_fit_fails_the_add_and_leaves_everything_as_before() {
+    for kind in IndexKind::ALL {
+        let (db, dataset) = store(200);
+        dataset.put(br#"{"id":150,"v":1.5}"#).unwrap();
+        dataset.put(br#"{"id":151,"v":[1,{}]}"#).unwrap();
+        let def = dataset.def();
+        let try_add = || dataset.add_index(&path("v"), kind, Some(Type::Int), &mut go_on);
+        let error = try_add().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadInput);
+        let text = "record 150: field v must be of type int, found float";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(dataset.def(), def);
+        assert_eq!(dataset.unfinished_index(), None);
+        assert_eq!(dataset.stats()["trees"].as_array().unwrap().len(), 1);
+        // Any type goes as before.
+        dataset.put(br#"{"id":152,"v":"x"}"#).unwrap();
+        for id in [150, 151, 152] {
+            assert!(try_add().is_err());
+            put(&dataset, id, 8);
+        }
+        let before = dataset.snapshot();
+        assert!(try_add().unwrap().complete, "{kind}");
+        assert_eq!(
+            keys(&dataset, dataset.query().equals(&path("v"), "8")),
+            ["152", "151", "150"]
+        );
+        agree(&before, &dataset, 0..9);
+        agree(&dataset.snapshot(), &dataset, 0..9);
+        check(&db);
+    }
+}
+
+#[test]
+fn an_added_attribute_has_the_type_of_the_first_records_unless_it_is_said() {
+    let (_db, dataset) = store(20);
+    let add = |at: &str, ty| dataset.add_index(&path(at), IndexKind::Lazy, ty, &mut go_on);
+    let error = add("nothing", None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    add("nothing", Some(Type::Bool)).unwrap();
+    add("v", None).unwrap();
+    add("pad", None).unwrap();
+    let types: Vec<Type> = dataset.def().indexes.iter().map(|index| index.ty).collect();
+    assert_eq!(types, [Type::Bool, Type::Int, Type::String]);
+    assert_eq!(add("v", None).unwrap_err().kind(), ErrorKind::Exists);
+    dataset.drop_index(&path("v")).unwrap();
+    let error = add("v", Some(Type::String)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput, "it is declared as int");
+    add("v", None).unwrap();
+    let error = dataset.switch_index(&path("w"), IndexKind::Lazy, &mut go_on);
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::BadInput);
+    assert_eq!(
+        dataset.drop_index(&path("w")).unwrap_err().kind(),
+        ErrorKind::BadInput
+    );
+}
+
+#[test]
+fn a_snapshot_from_before_a_drop_is_answered_by_the_dropped_index() {
+    for kind in IndexKind::ALL {
+        if kind == IndexKind::None {
+            continue;
+        }
+        let (db, dataset) = store(200);
+        prepare(&dataset, Some(kind));
+        settle(&db);
+        let before = dataset.snapshot();
+        let answer = before.query().equals(&path("v"), "2").run().unwrap();
+        dataset.drop_index(&path("v")).unwrap();
+        put(&dataset, 300, 2);
+        db.compact(None).unwrap();
+        assert_eq!(answer.count(), 40, "{kind}: begun before");
+        agree(&before, &dataset, 0..5);
+        let explain = before.query().equals(&path("v"), "2").run().unwrap();
+        assert_eq!(explain.explain()["plan"]["kind"], kind.to_string());
+        agree(&dataset.snapshot(), &dataset, 0..5);
+    }
+}
+
+#[test]
+fn one_change_goes_at_a_time_and_a_dropped_dataset_is_gone() {
+    let (db, dataset) = store(50);
+    let mut refused = Vec::new();
+    let mut progress = |_| {
+        let again = dataset.add_index(&path("pad"), IndexKind::Lazy, None, &mut go_on);
+        refused.push(again.unwrap_err().kind());
+        refused.push(dataset.drop_index(&path("v")).unwrap_err().kind());
+        refused.push(db.drop_dataset("d").unwrap_err().kind());
+        ControlFlow::Break(())
+    };
+    let v = path("v");
+    let add = dataset.add_index(&v, IndexKind::Eager, None, &mut progress);
+    assert!(!add.unwrap().complete);
+    assert_eq!(refused, [ErrorKind::Unavailable; 3]);
+    let mut batch = dataset.batch();
+    batch.put(body(1, 1).as_bytes()).unwrap();
+    // The trees of an unfinished build go with the dataset.
+    db.drop_dataset("d").unwrap();
+    assert!(db.group().snapshot().version().trees.is_empty());
+    let error = batch.commit(Durability::Os).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownDataset);
+}
+
+/// Writers go on through switches between all kinds; whatever a snapshot shows, the index tells the
+/// same as a scan.
+#[test]
+fn writers_go_on_while_the_kind_is_switched() {
+    let options = Options {
+        background: true,
+        memory_budget: 1 << 20,
+        ..small(Arc::new(Memory::new()))
+    };
+    let db = Database::create_or_open(std::path::Path::new(common::DIR), options).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int);
+    let dataset = db.create_dataset("d", def).unwrap();
+    for id in 0..2000 {
+        put(&dataset, id, id % 7);
+    }
+    let (over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (dataset, over, written) = (&dataset, &over, &written);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(writer);
+                let mut batch = dataset.batch();
+                while !over.load(Ordering::Relaxed) {
+                    for _ in 0..rng.usize(1..5) {
+                        let id = rng.i64(0..2200);
+                        if rng.usize(0..5) == 0 {
+                            let key = dataset.parse_key(&id.to_string()).unwrap();
+                            batch.delete(&key).unwrap();
+                        } else {
+                            batch.put(body(id, rng.i64(0..7)).as_bytes()).unwrap();
+                        }
+                    }
+                    batch.commit(Durability::Os).unwrap();
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            prepare(&dataset, Some(IndexKind::None));
+            let mut from = IndexKind::None;
+            for to in IndexKind::ALL.into_iter().chain(IndexKind::ALL) {
+                if to == from {
+                    continue;
+                }
+                let mut told = 0;
+                let mut progress = |_| {
+                    told += 1;
+                    if told % 8 == 1 {
+                        agree(&dataset.snapshot(), &dataset, 0..7);
+                    }
+                    ControlFlow::Continue(())
+                };
+                let before = written.load(Ordering::Relaxed);
+                let done = dataset.switch_index(&path("v"), to, &mut progress).unwrap();
+                assert!(done.complete);
+                agree(&dataset.snapshot(), &dataset, 0..7);
+                from = to;
+                // Some writes with each kind.
+                while written.load(Ordering::Relaxed) < before + 20 {
+                    std::thread::yield_now();
+                }
+            }
+        }));
+        over.store(true, Ordering::Relaxed);
+        failed.unwrap();
+    });
+    agree(&dataset.snapshot(), &dataset, 0..7);
+    check(&db);
+}
