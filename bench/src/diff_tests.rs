@@ -67,7 +67,7 @@ fn the_worst_ratio_is_of_what_got_slower() {
     let (text, worst) = diff(folders[0].path(), folders[1].path()).unwrap();
     assert_eq!(worst, 2.0);
     assert!(
-        text.contains("SLOWER") && text.contains("get K=10"),
+        text.contains("SLOWER") && text.contains("1 slower and 0 faster"),
         "{text}"
     );
     let (_, worst) = diff(folders[1].path(), folders[0].path()).unwrap();

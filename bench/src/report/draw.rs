@@ -14,8 +14,8 @@ const WIDTH: i32 = 440;
 const ROW: i32 = 19;
 const HEADING: i32 = 26;
 const FOOT: i32 = 42;
-/// Width of a character of 12 pixels, about; the backend has no font to measure.
-const CHARACTER: f64 = 6.6;
+/// Width of a character of 13 pixels, about; the backend has no font to measure.
+const CHARACTER: f64 = 7.0;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -65,7 +65,7 @@ pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
                 area,
                 &short(tick),
                 (x(tick), bottom + 6),
-                11,
+                12,
                 HPos::Center,
                 INK,
             )?;
@@ -79,14 +79,14 @@ pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
             area,
             &axis,
             ((left + right) / 2, bottom + 22),
-            12,
+            13,
             HPos::Center,
             INK,
         )?;
         let mut y = 6;
         for group in groups {
             if !group.name.is_empty() {
-                text(area, &group.name, (4, y + 8), 12, HPos::Left, INK)?;
+                text(area, &group.name, (4, y + 8), 13, HPos::Left, INK)?;
                 y += HEADING;
             }
             for bar in &group.bars {
@@ -96,7 +96,7 @@ pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
                     area,
                     &bar.subject,
                     (left - 8, middle - 6),
-                    12,
+                    13,
                     HPos::Right,
                     INK,
                 )?;
@@ -111,7 +111,7 @@ pub fn bars(unit: &str, groups: &[Group]) -> Result<String> {
                     area,
                     &short(bar.value),
                     (end + 9, middle - 6),
-                    11,
+                    12,
                     HPos::Left,
                     INK,
                 )?;
@@ -140,7 +140,7 @@ pub fn lines(unit: &str, along: &str, lines: &[Line]) -> Result<String> {
                 area,
                 &short(tick),
                 (left - 7, y(tick) - 6),
-                11,
+                12,
                 HPos::Right,
                 INK,
             )?;
@@ -151,7 +151,7 @@ pub fn lines(unit: &str, along: &str, lines: &[Line]) -> Result<String> {
                 area,
                 &short(tick),
                 (x(tick), bottom + 7),
-                11,
+                12,
                 HPos::Center,
                 INK,
             )?;
@@ -161,12 +161,12 @@ pub fn lines(unit: &str, along: &str, lines: &[Line]) -> Result<String> {
         } else {
             unit.to_string()
         };
-        text(area, &axis, (4, top - 18), 12, HPos::Left, INK)?;
+        text(area, &axis, (4, top - 18), 13, HPos::Left, INK)?;
         text(
             area,
             along,
             ((left + right) / 2, bottom + 23),
-            12,
+            13,
             HPos::Center,
             INK,
         )?;
@@ -176,7 +176,7 @@ pub fn lines(unit: &str, along: &str, lines: &[Line]) -> Result<String> {
                 area,
                 Rectangle::new([(at, row + 4), (at + 14, row + 8)], colour.filled()),
             )?;
-            text(area, &line.subject, (at + 19, row), 12, HPos::Left, INK)?;
+            text(area, &line.subject, (at + 19, row), 13, HPos::Left, INK)?;
             let path: Vec<(i32, i32)> = line.points.iter().map(|p| (x(p.0), y(p.1))).collect();
             for point in path.iter().filter(|_| path.len() <= 12) {
                 draw(area, Circle::new(*point, 3, colour.filled()))?;

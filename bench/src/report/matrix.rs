@@ -48,17 +48,23 @@ pub fn of(rows: &[&Row]) -> Result<Option<String>> {
             subject.filter_map(|subject| cell(name, subject)).next()
         });
         write!(table, "<tr><th>{}", escape(name))?;
+        let row_of = |subject: &&str| cell(name, subject).map(|row| row.cpu_us);
+        let best = subjects
+            .iter()
+            .filter_map(row_of)
+            .fold(f64::INFINITY, f64::min);
         for subject in &subjects {
             let Some(row) = cell(name, subject) else {
                 table.push_str("<td class=\"empty\">–");
                 continue;
             };
-            write!(
-                table,
-                "<td>{} <small>({})</small>",
-                short(row.cpu_us),
-                short(row.p50_us)
-            )?;
+            let class = if row.cpu_us == best {
+                " class=\"best\""
+            } else {
+                ""
+            };
+            let (cpu, median) = (short(row.cpu_us), short(row.p50_us));
+            write!(table, "<td{class}>{cpu} <small>({median})</small>")?;
             if let Some(reference) = reference.filter(|r| r.subject != row.subject) {
                 let times = reference.cpu_us / row.cpu_us;
                 let class = match times {
@@ -76,7 +82,7 @@ pub fn of(rows: &[&Row]) -> Result<Option<String>> {
         table.push('\n');
     }
     table.push_str("</tbody></table></div>\n<p class=\"note\">");
-    table.push_str("CPU time of the process per operation, and the median of the wall time. ");
+    table.push_str("CPU time of the process per operation, and the median of the wall time; the least CPU time of a row in bold. ");
     if subjects
         .iter()
         .any(|s| s.to_lowercase().starts_with("rocksdb"))

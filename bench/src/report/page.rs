@@ -50,10 +50,10 @@ fn header(page: &mut String, results: &Results, medians: &[Row]) -> Result<()> {
         .into_iter()
         .filter_map(|name| Some(format!("{name}: {}", setting(name)?)))
         .collect();
-    write!(
+    writeln!(
         page,
         "<header><h1>Esker, measured</h1><p>Suites: {}. {} measurements of {} operations. \
-         {}</p></header>\n",
+         {}</p></header>",
         escape(&suites.join(", ")),
         thousands(results.rows.len() as u64),
         thousands(results.rows.iter().map(|row| row.ops).sum()),
@@ -66,11 +66,11 @@ fn summary(page: &mut String, results: &Results, sections: &[Section<'_>]) -> Re
     let (all, held) = (results.claims.len(), count_held(results.claims.iter()));
     page.push_str("<section id=\"summary\"><h2>Summary</h2>\n");
     if all > 0 {
-        write!(
+        writeln!(
             page,
             "<p class=\"score\"><b>{held}</b> of <b>{all}</b> claims held.</p>\
              <div class=\"meter\" role=\"img\" aria-label=\"{held} of {all} held\">\
-             <i style=\"width:{:.1}%\"></i></div>\n",
+             <i style=\"width:{:.1}%\"></i></div>",
             held as f64 * 100.0 / all as f64
         )?;
     }

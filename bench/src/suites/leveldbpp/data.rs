@@ -67,7 +67,7 @@ pub struct Data {
 #[derive(Debug)]
 enum Source {
     Tweets(Box<Plan>),
-    Events(Events),
+    Events(Box<Events>),
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +88,9 @@ impl Data {
                 let profile = Profile::synthetic(writes as u64);
                 Source::Tweets(Box::new(Plan::new(seed, profile, load, mixed, mix)))
             }
-            Set::Events(file) => Source::Events(Events::read(file, seed, (load, mixed), mix)?),
+            Set::Events(file) => {
+                Source::Events(Box::new(Events::read(file, seed, (load, mixed), mix)?))
+            }
         };
         Ok(Data { source })
     }
@@ -122,7 +124,7 @@ impl Data {
         match &self.source {
             Source::Tweets(plan) => Feed::Tweets(plan.stream()),
             Source::Events(events) => Feed::Events {
-                events,
+                events: events.as_ref(),
                 at: 0,
                 body: Vec::new(),
             },

@@ -74,7 +74,7 @@ pub fn all() -> Vec<Sheet> {
         asks,
         charts,
         table,
-        headline: false,
+        headline: matches!(experiment, "basics" | "by-user"),
     };
     let along = ("records", "records so far");
     vec![

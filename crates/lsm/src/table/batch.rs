@@ -172,6 +172,7 @@ pub(crate) struct Near<'k> {
 pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     Cost::add(&cost.data_blocks, wanted.len() as u64);
     let mut missing: Vec<usize> = Vec::new();
+    Cost::add(&cost.data_blocks, wanted.len() as u64);
     for (at, block) in wanted.iter_mut().enumerate() {
         match block.table.cached(block.handle) {
             Some(bytes) => {

@@ -17,7 +17,6 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
         fs,
         table_size: 8 << 10,
         block_size: 512,
-        compress: true,
         background: false,
         ..Options::default()
     }
