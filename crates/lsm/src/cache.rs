@@ -90,10 +90,10 @@ impl BlockCache {
     }
 
     /// Takes `bytes` of the capacity for something that its owner keeps, until [`BlockCache::unpin`];
-    /// false when a quarter of the capacity is taken already.
+    /// false when half of the capacity is taken already.
     pub fn pin(&self, bytes: u64) -> bool {
         let mut pinned = self.pinned.lock();
-        if *pinned + bytes > self.capacity / 4 {
+        if *pinned + bytes > self.capacity / 2 {
             return false;
         }
         self.set_pinned(&mut pinned, bytes as i64);

@@ -225,7 +225,28 @@ impl Inner {
         work: impl FnOnce(&mut Edit) -> Result<()>,
         change: impl FnOnce(&View, Arc<Version>) -> View,
     ) -> Result<()> {
-        self.work_on(|edit| work(edit).and_then(|()| self.install(edit, change)))
+        self.work_on(|edit| {
+            work(edit)?;
+            self.install(edit, change)?;
+            self.warm(edit);
+            Ok(())
+        })
+    }
+
+    /// Readies the tables that an edit added for reading.
+    fn warm(&self, edit: &Edit) {
+        if !self.options.background {
+            return;
+        }
+        let version = self.view.load().version.clone();
+        for new in edit.new_tables() {
+            let tables = version.trees.values().flat_map(|tree| &tree.runs);
+            let mut tables = tables.flat_map(|run| run.tables.iter());
+            let table = tables.find(|table| table.meta().number == new.meta.number);
+            if let Some(Ok(table)) = table.map(|table| table.table()) {
+                table.warm();
+            }
+        }
     }
 
     /// Does `work`, which writes tables into an edit and installs it. If it fails the tables are

@@ -226,6 +226,21 @@ impl Table {
         self.pinned.get(p)?.get()
     }
 
+    /// Pins the index blocks and key filters, as far as the cache has room for them: for a table that
+    /// was just written, so that its first reads cost no more than later ones. What cannot be read is
+    /// left to the read that needs it.
+    pub(crate) fn warm(&self) {
+        let cost = Cost::default();
+        for p in 0..self.top.len() {
+            let Some(part) = self.top.get(p) else { break };
+            let filter =
+                part.filter == Handle::NONE || self.block(part.filter, true, &cost).is_ok();
+            if !filter || self.index_of(p, part, true, &cost).is_err() || self.pinned(p).is_none() {
+                break;
+            }
+        }
+    }
+
     /// The index block of partition `p`. With `keep` it is pinned, and the key filter with it, if
     /// the cache has room for that.
     pub(super) fn index_of(
