@@ -142,8 +142,8 @@ struct LoadArgs {
     /// The field that is the primary key, with its type (int or string) if wanted
     #[arg(long, value_name = "FIELD[:TYPE]")]
     key: Option<String>,
-    /// An attribute to index, may be repeated
-    #[arg(long = "index", value_name = "PATH:KIND[:TYPE]")]
+    /// An attribute to index, may be repeated [default kind: lazy]
+    #[arg(long = "index", value_name = "PATH[:KIND[:TYPE]]")]
     indexes: Vec<String>,
     /// The form of the files [default: csv where the name says so, else ndjson]
     #[arg(long)]

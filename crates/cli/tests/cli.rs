@@ -537,7 +537,7 @@ fn what_is_refused_makes_no_store() {
         &["ev", &file, "--key", "id", "--index", "user:btree"],
         &["ev", &file, "--key", "id", "--index", "user:btree:int"],
         &["ev", &file, "--key", "id", "--index", "user:lazy:integer"],
-        &["ev", &file, "--key", "id", "--index", "user"],
+        &["ev", &file, "--key", "id", "--index", "user:"],
         &[
             "ev",
             &file,

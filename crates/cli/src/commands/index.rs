@@ -5,15 +5,12 @@ use std::path::Path as FilePath;
 
 use esker::{Database, Dataset, IndexChange, IndexKind, IndexProgress, OnProgress, Path, Type};
 
-use super::load::{parse_index, parse_path};
+use super::load::{USUAL, parse_index, parse_path};
 use super::{dataset, open};
 use crate::failure::{Failure, Outcome};
 use crate::output::{note, thousands};
 use crate::progress::Progress;
 use crate::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
-
-/// How an attribute is indexed where it is not said.
-const USUAL: IndexKind = IndexKind::Lazy;
 
 /// `esker index ...`
 pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -40,17 +37,11 @@ fn change(
     make: impl Fn(&Dataset, &Wanted, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
 ) -> Result<Outcome, Failure> {
     let text = &args.index;
-    let wanted = if text.contains(':') {
-        let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
-        parse_index(text).map_err(refuse)?
-    } else if verb == "add" {
-        (parse_path(text)?, USUAL, None)
-    } else {
-        let what = "say the new kind, as in";
-        return Err(Failure::Usage(format!(
-            "index {verb} {text}: {what} {text}:{USUAL}"
-        )));
-    };
+    let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
+    if verb == "switch" && !text.contains(':') {
+        return Err(refuse(format!("say the new kind, as in {text}:{USUAL}")));
+    }
+    let wanted = parse_index(text).map_err(refuse)?;
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     follow(&args.dir, &args.dataset, &dataset, |progress| {

@@ -346,12 +346,16 @@ fn parse_key(text: &str) -> Result<(Path, Option<KeyType>), Failure> {
     Ok((parse_path(path)?, ty))
 }
 
-/// Reads `PATH:KIND[:TYPE]`; says what is wrong with it.
+/// How an attribute is indexed where it is not said: of the kinds that find what is asked for
+/// without reading much else, the one that is quickest to ask (docs/performance.md).
+pub(crate) const USUAL: IndexKind = IndexKind::Lazy;
+
+/// Reads `PATH[:KIND[:TYPE]]`; says what is wrong with it.
 pub(crate) fn parse_index(text: &str) -> Result<(Path, IndexKind, Option<Type>), String> {
-    let Some((head, last)) = text.rsplit_once(':') else {
-        return Err("expected PATH:KIND or PATH:KIND:TYPE".to_string());
-    };
     let path = |text: &str| text.parse::<Path>().map_err(|error| error.to_string());
+    let Some((head, last)) = text.rsplit_once(':') else {
+        return Ok((path(text)?, USUAL, None));
+    };
     if let Ok(kind) = last.parse() {
         return Ok((path(head)?, kind, None));
     }

@@ -120,6 +120,12 @@ impl<'a> Lookup<'a> {
         let Some(key) = self.keys.get(at) else {
             return Ok(false);
         };
+        if let Some((_, locator)) = &self.locator
+            && locator.in_block(key)
+        {
+            locator.again(&mut self.blocks)?;
+            return Ok(true);
+        }
         let position = match &self.locator {
             Some((position, _)) if self.covers(*position, key) => *position,
             _ => self.run.position(key),

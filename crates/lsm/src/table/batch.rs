@@ -51,7 +51,7 @@ impl<'t> Locator<'t> {
 
     /// True when an entry of `key`, a key after those that were located, could only be in the block
     /// found last: looking there is cheaper than asking a filter.
-    fn in_block(&self, key: &[u8]) -> bool {
+    pub(crate) fn in_block(&self, key: &[u8]) -> bool {
         self.index.as_deref().is_some_and(|bytes| {
             Index::parse(bytes)
                 .and_then(|index| index.compare(self.block, key, MAX_SEQ))
@@ -59,8 +59,18 @@ impl<'t> Locator<'t> {
         })
     }
 
-    /// Puts the one block that can hold an entry of `key` at the end of `wanted`, unless it is there
-    /// already; false when the key filter says that there is none.
+    /// Puts the block found last at the end of `wanted`, unless it is there already.
+    pub(crate) fn again(&self, wanted: &mut Vec<WantedBlock<'t>>) -> Result<()> {
+        // After a pause (a window of blocks was fetched in between) it is wanted once more.
+        if wanted.is_empty() {
+            let handle = self.handle()?;
+            wanted.push(WantedBlock::new(self.table, handle));
+        }
+        Ok(())
+    }
+
+    /// Puts the one block that can hold an entry of `key`, which is not the block found last, at the
+    /// end of `wanted`; false when the key filter says that there is none.
     ///
     /// # Errors
     /// Those of the filter and the index block.
@@ -71,14 +81,6 @@ impl<'t> Locator<'t> {
         cost: &Cost,
     ) -> Result<bool> {
         let table = self.table;
-        if self.in_block(key) {
-            // After a pause (a window of blocks was fetched in between) it is wanted once more.
-            if wanted.is_empty() {
-                let handle = self.handle()?;
-                wanted.push(WantedBlock::new(table, handle));
-            }
-            return Ok(true);
-        }
         let p = table.top().find(self.partition, key, MAX_SEQ);
         let Some(part) = table.top().get(p) else {
             return Ok(false);
