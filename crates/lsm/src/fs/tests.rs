@@ -2,10 +2,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Fs;
 use super::disk::Disk;
 use super::faulty::Faulty;
 use super::memory::{Memory, PowerCut};
+use super::{Fs, ReadFile, ReadRequest, read_many};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,
@@ -420,4 +420,95 @@ fn a_full_disk_takes_what_fits() {
     assert_eq!(fs.used(), 0);
     fs.set_capacity(0);
     assert_eq!(b.append(b"x").unwrap_err().kind(), ErrorKind::StorageFull);
+}
+
+/// Reads `requests` (file, offset, length) all together, and each by itself.
+fn reads_agree(files: &[Arc<dyn ReadFile>], requests: &[(usize, u64, usize)]) {
+    let batch: Vec<ReadRequest<'_>> = requests
+        .iter()
+        .map(|&(file, offset, len)| ReadRequest {
+            file: &*files[file],
+            offset,
+            len,
+        })
+        .collect();
+    let mut seen = vec![0; batch.len()];
+    read_many(&batch, &mut |at, read| {
+        seen[at] += 1;
+        let request = &batch[at];
+        let mut alone = vec![0; request.len];
+        match request.file.read_at(request.offset, &mut alone) {
+            Ok(()) => assert!(read.unwrap() == alone, "request {at}"),
+            Err(error) => assert_eq!(read.unwrap_err().kind(), error.kind(), "request {at}"),
+        }
+    });
+    assert!(seen.iter().all(|times| *times == 1), "{seen:?}");
+}
+
+#[test]
+fn reads_together_are_the_reads_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = fastrand::Rng::with_seed(5);
+    let memory = Memory::new();
+    let sizes = [0, 1, 4096, 70_000, 3 << 20];
+    let mut files: Vec<Arc<dyn ReadFile>> = Vec::new();
+    for (n, size) in sizes.into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..size).map(|_| rng.u8(..)).collect();
+        let path = dir.path().join(n.to_string());
+        std::fs::write(&path, &bytes).unwrap();
+        files.push(Disk::new().open(&path).unwrap());
+        files.push(Disk::direct().open(&path).unwrap());
+        let path = Path::new("/").join(n.to_string());
+        memory.create(&path).unwrap().append(&bytes).unwrap();
+        files.push(memory.open(&path).unwrap());
+    }
+    let pick = |rng: &mut fastrand::Rng| {
+        let file = rng.usize(..files.len());
+        let size = sizes[file / 3];
+        // Some of them begin or end behind the end of the file.
+        let offset = rng.u64(..=size as u64 + 10);
+        let len = match rng.u8(..20) {
+            0 => rng.usize(..2 << 20),
+            1 => 0,
+            _ => rng.usize(..9000),
+        };
+        (file, offset, len)
+    };
+    for count in [0, 1, 2, 3, 63, 64, 65, 300] {
+        let requests: Vec<_> = (0..count).map(|_| pick(&mut rng)).collect();
+        reads_agree(&files, &requests);
+    }
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let (files, pick) = (&files, &pick);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                for _ in 0..10 {
+                    let requests: Vec<_> = (0..20).map(|_| pick(&mut rng)).collect();
+                    reads_agree(files, &requests);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_visitor_may_read_together_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, b"abcdef").unwrap();
+    let file = Disk::new().open(&path).unwrap();
+    let requests = [0, 2].map(|offset| ReadRequest {
+        file: &*file,
+        offset,
+        len: 2,
+    });
+    let mut inner = Vec::new();
+    read_many(&requests, &mut |_, read| {
+        let outer = read.unwrap().to_vec();
+        read_many(&requests, &mut |_, read| inner.push(read.unwrap().to_vec()));
+        inner.push(outer);
+    });
+    inner.sort();
+    assert_eq!(inner, [b"ab", b"ab", b"ab", b"cd", b"cd", b"cd"]);
 }
