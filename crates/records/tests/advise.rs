@@ -16,10 +16,10 @@ use esker::{
 const RECORDS: i64 = 3000;
 
 const MIX: Mix = Mix {
-    puts: 50.0,
-    gets: 30.0,
-    lookups: 10.0,
-    ranges: 10.0,
+    puts: 85.0,
+    gets: 5.0,
+    lookups: 5.0,
+    ranges: 5.0,
     limit: Some(10),
 };
 

@@ -119,7 +119,7 @@ fn range(kind: IndexKind, limit: Option<f64>, range_rows: f64, facts: &Facts) ->
         IndexKind::None => PASSING * facts.records,
         IndexKind::Embedded | IndexKind::Fingerprint => {
             let read = (facts.records * facts.kept()).max(rows);
-            of(IndexKind::Embedded).lookup + PASSING * read
+            of(IndexKind::Embedded).lookup + PASSING * (read - FIRST_ROWS).max(0.0)
         }
         _ => {
             // Records of near values that lie side by side are read in passing.
