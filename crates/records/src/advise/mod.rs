@@ -122,7 +122,7 @@ pub struct AttributeAdvice {
     /// Time correlation: the share of blocks that a zone map rules out for a value of another block;
     /// `None` when there are fewer than two blocks.
     pub pruned: Option<f64>,
-    /// Different values, estimated.
+    /// Different values: estimated from below.
     pub distinct: u64,
     /// The share of records that have the most frequent value.
     pub top_share: f64,
@@ -379,9 +379,16 @@ fn why(kind: IndexKind, work: &Workload, facts: &Facts) -> String {
         IndexKind::Fingerprint => format!(
             "{writes} of the operations are writes and only {queries} ask for it: writes must stay cheap, and a lookup still asks only once a table"
         ),
+        IndexKind::Lazy if work.limited < 0.5 => format!(
+            "{queries} of the operations ask for it, mostly for all of the {:.0} records of a value: a short list is read at once",
+            facts.matches().ceil()
+        ),
         IndexKind::Lazy => format!(
             "{queries} of the operations ask for it, for the newest {:.0}: the newest of a value's list lie together",
             work.limit
+        ),
+        IndexKind::Composite if work.limited > 0.5 => format!(
+            "{writes} of the operations are writes, {queries} ask for it: of the kinds with a tree of their own, the cheapest to write"
         ),
         IndexKind::Composite => format!(
             "{queries} of the operations ask for it, {} of them for all matches: entries in the order of the records' keys are cheapest to read whole",

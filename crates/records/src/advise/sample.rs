@@ -26,7 +26,7 @@ pub(super) struct Facts {
     pub(super) records: f64,
     /// The share of blocks whose zone map rules a value of another block out; `None` for fewer than two blocks.
     pub(super) pruned: Option<f64>,
-    /// Different values, estimated.
+    /// Different values, estimated from below: rare ones may not show in a sample.
     pub(super) distinct: f64,
     /// The share of records that have the most frequent value.
     pub(super) top_share: f64,
