@@ -267,3 +267,17 @@ fn a_dropped_dataset_leaves_no_counters() {
     let db = open(Arc::new(fs)).unwrap();
     assert_eq!(db.dataset("d").unwrap().usage().puts, 0);
 }
+
+#[test]
+fn paths_that_are_made_up_do_not_fill_the_memory() {
+    let (_db, dataset) = store(&Memory::new());
+    fill(&dataset, 0..10);
+    for n in 0..300 {
+        let made_up = path(&format!("p{n}"));
+        assert_eq!(dataset.query().equals(&made_up, "1").count().unwrap().0, 0);
+    }
+    let usage = dataset.usage();
+    assert_eq!(usage.attributes.len(), 128);
+    // What no record has is not advised on.
+    assert_eq!(dataset.advise(None).unwrap().attributes.len(), 3);
+}
