@@ -374,7 +374,7 @@ fn why(kind: IndexKind, work: &Workload, facts: &Facts) -> String {
             percent(pruned)
         ),
         IndexKind::Embedded => format!(
-            "{queries} of the operations ask for it, {writes} are writes: the few blocks there are may be searched"
+            "{queries} of the operations ask for it, {writes} are writes: searching blocks now and then costs less than keeping an index with each write"
         ),
         IndexKind::Fingerprint => format!(
             "{writes} of the operations are writes and only {queries} ask for it: writes must stay cheap, and a lookup still asks only once a table"

@@ -19,6 +19,9 @@ const BLOCKS: u64 = 2048;
 /// Bytes of a block, for memtables, which have none.
 const BLOCK: usize = 4 << 10;
 
+/// The most values that the zone maps of all these blocks are asked for.
+const ASKED: usize = 256;
+
 /// What the sample says of an attribute.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Facts {
@@ -235,14 +238,15 @@ impl Seen {
         }
     }
 
-    /// Asks the zone maps of all blocks for one value of each other block.
+    /// Asks the zone maps of all blocks for one value of each of up to [`ASKED`] other blocks.
     fn pruned(&self) -> Option<f64> {
-        let pairs = self.zones.len() * self.zones.len().saturating_sub(1);
-        if pairs == 0 {
+        if self.zones.len() < 2 {
             return None;
         }
-        let mut kept = 0;
-        for (at, asked) in self.zones.iter().enumerate() {
+        let step = self.zones.len().div_ceil(ASKED);
+        let (mut kept, mut pairs) = (0, 0);
+        for (at, asked) in self.zones.iter().enumerate().step_by(step) {
+            pairs += self.zones.len() - 1;
             let others = self
                 .zones
                 .iter()
