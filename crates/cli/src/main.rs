@@ -78,6 +78,9 @@ enum Command {
     /// Add, switch or drop an index of a dataset, or resume a change that was cut off
     #[command(after_help = INDEX_HELP)]
     Index(IndexArgs),
+    /// Say which kind of index fits each attribute, with the numbers and the command that changes it
+    #[command(after_help = ADVISE_HELP)]
+    Advise(AdviseArgs),
     /// Show the layers and counters of a store or a dataset
     #[command(after_help = "Example:\n  esker stat db events --json | jq .")]
     Stat(StatArgs),
@@ -112,6 +115,14 @@ Examples:
   esker index switch db events user:composite
   esker index drop db events user
   esker index resume db";
+
+const ADVISE_HELP: &str = "\
+The mix of operations is what programs that wrote counted; commands that only read leave nothing behind. With --mix each
+attribute is taken to be asked by that share of lookups and ranges.
+
+Examples:
+  esker advise db events
+  esker advise db events --mix puts=80,gets=15,lookups=5 --k 10";
 
 const FIND_HELP: &str = "\
 EXPR is PATH=V, PATH>=V, PATH<=V, PATH>V, PATH<V or PATH^=PREFIX; quote it for the shell.
@@ -352,6 +363,23 @@ struct IndexResumeArgs {
 }
 
 #[derive(Args)]
+struct AdviseArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// The shares of operations (puts, gets, lookups, ranges), in place of what was counted
+    #[arg(long, value_name = "NAME=SHARE,...", value_parser = commands::advise::parse_mix)]
+    mix: Option<esker::Mix>,
+    /// With --mix: the limit of queries, or all [default: 10]
+    #[arg(long, value_name = "K|all", requires = "mix", value_parser = commands::advise::parse_k)]
+    k: Option<commands::advise::Limit>,
+    /// One JSON document, for machines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
 struct StatArgs {
     /// The store's directory
     dir: PathBuf,
@@ -432,6 +460,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Scan(args) => commands::query::scan(&args, memory),
         Command::Count(args) => commands::query::count(&args, memory),
         Command::Index(args) => commands::index::index(&args, memory),
+        Command::Advise(args) => commands::advise::advise(&args, memory),
         Command::Stat(args) => commands::admin::stat(&args, memory),
         Command::Check(args) => commands::admin::check(&args, memory),
         Command::Compact(args) => commands::admin::compact(&args, memory),

@@ -29,6 +29,8 @@ pub struct WriteBatch {
     /// cancelled here and now, others are found out by queries.
     before: Option<Snapshot>,
     records: usize,
+    /// How many of them are deletions.
+    deletes: usize,
 }
 
 impl WriteBatch {
@@ -42,6 +44,7 @@ impl WriteBatch {
             inserts: Vec::new(),
             before: None,
             records: 0,
+            deletes: 0,
         }
     }
 
@@ -70,7 +73,9 @@ impl WriteBatch {
 
     /// Adds the deletion of a key, there or not.
     pub fn delete(&mut self, key: &Key) -> Result<()> {
-        self.delete_encoded(key.as_bytes())
+        self.delete_encoded(key.as_bytes())?;
+        self.deletes += 1;
+        Ok(())
     }
 
     fn delete_encoded(&mut self, key: &[u8]) -> Result<()> {
@@ -181,6 +186,7 @@ impl WriteBatch {
         self.inserts.clear();
         self.before = None;
         self.records = 0;
+        self.deletes = 0;
         self.layout = self.dataset.current.latest();
     }
 
@@ -200,6 +206,9 @@ impl WriteBatch {
                 Ok(shared.group.settle(ticket, durability)?)
             });
             let Err(error) = result else {
+                let puts = self.records - self.deletes;
+                let usage = &self.dataset.current.usage;
+                usage.wrote(puts as u64, self.deletes as u64);
                 self.clear();
                 return Ok(());
             };

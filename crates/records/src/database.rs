@@ -1,6 +1,6 @@
 //! A store: datasets in a folder, over one tree group.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Current, Layout, Trees, data_tree, dataset_of, index_config, index_tree};
+use crate::usage::{self, Usage, UsageCounts};
 
 /// Settings of a store.
 #[derive(Clone)]
@@ -78,6 +79,32 @@ pub(crate) struct Shared {
     datasets: Mutex<HashMap<String, Arc<Current>>>,
 }
 
+impl Shared {
+    /// Keeps what was counted, when something was written. A failure loses statistics only.
+    fn keep_usage(&self) {
+        let datasets = self.datasets.lock();
+        // All are asked: each notes that it is kept now.
+        let written = datasets.values().filter(|d| d.usage.take_written());
+        if written.count() > 0 {
+            self.replace_usage(&datasets);
+        }
+    }
+
+    fn replace_usage(&self, datasets: &HashMap<String, Arc<Current>>) {
+        let counts: BTreeMap<String, UsageCounts> = datasets
+            .iter()
+            .map(|(name, current)| (name.clone(), current.usage.read()))
+            .collect();
+        let _ = usage::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keep_usage();
+    }
+}
+
 impl Database {
     /// Opens the store in `dir`, which must exist ([`ErrorKind::NoStore`]). One process at a time
     /// can have it open ([`ErrorKind::Unavailable`]).
@@ -104,6 +131,7 @@ impl Database {
             table_size: options.table_size,
         };
         let group = Group::open(dir, engine, Arc::new(trees), create)?;
+        let counted = usage::load(options.fs.as_ref(), dir);
         let mut datasets = HashMap::new();
         let snapshot = group.snapshot();
         for tree in snapshot.version().trees.values() {
@@ -115,7 +143,11 @@ impl Database {
                     "dataset {name}: its definition does not fit its trees"
                 ))
             })?;
-            datasets.insert(name.to_string(), Arc::new(Current::new(name, layout)));
+            let usage = counted.get(name).map(Usage::new).unwrap_or_default();
+            datasets.insert(
+                name.to_string(),
+                Arc::new(Current::new(name, layout, usage)),
+            );
         }
         let shared = Shared {
             group,
@@ -172,7 +204,7 @@ impl Database {
         group.create_trees(&trees)?;
         let layout = Layout::new(name, group.snapshot().version())
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
-        let current = Arc::new(Current::new(name, layout));
+        let current = Arc::new(Current::new(name, layout, Usage::default()));
         datasets.insert(name.to_string(), current.clone());
         Ok(Dataset::new(self.shared.clone(), current))
     }
@@ -192,6 +224,7 @@ impl Database {
         let layout = current.layout_in(group.snapshot().version());
         group.drop_trees(&layout.trees())?;
         datasets.remove(name);
+        self.shared.replace_usage(&datasets);
         Ok(())
     }
 
@@ -236,6 +269,7 @@ impl Database {
     /// Closes the store: what was written is made durable, and later writes are refused, by clones
     /// and datasets of it too. Dropping does the same, but cannot tell errors.
     pub fn close(self) -> Result<()> {
+        self.shared.keep_usage();
         Ok(self.shared.group.close()?)
     }
 }

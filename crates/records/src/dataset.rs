@@ -89,7 +89,7 @@ impl Dataset {
 
     /// Deletes a record; tells whether it was there.
     pub fn delete(&self, key: &Key, durability: Durability) -> Result<bool> {
-        if self.get(key)?.is_none() {
+        if self.find(key)?.is_none() {
             return Ok(false);
         }
         let mut batch = self.batch();
@@ -100,6 +100,11 @@ impl Dataset {
 
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.current.usage.got();
+        self.find(key)
+    }
+
+    fn find(&self, key: &Key) -> Result<Option<Record>> {
         let cost = Cost::default();
         let found = self
             .shared
@@ -150,6 +155,7 @@ pub struct DatasetSnapshot {
 impl DatasetSnapshot {
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.dataset.current.usage.got();
         let cost = Cost::default();
         let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
         self.dataset.shared.group.count(&cost);

@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::index;
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use crate::usage::Usage;
 
 const DATA: &str = "/data";
 
@@ -266,17 +267,19 @@ pub(crate) struct Current {
     pub(crate) name: String,
     pub(crate) data: TreeId,
     pub(crate) key_type: KeyType,
+    pub(crate) usage: Usage,
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index, or drops the dataset.
     changing: Mutex<()>,
 }
 
 impl Current {
-    pub(crate) fn new(name: &str, layout: Layout) -> Current {
+    pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> Current {
         Current {
             name: name.to_string(),
             data: layout.data,
             key_type: layout.stored.key_type,
+            usage,
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
         }

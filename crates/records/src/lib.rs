@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+mod advise;
 mod batch;
 mod change;
 mod check;
@@ -51,7 +52,9 @@ mod query;
 mod record;
 mod schema;
 mod stats;
+mod usage;
 
+pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
 pub use batch::WriteBatch;
 pub use change::{IndexChange, IndexProgress, IndexStep, OnProgress};
 pub use check::CheckReport;
@@ -68,6 +71,7 @@ pub use predicate::{Condition, Op};
 pub use query::{Answer, Order, PageToken, Query, Scan};
 pub use record::Record;
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+pub use usage::{Asked, UsageCounts};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {

@@ -160,7 +160,11 @@ fn face(fs: Memory, answers: &Answers, lost: bool) -> Outcome {
 }
 
 fn files(fs: &Memory) -> Vec<(PathBuf, Vec<u8>)> {
-    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name != "LOCK");
+    // `USAGE` is statistics, which a store does without.
+    let named = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name != "LOCK" && name != "USAGE")
+    };
     let paths = fs.paths().into_iter().filter(named);
     paths
         .map(|path| (path.clone(), fs.read(&path).unwrap()))

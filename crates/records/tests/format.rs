@@ -54,6 +54,10 @@ fn example() -> String {
             continue;
         };
         let name = path.file_name().unwrap().to_string_lossy();
+        if name == "USAGE" {
+            // Statistics: text that says what it is, and no part of the store.
+            continue;
+        }
         out += &format!("### `{name}`, {} bytes\n\n", bytes.len());
         let mut dump = Dump::new(&bytes);
         match name.as_ref() {

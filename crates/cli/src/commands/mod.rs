@@ -1,6 +1,7 @@
 //! The commands, a file per group.
 
 pub(crate) mod admin;
+pub(crate) mod advise;
 pub(crate) mod demo;
 pub(crate) mod index;
 pub(crate) mod load;

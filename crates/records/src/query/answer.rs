@@ -344,6 +344,7 @@ impl Iterator for Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
+        self.count_use();
         let group = &self.snapshot.dataset.shared.group;
         group.count(&self.data_cost);
         group.count(&self.index_cost);

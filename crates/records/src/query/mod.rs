@@ -2,6 +2,7 @@
 //! candidate current, fetch its record, confirm the other conditions, answer in order of recency.
 
 mod answer;
+mod asked;
 mod count;
 mod explain;
 mod plan;

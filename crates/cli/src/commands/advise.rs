@@ -1,0 +1,207 @@
+//! `esker advise DIR DATASET`
+
+use esker::{Advice, AttributeAdvice, Change, IndexKind, KindCost, Mix, MixSource};
+
+use super::{dataset, open};
+use crate::AdviseArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, thousands};
+
+/// A limit of queries; `None` is no limit.
+pub(crate) type Limit = Option<u64>;
+
+pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failure> {
+    let mix = args.mix.map(|mix| Mix {
+        limit: args.k.unwrap_or(mix.limit),
+        ..mix
+    });
+    let db = open(&args.dir, memory)?;
+    let advice = dataset(&db, &args.dataset)?.advise(mix.as_ref())?;
+    let mut output = Output::new();
+    if args.json {
+        output.line(advice.to_json())?;
+    } else {
+        let dir = args.dir.display().to_string();
+        output.line(picture(&advice, &dir).trim_end())?;
+    }
+    output.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// Reads a mix such as `puts=80,gets=15,lookups=5`.
+pub(crate) fn parse_mix(text: &str) -> Result<Mix, String> {
+    let mut mix = Mix {
+        puts: 0.0,
+        gets: 0.0,
+        lookups: 0.0,
+        ranges: 0.0,
+        ..Mix::default()
+    };
+    for part in text.split(',') {
+        let (name, share) = part
+            .split_once('=')
+            .ok_or_else(|| format!("`{part}` is not NAME=SHARE"))?;
+        let field = match name.trim() {
+            "puts" => &mut mix.puts,
+            "gets" => &mut mix.gets,
+            "lookups" => &mut mix.lookups,
+            "ranges" => &mut mix.ranges,
+            _ => return Err(format!("`{name}` is none of puts, gets, lookups, ranges")),
+        };
+        *field = share
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{share}` is not a number"))?;
+    }
+    Ok(mix)
+}
+
+/// Reads a limit, or `all` for none.
+pub(crate) fn parse_k(text: &str) -> Result<Limit, String> {
+    match text.parse() {
+        Ok(0) => Err("a limit of 0 asks for nothing".to_string()),
+        Ok(k) => Ok(Some(k)),
+        Err(_) if text == "all" => Ok(None),
+        Err(_) => Err("expected a whole number, or all".to_string()),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// Microseconds, with as many digits as tell something.
+fn micros(us: f64) -> String {
+    if us < 9.95 {
+        format!("{us:.1}")
+    } else {
+        thousands(us.round() as u64)
+    }
+}
+
+fn picture(advice: &Advice, dir: &str) -> String {
+    let source = match advice.source {
+        MixSource::Given => {
+            "The mix of operations is the one given; each attribute is taken to be asked so."
+                .to_string()
+        }
+        MixSource::Counted => {
+            let counts = &advice.counts;
+            let queries = counts.attributes.values().map(|a| a.lookups + a.ranges);
+            format!(
+                "Counted: {} puts, {} deletes, {} gets, {} queries.",
+                thousands(counts.puts),
+                thousands(counts.deletes),
+                thousands(counts.gets),
+                thousands(queries.sum())
+            )
+        }
+        MixSource::Assumed => {
+            let mix = Mix::default();
+            format!(
+                "No read was counted. Assumed for each attribute: {} % puts, {} % gets, {} % lookups, K = {}; say it with --mix.",
+                mix.puts,
+                mix.gets,
+                mix.lookups,
+                mix.limit.unwrap_or(0)
+            )
+        }
+    };
+    let mut text = format!(
+        "{}: about {} records. {source}\n",
+        advice.dataset,
+        thousands(advice.records)
+    );
+    if advice.attributes.is_empty() {
+        text += "No attribute is declared, and none was asked for: there is nothing to advise.\n";
+        return text;
+    }
+    text += "\n";
+    let mut rows = vec![
+        [
+            "attribute",
+            "now",
+            "advised",
+            "pruned",
+            "values",
+            "most frequent",
+            "asked",
+            "K",
+            "write us",
+            "query us",
+        ]
+        .map(str::to_string),
+    ];
+    rows.extend(advice.attributes.iter().map(row));
+    text += &columns(&rows);
+    for attribute in &advice.attributes {
+        text += &format!("\n{}: {}\n", attribute.path, attribute.why);
+        if let Some(command) = attribute.command(dir, &advice.dataset) {
+            text += &format!("  esker index {command}\n");
+        }
+    }
+    text += "\nCosts are estimates in microseconds of CPU time, a write beyond a put without indexes.\n";
+    text
+}
+
+fn row(attribute: &AttributeAdvice) -> [String; 10] {
+    let work = &attribute.workload;
+    let now = attribute.now.unwrap_or(IndexKind::None);
+    let before = attribute.cost_of(now);
+    let after = attribute.cost_of(attribute.kind);
+    let change = |of: fn(&KindCost) -> f64| {
+        let was = before.map_or(0.0, of);
+        // None is in the list only where it is in use: it costs a write nothing, and nobody asks.
+        let is = after.map_or(0.0, of);
+        match attribute.change {
+            Change::Keep => micros(was),
+            _ => format!("{} -> {}", micros(was), micros(is)),
+        }
+    };
+    let limit = if work.lookups + work.ranges <= 0.0 {
+        "-".to_string()
+    } else if work.limited <= 0.0 {
+        "all".to_string()
+    } else {
+        micros(work.limit)
+    };
+    let advised = match attribute.change {
+        Change::Keep => "keep".to_string(),
+        Change::Drop => "drop".to_string(),
+        Change::Add | Change::Switch => attribute.kind.to_string(),
+    };
+    [
+        attribute.path.to_string(),
+        attribute
+            .now
+            .map_or("undeclared".to_string(), |kind| kind.to_string()),
+        advised,
+        attribute.pruned.map_or("-".to_string(), percent),
+        thousands(attribute.distinct),
+        percent(attribute.top_share),
+        percent(work.lookups + work.ranges),
+        limit,
+        change(|cost| cost.write),
+        change(|cost| cost.query),
+    ]
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths);
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        text += line.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}

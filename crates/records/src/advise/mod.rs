@@ -1,0 +1,496 @@
+//! The advisor: which kind of index fits each attribute, from what was measured and counted.
+//!
+//! LevelDB++ ends in a decision diagram: embedded when the attribute grows with time, when space is short, or when
+//! writes are more than half of all operations and lookups less than a twentieth; else lazy for a small K, composite without one.
+//! Here the same figures are measured (`sample.rs`: how much zone maps rule out, how many values there are;
+//! `usage.rs`: what was asked), and a model of costs (`cost.rs`) takes the place of the thresholds.
+
+mod cost;
+mod sample;
+
+use std::fmt;
+
+use lsm::Cost;
+use serde_json::{Value as Json, json};
+
+use crate::dataset::Dataset;
+use crate::def::IndexKind;
+use crate::error::{Error, Result};
+use crate::schema::{Extraction, Path, infer};
+use crate::usage::{Asked, UsageCounts};
+use sample::{Facts, Reader};
+
+/// A change is advised when what is left of the cost is less than this share: less is within the error of the model.
+const WORTH: f64 = 0.9;
+
+/// A share of blocks ruled out above which an attribute is said to grow with time.
+const CORRELATED: f64 = 0.9;
+
+/// Rows of a range query where none was counted.
+const RANGE_ROWS: f64 = 100.0;
+
+/// Records that the type of an undeclared attribute is inferred from.
+const SAMPLE: usize = 1000;
+
+/// A mix of operations, in shares of any sum. For each attribute by itself: `lookups` and `ranges` are those
+/// that ask for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mix {
+    /// Puts, inserts and deletes.
+    pub puts: f64,
+    /// Gets by primary key.
+    pub gets: f64,
+    /// Queries for one value.
+    pub lookups: f64,
+    /// Queries for a range of values.
+    pub ranges: f64,
+    /// The limit (K) of queries; `None` when they want all.
+    pub limit: Option<u64>,
+}
+
+/// Where the mix of operations comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MixSource {
+    /// The caller said it.
+    Given,
+    /// It was counted, by this handle and by earlier ones that wrote.
+    Counted,
+    /// No read was counted: it is [`Mix::default`].
+    Assumed,
+}
+
+/// How an attribute is used, in shares of all operations of the dataset.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Workload {
+    /// Share of puts, inserts and deletes.
+    pub writes: f64,
+    /// Share of gets.
+    pub gets: f64,
+    /// Share of queries for a value of the attribute.
+    pub lookups: f64,
+    /// Share of queries for a range of the attribute.
+    pub ranges: f64,
+    /// Of its queries, the share with a limit.
+    pub limited: f64,
+    /// The mean of these limits: K.
+    pub limit: f64,
+    /// Records that a range without a limit finds.
+    pub range_rows: f64,
+}
+
+/// What a kind would cost, in microseconds of CPU time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KindCost {
+    /// The kind.
+    pub kind: IndexKind,
+    /// A put, beyond a put without indexes.
+    pub write: f64,
+    /// A query of the attribute, as the workload has them.
+    pub query: f64,
+    /// An operation of the mix.
+    pub operation: f64,
+    /// Bytes on disk, in per cent of the data's.
+    pub bytes: f64,
+}
+
+/// What to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    Keep,
+    /// [`Dataset::add_index`] with the kind that is advised.
+    Add,
+    /// [`Dataset::switch_index`] to it.
+    Switch,
+    /// [`Dataset::drop_index`].
+    Drop,
+}
+
+/// What is advised for an attribute, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttributeAdvice {
+    /// The attribute.
+    pub path: Path,
+    /// How it is indexed; `None` when it is not declared, but was asked for.
+    pub now: Option<IndexKind>,
+    /// What was counted of it.
+    pub asked: Asked,
+    /// What is expected of it.
+    pub workload: Workload,
+    /// Records that have it, about.
+    pub records: u64,
+    /// Time correlation: the share of blocks that a zone map rules out for a value of another block;
+    /// `None` when there are fewer than two blocks.
+    pub pruned: Option<f64>,
+    /// Different values: estimated from below.
+    pub distinct: u64,
+    /// The share of records that have the most frequent value.
+    pub top_share: f64,
+    /// What each kind would cost: first the one in use, then those that are compared.
+    pub costs: Vec<KindCost>,
+    /// The kind that fits best; the one in use when the best is hardly better.
+    pub kind: IndexKind,
+    /// What to do about it.
+    pub change: Change,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// What is advised for a dataset.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Advice {
+    /// Its name.
+    pub dataset: String,
+    /// Its records, about.
+    pub records: u64,
+    /// Where the workloads come from.
+    pub source: MixSource,
+    /// What was counted.
+    pub counts: UsageCounts,
+    /// The attributes: declared ones first, then others that queries asked for.
+    pub attributes: Vec<AttributeAdvice>,
+}
+
+impl Dataset {
+    /// What was counted of the dataset's use: by this handle, and by those before that wrote and were closed. A handle that
+    /// only reads leaves nothing on disk, so what it counted goes with it.
+    pub fn usage(&self) -> UsageCounts {
+        self.current.usage.read()
+    }
+
+    /// Which kind of index fits each attribute, for the given mix of operations or, without one, for what was
+    /// counted ([`Dataset::usage`]). Reads about two thousand data blocks, spread evenly, whatever the size of the dataset.
+    ///
+    /// # Errors
+    /// Those of reading; [`crate::ErrorKind::BadInput`] when the mix is negative or empty.
+    pub fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
+        if let Some(mix) = mix {
+            mix.check()?;
+        }
+        let snapshot = self.snapshot();
+        let layout = &snapshot.layout;
+        let counts = self.usage();
+        let mut attributes: Vec<(Path, Option<IndexKind>)> = Vec::new();
+        let mut readers = Vec::new();
+        for attribute in &layout.attributes {
+            attributes.push((attribute.path.clone(), Some(attribute.kind)));
+            readers.push(Reader::Declared(attribute));
+        }
+        let key = (layout.stored.key.clone(), layout.stored.key_type);
+        let others = counts.attributes.keys();
+        let others =
+            others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
+        let others: Vec<Path> = others.cloned().collect();
+        if !others.is_empty() {
+            let first = snapshot.scan(None, None, false)?.take(SAMPLE);
+            let first = first.collect::<Result<Vec<_>>>()?;
+            let bodies: Vec<&[u8]> = first.iter().map(|record| record.body()).collect();
+            for path in others {
+                // A path that records do not have needs no index.
+                let Some(ty) = infer(&bodies, &path) else {
+                    continue;
+                };
+                let one = vec![(path.clone(), ty)];
+                readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
+                attributes.push((path, None));
+            }
+        }
+        let cost = Cost::default();
+        let measured = sample::measure(&snapshot.snapshot, layout.data, &readers, &cost);
+        self.shared.group.count(&cost);
+        let (records, facts) = measured?;
+        let source = match mix {
+            Some(_) => MixSource::Given,
+            None if reads(&counts) > 0 => MixSource::Counted,
+            None => MixSource::Assumed,
+        };
+        let advised = attributes
+            .into_iter()
+            .zip(&facts)
+            .map(|((path, now), facts)| {
+                let asked = counts.attributes.get(&path).copied().unwrap_or_default();
+                let workload = match (mix, source) {
+                    (Some(mix), _) => mix.workload(&asked),
+                    (None, MixSource::Counted) => counted(&counts, &asked),
+                    (None, _) => Mix::default().workload(&asked),
+                };
+                advise(path, now, asked, workload, facts)
+            });
+        Ok(Advice {
+            dataset: self.name().to_string(),
+            records,
+            source,
+            attributes: advised.collect(),
+            counts,
+        })
+    }
+}
+
+/// Reads that were counted.
+fn reads(counts: &UsageCounts) -> u64 {
+    let queries = counts.attributes.values().map(|a| a.lookups + a.ranges);
+    counts.gets + queries.sum::<u64>()
+}
+
+/// The share that `part` is of `whole`.
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn range_rows(asked: &Asked) -> f64 {
+    // The ranges with a limit are not told apart from the lookups with one: counted together they give the share.
+    let unlimited =
+        asked.ranges as f64 * (1.0 - share(asked.limited, asked.lookups + asked.ranges));
+    if asked.range_rows == 0 || unlimited <= 0.0 {
+        return RANGE_ROWS;
+    }
+    asked.range_rows as f64 / unlimited
+}
+
+/// The workload of an attribute by what was counted.
+fn counted(counts: &UsageCounts, asked: &Asked) -> Workload {
+    let writes = counts.puts + counts.deletes;
+    let all = writes + reads(counts);
+    let queries = asked.lookups + asked.ranges;
+    Workload {
+        writes: share(writes, all),
+        gets: share(counts.gets, all),
+        lookups: share(asked.lookups, all),
+        ranges: share(asked.ranges, all),
+        limited: share(asked.limited, queries),
+        limit: share(asked.limits, asked.limited),
+        range_rows: range_rows(asked),
+    }
+}
+
+impl Mix {
+    fn check(&self) -> Result<()> {
+        let shares = [self.puts, self.gets, self.lookups, self.ranges];
+        let sound = shares.iter().all(|n| n.is_finite() && *n >= 0.0);
+        if !sound || self.sum() <= 0.0 {
+            return Err(Error::bad_input(
+                "a mix of operations is made of shares of 0 or more, not all 0",
+            ));
+        }
+        Ok(())
+    }
+
+    fn sum(&self) -> f64 {
+        self.puts + self.gets + self.lookups + self.ranges
+    }
+
+    fn workload(&self, asked: &Asked) -> Workload {
+        let all = self.sum();
+        Workload {
+            writes: self.puts / all,
+            gets: self.gets / all,
+            lookups: self.lookups / all,
+            ranges: self.ranges / all,
+            limited: if self.limit.is_some() { 1.0 } else { 0.0 },
+            limit: self.limit.map_or(0.0, |limit| limit as f64),
+            range_rows: range_rows(asked),
+        }
+    }
+}
+
+fn advise(
+    path: Path,
+    now: Option<IndexKind>,
+    asked: Asked,
+    workload: Workload,
+    facts: &Facts,
+) -> AttributeAdvice {
+    let cost_of = |kind: IndexKind| {
+        let (write, query) = (cost::write(kind), cost::query(kind, &workload, facts));
+        KindCost {
+            kind,
+            write,
+            query,
+            operation: workload.writes * write + (workload.lookups + workload.ranges) * query,
+            bytes: cost::bytes(kind),
+        }
+    };
+    let used = now.unwrap_or(IndexKind::None);
+    let in_use = cost_of(used);
+    let others = cost::CANDIDATES.into_iter().filter(|kind| *kind != used);
+    let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
+    let never = workload.lookups + workload.ranges <= 0.0;
+    let candidates = costs
+        .iter()
+        .filter(|cost| cost::CANDIDATES.contains(&cost.kind));
+    let best = candidates.min_by(|a, b| {
+        let bytes = a.bytes.total_cmp(&b.bytes);
+        a.operation.total_cmp(&b.operation).then(bytes)
+    });
+    let best = best.map_or(used, |best| best.kind);
+    let better = cost_of(best).operation < WORTH * in_use.operation;
+    let (kind, why) = if never {
+        let why = "never asked for: an index would make writes dearer and serve nobody".to_string();
+        (IndexKind::None, why)
+    } else if facts.records < 1.0 {
+        (
+            used,
+            "no record has it yet: nothing can be measured".to_string(),
+        )
+    } else if best == used || better {
+        (best, why(best, &workload, facts))
+    } else {
+        let why = format!(
+            "{best} would be better by less than a tenth, which is within the error of the estimate"
+        );
+        (used, why)
+    };
+    let change = match (used, kind) {
+        (used, kind) if used == kind => Change::Keep,
+        (_, IndexKind::None) => Change::Drop,
+        (IndexKind::None, _) => Change::Add,
+        _ => Change::Switch,
+    };
+    AttributeAdvice {
+        path,
+        now,
+        asked,
+        workload,
+        records: facts.records as u64,
+        pruned: facts.pruned,
+        distinct: facts.distinct as u64,
+        top_share: facts.top_share,
+        costs,
+        kind,
+        change,
+        why,
+    }
+}
+
+/// Why a kind is the best, in the words of the papers' diagram.
+fn why(kind: IndexKind, work: &Workload, facts: &Facts) -> String {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let writes = percent(work.writes);
+    let queries = percent(work.lookups + work.ranges);
+    let pruned = facts.pruned.unwrap_or(0.0);
+    match kind {
+        IndexKind::Embedded if pruned >= CORRELATED => format!(
+            "grows with time: zone maps rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",
+            percent(pruned)
+        ),
+        IndexKind::Embedded => format!(
+            "{queries} of the operations ask for it, {writes} are writes: searching blocks now and then costs less than keeping an index with each write"
+        ),
+        IndexKind::Fingerprint => format!(
+            "{writes} of the operations are writes and only {queries} ask for it: writes must stay cheap, and a lookup still asks only once a table"
+        ),
+        IndexKind::Lazy if work.limited < 0.5 => format!(
+            "{queries} of the operations ask for it, mostly for all of the {:.0} records of a value: a short list is read at once",
+            facts.matches().ceil()
+        ),
+        IndexKind::Lazy => format!(
+            "{queries} of the operations ask for it, for the newest {:.0}: the newest of a value's list lie together",
+            work.limit
+        ),
+        IndexKind::Composite if work.limited > 0.5 => format!(
+            "{writes} of the operations are writes, {queries} ask for it: of the kinds with a tree of their own, the cheapest to write"
+        ),
+        IndexKind::Composite => format!(
+            "{queries} of the operations ask for it, {} of them for all matches: entries in the order of the records' keys are cheapest to read whole",
+            percent(1.0 - work.limited)
+        ),
+        IndexKind::Recent => format!(
+            "{queries} of the operations ask for it, {} of them for the newest {:.0}, the others for all: entries by recency serve both",
+            percent(work.limited),
+            work.limit
+        ),
+        IndexKind::None | IndexKind::Eager => String::new(),
+    }
+}
+
+impl AttributeAdvice {
+    /// The costs of a kind, if it is among those that were compared.
+    pub fn cost_of(&self, kind: IndexKind) -> Option<&KindCost> {
+        self.costs.iter().find(|cost| cost.kind == kind)
+    }
+
+    /// The arguments of `esker index` that make the change in the store at `dir`; `None` when there is none.
+    pub fn command(&self, dir: &str, dataset: &str) -> Option<String> {
+        let (path, kind) = (&self.path, self.kind);
+        match self.change {
+            Change::Keep => None,
+            Change::Add => Some(format!("add {dir} {dataset} {path}:{kind}")),
+            Change::Switch => Some(format!("switch {dir} {dataset} {path}:{kind}")),
+            Change::Drop => Some(format!("drop {dir} {dataset} {path}")),
+        }
+    }
+
+    fn to_json(&self) -> Json {
+        let costs = self.costs.iter().map(|cost| {
+            json!({
+                "kind": cost.kind.to_string(),
+                "write_us": cost.write,
+                "query_us": cost.query,
+                "operation_us": cost.operation,
+                "bytes_percent": cost.bytes,
+            })
+        });
+        let work = &self.workload;
+        json!({
+            "path": self.path.to_string(),
+            "now": self.now.map(|kind| kind.to_string()),
+            "advised": self.kind.to_string(),
+            "change": self.change.to_string(),
+            "why": self.why,
+            "records": self.records,
+            "pruned": self.pruned,
+            "distinct": self.distinct,
+            "top_share": self.top_share,
+            "counted": self.asked.to_json(),
+            "workload": {
+                "writes": work.writes,
+                "gets": work.gets,
+                "lookups": work.lookups,
+                "ranges": work.ranges,
+                "limited": work.limited,
+                "limit": work.limit,
+                "range_rows": work.range_rows,
+            },
+            "costs": costs.collect::<Vec<Json>>(),
+        })
+    }
+}
+
+impl Advice {
+    /// All of it, for programs.
+    pub fn to_json(&self) -> Json {
+        let attributes = self.attributes.iter().map(AttributeAdvice::to_json);
+        json!({
+            "dataset": self.dataset,
+            "records": self.records,
+            "mix": self.source.to_string(),
+            "counted": self.counts.to_json(),
+            "attributes": attributes.collect::<Vec<Json>>(),
+        })
+    }
+}
+
+impl fmt::Display for MixSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MixSource::Given => "given",
+            MixSource::Counted => "counted",
+            MixSource::Assumed => "assumed",
+        })
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Change::Keep => "keep",
+            Change::Add => "add",
+            Change::Switch => "switch",
+            Change::Drop => "drop",
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

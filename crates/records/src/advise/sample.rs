@@ -1,0 +1,274 @@
+//! What a sample of the data's blocks says of an attribute: how well zone maps would do, how many values there are.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use lsm::table::BlockHint;
+use lsm::version::TableFile;
+use lsm::{Component, Cost, Cursor, Kind, Snapshot, TreeId};
+
+use crate::error::{Error, Result};
+use crate::layout::Attribute;
+use crate::record::RecordRef;
+use crate::schema::{Extracted, Extraction};
+
+/// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
+/// from a disk.
+const BLOCKS: u64 = 2048;
+
+/// Bytes of a block, for memtables, which have none.
+const BLOCK: usize = 4 << 10;
+
+/// The most values that the zone maps of all these blocks are asked for.
+const ASKED: usize = 256;
+
+/// What the sample says of an attribute.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Facts {
+    /// Records that have the attribute, about.
+    pub(super) records: f64,
+    /// The share of blocks whose zone map rules a value of another block out; `None` for fewer than two blocks.
+    pub(super) pruned: Option<f64>,
+    /// Different values, estimated from below: rare ones may not show in a sample.
+    pub(super) distinct: f64,
+    /// The share of records that have the most frequent value.
+    pub(super) top_share: f64,
+}
+
+/// How the values of an attribute are found in a record.
+pub(super) enum Reader<'a> {
+    Declared(&'a Attribute),
+    Undeclared(Extraction),
+}
+
+impl Reader<'_> {
+    /// The record's values; none where it does not fit.
+    fn values(&self, record: &RecordRef<'_>, out: &mut Extracted) -> Vec<Vec<u8>> {
+        match self {
+            Reader::Declared(attribute) => attribute.values_of(record, out).unwrap_or_default(),
+            Reader::Undeclared(extraction) => match extraction.extract(record.body(), out) {
+                Ok(()) => out.values(0).map(<[u8]>::to_vec).collect(),
+                Err(_) => Vec::new(),
+            },
+        }
+    }
+}
+
+/// The zone map that a block would have, and one of its values.
+struct Zone {
+    min: Vec<u8>,
+    max: Vec<u8>,
+    one: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Seen {
+    zones: Vec<Zone>,
+    counts: HashMap<Vec<u8>, u64>,
+    /// Records of the sample that have a value.
+    records: u64,
+}
+
+/// The facts of each of the attributes, from up to about [`BLOCKS`] blocks that are evenly spread over the data.
+pub(super) fn measure(
+    snapshot: &Snapshot,
+    data: TreeId,
+    readers: &[Reader<'_>],
+    cost: &Cost,
+) -> Result<(u64, Vec<Facts>)> {
+    let mut sample = Sample {
+        readers,
+        seen: readers.iter().map(|_| Seen::default()).collect(),
+        entries: 0,
+        out: Extracted::default(),
+    };
+    let components = snapshot.components(data);
+    let entries: u64 = components.iter().map(entries_of).sum();
+    let share = |part: u64| (BLOCKS * part / entries.max(1)).max(1);
+    for component in &components {
+        match component {
+            Component::Memtable(memtable) => {
+                let each = (memtable.memory() / memtable.len().max(1)).max(1);
+                let per_block = (BLOCK / each).max(2);
+                let blocks = (memtable.len() / per_block).max(1) as u64;
+                let step = (blocks / share(memtable.len() as u64)).max(1);
+                let mut cursor = memtable.cursor();
+                cursor.seek_first()?;
+                let (mut block, mut at) = (Vec::new(), 0);
+                while cursor.valid() {
+                    if cursor.kind() == Kind::Put && cursor.seq() <= snapshot.seq() {
+                        block.push(cursor.value_slice());
+                    }
+                    if block.len() == per_block {
+                        if at % step == 0 {
+                            sample.block(&block)?;
+                        }
+                        at += 1;
+                        block.clear();
+                    }
+                    cursor.next()?;
+                }
+                if !block.is_empty() {
+                    sample.block(&block)?;
+                }
+            }
+            Component::Run(run) => {
+                for file in run.tables.iter() {
+                    sample.table(file, share(file.meta().entries), cost)?;
+                }
+            }
+        }
+    }
+    let records: u64 = components.iter().map(records_of).sum();
+    let scale = records as f64 / sample.entries.max(1) as f64;
+    let facts = sample.seen.iter().map(|seen| seen.facts(scale));
+    Ok((records, facts.collect()))
+}
+
+fn entries_of(component: &Component) -> u64 {
+    match component {
+        Component::Memtable(memtable) => memtable.len() as u64,
+        Component::Run(run) => run.tables.iter().map(|table| table.meta().entries).sum(),
+    }
+}
+
+/// About how many records a component has: versions that are superseded count too.
+fn records_of(component: &Component) -> u64 {
+    match component {
+        Component::Memtable(memtable) => memtable.len() as u64,
+        Component::Run(run) => {
+            let metas = run.tables.iter().map(|table| table.meta());
+            metas
+                .map(|meta| meta.entries.saturating_sub(meta.deletes))
+                .sum()
+        }
+    }
+}
+
+struct Sample<'a> {
+    readers: &'a [Reader<'a>],
+    seen: Vec<Seen>,
+    /// Records of the sample.
+    entries: u64,
+    out: Extracted,
+}
+
+impl Sample<'_> {
+    /// Reads `share` blocks of a table, or all when it has fewer.
+    fn table(&mut self, file: &Arc<TableFile>, share: u64, cost: &Cost) -> Result<()> {
+        let table = file.table()?;
+        let partitions = table.partitions() as u64;
+        let mut hints: Vec<BlockHint> = Vec::new();
+        let mut known = None;
+        let mut last = None;
+        for nth in 0..share {
+            // The middle of the nth of `share` parts, in thousandths of a partition.
+            let place = (2 * nth + 1) * partitions * 1000 / (2 * share);
+            let partition = (place / 1000) as usize;
+            if known != Some(partition) {
+                hints.clear();
+                table.all_blocks(partition, cost, &mut hints)?;
+                known = Some(partition);
+            }
+            let block = (place % 1000) as usize * hints.len() / 1000;
+            if last == Some((partition, block)) {
+                continue;
+            }
+            last = Some((partition, block));
+            let Some(hint) = hints.get(block) else {
+                continue;
+            };
+            let mut entries = table.block_entries(hint, cost)?;
+            let mut records = Vec::new();
+            while entries.advance()? {
+                if entries.kind() == Kind::Put {
+                    records.push(entries.value_slice());
+                }
+            }
+            self.block(&records)?;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, records: &[lsm::Slice]) -> Result<()> {
+        let mut zones: Vec<Option<Zone>> = self.readers.iter().map(|_| None).collect();
+        for stored in records {
+            let record = RecordRef::parse(stored)
+                .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+            self.entries += 1;
+            for ((reader, seen), zone) in self.readers.iter().zip(&mut self.seen).zip(&mut zones) {
+                let values: HashSet<Vec<u8>> =
+                    reader.values(&record, &mut self.out).into_iter().collect();
+                seen.records += u64::from(!values.is_empty());
+                for value in values {
+                    match zone {
+                        Some(zone) if value < zone.min => zone.min.clone_from(&value),
+                        Some(zone) if value > zone.max => zone.max.clone_from(&value),
+                        Some(_) => {}
+                        None => {
+                            *zone = Some(Zone {
+                                min: value.clone(),
+                                max: value.clone(),
+                                one: value.clone(),
+                            });
+                        }
+                    }
+                    *seen.counts.entry(value).or_default() += 1;
+                }
+            }
+        }
+        for (seen, zone) in self.seen.iter_mut().zip(zones) {
+            seen.zones.extend(zone);
+        }
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// `scale`: records for each record of the sample.
+    fn facts(&self, scale: f64) -> Facts {
+        let records = self.records as f64 * scale;
+        let counted: u64 = self.counts.values().sum();
+        let most = self.counts.values().max().copied().unwrap_or(0);
+        Facts {
+            records,
+            pruned: self.pruned(),
+            distinct: self.distinct(records),
+            top_share: most as f64 / counted.max(1) as f64,
+        }
+    }
+
+    /// Asks the zone maps of all blocks for one value of each of up to [`ASKED`] other blocks.
+    fn pruned(&self) -> Option<f64> {
+        if self.zones.len() < 2 {
+            return None;
+        }
+        let step = self.zones.len().div_ceil(ASKED);
+        let (mut kept, mut pairs) = (0, 0);
+        for (at, asked) in self.zones.iter().enumerate().step_by(step) {
+            pairs += self.zones.len() - 1;
+            let others = self
+                .zones
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != at);
+            kept += others
+                .filter(|(_, zone)| zone.min <= asked.one && asked.one <= zone.max)
+                .count();
+        }
+        Some(1.0 - kept as f64 / pairs as f64)
+    }
+
+    /// Chao's lower bound: the values seen, and of those not seen as many as the numbers of values that were
+    /// seen once and twice suggest; at most one a record. Exact when the sample is the data.
+    fn distinct(&self, records: f64) -> f64 {
+        let seen = self.counts.len() as f64;
+        if records <= self.records as f64 {
+            return seen;
+        }
+        let times = |n: u64| self.counts.values().filter(|count| **count == n).count() as f64;
+        let (once, twice) = (times(1), times(2));
+        let unseen = once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0));
+        (seen + unseen).min(records.max(seen))
+    }
+}

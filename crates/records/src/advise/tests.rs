@@ -1,0 +1,154 @@
+//! Each branch of the recommendation.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::*;
+
+/// A million records, 25 of each value, in no order.
+const RANDOM: Facts = Facts {
+    records: 1e6,
+    pruned: Some(0.0),
+    distinct: 40_000.0,
+    top_share: 0.001,
+};
+
+/// The same, of an attribute that grows with time.
+const RISING: Facts = Facts {
+    pruned: Some(1.0),
+    ..RANDOM
+};
+
+fn workload(writes: f64, lookups: f64, ranges: f64) -> Workload {
+    Workload {
+        writes,
+        gets: 1.0 - writes - lookups - ranges,
+        lookups,
+        ranges,
+        limited: 1.0,
+        limit: 10.0,
+        range_rows: 1000.0,
+    }
+}
+
+fn advised(now: Option<IndexKind>, work: Workload, facts: &Facts) -> AttributeAdvice {
+    advise("a".parse().unwrap(), now, Asked::default(), work, facts)
+}
+
+fn kind(work: Workload, facts: &Facts) -> IndexKind {
+    advised(None, work, facts).kind
+}
+
+#[test]
+fn small_limits_want_lazy() {
+    assert_eq!(kind(workload(0.5, 0.1, 0.0), &RANDOM), IndexKind::Lazy);
+}
+
+#[test]
+fn attributes_that_grow_with_time_want_embedded() {
+    for work in [
+        workload(0.5, 0.1, 0.0),
+        workload(0.5, 0.0, 0.1),
+        workload(0.8, 0.1, 0.1),
+    ] {
+        assert_eq!(kind(work, &RISING), IndexKind::Embedded, "{work:?}");
+    }
+    let advice = advised(None, workload(0.5, 0.0, 0.1), &RISING);
+    assert!(advice.why.contains("grows with time"), "{}", advice.why);
+}
+
+#[test]
+fn few_lookups_beside_many_writes_want_fingerprints() {
+    assert_eq!(
+        kind(workload(0.95, 0.01, 0.0), &RANDOM),
+        IndexKind::Fingerprint
+    );
+}
+
+#[test]
+fn few_blocks_may_be_searched() {
+    let few = Facts {
+        records: 5000.0,
+        distinct: 200.0,
+        ..RANDOM
+    };
+    assert_eq!(kind(workload(0.9, 0.01, 0.0), &few), IndexKind::Embedded);
+}
+
+#[test]
+fn no_limit_wants_composite() {
+    let frequent = Facts {
+        distinct: 100.0,
+        ..RANDOM
+    };
+    let all = Workload {
+        limited: 0.0,
+        ..workload(0.5, 0.2, 0.0)
+    };
+    assert_eq!(kind(all, &frequent), IndexKind::Composite);
+    // Ranges of an attribute in no order: a zone map rules nothing out.
+    let ranges = Workload {
+        limited: 0.0,
+        ..workload(0.5, 0.0, 0.2)
+    };
+    assert_eq!(kind(ranges, &RANDOM), IndexKind::Composite);
+}
+
+#[test]
+fn both_want_recent() {
+    let frequent = Facts {
+        distinct: 1000.0,
+        ..RANDOM
+    };
+    let both = Workload {
+        limited: 0.8,
+        ..workload(0.2, 0.5, 0.0)
+    };
+    let advice = advised(None, both, &frequent);
+    assert_eq!(advice.kind, IndexKind::Recent, "{:?}", advice.costs);
+}
+
+#[test]
+fn what_nobody_asks_for_is_dropped() {
+    let never = workload(0.9, 0.0, 0.0);
+    let advice = advised(Some(IndexKind::Lazy), never, &RANDOM);
+    assert_eq!(
+        (advice.kind, advice.change),
+        (IndexKind::None, Change::Drop)
+    );
+    let command = advice.command("db", "d").unwrap();
+    assert_eq!(command, "drop db d a");
+    for now in [None, Some(IndexKind::None)] {
+        assert_eq!(advised(now, never, &RANDOM).change, Change::Keep);
+    }
+}
+
+#[test]
+fn eager_is_left_and_never_advised() {
+    let advice = advised(Some(IndexKind::Eager), workload(0.5, 0.1, 0.0), &RANDOM);
+    assert_eq!(
+        (advice.kind, advice.change),
+        (IndexKind::Lazy, Change::Switch)
+    );
+    assert_eq!(advice.command("db", "d").unwrap(), "switch db d a:lazy");
+    let reads = advised(None, workload(0.0, 1.0, 0.0), &RANDOM);
+    assert_eq!((reads.kind, reads.change), (IndexKind::Lazy, Change::Add));
+    assert_eq!(reads.command("db", "d").unwrap(), "add db d a:lazy");
+}
+
+#[test]
+fn a_change_must_be_worth_it() {
+    let advice = advised(Some(IndexKind::Recent), workload(0.5, 0.1, 0.0), &RANDOM);
+    assert_eq!(
+        (advice.kind, advice.change),
+        (IndexKind::Recent, Change::Keep)
+    );
+    assert!(advice.why.contains("within the error"), "{}", advice.why);
+}
+
+#[test]
+fn without_records_all_stays() {
+    let none = Facts::default();
+    for now in [IndexKind::Lazy, IndexKind::Eager, IndexKind::None] {
+        let advice = advised(Some(now), workload(0.5, 0.1, 0.0), &none);
+        assert_eq!((advice.kind, advice.change), (now, Change::Keep));
+    }
+}

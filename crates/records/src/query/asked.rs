@@ -1,0 +1,50 @@
+//! Counting of queries for the advisor.
+
+use super::answer::Answer;
+use super::plan::Driver;
+use super::predicate::Predicate;
+use crate::usage::Asked;
+
+impl Answer {
+    /// Counts the query, when it is over, for the attribute whose index answered it; where a scan did, for each
+    /// that it asked for. Of attributes that are not declared a query counts as a lookup.
+    pub(super) fn count_use(&self) {
+        let usage = &self.snapshot.dataset.current.usage;
+        // Enough for sums that do not overflow.
+        let limit = self
+            .remaining
+            .map(|left| (left as u64 + self.steps.answers).min(1 << 32));
+        let asked = |point: bool, scan: bool| Asked {
+            lookups: u64::from(point),
+            ranges: u64::from(!point),
+            limited: u64::from(limit.is_some()),
+            limits: limit.unwrap_or(0),
+            range_rows: match (point, limit) {
+                (false, None) => self.steps.answers,
+                _ => 0,
+            },
+            scans: u64::from(scan),
+        };
+        let count = |predicate: &Predicate, scan| {
+            if let Some(attribute) = self.snapshot.layout.attributes.get(predicate.attribute) {
+                let point = predicate.range.point().is_some();
+                usage.asked(&attribute.path, asked(point, scan));
+            }
+        };
+        match self.plan.driver {
+            Driver::Index(at) => {
+                if let Some(driver) = self.predicates.declared.get(at) {
+                    count(driver, false);
+                }
+            }
+            Driver::Scan => {
+                for predicate in &self.predicates.declared {
+                    count(predicate, true);
+                }
+                for path in &self.predicates.undeclared {
+                    usage.asked(path, asked(true, true));
+                }
+            }
+        }
+    }
+}
