@@ -37,8 +37,8 @@ pub struct Options {
     pub block_size: usize,
     /// Compress blocks with LZ4. Default true.
     pub compress: bool,
-    /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 10:
-    /// 1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits.
+    /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16:
+    /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits.
     pub value_filter_bits: usize,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.

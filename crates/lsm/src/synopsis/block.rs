@@ -19,9 +19,9 @@ use crate::attributes::Summary;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 
-/// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 1 % false
+/// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 0.1 % false
 /// positives.
-pub(crate) const BITS_PER_VALUE: usize = 10;
+pub(crate) const BITS_PER_VALUE: usize = 16;
 const PROBES: usize = 6;
 
 /// Gathers the synopsis block of one partition after another, and the fingerprint maps of the table.

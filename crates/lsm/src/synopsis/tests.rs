@@ -132,8 +132,8 @@ fn false_positives(bits_per_value: usize) -> usize {
 #[test]
 fn value_filters_are_right_most_of_the_time() {
     let hits = false_positives(BITS_PER_VALUE);
-    assert!(hits < 2000, "{hits} false positives of 100,000");
-    assert!(false_positives(2 * BITS_PER_VALUE) < hits / 4);
+    assert!(hits < 200, "{hits} false positives of 100,000");
+    assert!(false_positives(BITS_PER_VALUE / 2) > hits * 4);
     assert_eq!(false_positives(0), 100_000);
 }
 
