@@ -20,7 +20,8 @@ pub fn of(rows: &[&Row]) -> Result<Option<String>> {
     let subjects = distinct(rows.iter().map(|row| row.subject.as_str()));
     let operation = |row: &Row| label(row, &names);
     let mut operations: Vec<String> = Vec::new();
-    for row in rows {
+    // Parts of a mix have no CPU time of their own.
+    for row in rows.iter().filter(|row| row.cpu_us > 0.0) {
         if !operations.contains(&operation(row)) {
             operations.push(operation(row));
         }
