@@ -42,6 +42,9 @@ fn change(
         return Err(refuse(format!("say the new kind, as in {text}:{USUAL}")));
     }
     let wanted = parse_index(text).map_err(refuse)?;
+    if verb == "switch" && wanted.2.is_some() {
+        return Err(refuse("a switch keeps the type: leave it out".to_string()));
+    }
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     follow(&args.dir, &args.dataset, &dataset, |progress| {

@@ -21,6 +21,9 @@ const DEPTH: usize = 64;
 const SPAN: usize = 1 << 20;
 /// Large enough for what any file asks for.
 const ALIGNMENT: usize = 4096;
+const ENOMEM: i32 = 12;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 /// Rings that are kept for later.
 const KEPT: usize = 8;
 
@@ -31,6 +34,9 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// A queue to the kernel, and the memory that it reads into.
 struct Ring {
+    /// The process that it was made in: one that was forked off shares the queue with its parent and
+    /// must not touch it.
+    process: u32,
     uring: IoUring,
     buffer: Vec<u8>,
 }
@@ -95,16 +101,26 @@ impl Ring {
         if REFUSED.load(Ordering::Relaxed) {
             return None;
         }
-        if let Some(ring) = IDLE.lock().pop() {
-            return Some(ring);
+        let process = std::process::id();
+        while let Some(ring) = { IDLE.lock().pop() } {
+            if ring.process == process {
+                return Some(ring);
+            }
+            // Not even closed: that is the parent's.
+            std::mem::forget(ring);
         }
         match IoUring::new(DEPTH as u32) {
             Ok(uring) => Some(Ring {
+                process,
                 uring,
                 buffer: Vec::new(),
             }),
-            Err(_) => {
-                REFUSED.store(true, Ordering::Relaxed);
+            Err(error) => {
+                // Too many open files or too little memory may pass; else it stays refused.
+                let passing = [ENOMEM, ENFILE, EMFILE].map(Some);
+                if !passing.contains(&error.raw_os_error()) {
+                    REFUSED.store(true, Ordering::Relaxed);
+                }
                 None
             }
         }
@@ -127,7 +143,8 @@ impl Ring {
     ) -> bool {
         let intact = self.transfer(requests, slots).is_ok();
         if !intact {
-            // The kernel may still write to the old buffer: it stays where it is, for good.
+            // The kernel may still write to the old buffer: it stays where it is, for good. Once is enough.
+            REFUSED.store(true, Ordering::Relaxed);
             std::mem::forget(std::mem::take(&mut self.buffer));
         }
         let base = self.base();

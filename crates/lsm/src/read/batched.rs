@@ -13,8 +13,9 @@ use crate::slice::Slice;
 use crate::table::{Locator, WantedBlock, fetch};
 use crate::version::Run;
 
-/// Data blocks that are held at a time.
+/// Data blocks that are held at a time, and their bytes (but one block, however large, always is).
 const WINDOW: usize = 256;
+const WINDOW_BYTES: usize = 1 << 20;
 
 impl Snapshot {
     /// Looks up `keys`, which must ascend, and puts what is found into `found` at the same
@@ -83,6 +84,8 @@ struct Lookup<'a> {
     /// The blocks of the window, and the keys to look for: position, and place of the block.
     blocks: Vec<WantedBlock<'a>>,
     spots: Vec<(usize, usize)>,
+    /// Bytes of the blocks.
+    held: usize,
 }
 
 impl<'a> Lookup<'a> {
@@ -94,6 +97,7 @@ impl<'a> Lookup<'a> {
             locator: None,
             blocks: Vec::new(),
             spots: Vec::new(),
+            held: 0,
         }
     }
 
@@ -102,11 +106,19 @@ impl<'a> Lookup<'a> {
     fn run(mut self, wanted: &[usize], visit: &mut dyn FnMut(usize, Found)) -> Result<Vec<usize>> {
         let mut missing = Vec::new();
         for &at in wanted {
-            match self.locate(at)? {
+            let before = self.blocks.len();
+            let located = self.locate(at)?;
+            self.held += self
+                .blocks
+                .iter()
+                .skip(before)
+                .map(WantedBlock::len)
+                .sum::<usize>();
+            match located {
                 true => self.spots.push((at, self.blocks.len() - 1)),
                 false => missing.push(at),
             }
-            if self.blocks.len() >= WINDOW {
+            if self.blocks.len() >= WINDOW || self.held >= WINDOW_BYTES {
                 self.look(&mut missing, visit)?;
             }
         }
@@ -175,6 +187,7 @@ impl<'a> Lookup<'a> {
             }
         }
         self.blocks.clear();
+        self.held = 0;
         Ok(())
     }
 }

@@ -126,6 +126,11 @@ impl<'t> WantedBlock<'t> {
         }
     }
 
+    /// Bytes that the block takes once it was fetched.
+    pub(crate) fn len(&self) -> usize {
+        self.handle.raw as usize
+    }
+
     fn set(&mut self, bytes: Arc<Vec<u8>>) -> Result<()> {
         let layout = Layout::parse(&bytes).ok_or_else(|| self.table.malformed(self.handle))?;
         self.bytes = Some((bytes, layout));
@@ -174,7 +179,6 @@ pub(crate) struct Near<'k> {
 pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     Cost::add(&cost.data_blocks, wanted.len() as u64);
     let mut missing: Vec<usize> = Vec::new();
-    Cost::add(&cost.data_blocks, wanted.len() as u64);
     for (at, block) in wanted.iter_mut().enumerate() {
         match block.table.cached(block.handle) {
             Some(bytes) => {

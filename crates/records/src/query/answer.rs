@@ -267,7 +267,15 @@ impl Answer {
         let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
         to_fetch.sort_by(|a, b| key(*a).cmp(key(*b)));
         let keys: Vec<&[u8]> = to_fetch.iter().map(|at| key(*at)).collect();
+        // Of everything that was read, wanted or not: it tells how large the next ones may be.
+        let (mut read, mut bytes) = (0, 0);
+        for record in records.iter().flatten() {
+            read += 1;
+            bytes += record.len();
+        }
         snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
+            read += 1;
+            bytes += found.value.len();
             let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
             // The write that made the fact is the one that made the record: the value is still true,
             // without looking at it.
@@ -283,7 +291,6 @@ impl Answer {
             Driver::Scan => None,
         };
         let all_answered = self.predicates.is_answered_by(answered);
-        let mut bytes = 0;
         for (candidate, record) in chunk.into_iter().zip(records) {
             let Some(value) = record else {
                 self.steps.superseded += 1;
@@ -293,13 +300,13 @@ impl Answer {
                 self.steps.discarded += 1;
                 continue;
             }
-            bytes += value.len();
             self.ready
                 .push_back(Record::new(candidate.key, candidate.seq, value)?);
         }
         let budget = self.snapshot.dataset.shared.group.options().memory_budget;
-        let each = bytes / self.ready.len().max(1) + 1;
-        self.fetch = (budget / 32 / each).clamp(1, FETCH.min(self.fetch * 4));
+        if let Some(each) = bytes.checked_div(read) {
+            self.fetch = (budget / 32 / (each + 1)).clamp(1, FETCH.min(self.fetch * 4));
+        }
         Ok(())
     }
 
