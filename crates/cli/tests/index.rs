@@ -99,6 +99,7 @@ fn indexes_are_added_switched_and_dropped() {
         let said = index(verb, what).expect(2).stderr;
         assert!(said.contains(why), "{said}");
     };
+    refused("switch", "v:composite:string", "keeps the type");
     refused("add", "v", "`v` has an index already, of kind lazy");
     refused("add", "v:composite", "`switch`");
     refused("switch", "v", "say the new kind, as in v:lazy");
