@@ -3,7 +3,7 @@
 //! The kernel writes into memory while requests are in flight, so that memory must not go away, nor
 //! be looked at, before they have ended. Both hold by ownership: requests only ever point into the
 //! buffer of the [`Ring`] that carries them, a ring's buffer is not touched while anything is in
-//! flight, and a ring that failed with something in flight is leaked with its buffer.
+//! flight, and the buffer of a ring that failed with something in flight is leaked.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -29,7 +29,7 @@ const KEPT: usize = 8;
 
 /// Rings that nobody uses.
 static IDLE: Mutex<Vec<Ring>> = Mutex::new(Vec::new());
-/// Set when the kernel refused a ring: it will again.
+/// Set when the kernel refused a ring, or failed one: it will again.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// A queue to the kernel, and the memory that it reads into.

@@ -36,8 +36,9 @@ impl Snapshot {
         })
     }
 
-    /// Looks up `keys`, which must ascend (some may be equal), and gives `visit` the position and the newest entry of
-    /// each that has a value, in no order: for callers that need not hold all values at once.
+    /// Looks up `keys`, which must ascend (some may be equal), and gives `visit` the position and the
+    /// newest entry of each that has a value, in no order: for callers that need not hold all values
+    /// at once.
     pub fn visit_batch(
         &self,
         tree: TreeId,

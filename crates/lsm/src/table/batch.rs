@@ -35,7 +35,7 @@ pub(crate) struct Locator<'t> {
     table: &'t Arc<Table>,
     partition: usize,
     index: Option<Arc<Vec<u8>>>,
-    /// The block found last, by its place in the partition, and whether it was asked for.
+    /// The block found last, by its place in the partition.
     block: usize,
 }
 
