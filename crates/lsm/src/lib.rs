@@ -84,6 +84,8 @@ pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
 pub use group::{Complete, Group, Ticket, TreeChange};
 pub use options::{Durability, Options, PlainTrees, TreeOptions, TreeProvider};
-pub use read::{Component, EntryCursor, Found, Snapshot, TreeCursor};
+pub use read::{
+    Component, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
+};
 pub use slice::Slice;
 pub use stats::Stats;

@@ -40,6 +40,9 @@ pub struct Options {
     /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16:
     /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits.
     pub value_filter_bits: usize,
+    /// Key filters whose bits of one key lie in one cache line; without, anywhere in the filter. Tables
+    /// of both kinds can be read. Default true.
+    pub blocked_filter: bool,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
@@ -54,6 +57,7 @@ impl Default for Options {
             block_size: 4 << 10,
             compress: true,
             value_filter_bits: BITS_PER_VALUE,
+            blocked_filter: true,
             background: true,
         }
     }

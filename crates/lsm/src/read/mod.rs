@@ -6,6 +6,7 @@ mod run_cursor;
 mod snapshot;
 mod tree_cursor;
 
+pub use batched::{Expected, Lookup, LookupOptions};
 pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
 pub(crate) use run_cursor::RunCursor;
 pub use snapshot::{Found, Snapshot};
