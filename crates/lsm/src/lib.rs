@@ -68,6 +68,7 @@ pub mod merge;
 mod options;
 pub mod read;
 mod slice;
+pub mod sort;
 mod stats;
 pub mod synopsis;
 pub mod table;

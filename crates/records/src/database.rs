@@ -40,6 +40,8 @@ pub struct Tuning {
     pub compress: bool,
     /// Bits of the embedded index's filters per distinct value of a block. Default 10.
     pub value_filter_bits: usize,
+    /// Key filters whose bits of one key lie in one cache line. Default true.
+    pub blocked_filter: bool,
 }
 
 impl Default for Tuning {
@@ -48,6 +50,7 @@ impl Default for Tuning {
         Tuning {
             compress: engine.compress,
             value_filter_bits: engine.value_filter_bits,
+            blocked_filter: engine.blocked_filter,
         }
     }
 }
@@ -125,6 +128,7 @@ impl Database {
             table_size: options.table_size,
             compress: options.tuning.compress,
             value_filter_bits: options.tuning.value_filter_bits,
+            blocked_filter: options.tuning.blocked_filter,
             ..lsm::Options::default()
         };
         let trees = Trees {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lsm::{Component, Cost, Cursor, Kind, Seq, Slice};
+use lsm::{Component, Cost, Cursor, Expected, Kind, LookupOptions, Seq, Slice};
 use serde_json::{Map, Value as Json, json};
 
 use super::explain::{self, Steps};
@@ -17,8 +17,8 @@ use crate::record::{Record, RecordRef};
 /// The most candidates that are asked for at a time.
 const PAGE: usize = 256 << 10;
 
-/// The most candidates whose records are fetched together, and how many at first: until their size
-/// is known.
+/// The most candidates whose records are fetched together where there is a limit, and how many at first:
+/// until their size is known.
 const FETCH: usize = 1024;
 const FIRST_FETCH: usize = 64;
 
@@ -45,8 +45,9 @@ pub struct Answer {
     failed: bool,
     pending: VecDeque<Candidate>,
     ready: VecDeque<Record>,
-    /// How many candidates are fetched together.
+    /// How many candidates are fetched together, and how.
     fetch: usize,
+    pub(super) lookup: LookupOptions,
     pub(super) steps: Steps,
     pub(super) data_cost: Cost,
     pub(super) index_cost: Cost,
@@ -101,6 +102,7 @@ impl Answer {
             pending: VecDeque::new(),
             ready: VecDeque::new(),
             fetch: FIRST_FETCH,
+            lookup: query.lookup,
             steps: Steps::default(),
             data_cost,
             index_cost,
@@ -240,7 +242,7 @@ impl Answer {
     fn advance(&mut self) -> Result<()> {
         let take = self
             .remaining
-            .unwrap_or(FETCH)
+            .unwrap_or(PAGE)
             .clamp(1, self.fetch)
             .min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
@@ -267,13 +269,20 @@ impl Answer {
         let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
         to_fetch.sort_by(|a, b| key(*a).cmp(key(*b)));
         let keys: Vec<&[u8]> = to_fetch.iter().map(|at| key(*at)).collect();
+        let seqs: Vec<Seq> = to_fetch
+            .iter()
+            .filter_map(|at| Some(chunk.get(*at)?.seq))
+            .collect();
         // Of everything that was read, wanted or not: it tells how large the next ones may be.
         let (mut read, mut bytes) = (0, 0);
         for record in records.iter().flatten() {
             read += 1;
             bytes += record.len();
         }
-        snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
+        let expected = Expected::AtLeast(&seqs);
+        let (components, cost) = (&self.components, &self.data_cost);
+        let lookup = snapshot.lookup(components, &keys, expected, self.lookup, cost);
+        lookup.visit_all(&mut |nth, found| {
             read += 1;
             bytes += found.value.len();
             let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
@@ -282,7 +291,7 @@ impl Answer {
             if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at))
                 && found.seq == candidate.seq
             {
-                *slot = Some(found.value);
+                *slot = Some(found.value.compact());
             }
         })?;
         self.steps.fetched += keys.len() as u64;
@@ -305,7 +314,14 @@ impl Answer {
         }
         let budget = self.snapshot.dataset.shared.group.options().memory_budget;
         if let Some(each) = bytes.checked_div(read) {
-            self.fetch = (budget / 32 / (each + 1)).clamp(1, FETCH.min(self.fetch * 4));
+            let (most, bytes) = match self.remaining {
+                Some(_) => (FETCH, budget / 32),
+                None => (
+                    PAGE,
+                    self.lookup.batch_bytes.clamp(budget / 32, budget / 16),
+                ),
+            };
+            self.fetch = (bytes / (each + 1)).clamp(1, most.min(self.fetch * 4));
         }
         Ok(())
     }
