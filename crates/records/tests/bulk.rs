@@ -58,7 +58,7 @@ fn ids(dataset: &Dataset, query: Query, order: BulkOrder) -> Vec<u64> {
 fn every_record_comes_once_however_many_facts_it_has() {
     let fs = Memory::new();
     let (_db, dataset) = filled(&fs);
-    let there = |id: &u64| id % 11 != 0;
+    let there = |id: &u64| !id.is_multiple_of(11);
     let all: Vec<u64> = (0..RECORDS).filter(there).collect();
     let new: Vec<u64> = (0..RECORDS).step_by(7).filter(there).collect();
     for name in PATHS {
