@@ -67,6 +67,7 @@ pub mod memtable;
 pub mod merge;
 mod options;
 pub mod read;
+mod seqset;
 mod slice;
 pub mod sort;
 mod stats;
@@ -84,9 +85,18 @@ pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
 pub use group::{Complete, Group, Ticket, TreeChange};
+<<<<<<< HEAD
 pub use options::{Durability, Options, PlainTrees, TreeOptions, TreeProvider};
 pub use read::{
     Component, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
 };
+=======
+pub use options::{
+    BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
+    TreeProvider,
+};
+pub use read::{Component, EntryCursor, Found, Snapshot, Superseded, TreeCursor};
+pub use seqset::SeqSet;
+>>>>>>> 5f8e78a0cc6c0280d2be2d4c848d037c2ca476d8
 pub use slice::Slice;
 pub use stats::Stats;

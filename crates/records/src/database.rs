@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Current, Layout, Trees, data_tree, dataset_of, index_config, index_tree};
+use crate::layout::{Current, Layout, Trees, dataset_of, new_trees};
 use crate::usage::{self, Usage, UsageCounts};
 
 /// Settings of a store.
@@ -42,6 +42,10 @@ pub struct Tuning {
     pub value_filter_bits: usize,
     /// Key filters whose bits of one key lie in one cache line. Default true.
     pub blocked_filter: bool,
+    /// Bytes of a run that a tiered tree does not merge any more. Default 64 GiB.
+    pub largest_mergeable: u64,
+    /// What merges do about bits that are set meanwhile. Default: side file.
+    pub bitmap_merges: lsm::BitmapMerges,
 }
 
 impl Default for Tuning {
@@ -51,6 +55,8 @@ impl Default for Tuning {
             compress: engine.compress,
             value_filter_bits: engine.value_filter_bits,
             blocked_filter: engine.blocked_filter,
+            largest_mergeable: lsm::Tiered::default().largest_mergeable,
+            bitmap_merges: engine.bitmap_merges,
         }
     }
 }
@@ -129,10 +135,12 @@ impl Database {
             compress: options.tuning.compress,
             value_filter_bits: options.tuning.value_filter_bits,
             blocked_filter: options.tuning.blocked_filter,
+            bitmap_merges: options.tuning.bitmap_merges,
             ..lsm::Options::default()
         };
         let trees = Trees {
             table_size: options.table_size,
+            largest_mergeable: options.tuning.largest_mergeable,
         };
         let group = Group::open(dir, engine, Arc::new(trees), create)?;
         let counted = usage::load(options.fs.as_ref(), dir);
@@ -193,19 +201,8 @@ impl Database {
             ));
         }
         let stored = StoredDef::new(&def);
-        let mut trees = vec![(data_tree(name), stored.to_bytes())];
-        for attribute in stored
-            .attributes
-            .iter()
-            .filter(|a| a.def.kind.is_standalone())
-        {
-            trees.push((
-                index_tree(name, attribute.id, attribute.tree),
-                index_config(attribute.def.kind, false),
-            ));
-        }
         let group = &self.shared.group;
-        group.create_trees(&trees)?;
+        group.create_trees(&new_trees(name, &stored))?;
         let layout = Layout::new(name, group.snapshot().version())
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
         let current = Arc::new(Current::new(name, layout, Usage::default()));
