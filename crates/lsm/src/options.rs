@@ -55,6 +55,9 @@ pub struct Options {
     pub value_filter_bits: usize,
     /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
     pub bitmap_merges: BitmapMerges,
+    /// Key filters whose bits of one key lie in one cache line; without, anywhere in the filter. Tables
+    /// of both kinds can be read. Default true.
+    pub blocked_filter: bool,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
@@ -70,6 +73,7 @@ impl Default for Options {
             compress: true,
             value_filter_bits: BITS_PER_VALUE,
             bitmap_merges: BitmapMerges::default(),
+            blocked_filter: true,
             background: true,
         }
     }
