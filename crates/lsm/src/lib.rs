@@ -89,7 +89,8 @@ pub use options::{
     TreeProvider,
 };
 pub use read::{
-    Component, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded, TreeCursor,
+    Component, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
+    TreeCursor,
 };
 pub use seqset::SeqSet;
 pub use slice::Slice;
