@@ -46,6 +46,7 @@ pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch, meet};
 pub use builder::TableBuilder;
 pub use cursor::{BlockEntries, TableCursor};
+pub use filter::{KeyFilter, KeyFilterBuilder};
 pub use reader::Table;
 
 /// How tables are written.
