@@ -319,6 +319,11 @@ impl Table {
         self.top.len()
     }
 
+    /// Where partitions end: keys that no key of the partition is above.
+    pub fn partition_keys(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.top.len()).map(|p| self.top.key(p))
+    }
+
     /// Least and greatest sequence number in partition `p`.
     pub fn partition_bounds(&self, p: usize) -> (Seq, Seq) {
         self.top
