@@ -14,7 +14,7 @@ use lsm::{Batch, Cost, Kind, Seq, Snapshot};
 use crate::def::Maintenance;
 use crate::error::Result;
 use crate::index::{self, Fact, Writes};
-use crate::layout::Layout;
+use crate::layout::{Attribute, Layout};
 use crate::record::RecordRef;
 
 /// A record that a batch puts or deletes.
@@ -95,7 +95,7 @@ impl Replaced {
         writes.batch.each(&mut |tree, kind, key, value| {
             if tree == layout.data {
                 let facts = match (kind, RecordRef::parse(value)) {
-                    (Kind::Put, Some(record)) => facts_of(&record),
+                    (Kind::Put, Some(record)) => facts_of(layout, &record),
                     _ => Facts::new(),
                 };
                 left.push((key.to_vec(), vec![facts]));
@@ -118,7 +118,7 @@ impl Replaced {
                 left.binary_search_by(|(other, _)| other.as_slice().cmp(key))
                     .ok()
             });
-            let facts = RecordRef::parse(&old.value).map(|record| facts_of(&record));
+            let facts = RecordRef::parse(&old.value).map(|record| facts_of(layout, &record));
             if let (Some((_, versions)), Some(facts)) =
                 (place.and_then(|place| left.get_mut(place)), facts)
             {
@@ -199,11 +199,18 @@ impl Replaced {
 /// Attribute ids and values of a record.
 type Facts = Vec<(u32, Vec<u8>)>;
 
-fn facts_of(record: &RecordRef<'_>) -> Facts {
-    record
-        .attributes()
-        .map(|(id, value)| (id, value.to_vec()))
-        .collect()
+fn facts_of(layout: &Layout, record: &RecordRef<'_>) -> Facts {
+    let stored = record.attributes();
+    let mut facts: Facts = stored.map(|(id, value)| (id, value.to_vec())).collect();
+    // Attributes that were declared after the record was stored.
+    let late = |attribute: &&Attribute| attribute.id >= record.known();
+    for attribute in layout.written().map(|(_, a)| a).filter(late) {
+        attribute.any_value(record, |value| {
+            facts.push((attribute.id, value.to_vec()));
+            false
+        });
+    }
+    facts
 }
 
 /// Takes back what versions of records had and their last version has not.

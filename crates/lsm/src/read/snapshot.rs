@@ -125,23 +125,18 @@ impl Snapshot {
     /// The keys of a tree that have a value. `readahead` of more than 0 bytes reads ahead and leaves
     /// the block cache as it is: for scans of much of a tree.
     pub fn cursor(&self, tree: TreeId, readahead: usize) -> TreeCursor {
-        TreeCursor::new(self.sources(tree, readahead), self.seq)
+        self.cursor_over(&self.components(tree), readahead)
+    }
+
+    /// The keys that have a value in these components alone, newest first as [`Snapshot::components`]
+    /// gives them (a run may lack some of its tables): for who knows that the others do not matter.
+    pub fn cursor_over(&self, components: &[Component], readahead: usize) -> TreeCursor {
+        TreeCursor::new(sources(components, readahead), self.seq)
     }
 
     /// Every entry of a tree, superseded ones included.
     pub fn entries(&self, tree: TreeId, readahead: usize) -> EntryCursor {
-        EntryCursor::new(self.sources(tree, readahead), self.seq)
-    }
-
-    fn sources(&self, tree: TreeId, readahead: usize) -> Vec<super::SourceCursor> {
-        let options = ReadOptions {
-            fill_cache: readahead == 0,
-            readahead,
-        };
-        self.components(tree)
-            .iter()
-            .map(|component| component.cursor(options))
-            .collect()
+        EntryCursor::new(sources(&self.components(tree), readahead), self.seq)
     }
 
     /// The entries of one key, newest first, from the newest component to the oldest.
@@ -217,4 +212,15 @@ impl Snapshot {
         }
         Ok(entries)
     }
+}
+
+fn sources(components: &[Component], readahead: usize) -> Vec<super::SourceCursor> {
+    let options = ReadOptions {
+        fill_cache: readahead == 0,
+        readahead,
+    };
+    let components = components.iter();
+    components
+        .map(|component| component.cursor(options))
+        .collect()
 }

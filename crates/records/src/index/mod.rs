@@ -6,6 +6,7 @@ pub(crate) mod build;
 mod composite;
 mod eager;
 mod embedded;
+mod filter;
 mod lazy;
 mod range;
 mod recent;
@@ -19,6 +20,7 @@ use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId
 pub use best::Order;
 pub(crate) use best::{Best, Window};
 pub(crate) use eager::complete as complete_eager;
+pub(crate) use filter::{Take, each_match};
 pub(crate) use range::Range;
 
 use crate::def::IndexKind;
@@ -68,9 +70,13 @@ impl Writes {
 pub(crate) struct Candidate {
     pub(crate) seq: Seq,
     pub(crate) key: Vec<u8>,
-    /// The stored record, where the index came by it, and which component it was found in.
+    /// The stored record, where the index came by it, and which component it was found in: no newer one
+    /// may have the key. [`CURRENT`] when that is known already.
     pub(crate) record: Option<(Slice, usize)>,
 }
+
+/// In the place of a component: the record is known to be current.
+pub(crate) const CURRENT: usize = usize::MAX;
 
 /// What a lookup in an index works with.
 pub(crate) struct Lookup<'a> {
@@ -106,6 +112,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
         IndexKind::None => None,
         // What a table carries, it knows itself.
         IndexKind::Embedded | IndexKind::Fingerprint => Some(&embedded::Embedded),
+        IndexKind::Filter => Some(&filter::Filter),
         IndexKind::Eager => Some(&eager::Eager),
         IndexKind::Lazy => Some(&lazy::Lazy),
         IndexKind::Composite => Some(&composite::Composite),
