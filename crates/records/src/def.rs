@@ -12,7 +12,7 @@ use crate::schema::{KeyType, Path, Type};
 /// The most attributes that a dataset may have.
 pub(crate) const MAX_INDEXES: usize = 64;
 
-/// How an attribute is indexed (LevelDB++ sections 3 and 4). All kinds give the same answers; they
+/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers; they
 /// differ in what writes and queries cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IndexKind {

@@ -77,6 +77,9 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if tree.id == layout.data {
         return "data".to_string();
     }
+    if let Some((_, a)) = layout.written().find(|(_, a)| a.widened == Some(tree.id)) {
+        return format!("replaced values of {}", a.path);
+    }
     let attribute = layout.written().find(|(_, a)| a.tree == Some(tree.id));
     attribute.map_or_else(
         || "facts of the index being built".to_string(),
