@@ -681,8 +681,7 @@ impl TreeProvider for Trees {
                 policy: self.policy(config.merging),
                 follows,
                 incomplete: config.incomplete,
-                // A list that is written whole has more facts than the one whose number it has.
-                superseded: superseded(LeavesOut::Silently).filter(|_| kind != IndexKind::Eager),
+                superseded: superseded(LeavesOut::Silently),
                 ..index::tree_options(kind)
             },
         })

@@ -136,13 +136,13 @@ impl Reading {
             }
             (maintenance, _, widened) => {
                 let widened = widened.filter(|_| maintenance == Maintenance::Eager);
-                let since = upkeep.since.max(attribute.since);
-                let widened = widened.map(|tree| Widened {
-                    since,
-                    spans: zones.spans(&snapshot.components(tree)),
-                });
-                let sure_after = if widened.is_some() { since } else { 0 };
-                let chosen = zones.together(&components, widened.as_ref());
+                let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
+                // What replaced an earlier write need not have told.
+                let sure_after = match &widened {
+                    Some(_) => upkeep.since.max(attribute.since),
+                    None => 0,
+                };
+                let chosen = zones.together(&components, widened.as_deref());
                 let read = tables(&chosen.iter().flat_map(parts_of).collect::<Vec<_>>());
                 (Reading::Together(chosen, sure_after), read)
             }
@@ -183,8 +183,12 @@ impl Zones {
     }
 
     /// The memtables; the tables that are admitted; and those that may have replaced, or deleted, what
-    /// these hold.
-    fn together(&self, components: &[Component], widened: Option<&Widened>) -> Vec<Component> {
+    /// these hold: where spans are given, by a write of these.
+    fn together(
+        &self,
+        components: &[Component],
+        widened: Option<&[ComponentId]>,
+    ) -> Vec<Component> {
         let mut chosen = Vec::with_capacity(components.len());
         for (at, component) in components.iter().enumerate() {
             let Component::Run(run) = component else {
@@ -199,7 +203,9 @@ impl Zones {
                 })
             };
             let tables = run.tables.iter().filter(|table| {
-                let replaces = || widened.is_none_or(|widened| widened.admits(table.component()));
+                let span = table.component();
+                let overlap = |other: &ComponentId| other.min <= span.max && span.min <= other.max;
+                let replaces = || widened.is_none_or(|spans| spans.iter().any(overlap));
                 self.admit(table.meta()) || (replaces() && hides(table.meta()))
             });
             chosen.push(Component::Run(Run {
@@ -208,22 +214,6 @@ impl Zones {
             }));
         }
         chosen
-    }
-}
-
-/// What widens the range filters of components, for one range.
-struct Widened {
-    /// Earlier writes have not told what they replaced.
-    since: Seq,
-    /// Writes that have replaced a value of the range are in these.
-    spans: Vec<ComponentId>,
-}
-
-impl Widened {
-    /// True when a write of this span may have replaced a value of the range.
-    fn admits(&self, span: ComponentId) -> bool {
-        let overlap = |other: &ComponentId| other.min <= span.max && span.min <= other.max;
-        span.min <= self.since || self.spans.iter().any(overlap)
     }
 }
 
