@@ -323,16 +323,14 @@ impl WriteBatch {
         let twice = order
             .windows(2)
             .filter(|pair| matches!(pair, [a, b] if a.key == b.key));
-        let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());
-        for pair in twice {
-            if let [earlier, later] = pair {
-                passed.insert(earlier.ordinal);
-                if earlier.insert && later.insert {
-                    return Err(self.exists(&later.key));
-                }
-                if earlier.insert || later.insert {
-                    inserts.insert(later.key.clone());
-                }
+        let passed: HashSet<u32> = twice
+            .flat_map(|pair| pair.first())
+            .map(|t| t.ordinal)
+            .collect();
+        let mut inserts = HashSet::new();
+        for touched in self.touched.iter().filter(|touched| touched.insert) {
+            if !inserts.insert(touched.key.clone()) {
+                return Err(self.exists(&touched.key));
             }
         }
         if passed.is_empty() || !self.layout.stored.upkeep.maintenance.looks_at_writes() {

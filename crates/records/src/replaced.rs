@@ -178,13 +178,13 @@ fn facts_of(record: &RecordRef<'_>) -> Facts {
         .collect()
 }
 
-/// Takes back the facts of an old record, the write `seq`, but for those that stay.
+/// Takes back the facts of an old record, the write `seq`, but for those that the new one has.
 fn cancel_record(
     layout: &Layout,
     writes: &mut Writes,
     (key, seq): (&[u8], Seq),
     old: &[u8],
-    stays: &[(u32, Vec<u8>)],
+    new: &[(u32, Vec<u8>)],
 ) -> Result<()> {
     let Some(old) = RecordRef::parse(old) else {
         return Err(Error::damaged("a stored record is malformed"));
@@ -192,12 +192,19 @@ fn cancel_record(
     let bitmap = layout.superseded.unwrap_or(layout.data);
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
     for (_, attribute) in layout.written() {
-        let Some(index) = index::of(attribute.kind).filter(|_| attribute.tree.is_some()) else {
+        let told = attribute.tree.or(attribute.widened);
+        let Some(index) = index::of(attribute.kind).filter(|_| told.is_some()) else {
             continue;
         };
-        let over = old.attributes().filter(|(id, _)| *id == attribute.id);
-        let over = over.filter(|(id, value)| !stays.iter().any(|(i, v)| i == id && v == value));
-        for (_, value) in over {
+        let mut over = Vec::new();
+        attribute.any_value(&old, |value| {
+            let stays = |(id, stays): &(u32, Vec<u8>)| *id == attribute.id && stays == value;
+            if !new.iter().any(stays) {
+                over.push(value.to_vec());
+            }
+            false
+        });
+        for value in &over {
             let fact = Fact {
                 attribute,
                 value,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    Key, KeyType, LookupOptions, Op, Options, Order, Type, Value,
+    Key, KeyType, LookupOptions, Maintenance, Merging, Op, Options, Order, Type, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -98,7 +98,11 @@ impl Life {
             .zip(kinds)
             .map(|(path, kind)| (*path, *kind, Type::ALL[rng.usize(0..Type::ALL.len())]))
             .collect();
-        let mut def = DatasetDef::new(path("id"), key_type);
+        // Of the seed alone, so that a seed writes the same under each.
+        let mergings = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
+        let mut def = DatasetDef::new(path("id"), key_type)
+            .maintenance(Maintenance::ALL[(seed + 3) as usize % 5])
+            .merging(mergings[seed as usize % 3]);
         for (at, kind, ty) in &attributes {
             def = def.index(path(at), *kind, *ty);
         }
