@@ -160,6 +160,14 @@ impl Default for TreeOptions {
     }
 }
 
+impl TreeOptions {
+    /// True when flushes and merges leave one version of a key.
+    pub(crate) fn keeps_one(&self) -> bool {
+        let by = self.superseded.as_ref();
+        self.versions <= 1 && by.is_none_or(|by| by.leaves_out != LeavesOut::Repaired)
+    }
+}
+
 /// Gives each tree its options, when a group is opened and when a tree is created or its
 /// configuration changed.
 pub trait TreeProvider: Send + Sync {

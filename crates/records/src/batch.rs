@@ -117,6 +117,7 @@ impl WriteBatch {
         let layout = self.layout.clone();
         let mut trees: Vec<_> = layout.written().filter_map(|(_, a)| a.deleted).collect();
         // An index that is being switched is written to twice, with one tree of keys.
+        trees.sort_unstable();
         trees.dedup();
         for tree in trees {
             self.writes.batch.also(Kind::Put, tree, key, &[])?;

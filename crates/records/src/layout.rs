@@ -591,9 +591,10 @@ impl TreeProvider for Trees {
                 extractor,
                 policy: self.policy(upkeep.merging),
                 versions: upkeep.versions as usize,
-                superseded: superseded(match (deferred, upkeep.repair) {
-                    (true, Repair::Merge) => LeavesOut::Told,
-                    (true, Repair::Staged) => LeavesOut::Repaired,
+                superseded: superseded(match upkeep.repair {
+                    Repair::Merge if deferred => LeavesOut::Told,
+                    // Whatever indexes there are now: readers must know that runs may hold several versions.
+                    Repair::Staged => LeavesOut::Repaired,
                     _ => LeavesOut::Silently,
                 }),
                 ..TreeOptions::default()
@@ -631,7 +632,8 @@ impl TreeProvider for Trees {
                 policy: self.policy(config.merging),
                 follows,
                 incomplete: config.incomplete,
-                superseded: superseded(LeavesOut::Silently),
+                // A chunk of an eager list has the facts of many writes, and the number of one.
+                superseded: superseded(LeavesOut::Silently).filter(|_| kind != IndexKind::Eager),
                 ..index::tree_options(kind)
             },
         })

@@ -95,7 +95,7 @@ impl Replaced {
         writes.batch.each(&mut |tree, kind, key, value| {
             if tree == layout.data {
                 let facts = match (kind, RecordRef::parse(value)) {
-                    (Kind::Put, Some(record)) => facts_of(&record),
+                    (Kind::Put, Some(record)) => facts_of(layout, &record),
                     _ => Facts::new(),
                 };
                 left.push((key.to_vec(), vec![facts]));
@@ -118,7 +118,7 @@ impl Replaced {
                 left.binary_search_by(|(other, _)| other.as_slice().cmp(key))
                     .ok()
             });
-            let facts = RecordRef::parse(&old.value).map(|record| facts_of(&record));
+            let facts = RecordRef::parse(&old.value).map(|record| facts_of(layout, &record));
             if let (Some((_, versions)), Some(facts)) =
                 (place.and_then(|place| left.get_mut(place)), facts)
             {
@@ -199,11 +199,16 @@ impl Replaced {
 /// Attribute ids and values of a record.
 type Facts = Vec<(u32, Vec<u8>)>;
 
-fn facts_of(record: &RecordRef<'_>) -> Facts {
-    record
-        .attributes()
-        .map(|(id, value)| (id, value.to_vec()))
-        .collect()
+/// What the indexes have of a record; of one that was stored before an attribute was declared, too.
+fn facts_of(layout: &Layout, record: &RecordRef<'_>) -> Facts {
+    let mut facts = Facts::new();
+    for (_, attribute) in layout.written() {
+        attribute.any_value(record, |value| {
+            facts.push((attribute.id, value.to_vec()));
+            false
+        });
+    }
+    facts
 }
 
 /// Takes back what versions of records had and their last version has not.
