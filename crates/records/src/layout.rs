@@ -632,8 +632,7 @@ impl TreeProvider for Trees {
                 policy: self.policy(config.merging),
                 follows,
                 incomplete: config.incomplete,
-                // A chunk of an eager list has the facts of many writes, and the number of one.
-                superseded: superseded(LeavesOut::Silently).filter(|_| kind != IndexKind::Eager),
+                superseded: superseded(LeavesOut::Silently),
                 ..index::tree_options(kind)
             },
         })

@@ -1,6 +1,6 @@
 //! Questions that a life is asked, with the answers of the model.
 
-use esker::{DatasetSnapshot, Op, Order, Type};
+use esker::{DatasetSnapshot, Op, Order, Type, Validation};
 
 use super::{K, Life};
 use crate::common::{Doing, Model, Row, Wanted, check, domain, expected, row, rows, scan, skewed};
@@ -89,8 +89,21 @@ impl Life {
         let found = rows(&self.dataset, query.clone().limit(limit));
         let right = expected(model, wanted, order, limit);
         same(&found, &right);
+        // By any means, with the records and without.
+        let validations = [Validation::Auto, Validation::Direct, Validation::Timestamp];
+        let validation = validations[self.rng.usize(0..3)];
+        let _doing = Doing(format!("by {validation:?}"));
+        let query = query.validation(validation);
         let (count, _) = query.clone().limit(limit).count().unwrap();
         assert_eq!(count, right.len() as u64, "count");
+        same(&rows(&self.dataset, query.clone().limit(limit)), &right);
+        let keys = query.clone().limit(limit).keys().unwrap();
+        let keys: Vec<String> = keys.map(|key| key.unwrap().to_string()).collect();
+        assert!(
+            keys.iter().eq(right.iter().map(|row| &row.0)),
+            "keys alone: {keys:?}, not {:?}",
+            right.iter().map(|row| &row.0).collect::<Vec<_>>()
+        );
         // The same, page by page.
         if self.rng.usize(0..2) == 0 {
             let size = self.rng.usize(1..6);

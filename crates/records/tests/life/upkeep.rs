@@ -60,9 +60,12 @@ impl Upkeep {
         }
     }
 
-    /// True when the set has every write that is over, at any time.
+    /// True when the set has every write that is over, at any time: writers note what they replace.
     pub(crate) fn is_exact(&self) -> bool {
-        self.maintenance == Maintenance::MutableBitmap
+        matches!(
+            self.maintenance,
+            Maintenance::MutableBitmap | Maintenance::Eager
+        )
     }
 }
 
