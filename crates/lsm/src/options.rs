@@ -107,7 +107,8 @@ pub enum LeavesOut {
     Silently,
     /// Its number goes to the bitmap tree, in the same step.
     Told,
-    /// Only once the bitmap tree's mark has passed it: until then it is kept, to be found by a scan.
+    /// Only once the bitmap tree's mark has passed the write that replaced it: until then it is kept, to be
+    /// found by a scan.
     Repaired,
 }
 

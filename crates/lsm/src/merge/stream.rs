@@ -30,7 +30,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) over: Over,
     /// Takes the numbers of the puts that are dropped because newer ones are there.
     pub(crate) told: Option<&'a mut SeqSet>,
-    /// Puts above this number are not dropped, however many newer ones there are.
+    /// Puts that a write above this number has replaced are not dropped, however many newer ones there are.
     pub(crate) repaired: Seq,
 }
 
@@ -76,16 +76,19 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
     fn one_key(&mut self, sink: &mut Sink<'_>) -> Result<()> {
         let mut kept = 0;
         let mut newest_kept = 0;
+        // The number of the entry before, which is what replaced the next.
+        let mut newer = 0;
         // An answer that is only needed for deletes and operands, and costs a search.
         let mut oldest = None;
         while self.on_key() {
             let (seq, kind) = (self.input.seq(), self.input.kind());
+            let replaced_by = std::mem::replace(&mut newer, seq);
             if kind == Kind::Put && self.rules.over.contains(seq) {
                 self.input.next()?;
                 continue;
             }
             if kept >= self.rules.versions.max(1) {
-                if kind == Kind::Put && seq > self.rules.repaired {
+                if kind == Kind::Put && replaced_by > self.rules.repaired {
                     sink(&self.key, seq, kind, self.input.value())?;
                     self.input.next()?;
                     continue;
