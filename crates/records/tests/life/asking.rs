@@ -1,9 +1,14 @@
 //! Questions that a life is asked, with the answers of the model.
 
-use esker::{DatasetSnapshot, Op, Order, Type, Validation};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use esker::{BulkOrder, DatasetSnapshot, LookupOptions, Op, Order, Type, Validation};
 
 use super::{K, Life};
-use crate::common::{Doing, Model, Row, Wanted, check, domain, expected, row, rows, scan, skewed};
+use crate::common::{
+    Doing, Model, Row, Wanted, check, domain, expected, meets, row, rows, scan, skewed,
+};
 
 impl Life {
     fn wanted(&mut self) -> Vec<Wanted> {
@@ -82,7 +87,12 @@ impl Life {
             Order::Newest
         };
         let _doing = Doing(format!("asked {wanted:?} {order:?} limit {limit:?}"));
-        let mut query = snapshot.query().order(order);
+        let lookup = LookupOptions {
+            batch_bytes: [0, 1000, 16 << 20][self.rng.usize(0..3)],
+            stateful: self.rng.bool(),
+            hints: self.rng.bool(),
+        };
+        let mut query = snapshot.query().order(order).lookup(lookup);
         for condition in wanted {
             query = query.condition(condition.condition());
         }
@@ -104,6 +114,25 @@ impl Life {
             "keys alone: {keys:?}, not {:?}",
             right.iter().map(|row| &row.0).collect::<Vec<_>>()
         );
+        // The same, in other orders.
+        let in_bulk = |order| {
+            let mut found: Vec<Row> = Vec::new();
+            let visit = &mut |record| {
+                found.push(row(&self.dataset, Ok(record)).unwrap());
+                ControlFlow::Continue(())
+            };
+            query.clone().limit(limit).visit(order, visit).unwrap();
+            found
+        };
+        let meeting = model.iter().filter(|(_, put)| meets(put, wanted));
+        let by_key: Vec<Row> = meeting
+            .map(|(key, put)| (key.to_string(), put.body.clone()))
+            .collect();
+        let few = &by_key[..right.len()];
+        same(&in_bulk(BulkOrder::Key), few);
+        let any: BTreeSet<Row> = in_bulk(BulkOrder::Any).into_iter().collect();
+        assert_eq!(any.len(), right.len(), "in any order, {lookup:?}");
+        assert!(any.iter().all(|row| by_key.contains(row)), "{lookup:?}");
         // The same, page by page.
         if self.rng.usize(0..2) == 0 {
             let size = self.rng.usize(1..6);
