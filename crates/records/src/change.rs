@@ -551,7 +551,9 @@ impl Build<'_, '_> {
             gathered.facts += facts;
             gathered.complete = last.is_none();
             gathered.last = last.unwrap_or_default();
-            if gathered.complete || piece.size() >= limit {
+            // Without a record there is nothing to gather, and in an empty store no number for a piece.
+            let last = gathered.complete && gathered.records > 0;
+            if last || piece.size() >= limit {
                 gathered.pieces += 1;
                 // Where a record was passed over because it was replaced since the change began, a power
                 // cut must not bring it back.

@@ -621,9 +621,10 @@ impl TreeProvider for Trees {
             let standalone = stored.attributes.iter().any(|a| a.def.kind.is_standalone());
             // With a primary-key index, that one tells, and is smaller.
             let deferred = upkeep.maintenance == Maintenance::Deferred && standalone;
-            let leaves_out = superseded(match (deferred, upkeep.repair) {
-                (true, Repair::Merge) => LeavesOut::Told,
-                (true, Repair::Staged) => LeavesOut::Repaired,
+            let leaves_out = superseded(match upkeep.repair {
+                Repair::Merge if deferred => LeavesOut::Told,
+                // Whatever indexes there are now: readers must know that runs may hold several versions.
+                Repair::Staged => LeavesOut::Repaired,
                 _ => LeavesOut::Silently,
             });
             // What a write replaced is told beside that write. So it must not be left out while the

@@ -96,7 +96,7 @@ impl Replaced {
                 && kind == Kind::Put
                 && let Some(record) = RecordRef::parse(value)
             {
-                new.insert(key.to_vec(), facts_of(&record));
+                new.insert(key.to_vec(), facts_of(layout, &record));
             }
         });
         let known: Vec<(&[u8], Seq)> = self
@@ -171,11 +171,16 @@ impl Replaced {
 /// Attribute ids and values of a record.
 type Facts = Vec<(u32, Vec<u8>)>;
 
-fn facts_of(record: &RecordRef<'_>) -> Facts {
-    record
-        .attributes()
-        .map(|(id, value)| (id, value.to_vec()))
-        .collect()
+/// What the indexes have of a record; of one that was stored before an attribute was declared, too.
+fn facts_of(layout: &Layout, record: &RecordRef<'_>) -> Facts {
+    let mut facts = Facts::new();
+    for (_, attribute) in layout.written() {
+        attribute.any_value(record, |value| {
+            facts.push((attribute.id, value.to_vec()));
+            false
+        });
+    }
+    facts
 }
 
 /// Takes back the facts of an old record, the write `seq`, but for those that the new one has.

@@ -315,6 +315,7 @@ impl Answer {
             };
             let current = component == CURRENT
                 || snapshot.is_newest(
+                    layout.data,
                     &self.components,
                     component,
                     &candidate.key,
