@@ -88,7 +88,9 @@ pub use options::{
     BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
     TreeProvider,
 };
-pub use read::{Component, EntryCursor, Found, Snapshot, Superseded, TreeCursor};
+pub use read::{
+    Component, Entries, EntryCursor, Found, Snapshot, Superseded, TreeCursor, WalkEntry,
+};
 pub use seqset::SeqSet;
 pub use slice::Slice;
 pub use stats::Stats;

@@ -46,6 +46,7 @@ pub mod fuzzing;
 mod index;
 mod key;
 mod layout;
+mod online;
 mod posting;
 mod predicate;
 mod query;
@@ -53,6 +54,7 @@ mod record;
 mod replaced;
 mod schema;
 mod stats;
+mod tokens;
 mod usage;
 
 pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
@@ -69,9 +71,10 @@ pub use key::Key;
 pub use lsm::Durability;
 pub use lsm::fs;
 pub use predicate::{Condition, Op};
-pub use query::{Answer, Order, PageToken, Query, Scan};
+pub use query::{Answer, Order, Page, PageToken, Query, Scan, ValuePage, ValueToken};
 pub use record::Record;
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+pub use tokens::Tokenizer;
 pub use usage::{Asked, UsageCounts};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.

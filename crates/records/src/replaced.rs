@@ -215,17 +215,25 @@ fn cancel_all(layout: &Layout, left: &[(Vec<u8>, Vec<Facts>)], writes: &mut Writ
         let mut over: Vec<&(u32, Vec<u8>)> = earlier.iter().flatten().collect();
         over.sort_unstable();
         over.dedup();
-        for (id, value) in over.into_iter().filter(|fact| !last.contains(fact)) {
-            for (_, attribute) in layout.written().filter(|(_, a)| a.id == *id) {
-                if let Some(index) = index::of(attribute.kind) {
+        for (_, attribute) in layout.written() {
+            let Some(index) = index::of(attribute.kind) else {
+                continue;
+            };
+            let mine = |fact: &&(u32, Vec<u8>)| fact.0 == attribute.id;
+            let old = over.iter().copied().filter(mine);
+            let new = last.iter().filter(mine);
+            attribute.tokenizer.each_lost(
+                old.map(|fact| fact.1.as_slice()),
+                new.map(|fact| fact.1.as_slice()),
+                |value| {
                     let fact = Fact {
                         attribute,
                         value,
                         key,
                     };
-                    index.cancel(writes, fact)?;
-                }
-            }
+                    index.cancel(writes, fact)
+                },
+            )?;
         }
     }
     Ok(())

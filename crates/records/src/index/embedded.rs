@@ -366,8 +366,12 @@ impl Walk<'_> {
     fn block(&self, component: usize, mut entries: BlockEntries, best: &mut Best) -> Result<()> {
         while entries.advance()? {
             if entries.kind() == Kind::Put && self.matches(entries.value()) {
-                // A copy: the record must not keep the other records of its block in memory.
-                let bring = || Some((entries.value().into(), component));
+                // A copy: the record must not keep the other records of its block in memory. Where a run has
+                // several versions of a record, the component does not tell whether this is the newest.
+                let bring = || match self.attribute.versions {
+                    1 => Some((entries.value().into(), component)),
+                    _ => None,
+                };
                 best.offer_with(entries.seq(), entries.key(), bring);
             }
         }

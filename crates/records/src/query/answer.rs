@@ -23,7 +23,7 @@ const FETCH: usize = 1024;
 const FIRST_FETCH: usize = 64;
 
 /// A candidate whose record is known to be current.
-const CURRENT: usize = usize::MAX;
+pub(super) const CURRENT: usize = usize::MAX;
 
 /// Where a page ended. Valid for the same query on the same snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -192,13 +192,14 @@ impl Answer {
         let driver = match self.plan.driver {
             Driver::Index(at) => self.predicates.declared.get(at).and_then(|predicate| {
                 let attribute = layout.attributes.get(predicate.attribute)?;
-                Some((index::of(attribute.kind)?, attribute, predicate))
+                let sought = predicate.sought.as_ref()?;
+                Some((index::of(attribute.kind)?, attribute, sought))
             }),
             Driver::Scan => None,
         };
         match driver {
-            Some((index, attribute, predicate)) => {
-                index.candidates(&lookup, attribute, &predicate.range, &mut best)?;
+            Some((index, attribute, sought)) => {
+                index.candidates(&lookup, attribute, sought, &mut best)?;
             }
             None => self.scan_all(&mut best, want)?,
         }
@@ -244,6 +245,8 @@ impl Answer {
             .clamp(1, self.fetch)
             .min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
+        self.snapshot.leave_out_noted(&mut chunk);
+        self.steps.superseded += (take - chunk.len()) as u64;
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
         let layout = self.snapshot.layout.clone();
         let snapshot = &self.snapshot.snapshot;
@@ -279,10 +282,12 @@ impl Answer {
             let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
             // The write that made the fact is the one that made the record: the value is still true,
             // without looking at it.
-            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at))
-                && found.seq == candidate.seq
-            {
-                *slot = Some(found.value);
+            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at)) {
+                if found.seq == candidate.seq {
+                    *slot = Some(found.value);
+                } else if layout.stored.upkeep.versions == 1 {
+                    self.snapshot.note_over(candidate.seq, found.seq);
+                }
             }
         })?;
         self.steps.fetched += keys.len() as u64;

@@ -9,6 +9,7 @@ use super::scan;
 use crate::error::Result;
 use crate::index::{self, Range};
 use crate::layout::{Attribute, Layout};
+use crate::tokens::Tokenizer;
 
 /// Facts whose records are looked up together.
 const BATCH: usize = 1024;
@@ -28,9 +29,9 @@ impl Answer {
                     let attribute = driver.and_then(|p| layout.attributes.get(p.attribute));
                     if let (Some(driver), Some(attribute)) = (driver, attribute)
                         && attribute.kind.is_standalone()
+                        && let Some(sought) = driver.sought.clone()
                     {
-                        let range = driver.range.clone();
-                        return self.count_index(&layout, at, attribute, &range);
+                        return self.count_index(&layout, at, attribute, &sought);
                     }
                 }
             }
@@ -119,12 +120,15 @@ impl Answer {
             match parse(&found.value) {
                 Ok(record) => {
                     confirmed += 1;
-                    let mut first = false;
-                    attribute.any_value(&record, |other| {
-                        let inside = range.contains(other);
-                        first = inside && other == value.as_slice();
-                        inside
-                    });
+                    // Of one token a record has one fact, of values as many as lie in the range.
+                    let mut first = attribute.tokenizer == Tokenizer::Prefix;
+                    if !first {
+                        attribute.any_value(&record, |other| {
+                            let inside = range.contains(other);
+                            first = inside && other == value.as_slice();
+                            inside
+                        });
+                    }
                     if first && predicates.confirm(&record, layout, Some(driver)) {
                         steps.answers += 1;
                     }

@@ -8,9 +8,11 @@ mod explain;
 mod plan;
 mod predicate;
 mod scan;
+mod versions;
 
 pub use answer::{Answer, PageToken};
 pub use scan::Scan;
+pub use versions::{Page, ValuePage, ValueToken};
 
 use serde_json::Value as Json;
 
