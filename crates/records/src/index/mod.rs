@@ -163,12 +163,13 @@ fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> R
 
 fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
     let batch = &mut writes.batch;
-    Ok(match (writes.own_numbers, kind) {
+    match (writes.own_numbers, kind) {
         (false, _) => batch.also(kind, tree, key, value)?,
         (true, Kind::Put) => batch.put(tree, key, value)?,
         (true, Kind::Delete) => batch.delete(tree, key)?,
         (true, Kind::Operand) => batch.operand(tree, key, value)?,
-    })
+    }
+    Ok(())
 }
 
 /// Receives facts: value, key, sequence number.

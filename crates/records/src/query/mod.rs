@@ -3,6 +3,7 @@
 
 mod answer;
 mod asked;
+mod candidates;
 mod count;
 mod explain;
 mod plan;
