@@ -675,11 +675,7 @@ impl TreeProvider for Trees {
                 policy: self.policy(config.merging),
                 follows,
                 incomplete: config.incomplete,
-                // An entry of an eager index is a list of many writes, whatever became of the last of them.
-                superseded: match kind {
-                    IndexKind::Eager => None,
-                    _ => superseded(LeavesOut::Silently),
-                },
+                superseded: superseded(LeavesOut::Silently),
                 ..index::tree_options(kind, config.versions as usize)
             },
         })

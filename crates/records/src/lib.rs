@@ -71,7 +71,9 @@ pub use key::Key;
 pub use lsm::Durability;
 pub use lsm::fs;
 pub use predicate::{Condition, Op};
-pub use query::{Answer, Order, Page, PageToken, Query, Scan, ValuePage, ValueToken};
+pub use query::{
+    Answer, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
+};
 pub use record::Record;
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 pub use tokens::Tokenizer;

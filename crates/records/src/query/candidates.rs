@@ -2,8 +2,9 @@
 //! first, those that all have are compared with the versions of their keys, and what is over is noted.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use lsm::{Cost, Cursor, Entries, Kind, Seq, Slice, WalkEntry};
+use lsm::{Cost, Cursor, Entries, Kind, Seq, Slice, Superseded, WalkEntry};
 
 use super::answer::{CURRENT, parse};
 use super::predicate::Predicates;
@@ -55,6 +56,8 @@ pub(super) struct Search<'a> {
     pub(super) at: Seq,
     /// How many of a key count.
     pub(super) m: usize,
+    /// Writes that are known to be over: more than the dataset keeps versions are newer.
+    pub(super) over: Option<Arc<Superseded>>,
     pub(super) data_cost: Cost,
     pub(super) index_cost: Cost,
 }
@@ -196,7 +199,8 @@ impl<'a> Search<'a> {
                 after: Some(below),
                 want: stream.want,
                 bytes,
-            });
+            })
+            .without(self.over.clone());
             stream.want = (stream.want * 2).min(MOST);
             let (lookup, attribute) = (self.lookup(), stream.attribute);
             stream
@@ -214,9 +218,7 @@ impl<'a> Search<'a> {
     fn confirm(&mut self, mut chunk: Vec<Candidate>, records: &mut Vec<Record>) -> Result<()> {
         let snapshot = &self.snapshot.snapshot;
         let layout = &self.snapshot.layout;
-        let over = layout.superseded.and_then(|tree| snapshot.superseded(tree));
         self.snapshot.leave_out_noted(&mut chunk);
-        chunk.retain(|c| !over.as_ref().is_some_and(|over| over.contains(c.seq)));
         let key = |at: &usize| chunk.get(*at).map_or(&[][..], |c| c.key.as_slice());
         let mut order: Vec<usize> = (0..chunk.len()).collect();
         // Stable: of a key the newest stays first.

@@ -5,13 +5,15 @@ mod answer;
 mod asked;
 mod candidates;
 mod count;
+mod current;
 mod explain;
 mod plan;
 mod predicate;
 mod scan;
 mod versions;
 
-pub use answer::{Answer, PageToken};
+pub use answer::{Answer, Keys, PageToken};
+pub use current::Validation;
 pub use scan::Scan;
 pub use versions::{Page, ValuePage, ValueToken};
 
@@ -36,6 +38,8 @@ pub struct Query {
     limit: Option<usize>,
     order: Order,
     after: Option<PageToken>,
+    validation: Validation,
+    keys_only: bool,
 }
 
 impl Query {
@@ -46,6 +50,8 @@ impl Query {
             limit: None,
             order: Order::Newest,
             after: None,
+            validation: Validation::default(),
+            keys_only: false,
         }
     }
 
@@ -84,6 +90,19 @@ impl Query {
         self
     }
 
+    /// How candidates of an index are validated.
+    pub fn validation(mut self, validation: Validation) -> Query {
+        self.validation = validation;
+        self
+    }
+
+    /// Runs the query for the keys of the matching records alone. Where the maintenance strategy and the
+    /// conditions allow it no record is read.
+    pub fn keys(mut self) -> Result<Keys> {
+        self.keys_only = true;
+        Ok(Keys(Answer::new(self)?))
+    }
+
     /// Runs the query. Records are found as the answer is iterated, a page at a time, in bounded
     /// memory.
     pub fn run(self) -> Result<Answer> {
@@ -96,7 +115,10 @@ impl Query {
             let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
             return scan::count_all(&self.snapshot, limit);
         }
-        let mut answer = self.run()?;
+        let mut answer = Answer::new(Query {
+            keys_only: true,
+            ..self
+        })?;
         let count = answer.count_rest()?;
         Ok((count, answer.explain()))
     }

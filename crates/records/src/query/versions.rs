@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use lsm::{Cost, Kind, Seq};
 
@@ -229,11 +230,14 @@ impl DatasetSnapshot {
         }
         let at = after.map(|after| after.at).or(ts);
         let predicates = Predicates::new(&self.layout, &self.conditions(tokens))?;
+        let over = self.layout.superseded;
+        let over = over.and_then(|tree| self.snapshot.superseded(tree));
         let mut search = Search {
             at: at.unwrap_or(self.seq()).min(self.seq()),
             m,
             snapshot: self,
             predicates: &predicates,
+            over: over.map(Arc::new),
             data_cost: Cost::default(),
             index_cost: Cost::default(),
         };
