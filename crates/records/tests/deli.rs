@@ -108,7 +108,8 @@ struct Life {
     db: Database,
     dataset: Dataset,
     model: Model,
-    held: Vec<(DatasetSnapshot, Model)>,
+    /// Snapshots, what they show, and whether they know the late attribute.
+    held: Vec<(DatasetSnapshot, Model, bool)>,
     rng: fastrand::Rng,
     /// An attribute that was declared late.
     late: bool,
@@ -189,7 +190,7 @@ impl Life {
             2 => settle(&self.db),
             3 => self.db.compact(Some("d")).unwrap(),
             4 => {
-                let now = (self.dataset.snapshot(), self.model.clone());
+                let now = (self.dataset.snapshot(), self.model.clone(), self.late);
                 self.held.push(now);
                 if self.held.len() > 3 {
                     self.held.remove(0);
@@ -223,14 +224,14 @@ impl Life {
 
     fn ask_all(&mut self) {
         self.ask_newest();
-        let now = (self.dataset.snapshot(), self.model.clone());
+        let now = (self.dataset.snapshot(), self.model.clone(), self.late);
         let held = self.held.clone();
-        for (snapshot, model) in held.iter().chain([&now]) {
-            self.ask(snapshot, model);
+        for (snapshot, model, late) in held.iter().chain([&now]) {
+            self.ask(snapshot, model, *late);
         }
     }
 
-    fn ask(&mut self, snapshot: &DatasetSnapshot, model: &Model) {
+    fn ask(&mut self, snapshot: &DatasetSnapshot, model: &Model, late: bool) {
         let kept = self.case.versions as usize;
         for _ in 0..12 {
             let last = snapshot.seq();
@@ -260,7 +261,7 @@ impl Life {
                     wanted.push((name, token));
                 }
             }
-            if !self.late {
+            if !late {
                 // Undeclared, it is compared as a whole.
                 wanted.retain(|(name, _)| *name != "pl");
             }
