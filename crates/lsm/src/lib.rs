@@ -69,6 +69,7 @@ mod options;
 pub mod read;
 mod seqset;
 mod slice;
+pub mod sort;
 mod stats;
 pub mod synopsis;
 pub mod table;
@@ -89,7 +90,8 @@ pub use options::{
     TreeProvider,
 };
 pub use read::{
-    Component, Entries, EntryCursor, Found, Snapshot, Superseded, TreeCursor, WalkEntry,
+    Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
+    TreeCursor, WalkEntry,
 };
 pub use seqset::SeqSet;
 pub use slice::Slice;

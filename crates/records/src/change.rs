@@ -555,6 +555,8 @@ impl Build<'_, '_> {
         let group = &self.dataset.shared.group;
         let mut gathered = Gathered::read(&group.snapshot(), staging)?;
         let mut piece = Piece::new(self.building.attribute.kind);
+        // Nothing was written before the change.
+        gathered.complete |= self.building.since == 0;
         let limit = group.options().memory_budget / 16;
         while !gathered.complete {
             let mut facts = 0;

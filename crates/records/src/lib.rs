@@ -68,11 +68,11 @@ pub use dataset::{Dataset, DatasetSnapshot};
 pub use def::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
 pub use error::{Error, ErrorKind, Result};
 pub use key::Key;
-pub use lsm::Durability;
 pub use lsm::fs;
+pub use lsm::{Durability, LookupOptions};
 pub use predicate::{Condition, Op};
 pub use query::{
-    Answer, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
+    Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};

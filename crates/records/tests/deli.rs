@@ -15,8 +15,8 @@ use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    Condition, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    KeyType, Merging, Page, Repair, Tokenizer, Type,
+    BulkOrder, Condition, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind,
+    IndexKind, KeyType, Merging, Page, Repair, Tokenizer, Type,
 };
 use serde_json::{Value as Json, json};
 
@@ -329,6 +329,16 @@ impl Life {
             let parsed: Condition = condition.parse().unwrap();
             let query = || self.dataset.query().condition(parsed.clone());
             assert_eq!(keys(&self.dataset, query()), right, "{condition:?}");
+            let mut visited = Vec::new();
+            query()
+                .visit(BulkOrder::Any, &mut |record| {
+                    visited.push((record.seq(), record.key_text(&self.dataset)));
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            visited.sort_by(|a, b| b.cmp(a));
+            let visited: Vec<String> = visited.into_iter().map(|(_, key)| key).collect();
+            assert_eq!(visited, right, "{condition:?} in bulk");
             assert_eq!(
                 query().count().unwrap().0,
                 right.len() as u64,

@@ -237,7 +237,7 @@ impl<'a> Search<'a> {
                 && seq(only) == found.seq
                 && let Some(slot) = values.get_mut(*only)
             {
-                *slot = Some(found.value);
+                *slot = Some(found.value.compact());
                 *open = false;
             }
         })?;
