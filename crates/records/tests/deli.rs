@@ -93,6 +93,9 @@ fn fits(name: &str, value: &str, token: &str) -> bool {
     }
 }
 
+/// What a condition accepts.
+type Accepts = Box<dyn Fn(&str) -> bool>;
+
 /// What a life is about.
 #[derive(Debug, Clone, Copy)]
 struct Case {
@@ -296,7 +299,7 @@ impl Life {
 
     /// Queries show the newest versions only.
     fn ask_newest(&mut self) {
-        let mut conditions: Vec<(String, Box<dyn Fn(&str) -> bool>)> = Vec::new();
+        let mut conditions: Vec<(String, Accepts)> = Vec::new();
         for name in ["s", "p"] {
             for (op, text) in [("=", self.text()), ("^=", self.text()), (">=", self.text())] {
                 let condition = format!("{name}{op}{text}");
