@@ -51,6 +51,7 @@ mod posting;
 mod predicate;
 mod query;
 mod record;
+mod repair;
 mod replaced;
 mod schema;
 mod stats;
@@ -75,6 +76,9 @@ pub use query::{
     Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
 };
 pub use record::Record;
+pub use repair::{
+    Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
+};
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 pub use tokens::Tokenizer;
 pub use usage::{Asked, UsageCounts};
