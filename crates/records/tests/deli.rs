@@ -15,8 +15,9 @@ use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    BulkOrder, Condition, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind,
-    IndexKind, KeyType, Merging, Page, Repair, Tokenizer, Type,
+    BulkOrder, Compaction, Condition, Database, Dataset, DatasetDef, DatasetSnapshot, Durability,
+    ErrorKind, IndexKind, KeyType, Merging, Page, Repair, RepairMethod, RepairOptions, Tokenizer,
+    Type,
 };
 use serde_json::{Value as Json, json};
 
@@ -208,7 +209,24 @@ impl Life {
                     .unwrap();
                 self.late = true;
             }
-            7..10 => self.ask_all(),
+            7 => {
+                let compaction = match self.rng.bool() {
+                    true => Compaction::After,
+                    false => Compaction::Without,
+                };
+                let options = RepairOptions {
+                    method: match self.case.repair == Repair::None || self.rng.bool() {
+                        true => RepairMethod::Auto,
+                        false => RepairMethod::Primary { compaction },
+                    },
+                    ..RepairOptions::default()
+                };
+                let report = self
+                    .dataset
+                    .repair(&options, &mut |_| ControlFlow::Continue(()));
+                assert!(report.unwrap().complete);
+            }
+            8..10 => self.ask_all(),
             _ => self.write(),
         }
     }
