@@ -58,9 +58,9 @@ pub enum Compaction {
     /// Not at all.
     #[default]
     Without,
-    /// After the pass, which reads many runs: the baseline that DELI measures.
+    /// The repair goes before the compaction, and reads many runs: the baseline that DELI measures.
     Before,
-    /// Before the pass, which then reads one run: DELI's staged repair.
+    /// The repair goes after the compaction, and reads one run: DELI's staged repair.
     After,
 }
 
