@@ -33,6 +33,10 @@ use work::Work;
 /// Bytes that passes over entries read ahead.
 const READAHEAD: usize = 256 << 10;
 
+/// A batched lookup of a key that is there takes as long as passing about so many entries by, measured on a
+/// million keys of twelve bytes: lookups of a tenth of them were quicker than a pass, of a third slower.
+const ENTRIES_PER_LOOKUP: u64 = 8;
+
 /// How the writes that are over are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RepairMethod {
