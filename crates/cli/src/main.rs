@@ -101,7 +101,7 @@ enum Command {
 const LOAD_HELP: &str = "\
 FILE may be '-' (standard input), plain, .gz or .zst. Loading into a dataset that exists replaces
 records with the same key; its definition need not be repeated. Bad lines go to FILE.rejected.
-KIND is embedded, fingerprint, lazy, composite, recent or eager. TYPE is int, float, string, bool or time, by default what
+KIND is embedded, fingerprint, filter, lazy, composite, recent or eager. TYPE is int, float, string, bool or time, by default what
 the first records show, and belongs to the dataset from then on.
 
 Examples:

@@ -119,6 +119,7 @@ impl WriteBatch {
         let layout = self.layout.clone();
         let mut trees: Vec<_> = layout.written().filter_map(|(_, a)| a.deleted).collect();
         // An index that is being switched is written to twice, with one tree of keys.
+        trees.sort_unstable();
         trees.dedup();
         for tree in trees {
             self.writes.batch.also(Kind::Put, tree, key, &[])?;
@@ -320,19 +321,18 @@ impl WriteBatch {
     fn keep_last_versions(&mut self) -> Result<()> {
         let mut order: Vec<&Touched> = self.touched.iter().collect();
         order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
-        let twice = order
-            .windows(2)
-            .filter(|pair| matches!(pair, [a, b] if a.key == b.key));
         let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());
-        for pair in twice {
-            if let [earlier, later] = pair {
-                passed.insert(earlier.ordinal);
-                if earlier.insert && later.insert {
-                    return Err(self.exists(&later.key));
+        for of_key in order.chunk_by(|a, b| a.key == b.key) {
+            let Some((last, earlier)) = of_key.split_last() else {
+                continue;
+            };
+            passed.extend(earlier.iter().map(|touched| touched.ordinal));
+            match of_key.iter().filter(|touched| touched.insert).count() {
+                0 => {}
+                1 => {
+                    inserts.insert(last.key.clone());
                 }
-                if earlier.insert || later.insert {
-                    inserts.insert(later.key.clone());
-                }
+                _ => return Err(self.exists(&last.key)),
             }
         }
         if passed.is_empty() || !self.layout.stored.upkeep.maintenance.looks_at_writes() {

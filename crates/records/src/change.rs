@@ -20,7 +20,10 @@ use crate::def::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
-use crate::layout::{Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree};
+use crate::layout::{
+    Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
+    widens,
+};
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Path, RecordError, Type, infer};
 
@@ -209,7 +212,12 @@ impl Dataset {
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
-                dropped: known.tree.into_iter().chain(known.deleted).collect(),
+                dropped: known
+                    .tree
+                    .into_iter()
+                    .chain(known.deleted)
+                    .chain(known.widened)
+                    .collect(),
                 ..TreeChange::default()
             })
         })?;
@@ -260,21 +268,27 @@ impl Dataset {
             kind,
             ty,
         };
-        let attribute = match known {
+        let mut attribute = match known {
             Some(known) => StoredAttribute {
                 id: known.id,
                 def,
                 // A tree of another name than the one in use.
                 tree: known.tree + u32::from(kind.is_standalone()),
+                since: 0,
             },
             None => StoredAttribute {
                 id: stored.next_id,
                 def,
                 tree: 0,
+                since: 0,
             },
         };
         stored.next_id = stored.next_id.max(attribute.id + 1);
         let mut created = Vec::new();
+        if widens(&stored.upkeep, kind) {
+            let config = TreeConfig::new(Role::Widened, &stored.upkeep);
+            created.push((widened_tree(name, attribute.id), config.to_bytes()));
+        }
         if kind.is_standalone() {
             let tree = index_tree(name, attribute.id, attribute.tree);
             let config = |role| TreeConfig::new(role, &stored.upkeep);
@@ -291,6 +305,7 @@ impl Dataset {
             // No flush or merge is under way now.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
+            attribute.since = since;
             stored.change = Some(StoredChange {
                 attribute: attribute.clone(),
                 since,
@@ -360,7 +375,7 @@ impl Dataset {
             .any(|a| a.id == building.attribute.id && a.tree.is_some());
         let deleted = building.attribute.deleted.filter(|_| !had_tree);
         let trees = building.attribute.tree.into_iter().chain(building.staging);
-        let trees = trees.chain(deleted);
+        let trees = trees.chain(deleted).chain(building.attribute.widened);
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
@@ -469,6 +484,7 @@ impl Build<'_, '_> {
                 .and_then(|old| old.tree)
                 .into_iter()
                 .chain(keys)
+                .chain(old.and_then(|old| old.widened))
                 .collect(),
         }
     }
@@ -535,7 +551,9 @@ impl Build<'_, '_> {
             gathered.facts += facts;
             gathered.complete = last.is_none();
             gathered.last = last.unwrap_or_default();
-            if gathered.complete || piece.size() >= limit {
+            // Without a record there is nothing to gather, and in an empty store no number for a piece.
+            let last = gathered.complete && gathered.records > 0;
+            if last || piece.size() >= limit {
                 gathered.pieces += 1;
                 // Where a record was passed over because it was replaced since the change began, a power
                 // cut must not bring it back.

@@ -12,7 +12,7 @@ use crate::schema::{KeyType, Path, Type};
 /// The most attributes that a dataset may have.
 pub(crate) const MAX_INDEXES: usize = 64;
 
-/// How an attribute is indexed (LevelDB++ sections 3 and 4). All kinds give the same answers; they
+/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers; they
 /// differ in what writes and queries cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IndexKind {
@@ -25,6 +25,10 @@ pub enum IndexKind {
     /// a filter per block, so that a lookup asks once a table. Nearly as cheap to write;
     /// lookups of a value come close to those of the kinds with a tree of their own.
     Fingerprint,
+    /// Nothing but the least and the greatest value of each component (Luo & Carey section 3). Costs
+    /// nothing to write; for ranges of an attribute that grows with time, read as a scan reads. How
+    /// many components a query can pass over depends on the [`Maintenance`].
+    Filter,
     /// A posting list per value, read and written back at each write. Writes slow down as lists
     /// grow; here because the papers measure it.
     Eager,
@@ -39,10 +43,11 @@ pub enum IndexKind {
 
 impl IndexKind {
     /// All kinds.
-    pub const ALL: [IndexKind; 7] = [
+    pub const ALL: [IndexKind; 8] = [
         IndexKind::None,
         IndexKind::Embedded,
         IndexKind::Fingerprint,
+        IndexKind::Filter,
         IndexKind::Eager,
         IndexKind::Lazy,
         IndexKind::Composite,
@@ -59,7 +64,10 @@ impl IndexKind {
 
     /// True for kinds that are part of the data: tables and memtables carry them.
     pub(crate) fn is_embedded(self) -> bool {
-        matches!(self, IndexKind::Embedded | IndexKind::Fingerprint)
+        matches!(
+            self,
+            IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter
+        )
     }
 
     fn name(self) -> &'static str {
@@ -67,6 +75,7 @@ impl IndexKind {
             IndexKind::None => "none",
             IndexKind::Embedded => "embedded",
             IndexKind::Fingerprint => "fingerprint",
+            IndexKind::Filter => "filter",
             IndexKind::Eager => "eager",
             IndexKind::Lazy => "lazy",
             IndexKind::Composite => "composite",
@@ -86,7 +95,7 @@ impl FromStr for IndexKind {
     fn from_str(text: &str) -> Result<IndexKind> {
         IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, fingerprint, eager, lazy, composite, recent, none"
+                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, none"
             ))
         })
     }
@@ -388,6 +397,8 @@ pub(crate) struct StoredAttribute {
     pub(crate) def: IndexDef,
     /// Which of its index trees, one after the other, is in use (or was the last).
     pub(crate) tree: u32,
+    /// Later writes were done with this index; earlier ones were brought to it.
+    pub(crate) since: Seq,
 }
 
 /// A change of an index that is under way.
@@ -434,6 +445,7 @@ impl StoredDef {
                 id,
                 def: def.clone(),
                 tree: 0,
+                since: 0,
             })
             .collect();
         let next_id = attributes.len() as u32;
@@ -563,6 +575,9 @@ fn to_json(attribute: &StoredAttribute) -> Json {
     if let (1.., Json::Object(fields)) = (attribute.tree, &mut json) {
         fields.insert("tree".to_string(), json!(attribute.tree));
     }
+    if let (1.., Json::Object(fields)) = (attribute.since, &mut json) {
+        fields.insert("since".to_string(), json!(attribute.since));
+    }
     json
 }
 
@@ -576,6 +591,10 @@ fn from_json(json: &Json) -> Option<StoredAttribute> {
         },
         tree: match json.get("tree") {
             Some(_) => number(json, "tree")?,
+            None => 0,
+        },
+        since: match json.get("since") {
+            Some(since) => since.as_u64()?,
             None => 0,
         },
     })

@@ -5,7 +5,8 @@
 //! so on. While an index is built, `d/staging` gathers its facts. Beside them `d/keys` is the primary-key
 //! index (keys alone, under the sequence numbers of their records), where the maintenance strategy uses
 //! one; `d/superseded` is the bitmap tree of the writes that are over; and under deleted-key
-//! maintenance `d/deleted/N` are the keys written since index N began.
+//! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
+//! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -66,6 +67,11 @@ pub(crate) fn deleted_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/deleted/{id}")
 }
 
+/// The name of the tree of the values of attribute `id` that writes replaced.
+pub(crate) fn widened_tree(dataset: &str, id: u32) -> String {
+    format!("{dataset}/widened/{id}")
+}
+
 /// What the configuration of a dataset's tree says, other than the data tree's: words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeConfig {
@@ -85,6 +91,7 @@ pub(crate) enum Role {
     Keys,
     Superseded,
     Deleted,
+    Widened,
 }
 
 const INCOMPLETE: &str = "incomplete";
@@ -115,6 +122,7 @@ impl TreeConfig {
             Role::Keys => "keys".to_string(),
             Role::Superseded => "superseded".to_string(),
             Role::Deleted => "deleted".to_string(),
+            Role::Widened => "widened".to_string(),
         };
         if self.merging != Merging::Leveled {
             text += &format!(" {}", self.merging);
@@ -136,6 +144,7 @@ impl TreeConfig {
                 "keys" => Role::Keys,
                 "superseded" => Role::Superseded,
                 "deleted" => Role::Deleted,
+                "widened" => Role::Widened,
                 kind => Role::Index(kind.parse().ok()?),
             },
             merging: Merging::Leveled,
@@ -159,6 +168,9 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
     let config = |role| TreeConfig::new(role, upkeep).to_bytes();
     let mut trees = vec![(data_tree(name), stored.to_bytes())];
     for attribute in &stored.attributes {
+        if widens(upkeep, attribute.def.kind) {
+            trees.push((widened_tree(name, attribute.id), config(Role::Widened)));
+        }
         if !attribute.def.kind.is_standalone() {
             continue;
         }
@@ -175,6 +187,11 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
     trees
 }
 
+/// True when writes tell a range filter of this kind what they replaced.
+pub(crate) fn widens(upkeep: &Upkeep, kind: IndexKind) -> bool {
+    upkeep.maintenance == Maintenance::Eager && kind == IndexKind::Filter
+}
+
 /// One attribute, ready for use.
 pub(crate) struct Attribute {
     pub(crate) id: u32,
@@ -185,6 +202,10 @@ pub(crate) struct Attribute {
     pub(crate) tree: Option<TreeId>,
     /// The tree of the keys written since the index began, under deleted-key maintenance.
     pub(crate) deleted: Option<TreeId>,
+    /// The tree of the values that writes replaced, of a range filter under eager maintenance.
+    pub(crate) widened: Option<TreeId>,
+    /// Later writes were done with this index.
+    pub(crate) since: Seq,
     /// True while its older facts are still to come.
     pub(crate) incomplete: bool,
     late: Late,
@@ -198,16 +219,26 @@ impl Attribute {
         incomplete: bool,
         version: &Version,
     ) -> Option<Attribute> {
-        let StoredAttribute { id, def, tree } = stored;
+        let StoredAttribute {
+            id,
+            def,
+            tree,
+            since,
+        } = stored;
         let tree = if def.kind.is_standalone() {
             Some(version.tree_named(&index_tree(dataset, *id, *tree))?.id)
         } else {
             None
         };
         let deleted = version.tree_named(&deleted_tree(dataset, *id));
+        let widened = version.tree_named(&widened_tree(dataset, *id));
         Some(Attribute {
             id: *id,
             ty: def.ty,
+            widened: widened
+                .filter(|_| def.kind == IndexKind::Filter)
+                .map(|tree| tree.id),
+            since: *since,
             deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
             kind: def.kind,
             path: def.path.clone(),
@@ -381,6 +412,7 @@ impl Layout {
             .written()
             .filter_map(|(_, attribute)| attribute.deleted);
         let mut trees: Vec<TreeId> = std::iter::once(self.data)
+            .chain(self.written().filter_map(|(_, a)| a.widened))
             .chain(self.keys)
             .chain(deleted)
             .chain(self.superseded)
@@ -471,7 +503,7 @@ impl Current {
     }
 }
 
-/// Tells the engine the attributes of stored records that have an embedded or a fingerprint index.
+/// Tells the engine the attributes of stored records that have an index that tables carry.
 struct EmbeddedAttributes {
     ids: Vec<u32>,
     summaries: Vec<Summary>,
@@ -484,7 +516,7 @@ impl EmbeddedAttributes {
     fn new(stored: &StoredDef) -> EmbeddedAttributes {
         let key = (stored.key.clone(), stored.key_type);
         let building = stored.change.iter().map(|change| &change.attribute);
-        // Between the two kinds that tables carry, what is written now is of the new one.
+        // Between kinds that tables carry, what is written now is of the new one.
         let rebuilt = building.clone().find(|a| a.def.kind.is_embedded());
         let rebuilt = rebuilt.map(|a| a.id);
         let attributes: Vec<&StoredAttribute> = stored
@@ -498,6 +530,7 @@ impl EmbeddedAttributes {
         let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
         let summaries = attributes.iter().map(|a| match a.def.kind {
             IndexKind::Fingerprint => Summary::Fingerprints,
+            IndexKind::Filter => Summary::Zones,
             _ => Summary::Filters,
         });
         EmbeddedAttributes {
@@ -588,20 +621,32 @@ impl TreeProvider for Trees {
             let standalone = stored.attributes.iter().any(|a| a.def.kind.is_standalone());
             // With a primary-key index, that one tells, and is smaller.
             let deferred = upkeep.maintenance == Maintenance::Deferred && standalone;
+            let leaves_out = superseded(match upkeep.repair {
+                Repair::Merge if deferred => LeavesOut::Told,
+                // Whatever indexes there are now: readers must know that runs may hold several versions.
+                Repair::Staged => LeavesOut::Repaired,
+                _ => LeavesOut::Silently,
+            });
+            // What a write replaced is told beside that write. So it must not be left out while the
+            // version that it replaced, as the newest that is left of its key in a component, stays.
+            let building = stored.change.iter().map(|change| &change.attribute);
+            let mut attributes = stored.attributes.iter().chain(building);
+            let widened = attributes.any(|a| widens(upkeep, a.def.kind));
             return Ok(TreeOptions {
                 extractor,
                 policy: self.policy(upkeep.merging),
                 versions: upkeep.versions as usize,
-                superseded: superseded(match (deferred, upkeep.repair) {
-                    (true, Repair::Merge) => LeavesOut::Told,
-                    (true, Repair::Staged) => LeavesOut::Repaired,
-                    _ => LeavesOut::Silently,
-                }),
+                superseded: leaves_out.filter(|_| !widened),
                 ..TreeOptions::default()
             });
         }
         let config = TreeConfig::from_bytes(config).ok_or_else(unknown)?;
-        let follows = (config.merging == Merging::Correlated)
+        // What tells of the data's components has the same ones, where these are whole runs.
+        let correlated = match config.role {
+            Role::Widened => config.merging != Merging::Leveled,
+            _ => config.merging == Merging::Correlated,
+        };
+        let follows = correlated
             .then(|| name.split('/').next().map(data_tree))
             .flatten();
         let tiered = self.policy(Merging::Tiered);
@@ -615,6 +660,12 @@ impl TreeProvider for Trees {
                 policy: Policy::Tiered(Tiered::default()),
                 filter_bits_per_key: 0,
                 bitmap: true,
+                ..TreeOptions::default()
+            },
+            Role::Widened => TreeOptions {
+                policy: tiered,
+                follows,
+                filter_bits_per_key: 0,
                 ..TreeOptions::default()
             },
             // Tiers: their components' spans of sequence numbers do not overlap, which validation uses.

@@ -111,6 +111,19 @@ fn answers_are_those_of_the_model_while_indexes_change() {
 }
 
 #[test]
+fn an_index_of_a_store_that_was_never_written_to_is_added() {
+    for kind in IndexKind::ALL {
+        let (db, dataset) = store(0);
+        let v = path("v");
+        let change = dataset.add_index(&v, kind, Some(Type::Int), &mut go_on);
+        assert!(change.unwrap().complete);
+        put(&dataset, 1, 5);
+        agree(&dataset.snapshot(), &dataset, 4..7);
+        check(&db);
+    }
+}
+
+#[test]
 fn every_change_of_kind_is_exact_before_amid_and_after() {
     for (from, to) in pairs() {
         let (db, dataset) = store(300);

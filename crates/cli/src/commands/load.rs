@@ -394,7 +394,7 @@ pub(crate) fn parse_index(text: &str) -> Result<(Path, IndexKind, Option<Type>),
     let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
     let kind = kind.parse().map_err(|_| {
         format!(
-            "unknown index kind `{kind}` (embedded, fingerprint, lazy, composite, recent or eager)"
+            "unknown index kind `{kind}` (embedded, fingerprint, filter, lazy, composite, recent or eager)"
         )
     })?;
     let ty = last

@@ -201,7 +201,9 @@ impl Oldest {
                 recent::Entry::Add(key).encode(&mut self.out);
                 return sink(value, seq, Kind::Operand, &self.out);
             }
-            IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint => return Ok(()),
+            IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => {
+                return Ok(());
+            }
         };
         if value != self.value || self.list.len() >= full {
             self.finish(sink)?;

@@ -7,6 +7,7 @@ mod composite;
 mod eager;
 mod embedded;
 pub(crate) mod every;
+mod filter;
 mod lazy;
 mod purge;
 mod range;
@@ -21,6 +22,7 @@ use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId
 pub use best::Order;
 pub(crate) use best::{Best, Window};
 pub(crate) use eager::complete as complete_eager;
+pub(crate) use filter::{Take, each_match};
 pub(crate) use range::Range;
 
 use crate::def::IndexKind;
@@ -67,9 +69,13 @@ impl Writes {
 pub(crate) struct Candidate {
     pub(crate) seq: Seq,
     pub(crate) key: Vec<u8>,
-    /// The stored record, where the index came by it, and which component it was found in.
+    /// The stored record, where the index came by it, and which component it was found in: no newer one
+    /// may have the key. [`CURRENT`] when that is known already.
     pub(crate) record: Option<(Slice, usize)>,
 }
+
+/// In the place of a component: the record is known to be current.
+pub(crate) const CURRENT: usize = usize::MAX;
 
 /// What a lookup in an index works with.
 pub(crate) struct Lookup<'a> {
@@ -105,6 +111,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
         IndexKind::None => None,
         // What a table carries, it knows itself.
         IndexKind::Embedded | IndexKind::Fingerprint => Some(&embedded::Embedded),
+        IndexKind::Filter => Some(&filter::Filter),
         IndexKind::Eager => Some(&eager::Eager),
         IndexKind::Lazy => Some(&lazy::Lazy),
         IndexKind::Composite => Some(&composite::Composite),

@@ -13,7 +13,7 @@ use super::predicate::Predicates;
 use super::{Order, Query, scan};
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
-use crate::index::{self, Best, Candidate, Lookup, Window};
+use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
 use crate::key::Key;
 use crate::record::{Record, RecordRef};
 
@@ -24,9 +24,6 @@ const PAGE: usize = 256 << 10;
 /// until their size is known.
 const FETCH: usize = 1024;
 const FIRST_FETCH: usize = 64;
-
-/// A candidate whose record is known to be current.
-const CURRENT: usize = usize::MAX;
 
 /// Where a page ended. Valid for the same query on the same snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +40,7 @@ pub(super) struct Ready {
 /// Matching records in order, found as they are asked for.
 pub struct Answer {
     pub(super) snapshot: DatasetSnapshot,
-    components: Vec<Component>,
+    pub(super) components: Vec<Component>,
     pub(super) predicates: Predicates,
     pub(super) plan: Plan,
     pub(super) order: Order,
@@ -318,6 +315,7 @@ impl Answer {
             };
             let current = component == CURRENT
                 || snapshot.is_newest(
+                    layout.data,
                     &self.components,
                     component,
                     &candidate.key,

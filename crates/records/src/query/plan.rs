@@ -26,7 +26,7 @@ pub(super) struct Plan {
 fn weight(kind: IndexKind) -> f64 {
     match kind {
         IndexKind::None => f64::INFINITY,
-        IndexKind::Embedded | IndexKind::Fingerprint => 0.5,
+        IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => 0.5,
         IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent => 2.0,
     }
 }
