@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::error::{Error, Result};
 use crate::schema::{KeyType, Path, Type};
+use crate::tokens::Tokenizer;
 
 /// The most attributes that a dataset may have.
 pub(crate) const MAX_INDEXES: usize = 64;
@@ -268,6 +269,8 @@ pub struct IndexDef {
     pub kind: IndexKind,
     /// What its values are.
     pub ty: Type,
+    /// What the index holds of them.
+    pub tokenizer: Tokenizer,
 }
 
 /// The definition of a dataset.
@@ -327,8 +330,24 @@ impl DatasetDef {
     }
 
     /// The same with one more indexed attribute.
-    pub fn index(mut self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
-        self.indexes.push(IndexDef { path, kind, ty });
+    pub fn index(self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
+        self.tokenized(path, kind, ty, Tokenizer::Exact)
+    }
+
+    /// The same with one more indexed attribute, of whose values the index holds tokens.
+    pub fn tokenized(
+        mut self,
+        path: Path,
+        kind: IndexKind,
+        ty: Type,
+        tokenizer: Tokenizer,
+    ) -> DatasetDef {
+        self.indexes.push(IndexDef {
+            path,
+            kind,
+            ty,
+            tokenizer,
+        });
         self
     }
 
@@ -352,6 +371,7 @@ impl DatasetDef {
             ));
         }
         for (at, index) in self.indexes.iter().enumerate() {
+            index.tokenizer.check(index.kind, index.ty)?;
             if self
                 .indexes
                 .iter()
@@ -373,6 +393,9 @@ impl fmt::Display for DatasetDef {
         write!(f, "--key {}:{}", self.key, self.key_type)?;
         for index in &self.indexes {
             write!(f, " --index {}:{}:{}", index.path, index.kind, index.ty)?;
+            if index.tokenizer != Tokenizer::default() {
+                write!(f, ":{}", index.tokenizer)?;
+            }
         }
         if self.maintenance != Maintenance::default() {
             write!(f, " --maintenance {}", self.maintenance)?;
@@ -578,6 +601,10 @@ fn to_json(attribute: &StoredAttribute) -> Json {
     if let (1.., Json::Object(fields)) = (attribute.since, &mut json) {
         fields.insert("since".to_string(), json!(attribute.since));
     }
+    let tokenizer = attribute.def.tokenizer;
+    if let (true, Json::Object(fields)) = (tokenizer != Tokenizer::default(), &mut json) {
+        fields.insert("tokenizer".to_string(), json!(tokenizer.to_string()));
+    }
     json
 }
 
@@ -588,6 +615,10 @@ fn from_json(json: &Json) -> Option<StoredAttribute> {
             path: text(json, "path")?.parse().ok()?,
             kind: text(json, "kind")?.parse().ok()?,
             ty: text(json, "type")?.parse().ok()?,
+            tokenizer: match json.get("tokenizer") {
+                Some(_) => text(json, "tokenizer")?.parse().ok()?,
+                None => Tokenizer::default(),
+            },
         },
         tree: match json.get("tree") {
             Some(_) => number(json, "tree")?,

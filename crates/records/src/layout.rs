@@ -23,8 +23,10 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::def::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index;
+use crate::online::Online;
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use crate::tokens::Tokenizer;
 use crate::usage::Usage;
 
 const DATA: &str = "/data";
@@ -81,6 +83,8 @@ pub(crate) struct TreeConfig {
     pub(crate) incomplete: bool,
     /// Merges do not tell the superseded tree what they leave out.
     pub(crate) silent: bool,
+    /// How many versions of a record an index keeps facts of.
+    pub(crate) versions: u32,
 }
 
 /// What such a tree is for.
@@ -96,6 +100,7 @@ pub(crate) enum Role {
 
 const INCOMPLETE: &str = "incomplete";
 const SILENT: &str = "silent";
+const VERSIONS: &str = "versions=";
 
 impl TreeConfig {
     pub(crate) fn new(role: Role, upkeep: &Upkeep) -> TreeConfig {
@@ -104,6 +109,10 @@ impl TreeConfig {
             merging: upkeep.merging,
             incomplete: false,
             silent: upkeep.repair != Repair::Merge && matches!(role, Role::Keys | Role::Deleted),
+            versions: match role {
+                Role::Index(_) => upkeep.versions,
+                _ => 1,
+            },
         }
     }
 
@@ -133,6 +142,9 @@ impl TreeConfig {
                 text += word;
             }
         }
+        if self.versions > 1 {
+            text += &format!(" {VERSIONS}{}", self.versions);
+        }
         text.into_bytes()
     }
 
@@ -150,12 +162,16 @@ impl TreeConfig {
             merging: Merging::Leveled,
             incomplete: false,
             silent: false,
+            versions: 1,
         };
         for word in words {
             match word {
                 INCOMPLETE => config.incomplete = true,
                 SILENT => config.silent = true,
-                merging => config.merging = merging.parse().ok()?,
+                word => match word.strip_prefix(VERSIONS) {
+                    Some(number) => config.versions = number.parse().ok()?,
+                    None => config.merging = word.parse().ok()?,
+                },
             }
         }
         Some(config)
@@ -197,7 +213,10 @@ pub(crate) struct Attribute {
     pub(crate) id: u32,
     pub(crate) ty: Type,
     pub(crate) kind: IndexKind,
+    pub(crate) tokenizer: Tokenizer,
     pub(crate) path: Path,
+    /// How many versions of a record the index keeps facts of.
+    pub(crate) versions: u32,
     /// The tree of a stand-alone index.
     pub(crate) tree: Option<TreeId>,
     /// The tree of the keys written since the index began, under deleted-key maintenance.
@@ -215,7 +234,7 @@ impl Attribute {
     fn new(
         dataset: &str,
         stored: &StoredAttribute,
-        key: &(Path, KeyType),
+        (key, versions): (&(Path, KeyType), u32),
         incomplete: bool,
         version: &Version,
     ) -> Option<Attribute> {
@@ -241,7 +260,9 @@ impl Attribute {
             since: *since,
             deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
             kind: def.kind,
+            tokenizer: def.tokenizer,
             path: def.path.clone(),
+            versions,
             tree,
             incomplete,
             late: Late::new(key, stored),
@@ -262,6 +283,24 @@ impl Attribute {
                 .any(|(id, value)| id == self.id && test(value));
         }
         self.late.any_value(record.body(), &mut test)
+    }
+
+    /// Shows what the index has of a record.
+    pub(crate) fn each_token(&self, record: &RecordRef<'_>, show: &mut dyn FnMut(&[u8])) {
+        let mut values = Vec::new();
+        self.any_value(record, |value| {
+            match self.tokenizer {
+                Tokenizer::Prefix => values.push(value.to_vec()),
+                Tokenizer::Exact | Tokenizer::Number => show(value),
+            }
+            false
+        });
+        let values = values.iter().map(Vec::as_slice);
+        // What is shown cannot fail.
+        let _ = self.tokenizer.each(values, |token| {
+            show(token);
+            Ok(())
+        });
     }
 
     /// Adds the values of a record to `out`; tells why a record that was stored before the attribute was
@@ -344,9 +383,10 @@ impl Layout {
         let data = version.tree_named(&data_tree(name))?;
         let stored = StoredDef::from_bytes(&data.config)?;
         let key = (stored.key.clone(), stored.key_type);
+        let versions = stored.upkeep.versions;
         let attributes = stored.attributes.iter();
         let attributes: Vec<Attribute> = attributes
-            .map(|stored| Attribute::new(name, stored, &key, false, version))
+            .map(|stored| Attribute::new(name, stored, (&key, versions), false, version))
             .collect::<Option<_>>()?;
         let mut extracted: Vec<(Path, Type)> = stored
             .attributes
@@ -355,7 +395,8 @@ impl Layout {
             .collect();
         let building = match &stored.change {
             Some(change) => {
-                let attribute = Attribute::new(name, &change.attribute, &key, true, version)?;
+                let attribute =
+                    Attribute::new(name, &change.attribute, (&key, versions), true, version)?;
                 let known = attributes.iter().position(|a| a.id == attribute.id);
                 if known.is_none() {
                     extracted.push((attribute.path.clone(), attribute.ty));
@@ -441,6 +482,8 @@ pub(crate) struct Current {
     pub(crate) data: TreeId,
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
+    /// What queries found to be over.
+    pub(crate) online: Online,
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index, or drops the dataset.
     changing: Mutex<()>,
@@ -453,6 +496,7 @@ impl Current {
             data: layout.data,
             key_type: layout.stored.key_type,
             usage,
+            online: Online::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
         }
@@ -684,7 +728,7 @@ impl TreeProvider for Trees {
                 follows,
                 incomplete: config.incomplete,
                 superseded: superseded(LeavesOut::Silently),
-                ..index::tree_options(kind)
+                ..index::tree_options(kind, config.versions as usize)
             },
         })
     }

@@ -201,22 +201,24 @@ fn cancel_record(
         let Some(index) = index::of(attribute.kind).filter(|_| told.is_some()) else {
             continue;
         };
-        let mut over = Vec::new();
+        let mut had: Vec<Vec<u8>> = Vec::new();
         attribute.any_value(&old, |value| {
-            let stays = |(id, stays): &(u32, Vec<u8>)| *id == attribute.id && stays == value;
-            if !new.iter().any(stays) {
-                over.push(value.to_vec());
-            }
+            had.push(value.to_vec());
             false
         });
-        for value in &over {
-            let fact = Fact {
-                attribute,
-                value,
-                key,
-            };
-            index.cancel(writes, fact)?;
-        }
+        let has = new.iter().filter(|(id, _)| *id == attribute.id);
+        attribute.tokenizer.each_lost(
+            had.iter().map(Vec::as_slice),
+            has.map(|(_, value)| value.as_slice()),
+            |value| {
+                let fact = Fact {
+                    attribute,
+                    value,
+                    key,
+                };
+                index.cancel(writes, fact)
+            },
+        )?;
     }
     Ok(())
 }

@@ -119,12 +119,16 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     }
 }
 
-/// The options of the tree of a stand-alone kind, but for its policy.
-pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
+/// The options of the tree of a stand-alone kind that keeps the facts of so many versions of a record,
+/// but for its policy.
+pub(crate) fn tree_options(kind: IndexKind, versions: usize) -> TreeOptions {
     match kind {
         // Lists are asked for by their exact key.
         IndexKind::Lazy => TreeOptions {
-            operator: Some(Arc::new(PostingMerge::default())),
+            operator: Some(Arc::new(PostingMerge {
+                versions,
+                ..PostingMerge::default()
+            })),
             filter: Some(Arc::new(purge::Purge)),
             ..TreeOptions::default()
         },
@@ -134,12 +138,17 @@ pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
             ..TreeOptions::default()
         },
         IndexKind::Recent => TreeOptions {
-            filter: Some(Arc::new(recent::Cleaning)),
+            filter: Some(Arc::new(recent::Cleaning { versions })),
             ..TreeOptions::default()
         },
-        // Keys are only ever searched by prefix.
+        // Keys are only ever searched by prefix. A composite entry's key is a fact: its versions are those of
+        // the record.
         _ => TreeOptions {
             filter_bits_per_key: 0,
+            versions: match kind {
+                IndexKind::Composite => versions,
+                _ => 1,
+            },
             ..TreeOptions::default()
         },
     }

@@ -229,13 +229,14 @@ impl Answer {
         let driver = match self.plan.driver {
             Driver::Index(at) => self.predicates.declared.get(at).and_then(|predicate| {
                 let attribute = layout.attributes.get(predicate.attribute)?;
-                Some((index::of(attribute.kind)?, attribute, predicate))
+                let sought = predicate.sought.as_ref()?;
+                Some((index::of(attribute.kind)?, attribute, sought))
             }),
             Driver::Scan => None,
         };
         match driver {
-            Some((index, attribute, predicate)) => {
-                index.candidates(&lookup, attribute, &predicate.range, &mut best)?;
+            Some((index, attribute, sought)) => {
+                index.candidates(&lookup, attribute, sought, &mut best)?;
             }
             None => self.scan_all(&mut best, want)?,
         }
@@ -288,6 +289,8 @@ impl Answer {
         let wanted = self.remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
+        self.snapshot.leave_out_noted(&mut chunk);
+        self.steps.superseded += (take - chunk.len()) as u64;
         if self.asks {
             let total = (chunk.len() + self.pending.len()) as u64;
             let before = chunk.len();
@@ -349,10 +352,12 @@ impl Answer {
             let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
             // The write that made the fact is the one that made the record: the value is still true,
             // without looking at it.
-            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at))
-                && found.seq == candidate.seq
-            {
-                *slot = Some(found.value.compact());
+            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at)) {
+                if found.seq == candidate.seq {
+                    *slot = Some(found.value.compact());
+                } else if layout.stored.upkeep.versions == 1 {
+                    self.snapshot.note_over(candidate.seq, found.seq);
+                }
             }
         })?;
         self.steps.fetched += keys.len() as u64;

@@ -12,6 +12,7 @@ use crate::def::{IndexKind, Maintenance};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
 use crate::layout::{Attribute, Layout};
+use crate::tokens::Tokenizer;
 
 /// Facts whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;
@@ -29,13 +30,14 @@ impl Answer {
                 Driver::Index(at) => {
                     let driver = self.predicates.declared.get(at);
                     let attribute = driver.and_then(|p| layout.attributes.get(p.attribute));
-                    if let (Some(driver), Some(attribute)) = (driver, attribute) {
-                        let range = driver.range.clone();
+                    if let (Some(driver), Some(attribute)) = (driver, attribute)
+                        && let Some(sought) = driver.sought.clone()
+                    {
                         if attribute.kind.is_standalone() {
-                            return self.count_index(&layout, at, attribute, &range);
+                            return self.count_index(&layout, at, attribute, &sought);
                         }
                         if attribute.kind == IndexKind::Filter {
-                            return self.count_matches(&layout, at, attribute, &range);
+                            return self.count_matches(&layout, at, attribute, &sought);
                         }
                     }
                 }
@@ -217,12 +219,15 @@ impl Answer {
             match parse(&found.value) {
                 Ok(record) => {
                     confirmed += 1;
-                    let mut first = false;
-                    attribute.any_value(&record, |other| {
-                        let inside = range.contains(other);
-                        first = inside && other == value.as_slice();
-                        inside
-                    });
+                    // Of one token a record has one fact, of values as many as lie in the range.
+                    let mut first = attribute.tokenizer == Tokenizer::Prefix;
+                    if !first {
+                        attribute.any_value(&record, |other| {
+                            let inside = range.contains(other);
+                            first = inside && other == value.as_slice();
+                            inside
+                        });
+                    }
                     if first && predicates.confirm(&record, layout, Some(driver)) {
                         steps.answers += 1;
                     }
@@ -256,7 +261,7 @@ impl Take for Matches<'_> {
             layout, snapshot, ..
         } = *self.lookup;
         let (all, cost) = (self.components, self.lookup.data_cost);
-        if !current && !snapshot.is_newest(all, all.len(), key, seq, cost)? {
+        if !current && !snapshot.is_newest(layout.data, all, all.len(), key, seq, cost)? {
             self.steps.superseded += 1;
         } else if self
             .predicates
