@@ -184,7 +184,7 @@ fn bad_values_are_refused_with_the_good_ones() {
         ),
         (&["--lookups", "few"], "merge-scan"),
         (&["--threads", "0"], "threads"),
-        (&["--rate", "fast"], "number of bytes"),
+        (&["--rate", "fast"], "unknown unit"),
         (&["--method", "key"], "primary-key index"),
     ] {
         let said = repair(&store, args).expect(2).stderr;

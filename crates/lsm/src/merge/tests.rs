@@ -145,6 +145,30 @@ fn several_versions_are_kept_when_asked_for() {
 }
 
 #[test]
+fn puts_of_a_key_that_was_written_since_the_repair_are_kept() {
+    let source = || {
+        vec![
+            entry("a", 12, Kind::Put, "new"),
+            entry("a", 5, Kind::Put, "old"),
+            entry("b", 13, Kind::Delete, ""),
+            entry("b", 6, Kind::Put, "old"),
+        ]
+    };
+    let left = |repaired| {
+        let rules = Rules {
+            repaired,
+            ..rules(&|_| true)
+        };
+        let out = merge(vec![source()], rules);
+        out.iter().map(|entry| entry.1).collect::<Vec<_>>()
+    };
+    // What was replaced before the mark is told by what replaced it, not by its own number.
+    assert_eq!(left(8), [12, 5, 13, 6]);
+    assert_eq!(left(12), [12, 13, 6]);
+    assert_eq!(left(13), [12]);
+}
+
+#[test]
 fn operands_combine_in_pieces_down_to_a_base() {
     let newer = vec![
         entry("k", 9, Kind::Operand, "i"),

@@ -7,13 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::against::{Against, Shortcut};
 use super::sorter::Sorter;
 use super::work::{Tally, Work};
-use super::{Lookups, OnRepair, READAHEAD, entries, runs};
+use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::error::Result;
 use crate::index;
 use crate::layout::{Attribute, Layout};
-
-/// A lookup costs about as much as passing so many entries by.
-const ENTRIES_PER_LOOKUP: u64 = 4;
 
 /// `told`: merges tell of every write that they leave out.
 pub(super) fn run(

@@ -10,12 +10,9 @@ use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::work::{KeyRange, Tally, Work};
-use super::{Lookups, OnRepair, READAHEAD, entries, runs};
+use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-
-/// A lookup costs about as much as passing so many entries by.
-const ENTRIES_PER_LOOKUP: u64 = 4;
 
 pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
     let keys = layout.keys;

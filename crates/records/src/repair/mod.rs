@@ -33,6 +33,10 @@ use work::Work;
 /// Bytes that passes over entries read ahead.
 const READAHEAD: usize = 256 << 10;
 
+/// A batched lookup of a key that is there takes as long as passing about so many entries by, measured on a
+/// million keys of twelve bytes: lookups of a tenth of them were quicker than a pass, of a third slower.
+const ENTRIES_PER_LOOKUP: u64 = 8;
+
 /// How the writes that are over are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RepairMethod {
@@ -58,9 +62,9 @@ pub enum Compaction {
     /// Not at all.
     #[default]
     Without,
-    /// After the pass, which reads many runs: the baseline that DELI measures.
+    /// The repair goes before the compaction, and reads many runs: the baseline that DELI measures.
     Before,
-    /// Before the pass, which then reads one run: DELI's staged repair.
+    /// The repair goes after the compaction, and reads one run: DELI's staged repair.
     After,
 }
 

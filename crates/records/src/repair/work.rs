@@ -33,7 +33,10 @@ pub(super) struct Work<'a> {
     start: Instant,
     /// Numbers that were found and are not in the tree yet.
     buffer: Mutex<SeqSet>,
+    /// Threads are to stop.
     broken: AtomicBool,
+    /// Because one of them failed, not because the progress said so.
+    failed: AtomicBool,
     total: AtomicU64,
     counts: Counts,
 }
@@ -46,8 +49,6 @@ pub(super) struct Counts {
     pub(super) looked_up: AtomicU64,
     found: AtomicU64,
     bytes: AtomicU64,
-    /// A thread failed: that, and not the progress, broke the repair off.
-    failed: AtomicBool,
 }
 
 /// A part of the keys: from one, up to another one.
@@ -71,6 +72,7 @@ impl<'a> Work<'a> {
             start: Instant::now(),
             buffer: Mutex::default(),
             broken: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             total: AtomicU64::new(0),
             counts: Counts::default(),
         }
@@ -163,7 +165,7 @@ impl<'a> Work<'a> {
                     Ok(Err(error)) if result.is_ok() => {
                         // The others need not go on.
                         if !self.broken.swap(true, Relaxed) {
-                            self.counts.failed.store(true, Relaxed);
+                            self.failed.store(true, Relaxed);
                         }
                         result = Err(error);
                     }
@@ -173,7 +175,8 @@ impl<'a> Work<'a> {
                 }
             }
         });
-        tell();
+        // Too late to break off.
+        let _ = self.tell(progress);
         result
     }
 
@@ -232,7 +235,7 @@ impl<'a> Work<'a> {
 
     /// Writes what is left of what was found, and moves the mark if everything was.
     pub(super) fn finish(&self, result: Result<()>) -> Result<RepairReport> {
-        let broke = self.broken.load(Relaxed) && !self.counts.failed.load(Relaxed);
+        let broke = result.is_err() && !self.failed.load(Relaxed);
         if !broke {
             result?;
         }
