@@ -218,7 +218,7 @@ impl KeyFilterBuilder {
     /// The filter, with so many bits per key.
     pub fn build(self, bits_per_key: usize) -> KeyFilter {
         let mut bytes = Vec::new();
-        build(&self.0, bits_per_key, &mut bytes);
+        build(&self.0, bits_per_key, true, &mut bytes);
         KeyFilter(bytes)
     }
 }
