@@ -90,7 +90,7 @@ impl WriteBatch {
     fn delete_encoded(&mut self, key: &[u8]) -> Result<()> {
         let layout = self.layout.clone();
         self.writes.batch.delete(layout.data, key)?;
-        if let Some(keys) = layout.keys {
+        if let Some(keys) = layout.keys_written {
             self.writes.batch.also(Kind::Delete, keys, key, &[])?;
         }
         self.note_deleted(key)?;
@@ -142,7 +142,7 @@ impl WriteBatch {
             self.writes
                 .batch
                 .put_parts(layout.data, key, &[&self.value, json])?;
-            if let Some(keys) = layout.keys {
+            if let Some(keys) = layout.keys_written {
                 self.writes.batch.also(Kind::Put, keys, key, &[])?;
             }
             self.note_deleted(key)?;
@@ -266,6 +266,8 @@ impl WriteBatch {
                 return Err(error);
             }
             self.renew()?;
+            // The strategy may be one now for which it matters.
+            self.keep_last_versions()?;
         }
     }
 
@@ -384,9 +386,9 @@ impl WriteBatch {
         loop {
             let mark = self.writes.mark();
             let latest = group.latest();
-            let replaced = match layout.keys {
-                Some(_) => Some(Replaced::look_up(&layout, &latest, &self.touched)?),
-                None => None,
+            let replaced = match layout.keys.is_some() || maintenance.looks_at_writes() {
+                true => Some(Replaced::look_up(&layout, &latest, &self.touched)?),
+                false => None,
             };
             if let (Maintenance::Eager, Some(replaced)) = (maintenance, &replaced) {
                 replaced.cancel(&layout, &latest, &mut self.writes)?;

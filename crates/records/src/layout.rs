@@ -292,8 +292,10 @@ pub(crate) struct Building {
 pub(crate) struct Layout {
     pub(crate) stored: StoredDef,
     pub(crate) data: TreeId,
-    /// The primary-key index.
+    /// The primary-key index, once it is complete: what is read.
     pub(crate) keys: Option<TreeId>,
+    /// The primary-key index, complete or not: what is written to.
+    pub(crate) keys_written: Option<TreeId>,
     /// The bitmap tree of the writes that are over; stores of before there was one lack it.
     pub(crate) superseded: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
@@ -342,10 +344,12 @@ impl Layout {
             }
             None => None,
         };
+        let keys_written = version.tree_named(&keys_tree(name)).map(|tree| tree.id);
         Some(Layout {
             extraction: Extraction::new(key, extracted),
             data: data.id,
-            keys: version.tree_named(&keys_tree(name)).map(|tree| tree.id),
+            keys: keys_written.filter(|_| stored.upkeep.keys_after.is_none()),
+            keys_written,
             superseded: version
                 .tree_named(&superseded_tree(name))
                 .map(|tree| tree.id),
@@ -382,7 +386,7 @@ impl Layout {
             .chain(indexes)
             .chain(deleted)
             .chain(staging)
-            .chain(self.keys)
+            .chain(self.keys_written)
             .chain(self.superseded)
             .collect();
         // An index that is being switched has its tree of keys twice.
@@ -390,6 +394,12 @@ impl Layout {
         trees.dedup();
         trees.sort_by_key(|tree| *tree != self.data);
         trees
+    }
+
+    /// True when the set of writes that are over knows all that strategies before the present one left
+    /// behind, its mark being `mark`.
+    pub(crate) fn is_settled(&self, mark: Seq) -> bool {
+        self.superseded.is_some() && mark >= self.stored.upkeep.since
     }
 
     /// The last count of tree changes after which this was still the layout of the dataset.
@@ -620,6 +630,7 @@ impl TreeProvider for Trees {
             Role::Keys | Role::Deleted => TreeOptions {
                 policy: tiered,
                 follows,
+                incomplete: config.incomplete,
                 superseded: superseded(if config.silent {
                     LeavesOut::Silently
                 } else {

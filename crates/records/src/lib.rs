@@ -54,6 +54,7 @@ mod repair;
 mod replaced;
 mod schema;
 mod stats;
+mod upkeep;
 mod usage;
 
 pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
@@ -76,6 +77,7 @@ pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
 };
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+pub use upkeep::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
 pub use usage::{Asked, UsageCounts};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.

@@ -59,21 +59,21 @@ impl Replaced {
         found.dedup();
         let keys: Vec<Vec<u8>> = found.iter().map(|(key, _)| key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        if let Some(tree) = layout.keys {
-            let cost = Cost::default();
-            match keys.as_slice() {
-                [key] => {
-                    let entry = snapshot.get(tree, key, &cost)?;
-                    if let (Some(entry), Some(slot)) = (entry, found.first_mut()) {
-                        slot.1 = Some(entry.seq);
-                    }
+        // While the primary-key index lacks the older records, these tell the same numbers.
+        let tree = layout.keys.unwrap_or(layout.data);
+        let cost = Cost::default();
+        match keys.as_slice() {
+            [key] => {
+                let entry = snapshot.get(tree, key, &cost)?;
+                if let (Some(entry), Some(slot)) = (entry, found.first_mut()) {
+                    slot.1 = Some(entry.seq);
                 }
-                _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| {
-                    if let Some(slot) = found.get_mut(at) {
-                        slot.1 = Some(entry.seq);
-                    }
-                })?,
             }
+            _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| {
+                if let Some(slot) = found.get_mut(at) {
+                    slot.1 = Some(entry.seq);
+                }
+            })?,
         }
         Ok(Replaced {
             found,
