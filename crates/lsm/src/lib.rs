@@ -69,6 +69,7 @@ mod options;
 pub mod read;
 mod seqset;
 mod slice;
+pub mod sort;
 mod stats;
 pub mod synopsis;
 pub mod table;

@@ -53,11 +53,11 @@ pub struct Options {
     /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16:
     /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits.
     pub value_filter_bits: usize,
-    /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
-    pub bitmap_merges: BitmapMerges,
     /// Key filters whose bits of one key lie in one cache line; without, anywhere in the filter. Tables
     /// of both kinds can be read. Default true.
     pub blocked_filter: bool,
+    /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
+    pub bitmap_merges: BitmapMerges,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
@@ -72,8 +72,8 @@ impl Default for Options {
             block_size: 4 << 10,
             compress: true,
             value_filter_bits: BITS_PER_VALUE,
-            bitmap_merges: BitmapMerges::default(),
             blocked_filter: true,
+            bitmap_merges: BitmapMerges::default(),
             background: true,
         }
     }

@@ -40,6 +40,8 @@ pub struct Tuning {
     pub compress: bool,
     /// Bits of the embedded index's filters per distinct value of a block. Default 10.
     pub value_filter_bits: usize,
+    /// Key filters whose bits of one key lie in one cache line. Default true.
+    pub blocked_filter: bool,
     /// Bytes of a run that a tiered tree does not merge any more. Default 64 GiB.
     pub largest_mergeable: u64,
     /// What merges do about bits that are set meanwhile. Default: side file.
@@ -52,6 +54,7 @@ impl Default for Tuning {
         Tuning {
             compress: engine.compress,
             value_filter_bits: engine.value_filter_bits,
+            blocked_filter: engine.blocked_filter,
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
             bitmap_merges: engine.bitmap_merges,
         }
@@ -131,6 +134,7 @@ impl Database {
             table_size: options.table_size,
             compress: options.tuning.compress,
             value_filter_bits: options.tuning.value_filter_bits,
+            blocked_filter: options.tuning.blocked_filter,
             bitmap_merges: options.tuning.bitmap_merges,
             ..lsm::Options::default()
         };
@@ -235,19 +239,32 @@ impl Database {
         Ok(self.shared.group.flush()?)
     }
 
-    /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete.
+    /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
+    /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let Some(name) = dataset else {
-            return Ok(self.shared.group.compact(None)?);
+        let names = match dataset {
+            Some(name) => vec![name.to_string()],
+            None => self.dataset_names(),
         };
-        let dataset = self.dataset(name)?;
+        for name in names {
+            self.compact_dataset(&self.dataset(&name)?.layout())?;
+        }
+        Ok(())
+    }
+
+    fn compact_dataset(&self, layout: &Layout) -> Result<()> {
         let group = &self.shared.group;
-        for tree in dataset.layout().trees() {
-            let result = group.compact(Some(tree));
-            // A change of an index may have dropped the tree meanwhile.
-            if group.snapshot().version().trees.contains_key(&tree) {
-                result?;
-            }
+        // A change of an index may have dropped the tree meanwhile.
+        let unless_dropped = |tree, result: lsm::Result<()>| match result {
+            Err(_) if !group.snapshot().version().trees.contains_key(&tree) => Ok(()),
+            result => result,
+        };
+        for tree in layout.trees() {
+            unless_dropped(tree, group.compact(Some(tree)))?;
+        }
+        let indexes = layout.written().filter_map(|(_, attribute)| attribute.tree);
+        for tree in indexes {
+            unless_dropped(tree, group.leave_out(tree))?;
         }
         Ok(())
     }

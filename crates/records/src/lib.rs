@@ -68,10 +68,10 @@ pub use dataset::{Dataset, DatasetSnapshot};
 pub use def::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
 pub use error::{Error, ErrorKind, Result};
 pub use key::Key;
-pub use lsm::Durability;
 pub use lsm::fs;
+pub use lsm::{Durability, LookupOptions};
 pub use predicate::{Condition, Op};
-pub use query::{Answer, Keys, Order, PageToken, Query, Scan, Validation};
+pub use query::{Answer, BulkOrder, Keys, Order, PageToken, Query, Scan, Validation};
 pub use record::Record;
 pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,

@@ -221,6 +221,13 @@ impl Group {
         self.inner.compact(tree)
     }
 
+    /// Merges a tree into one run, where writes to it may be known to be over ([`crate::SupersededBy`]) that were
+    /// not known when some table of it was written.
+    pub fn leave_out(&self, tree: TreeId) -> Result<()> {
+        self.start_threads();
+        self.inner.leave_out(tree)
+    }
+
     /// Merges until no policy asks for more.
     pub fn settle_merges(&self) -> Result<()> {
         while self.inner.merge_once()? {}

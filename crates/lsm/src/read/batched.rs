@@ -6,7 +6,7 @@
 //!   a block that holds several keys is read once. Without, each key goes through all components by
 //!   itself, which is a random read per key.
 //! - *Stateful search*: in a run, a key near the one before it costs a few comparisons instead of a
-//!   search from the top, and a key of the block found last not even a question to the key filter.
+//!   search from the top.
 //! - *Component-ID hints*: who knows the sequence number of a key's entry ([`Expected`]) spares the
 //!   filters of all components that cannot hold it.
 //!
@@ -373,13 +373,10 @@ impl<'a> RunSearch<'a> {
             return Ok(false);
         };
         let seqs = self.batch.expected.seqs(at);
-        if let Some((_, locator)) = &mut self.locator {
-            if !self.batch.stateful {
-                locator.rewind();
-            } else if locator.in_block(key) {
-                locator.again(&mut self.blocks)?;
-                return Ok(true);
-            }
+        if let Some((_, locator)) = &mut self.locator
+            && !self.batch.stateful
+        {
+            locator.rewind();
         }
         let position = match &self.locator {
             Some((position, _)) if self.batch.stateful && self.covers(*position, key) => *position,

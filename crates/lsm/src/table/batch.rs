@@ -1,7 +1,6 @@
 //! Lookups of many keys: where the keys would be, without a look at the data; then all the data
 //! blocks at once, neighbours in one piece and the pieces together; then the keys in the blocks.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::block::{Layout, Near};
@@ -62,26 +61,6 @@ impl<'t> Locator<'t> {
     /// Forgets the place: the next search is from the top again.
     pub(crate) fn rewind(&mut self) {
         (self.partition, self.index, self.block) = (0, None, 0);
-    }
-
-    /// True when an entry of `key`, a key after those that were located, could only be in the block
-    /// found last: looking there is cheaper than asking a filter.
-    pub(crate) fn in_block(&self, key: &[u8]) -> bool {
-        self.index.as_deref().is_some_and(|bytes| {
-            Index::parse(bytes)
-                .and_then(|index| index.compare(self.block, key, MAX_SEQ))
-                .is_some_and(|end| end != Ordering::Less)
-        })
-    }
-
-    /// Puts the block found last at the end of `wanted`, unless it is there already.
-    pub(crate) fn again(&self, wanted: &mut Vec<WantedBlock<'t>>) -> Result<()> {
-        // After a pause (a window of blocks was fetched in between) it is wanted once more.
-        if wanted.is_empty() {
-            let handle = self.handle()?;
-            wanted.push(WantedBlock::new(self.table, handle));
-        }
-        Ok(())
     }
 
     /// Puts the one block that can hold an entry of `key` at the end of `wanted`, unless it is there

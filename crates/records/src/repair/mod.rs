@@ -21,7 +21,7 @@ mod work;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lsm::{Component, Seq};
+use lsm::{Component, Seq, Snapshot, TreeId};
 
 use crate::change::refuse_unfinished;
 use crate::dataset::Dataset;
@@ -165,10 +165,7 @@ impl Dataset {
         group.flush()?;
         let now = self.snapshot();
         let layout = &now.layout;
-        let known = now.snapshot.superseded(superseded);
-        let known =
-            known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
-        let before = known.mark();
+        let before = mark(&now.snapshot, superseded);
         let complete = is_complete(layout, before);
         let method = choose(options.method, layout, complete)?;
         // An index that is being built gets facts that this would not see.
@@ -192,10 +189,16 @@ impl Dataset {
             _ => now,
         };
         let layout = &now.layout;
+        let known = now.snapshot.superseded(superseded);
+        let known =
+            known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
         let result = match method {
             RepairMethod::Key => by_key::run(&work, layout, progress),
-            RepairMethod::Index => by_index::run(&work, layout, complete, progress),
+            RepairMethod::Index => {
+                let told = complete && layout.stored.upkeep.repair == Repair::Merge;
+                by_index::run(&work, layout, told, progress)
+            }
             RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
             RepairMethod::Auto => Ok(()),
         };
@@ -206,18 +209,16 @@ impl Dataset {
         {
             group.compact(Some(layout.data))?;
         }
-        let version = group.snapshot();
-        let tree = version.version().trees.get(&superseded);
         Ok(RepairReport {
             method,
             mark_before: before,
-            mark: tree.map_or(before, |tree| tree.mark()),
+            mark: mark(&group.snapshot(), superseded),
             ..finished
         })
     }
 
     /// The tree of the writes that are over; made where a store of before there was one lacks it.
-    fn superseded(&self) -> Result<lsm::TreeId> {
+    fn superseded(&self) -> Result<TreeId> {
         let _claim = match self.layout().superseded {
             Some(tree) => return Ok(tree),
             None => self.current.claim()?,
@@ -229,6 +230,12 @@ impl Dataset {
         let made = made.first().copied();
         made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
     }
+}
+
+/// Every write that was superseded up to here is in the set.
+fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
+    let tree = snapshot.version().trees.get(&superseded);
+    tree.map_or(0, |tree| tree.mark())
 }
 
 /// True when merges have told of every write that they left out and that is not in the set, or have kept
@@ -260,7 +267,7 @@ fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<Repai
 }
 
 /// The runs of a tree, newest first, without memtables.
-fn runs(work: &Work<'_>, tree: lsm::TreeId) -> Vec<Component> {
+fn runs(work: &Work<'_>, tree: TreeId) -> Vec<Component> {
     let mut components = work.snapshot.components(tree);
     components.retain(|component| matches!(component, Component::Run(_)));
     components
