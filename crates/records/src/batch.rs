@@ -14,6 +14,7 @@ use crate::layout::Layout;
 use crate::record::{self, RecordRef};
 use crate::replaced::{Conflict, Replaced, Touched};
 use crate::schema::Extracted;
+use crate::upkeep::Measured;
 
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
 /// which saves allocations.
@@ -35,6 +36,8 @@ pub struct WriteBatch {
     records: usize,
     /// How many of them are deletions.
     deletes: usize,
+    /// Of how many it is known whether they replace a record, and how many do.
+    replaced: (u64, u64),
 }
 
 impl WriteBatch {
@@ -50,6 +53,7 @@ impl WriteBatch {
             before: None,
             records: 0,
             deletes: 0,
+            replaced: (0, 0),
         }
     }
 
@@ -235,6 +239,7 @@ impl WriteBatch {
         self.before = None;
         self.records = 0;
         self.deletes = 0;
+        self.replaced = (0, 0);
         self.layout = self.dataset.current.latest();
     }
 
@@ -258,7 +263,16 @@ impl WriteBatch {
                 let puts = self.records - self.deletes;
                 let usage = &self.dataset.current.usage;
                 usage.wrote(puts as u64, self.deletes as u64);
+                usage.upkeep.add(Measured {
+                    written: self.records as u64,
+                    known: self.replaced.0,
+                    replaced: self.replaced.1,
+                    ..Measured::default()
+                });
                 self.clear();
+                if let Some(keeper) = &self.dataset.keeper {
+                    keeper.wrote(&shared);
+                }
                 return Ok(());
             };
             self.writes.rewind(mark);
@@ -411,7 +425,11 @@ impl WriteBatch {
                 index::complete_eager(batch, eager, first, snapshot)
             });
             match (ticket, conflict) {
-                (Ok(ticket), _) => return Ok(ticket),
+                (Ok(ticket), _) => {
+                    let looked = replaced.filter(|_| maintenance.looks_at_writes());
+                    self.replaced = looked.map_or((0, 0), |replaced| replaced.counts());
+                    return Ok(ticket);
+                }
                 (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
                 (Err(_), Some(Conflict::Exists(key))) => {
                     return Err(self.exists(&key));

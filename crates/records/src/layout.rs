@@ -9,7 +9,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use lsm::attributes::{Extractor, Summary};
@@ -420,8 +421,11 @@ pub(crate) struct Current {
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
     layout: ArcSwap<Layout>,
-    /// Held by whoever changes an index, or drops the dataset.
+    /// Held by whoever changes an index or the strategy, or drops the dataset.
     changing: Mutex<()>,
+    /// Up while the upkeep may hold it, which gives way to those who wait.
+    gives_way: AtomicBool,
+    waiting: AtomicUsize,
 }
 
 impl Current {
@@ -433,17 +437,38 @@ impl Current {
             usage,
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
+            gives_way: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
         }
     }
 
     /// The right to change the dataset's trees; refused while somebody else has it.
     pub(crate) fn claim(&self) -> Result<MutexGuard<'_, ()>> {
-        self.changing.try_lock().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("an index of dataset `{}` is being changed", self.name),
-            )
-        })
+        if self.gives_way.load(Ordering::SeqCst) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let claimed = self.changing.try_lock_for(GIVES_WAY);
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return claimed.ok_or_else(|| self.is_changing());
+        }
+        self.changing.try_lock().ok_or_else(|| self.is_changing())
+    }
+
+    /// The upkeep is at work, until the guard is dropped.
+    pub(crate) fn give_way(&self) -> impl Drop + '_ {
+        self.gives_way.store(true, Ordering::SeqCst);
+        GivesWay(&self.gives_way)
+    }
+
+    /// True when somebody waits for the right to change the dataset's trees.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    fn is_changing(&self) -> Error {
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("dataset `{}` is being changed", self.name),
+        )
     }
 
     /// The layout that was right a moment ago: for writers, which are told when it is not any more.
@@ -478,6 +503,17 @@ impl Current {
             }
         });
         layout
+    }
+}
+
+/// How long the upkeep may take to give way.
+const GIVES_WAY: Duration = Duration::from_secs(60);
+
+struct GivesWay<'a>(&'a AtomicBool);
+
+impl Drop for GivesWay<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 

@@ -81,6 +81,12 @@ impl Replaced {
         })
     }
 
+    /// How many keys there are, and how many of them were there.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let there = self.found.iter().filter(|(_, seq)| seq.is_some());
+        (self.found.len() as u64, there.count() as u64)
+    }
+
     /// Adds what takes the index entries of the old records back, but for the values that the batch gives
     /// the record again: eager maintenance. Each record that is replaced takes a number for that, by the bit
     /// that its write is over: its entries are in different lists, those of another record need not be.

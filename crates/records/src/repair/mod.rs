@@ -160,9 +160,19 @@ impl Dataset {
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
+        self.superseded()?;
+        self.shared.group.flush()?;
+        self.repair_flushed(options, progress)
+    }
+
+    /// The same for what was flushed.
+    pub(crate) fn repair_flushed(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
         let group = &self.shared.group;
         let superseded = self.superseded()?;
-        group.flush()?;
         let now = self.snapshot();
         let layout = &now.layout;
         let before = mark(&now.snapshot, superseded);
@@ -196,6 +206,7 @@ impl Dataset {
         let result = match method {
             RepairMethod::Key => by_key::run(&work, layout, progress),
             RepairMethod::Index => {
+                let complete = is_complete(layout, mark(&now.snapshot, superseded));
                 let told = complete && layout.stored.upkeep.repair == Repair::Merge;
                 by_index::run(&work, layout, told, progress)
             }
