@@ -173,6 +173,7 @@ impl Dataset {
     ) -> Result<RepairReport> {
         let group = &self.shared.group;
         let superseded = self.superseded()?;
+        self.current.keep_over(group)?;
         let now = self.snapshot();
         let layout = &now.layout;
         let before = mark(&now.snapshot, superseded);
