@@ -14,6 +14,7 @@ use crate::layout::Layout;
 use crate::record::{self, RecordRef};
 use crate::replaced::{Conflict, Replaced, Touched};
 use crate::schema::Extracted;
+use crate::upkeep::Measured;
 
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
 /// which saves allocations.
@@ -35,6 +36,8 @@ pub struct WriteBatch {
     records: usize,
     /// How many of them are deletions.
     deletes: usize,
+    /// Of how many it is known whether they replace a record, and how many do.
+    replaced: (u64, u64),
 }
 
 impl WriteBatch {
@@ -50,6 +53,7 @@ impl WriteBatch {
             before: None,
             records: 0,
             deletes: 0,
+            replaced: (0, 0),
         }
     }
 
@@ -90,7 +94,7 @@ impl WriteBatch {
     fn delete_encoded(&mut self, key: &[u8]) -> Result<()> {
         let layout = self.layout.clone();
         self.writes.batch.delete(layout.data, key)?;
-        if let Some(keys) = layout.keys {
+        if let Some(keys) = layout.keys_written {
             self.writes.batch.also(Kind::Delete, keys, key, &[])?;
         }
         self.note_deleted(key)?;
@@ -143,7 +147,7 @@ impl WriteBatch {
             self.writes
                 .batch
                 .put_parts(layout.data, key, &[&self.value, json])?;
-            if let Some(keys) = layout.keys {
+            if let Some(keys) = layout.keys_written {
                 self.writes.batch.also(Kind::Put, keys, key, &[])?;
             }
             self.note_deleted(key)?;
@@ -233,6 +237,7 @@ impl WriteBatch {
         self.before = None;
         self.records = 0;
         self.deletes = 0;
+        self.replaced = (0, 0);
         self.layout = self.dataset.current.latest();
     }
 
@@ -256,8 +261,17 @@ impl WriteBatch {
                 let puts = self.records - self.deletes;
                 let usage = &self.dataset.current.usage;
                 usage.wrote(puts as u64, self.deletes as u64);
+                usage.upkeep.add(Measured {
+                    written: self.records as u64,
+                    known: self.replaced.0,
+                    replaced: self.replaced.1,
+                    ..Measured::default()
+                });
                 self.clear();
                 self.dataset.current.wrote(&shared.group);
+                if let Some(keeper) = &self.dataset.keeper {
+                    keeper.wrote(&shared);
+                }
                 return Ok(());
             };
             self.writes.rewind(mark);
@@ -265,6 +279,8 @@ impl WriteBatch {
                 return Err(error);
             }
             self.renew()?;
+            // The strategy may be one now for which it matters.
+            self.keep_last_versions()?;
         }
     }
 
@@ -382,9 +398,9 @@ impl WriteBatch {
         loop {
             let mark = self.writes.mark();
             let latest = group.latest();
-            let replaced = match layout.keys {
-                Some(_) => Some(Replaced::look_up(&layout, &latest, &self.touched)?),
-                None => None,
+            let replaced = match layout.keys.is_some() || maintenance.looks_at_writes() {
+                true => Some(Replaced::look_up(&layout, &latest, &self.touched)?),
+                false => None,
             };
             if let (Maintenance::Eager, Some(replaced)) = (maintenance, &replaced) {
                 replaced.cancel(&layout, &latest, &mut self.writes)?;
@@ -407,7 +423,11 @@ impl WriteBatch {
                 index::complete_eager(batch, eager, first, snapshot)
             });
             match (ticket, conflict) {
-                (Ok(ticket), _) => return Ok(ticket),
+                (Ok(ticket), _) => {
+                    let looked = replaced.filter(|_| maintenance.looks_at_writes());
+                    self.replaced = looked.map_or((0, 0), |replaced| replaced.counts());
+                    return Ok(ticket);
+                }
                 (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
                 (Err(_), Some(Conflict::Exists(key))) => {
                     return Err(self.exists(&key));

@@ -468,7 +468,7 @@ fn before(layout: &Layout, building: &Building) -> Option<IndexKind> {
 }
 
 /// About how many records a dataset has.
-fn records(snapshot: &Snapshot, data: TreeId) -> u64 {
+pub(crate) fn records(snapshot: &Snapshot, data: TreeId) -> u64 {
     let components = snapshot.components(data);
     let count = components.iter().map(|component| match component {
         Component::Memtable(memtable) => memtable.len() as u64,

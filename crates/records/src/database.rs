@@ -11,6 +11,7 @@ use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Current, Layout, Trees, dataset_of, new_trees};
+use crate::upkeep::Keeper;
 use crate::usage::{self, Usage, UsageCounts};
 
 /// Settings of a store.
@@ -46,6 +47,8 @@ pub struct Tuning {
     pub largest_mergeable: u64,
     /// What merges do about bits that are set meanwhile. Default: side file.
     pub bitmap_merges: lsm::BitmapMerges,
+    /// Repair and choose strategies when that is due. Default true.
+    pub upkeep: bool,
 }
 
 impl Default for Tuning {
@@ -57,6 +60,7 @@ impl Default for Tuning {
             blocked_filter: engine.blocked_filter,
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
             bitmap_merges: engine.bitmap_merges,
+            upkeep: true,
         }
     }
 }
@@ -78,17 +82,26 @@ impl Default for Options {
 /// An open store. Cheap to clone; closed when the last clone and all datasets are dropped.
 #[derive(Clone)]
 pub struct Database {
+    /// Before the store, so that the upkeep ends first.
+    keeper: Arc<Keeper>,
     pub(crate) shared: Arc<Shared>,
 }
 
 pub(crate) struct Shared {
     pub(crate) group: Group,
     pub(crate) durability: Durability,
+    /// Whether changes and repairs are done that nobody asked for.
+    pub(crate) upkeep: bool,
     /// Also held while a dataset is created or dropped.
     datasets: Mutex<HashMap<String, Arc<Current>>>,
 }
 
 impl Shared {
+    /// The datasets as of now.
+    pub(crate) fn currents(&self) -> Vec<Arc<Current>> {
+        self.datasets.lock().values().cloned().collect()
+    }
+
     /// Keeps what was counted, when something was written. A failure loses statistics only.
     fn keep_usage(&self) {
         let datasets = self.datasets.lock();
@@ -173,11 +186,17 @@ impl Database {
         let shared = Shared {
             group,
             durability: options.durability,
+            upkeep: options.tuning.upkeep,
             datasets: Mutex::new(datasets),
         };
         Ok(Database {
+            keeper: Arc::default(),
             shared: Arc::new(shared),
         })
+    }
+
+    fn handle(&self, current: Arc<Current>) -> Dataset {
+        Dataset::new(self.shared.clone(), current, Some(self.keeper.clone()))
     }
 
     /// The names of the datasets, sorted.
@@ -190,7 +209,7 @@ impl Database {
     /// The dataset called `name`.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
         match self.shared.datasets.lock().get(name) {
-            Some(current) => Ok(Dataset::new(self.shared.clone(), current.clone())),
+            Some(current) => Ok(self.handle(current.clone())),
             None => Err(Error::new(
                 ErrorKind::UnknownDataset,
                 format!("no dataset `{name}` here"),
@@ -216,7 +235,7 @@ impl Database {
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
         let current = Arc::new(Current::new(name, layout, Usage::default()));
         datasets.insert(name.to_string(), current.clone());
-        Ok(Dataset::new(self.shared.clone(), current))
+        Ok(self.handle(current))
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
@@ -293,6 +312,7 @@ impl Database {
     /// Closes the store: what was written is made durable, and later writes are refused, by clones
     /// and datasets of it too. Dropping does the same, but cannot tell errors.
     pub fn close(self) -> Result<()> {
+        self.keeper.stop();
         let kept = self.shared.keep_over();
         self.shared.keep_usage();
         self.shared.group.close()?;

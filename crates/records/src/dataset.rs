@@ -13,17 +13,28 @@ use crate::layout::{Current, Layout};
 use crate::query::{Query, Scan};
 use crate::record::Record;
 use crate::schema::{KeyType, Path, Type, Value};
+use crate::upkeep::Keeper;
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 #[derive(Clone)]
 pub struct Dataset {
+    /// Before the store, so that the upkeep ends first. `None` where it is the upkeep's own.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) current: Arc<Current>,
 }
 
 impl Dataset {
-    pub(crate) fn new(shared: Arc<Shared>, current: Arc<Current>) -> Dataset {
-        Dataset { shared, current }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        current: Arc<Current>,
+        keeper: Option<Arc<Keeper>>,
+    ) -> Dataset {
+        Dataset {
+            keeper,
+            shared,
+            current,
+        }
     }
 
     /// The layout as of now.

@@ -284,6 +284,9 @@ pub struct DatasetDef {
     pub indexes: Vec<IndexDef>,
     /// When index entries of replaced records are found to be over.
     pub maintenance: Maintenance,
+    /// The strategy is chosen by what is measured, `maintenance` being the present choice
+    /// ([`DatasetDef::auto`]).
+    pub auto: bool,
     /// When what replaced records left behind is noted to be over.
     pub repair: Repair,
     /// How the trees are merged.
@@ -300,6 +303,7 @@ impl DatasetDef {
             key_type,
             indexes: Vec::new(),
             maintenance: Maintenance::default(),
+            auto: false,
             repair: Repair::default(),
             merging: Merging::default(),
             versions: 1,
@@ -310,6 +314,18 @@ impl DatasetDef {
     pub fn maintenance(self, maintenance: Maintenance) -> DatasetDef {
         DatasetDef {
             maintenance,
+            auto: false,
+            ..self
+        }
+    }
+
+    /// The same with a maintenance strategy that follows what is measured: validation to begin with,
+    /// then eager, validation or mutable-bitmap, whichever is expected to cost least
+    /// ([`crate::Dataset::upkeep`] tells why).
+    pub fn auto(self) -> DatasetDef {
+        DatasetDef {
+            maintenance: Maintenance::Validation,
+            auto: true,
             ..self
         }
     }
@@ -365,6 +381,12 @@ impl DatasetDef {
                 self.versions
             )));
         }
+        if self.auto && !self.maintenance.uses_keys() {
+            return Err(Error::bad_input(format!(
+                "maintenance that is chosen automatically is never {}",
+                self.maintenance
+            )));
+        }
         if self.repair == Repair::Staged && self.maintenance != Maintenance::Deferred {
             return Err(Error::bad_input(
                 "staged repair goes with deferred maintenance only".to_string(),
@@ -397,7 +419,9 @@ impl fmt::Display for DatasetDef {
                 write!(f, ":{}", index.tokenizer)?;
             }
         }
-        if self.maintenance != Maintenance::default() {
+        if self.auto {
+            write!(f, " --maintenance auto")?;
+        } else if self.maintenance != Maintenance::default() {
             write!(f, " --maintenance {}", self.maintenance)?;
         }
         if self.repair != Repair::default() {
@@ -452,9 +476,13 @@ pub(crate) struct StoredDef {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Upkeep {
     pub(crate) maintenance: Maintenance,
+    /// Whether the strategy is chosen by what is measured.
+    pub(crate) auto: bool,
     pub(crate) repair: Repair,
     pub(crate) merging: Merging,
     pub(crate) versions: u32,
+    /// The primary-key index has the writes after this one only: the others are still to be brought to it.
+    pub(crate) keys_after: Option<Seq>,
     /// Later writes were done by this strategy; of earlier ones the bitmap's mark tells whether what they
     /// left behind has been repaired.
     pub(crate) since: Seq,
@@ -480,9 +508,11 @@ impl StoredDef {
             change: None,
             upkeep: Upkeep {
                 maintenance: def.maintenance,
+                auto: def.auto,
                 repair: def.repair,
                 merging: def.merging,
                 versions: def.versions,
+                keys_after: None,
                 since: 0,
             },
         }
@@ -516,6 +546,7 @@ impl StoredDef {
             key_type: self.key_type,
             indexes,
             maintenance: self.upkeep.maintenance,
+            auto: self.upkeep.auto,
             repair: self.upkeep.repair,
             merging: self.upkeep.merging,
             versions: self.upkeep.versions,
@@ -535,6 +566,14 @@ impl StoredDef {
             "versions": self.upkeep.versions,
             "since": self.upkeep.since,
         });
+        if let Json::Object(fields) = &mut json {
+            if self.upkeep.auto {
+                fields.insert("auto".to_string(), json!(true));
+            }
+            if let Some(seq) = self.upkeep.keys_after {
+                fields.insert("keys_after".to_string(), json!(seq));
+            }
+        }
         if let (Some(change), Json::Object(fields)) = (&self.change, &mut json) {
             let mut change_json = to_json(&change.attribute);
             if let Json::Object(fields) = &mut change_json {
@@ -573,14 +612,21 @@ fn upkeep(json: &Json) -> Option<Upkeep> {
     if json.get("maintenance").is_none() {
         return Some(Upkeep {
             maintenance: Maintenance::Deferred,
+            auto: false,
             repair: Repair::None,
             merging: Merging::Leveled,
             versions: 1,
+            keys_after: None,
             since: 0,
         });
     }
     Some(Upkeep {
         maintenance: text(json, "maintenance")?.parse().ok()?,
+        auto: json.get("auto").is_some_and(|auto| *auto == json!(true)),
+        keys_after: match json.get("keys_after") {
+            Some(seq) => Some(seq.as_u64()?),
+            None => None,
+        },
         repair: text(json, "repair")?.parse().ok()?,
         merging: text(json, "merging")?.parse().ok()?,
         versions: number(json, "versions").filter(|versions| *versions > 0)?,

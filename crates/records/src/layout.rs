@@ -10,7 +10,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use lsm::attributes::{Extractor, Summary};
@@ -363,8 +364,10 @@ pub(crate) struct Building {
 pub(crate) struct Layout {
     pub(crate) stored: StoredDef,
     pub(crate) data: TreeId,
-    /// The primary-key index.
+    /// The primary-key index, once it is complete: what is read.
     pub(crate) keys: Option<TreeId>,
+    /// The primary-key index, complete or not: what is written to.
+    pub(crate) keys_written: Option<TreeId>,
     /// The bitmap tree of the writes that are over; stores of before there was one lack it.
     pub(crate) superseded: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
@@ -415,10 +418,12 @@ impl Layout {
             }
             None => None,
         };
+        let keys_written = version.tree_named(&keys_tree(name)).map(|tree| tree.id);
         Some(Layout {
             extraction: Extraction::new(key, extracted),
             data: data.id,
-            keys: version.tree_named(&keys_tree(name)).map(|tree| tree.id),
+            keys: keys_written.filter(|_| stored.upkeep.keys_after.is_none()),
+            keys_written,
             superseded: version
                 .tree_named(&superseded_tree(name))
                 .map(|tree| tree.id),
@@ -454,7 +459,7 @@ impl Layout {
             .filter_map(|(_, attribute)| attribute.deleted);
         let mut trees: Vec<TreeId> = std::iter::once(self.data)
             .chain(self.written().filter_map(|(_, a)| a.widened))
-            .chain(self.keys)
+            .chain(self.keys_written)
             .chain(deleted)
             .chain(self.superseded)
             .chain(indexes)
@@ -464,6 +469,12 @@ impl Layout {
         let mut seen = HashSet::new();
         trees.retain(|tree| seen.insert(*tree));
         trees
+    }
+
+    /// True when the set of writes that are over knows all that strategies before the present one left
+    /// behind, its mark being `mark`.
+    pub(crate) fn is_settled(&self, mark: Seq) -> bool {
+        self.superseded.is_some() && mark >= self.stored.upkeep.since
     }
 
     /// The last count of tree changes after which this was still the layout of the dataset.
@@ -485,8 +496,11 @@ pub(crate) struct Current {
     /// What queries found to be over.
     pub(crate) online: Online,
     layout: ArcSwap<Layout>,
-    /// Held by whoever changes an index, or drops the dataset.
+    /// Held by whoever changes an index or the strategy, or drops the dataset.
     changing: Mutex<()>,
+    /// Up while the upkeep may hold it, which gives way to those who wait.
+    gives_way: AtomicBool,
+    waiting: AtomicUsize,
 }
 
 impl Current {
@@ -499,17 +513,38 @@ impl Current {
             online: Online::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
+            gives_way: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
         }
     }
 
     /// The right to change the dataset's trees; refused while somebody else has it.
     pub(crate) fn claim(&self) -> Result<MutexGuard<'_, ()>> {
-        self.changing.try_lock().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("an index of dataset `{}` is being changed", self.name),
-            )
-        })
+        if self.gives_way.load(Ordering::SeqCst) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let claimed = self.changing.try_lock_for(GIVES_WAY);
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return claimed.ok_or_else(|| self.is_changing());
+        }
+        self.changing.try_lock().ok_or_else(|| self.is_changing())
+    }
+
+    /// The upkeep is at work, until the guard is dropped.
+    pub(crate) fn give_way(&self) -> impl Drop + '_ {
+        self.gives_way.store(true, Ordering::SeqCst);
+        GivesWay(&self.gives_way)
+    }
+
+    /// True when somebody waits for the right to change the dataset's trees.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    fn is_changing(&self) -> Error {
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("dataset `{}` is being changed", self.name),
+        )
     }
 
     /// The layout that was right a moment ago: for writers, which are told when it is not any more.
@@ -544,6 +579,17 @@ impl Current {
             }
         });
         layout
+    }
+}
+
+/// How long the upkeep may take to give way.
+const GIVES_WAY: Duration = Duration::from_secs(60);
+
+struct GivesWay<'a>(&'a AtomicBool);
+
+impl Drop for GivesWay<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 
@@ -716,6 +762,7 @@ impl TreeProvider for Trees {
             Role::Keys | Role::Deleted => TreeOptions {
                 policy: tiered,
                 follows,
+                incomplete: config.incomplete,
                 superseded: superseded(if config.silent {
                     LeavesOut::Silently
                 } else {

@@ -56,6 +56,7 @@ mod replaced;
 mod schema;
 mod stats;
 mod tokens;
+mod upkeep;
 mod usage;
 
 pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
@@ -81,6 +82,7 @@ pub use repair::{
 };
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 pub use tokens::Tokenizer;
+pub use upkeep::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
 pub use usage::{Asked, UsageCounts};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.

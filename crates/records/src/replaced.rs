@@ -59,26 +59,32 @@ impl Replaced {
         found.dedup();
         let keys: Vec<Vec<u8>> = found.iter().map(|(key, _)| key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        if let Some(tree) = layout.keys {
-            let cost = Cost::default();
-            match keys.as_slice() {
-                [key] => {
-                    let entry = snapshot.get(tree, key, &cost)?;
-                    if let (Some(entry), Some(slot)) = (entry, found.first_mut()) {
-                        slot.1 = Some(entry.seq);
-                    }
+        // While the primary-key index lacks the older records, these tell the same numbers.
+        let tree = layout.keys.unwrap_or(layout.data);
+        let cost = Cost::default();
+        match keys.as_slice() {
+            [key] => {
+                let entry = snapshot.get(tree, key, &cost)?;
+                if let (Some(entry), Some(slot)) = (entry, found.first_mut()) {
+                    slot.1 = Some(entry.seq);
                 }
-                _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| {
-                    if let Some(slot) = found.get_mut(at) {
-                        slot.1 = Some(entry.seq);
-                    }
-                })?,
             }
+            _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| {
+                if let Some(slot) = found.get_mut(at) {
+                    slot.1 = Some(entry.seq);
+                }
+            })?,
         }
         Ok(Replaced {
             found,
             seq: snapshot.seq(),
         })
+    }
+
+    /// How many keys there are, and how many of them were there.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let there = self.found.iter().filter(|(_, seq)| seq.is_some());
+        (self.found.len() as u64, there.count() as u64)
     }
 
     /// Adds what takes the index entries of the old records back, but for the values that the batch gives

@@ -60,19 +60,9 @@ impl Dataset {
             }));
         }
         let def = layout.stored.def();
-        let over = layout.superseded;
-        let over = over.and_then(|tree| snapshot.version().trees.get(&tree));
         let mut stats = json!({
             "definition": def.to_string(),
-            "upkeep": {
-                "maintenance": def.maintenance.to_string(),
-                "repair": def.repair.to_string(),
-                "merging": def.merging.to_string(),
-                "versions": def.versions,
-                "last_write": snapshot.seq(),
-                "repaired_up_to": over.map_or(0, |tree| tree.mark()),
-                "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
-            },
+            "upkeep": self.upkeep_stats(&layout, &snapshot),
             "trees": trees,
         });
         if let (Some(change), Json::Object(fields)) = (&layout.stored.change, &mut stats) {
@@ -92,8 +82,13 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if tree.id == layout.data {
         return "data".to_string();
     }
-    if layout.keys == Some(tree.id) {
-        return "primary-key index".to_string();
+    if layout.keys_written == Some(tree.id) {
+        let built = if layout.keys.is_none() {
+            ", being built"
+        } else {
+            ""
+        };
+        return format!("primary-key index{built}");
     }
     if layout.superseded == Some(tree.id) {
         return "writes that are over".to_string();

@@ -15,6 +15,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::def::MAX_INDEXES;
 use crate::schema::Path;
+use crate::upkeep::Live;
 
 const NAME: &str = "USAGE";
 const TEMPORARY: &str = "USAGE.new";
@@ -141,6 +142,8 @@ pub struct UsageCounts {
     pub gets: u64,
     /// What was asked of each attribute, declared or not.
     pub attributes: BTreeMap<Path, Asked>,
+    /// What the upkeep measured.
+    pub(crate) upkeep: Json,
 }
 
 impl UsageCounts {
@@ -154,6 +157,7 @@ impl UsageCounts {
             "deletes": self.deletes,
             "gets": self.gets,
             "attributes": attributes,
+            "upkeep": self.upkeep,
         })
     }
 
@@ -164,6 +168,7 @@ impl UsageCounts {
             puts: number(json, "puts"),
             deletes: number(json, "deletes"),
             gets: number(json, "gets"),
+            upkeep: json.get("upkeep").cloned().unwrap_or_default(),
             attributes: attributes
                 .take(MAX_PATHS)
                 .filter_map(|(path, asked)| {
@@ -192,11 +197,15 @@ pub(crate) struct Usage {
     validated: AtomicU64,
     /// Writes that were counted when the counters were last kept.
     kept: AtomicU64,
+    pub(crate) upkeep: Live,
 }
 
 impl Usage {
     pub(crate) fn new(counts: &UsageCounts) -> Usage {
-        let usage = Usage::default();
+        let usage = Usage {
+            upkeep: Live::from_json(&counts.upkeep),
+            ..Usage::default()
+        };
         usage.puts.store(counts.puts, Relaxed);
         usage.deletes.store(counts.deletes, Relaxed);
         usage.kept.store(counts.puts + counts.deletes, Relaxed);
@@ -207,6 +216,11 @@ impl Usage {
         let live = attributes.map(|(path, asked)| (path.clone(), Arc::new(LiveAsked::new(*asked))));
         usage.attributes.store(Arc::new(live.collect()));
         usage
+    }
+
+    /// Writes that were counted, ever.
+    pub(crate) fn writes(&self) -> u64 {
+        self.puts.load(Relaxed) + self.deletes.load(Relaxed)
     }
 
     /// Counts a batch that was committed.
@@ -264,6 +278,7 @@ impl Usage {
         UsageCounts {
             puts: self.puts.load(Relaxed),
             deletes: self.deletes.load(Relaxed),
+            upkeep: self.upkeep.to_json(),
             gets: self.gets.iter().map(|shard| shard.0.load(Relaxed)).sum(),
             attributes: attributes
                 .iter()

@@ -56,7 +56,7 @@ pub struct Answer {
     pub(super) validity: Arc<Validity>,
     validation: Validation,
     /// Keys alone are wanted: records are fetched only where nothing else tells.
-    keys_only: bool,
+    pub(super) keys_only: bool,
     /// The tree of keys is asked before records are fetched.
     pub(super) asks: bool,
     /// How many candidates are fetched together, and how.
@@ -364,6 +364,7 @@ impl Answer {
         for (candidate, record) in chunk.into_iter().zip(records) {
             let Some(value) = record else {
                 self.steps.superseded += 1;
+                self.steps.wasted += 1;
                 continue;
             };
             if !all_answered && !self.predicates.confirm(&parse(&value)?, &layout, driver) {
@@ -490,5 +491,6 @@ impl Drop for Answer {
         let steps = &self.steps;
         let usage = &self.snapshot.dataset.current.usage;
         usage.validated(steps.superseded, steps.asked.max(steps.fetched));
+        usage.upkeep.add(self.measured());
     }
 }

@@ -3,9 +3,36 @@
 use super::answer::Answer;
 use super::plan::Driver;
 use super::predicate::Predicate;
+use crate::upkeep::Measured;
 use crate::usage::Asked;
 
 impl Answer {
+    /// What the query was, for the upkeep.
+    pub(super) fn measured(&self) -> Measured {
+        let Driver::Index(at) = self.plan.driver else {
+            return Measured::default();
+        };
+        let driver = self.predicates.declared.get(at);
+        let attribute = driver.and_then(|p| self.snapshot.layout.attributes.get(p.attribute));
+        let steps = &self.steps;
+        if !attribute.is_some_and(|attribute| attribute.kind.is_standalone()) {
+            return Measured {
+                scanned: steps.candidates,
+                ..Measured::default()
+            };
+        }
+        let bare = self.keys_only && self.predicates.is_answered_by(Some(at));
+        Measured {
+            bare: u64::from(bare),
+            fetching: u64::from(!bare),
+            entries: if bare { steps.candidates } else { 0 },
+            asked: steps.asked,
+            fetched: if bare { 0 } else { steps.fetched },
+            wasted: steps.wasted,
+            ..Measured::default()
+        }
+    }
+
     /// Counts the query, when it is over, for the attribute whose index answered it; where a scan did, for each
     /// that it asked for. Of attributes that are not declared a query counts as a lookup.
     pub(super) fn count_use(&self) {

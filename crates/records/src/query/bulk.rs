@@ -221,6 +221,7 @@ impl Answer {
                 std::mem::replace(&mut failed, Ok(()))?;
                 sieve.steps.fetched += positions.len() as u64;
                 sieve.steps.superseded += positions.len() as u64 - current;
+                sieve.steps.wasted += positions.len() as u64 - current;
                 held.sort_unstable_by_key(|(at, _)| *at);
                 for (at, value) in held.drain(..) {
                     if let (Some(key), Some(seq)) = (keys.get(at), chunk.seqs.get(at)) {

@@ -236,6 +236,7 @@ impl Answer {
             }
         })?;
         steps.superseded += keys.len() as u64 - confirmed;
+        steps.wasted += keys.len() as u64 - confirmed;
         facts.clear();
         damage.map_or(Ok(()), Err)
     }

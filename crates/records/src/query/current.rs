@@ -73,7 +73,7 @@ impl Validity {
         let upkeep = &layout.stored.upkeep;
         let mark = over.as_ref().map_or(0, |over| over.mark());
         // Of what was written by another strategy the set must know everything.
-        let settled = over.is_some() && mark >= upkeep.since;
+        let settled = layout.is_settled(mark);
         let standalone = attribute.filter(|attribute| attribute.kind.is_standalone());
         let exact = settled && upkeep.maintenance == Maintenance::MutableBitmap;
         let tree = standalone.and_then(|attribute| match upkeep.maintenance {

@@ -14,6 +14,8 @@ pub(super) struct Steps {
     pub(super) asked: u64,
     /// Records read for them.
     pub(super) fetched: u64,
+    /// Of these, those that were superseded.
+    pub(super) wasted: u64,
     /// Another condition did not hold.
     pub(super) discarded: u64,
     /// Answered.

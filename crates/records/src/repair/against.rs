@@ -46,7 +46,10 @@ impl<'w> Against<'w> {
         attribute: &Attribute,
     ) -> Against<'w> {
         let upkeep = &layout.stored.upkeep;
-        let (tree, own) = match (layout.keys, attribute.deleted) {
+        // A change of strategy leaves behind what the trees of keys do not tell of: deletions, and what was
+        // replaced before the index's own tree began.
+        let settled = layout.is_settled(work.mark());
+        let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| settled)) {
             (Some(keys), _) => (keys, true),
             (None, Some(deleted)) => (deleted, false),
             (None, None) => (layout.data, true),
@@ -56,7 +59,7 @@ impl<'w> Against<'w> {
         let (mut asked, mut pruned) = (Vec::new(), Vec::new());
         for component in runs(work, tree) {
             match span(&component) {
-                span if filters && span.max <= work.mark() => pruned.push(span),
+                span if filters && settled && span.max <= work.mark() => pruned.push(span),
                 _ => asked.push(component),
             }
         }

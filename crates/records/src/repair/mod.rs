@@ -164,10 +164,20 @@ impl Dataset {
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
+        self.superseded()?;
+        self.shared.group.flush()?;
+        self.repair_flushed(options, progress)
+    }
+
+    /// The same for what was flushed.
+    pub(crate) fn repair_flushed(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
         let group = &self.shared.group;
         let superseded = self.superseded()?;
         self.current.keep_over(group)?;
-        group.flush()?;
         let now = self.snapshot();
         let layout = &now.layout;
         let before = mark(&now.snapshot, superseded);
@@ -201,6 +211,7 @@ impl Dataset {
         let result = match method {
             RepairMethod::Key => by_key::run(&work, layout, progress),
             RepairMethod::Index => {
+                let complete = is_complete(layout, mark(&now.snapshot, superseded));
                 let told = complete && layout.stored.upkeep.repair == Repair::Merge;
                 by_index::run(&work, layout, told, progress)
             }

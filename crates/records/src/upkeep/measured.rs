@@ -1,0 +1,275 @@
+//! What is measured for the upkeep: counts of operations that old ones fade from, and the last repair.
+//!
+//! They fade by operations and not by time, so what follows from them is the same on every machine. Kept with the
+//! counters of use (`usage.rs`), as statistics.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lsm::Seq;
+use parking_lot::Mutex;
+use serde_json::{Map, Value as Json, json};
+
+use crate::repair::RepairReport;
+
+/// Writes and queries after which all counts are halved.
+const WINDOW: u64 = 1 << 16;
+
+/// Counts of the last operations: about as many as were half of the window ago count for half.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    /// Records put, inserted and deleted.
+    pub(crate) written: u64,
+    /// Those of which it is known whether they replaced a record, and those that did.
+    pub(crate) known: u64,
+    pub(crate) replaced: u64,
+    /// Queries that need no records but to know what is current; the index entries that they went through,
+    /// and those whose keys were asked for in the primary-key index.
+    pub(crate) bare: u64,
+    pub(crate) entries: u64,
+    pub(crate) asked: u64,
+    /// Other queries of an index, the records that they fetched, and those of them that were over.
+    pub(crate) fetching: u64,
+    pub(crate) fetched: u64,
+    pub(crate) wasted: u64,
+    /// Records that scans of tables with summaries went through.
+    pub(crate) scanned: u64,
+}
+
+const NAMES: [&str; 10] = [
+    "written",
+    "known",
+    "replaced",
+    "index_only_queries",
+    "entries",
+    "asked",
+    "fetching_queries",
+    "fetched",
+    "wasted",
+    "scanned",
+];
+
+impl Measured {
+    fn values(&self) -> [u64; 10] {
+        [
+            self.written,
+            self.known,
+            self.replaced,
+            self.bare,
+            self.entries,
+            self.asked,
+            self.fetching,
+            self.fetched,
+            self.wasted,
+            self.scanned,
+        ]
+    }
+
+    fn from_values(values: [u64; 10]) -> Measured {
+        let [
+            written,
+            known,
+            replaced,
+            bare,
+            entries,
+            asked,
+            fetching,
+            fetched,
+            wasted,
+            scanned,
+        ] = values;
+        Measured {
+            written,
+            known,
+            replaced,
+            bare,
+            entries,
+            asked,
+            fetching,
+            fetched,
+            wasted,
+            scanned,
+        }
+    }
+
+    /// The share of writes that replaced a record; `None` where too little is known.
+    pub(crate) fn update_ratio(&self) -> Option<f64> {
+        (self.known >= 256).then(|| (self.replaced as f64 / self.known as f64).min(1.0))
+    }
+
+    pub(crate) fn to_json(self) -> Json {
+        let fields = NAMES.iter().zip(self.values());
+        Json::Object(
+            fields
+                .map(|(name, n)| ((*name).to_string(), json!(n)))
+                .collect(),
+        )
+    }
+
+    fn from_json(json: &Json) -> Measured {
+        let number = |name| json.get(name).and_then(Json::as_u64).unwrap_or(0);
+        Measured::from_values(NAMES.map(|name| number(name).min(1 << 32)))
+    }
+}
+
+/// The last repair.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct LastRepair {
+    /// Everything that was replaced up to this write was known then.
+    pub(crate) mark: Seq,
+    /// Records written before it, ever, and numbers in the set.
+    pub(crate) writes: u64,
+    pub(crate) over: u64,
+    pub(crate) entries: u64,
+    pub(crate) found: u64,
+    pub(crate) micros: u64,
+    /// Why it was done.
+    pub(crate) why: String,
+}
+
+impl LastRepair {
+    pub(crate) fn new(report: &RepairReport, writes: u64, over: u64, why: &str) -> LastRepair {
+        LastRepair {
+            mark: report.mark,
+            writes,
+            over,
+            entries: report.entries + report.looked_up,
+            found: report.found,
+            micros: report.elapsed.as_micros() as u64,
+            why: why.to_string(),
+        }
+    }
+
+    fn to_json(&self) -> Json {
+        json!({
+            "up_to": self.mark,
+            "writes": self.writes,
+            "known_to_be_over": self.over,
+            "entries": self.entries,
+            "found": self.found,
+            "micros": self.micros,
+            "why": self.why,
+        })
+    }
+
+    fn from_json(json: &Json) -> Option<LastRepair> {
+        let number = |name| json.get(name).and_then(Json::as_u64);
+        Some(LastRepair {
+            mark: number("up_to")?,
+            writes: number("writes")?,
+            over: number("known_to_be_over")?,
+            entries: number("entries")?,
+            found: number("found")?,
+            micros: number("micros")?,
+            why: json.get("why")?.as_str()?.to_string(),
+        })
+    }
+}
+
+/// What is remembered beside the counts.
+#[derive(Default)]
+pub(crate) struct Remembered {
+    pub(crate) repair: Option<LastRepair>,
+    /// Why the present strategy was chosen, and what would change it: for people.
+    pub(crate) choice: Option<Json>,
+    /// What went wrong last, if nothing went well since.
+    pub(crate) error: Option<String>,
+    /// Operations that were counted when the strategy was last thought about.
+    pub(crate) considered: u64,
+}
+
+/// The live counts of a dataset.
+#[derive(Default)]
+pub(crate) struct Live {
+    counts: [AtomicU64; 10],
+    /// Writes and queries ever.
+    operations: AtomicU64,
+    /// Since the last repair: keys asked for, and records fetched, of what was over.
+    asked: AtomicU64,
+    wasted: AtomicU64,
+    pub(crate) remembered: Mutex<Remembered>,
+}
+
+impl Live {
+    pub(crate) fn add(&self, counts: Measured) {
+        for (counter, n) in self.counts.iter().zip(counts.values()) {
+            if n > 0 {
+                counter.fetch_add(n, Relaxed);
+            }
+        }
+        self.asked.fetch_add(counts.asked, Relaxed);
+        self.wasted.fetch_add(counts.wasted, Relaxed);
+        let operations = counts.written + counts.bare + counts.fetching;
+        self.operations.fetch_add(operations, Relaxed);
+        let now = self.read();
+        if now.written + now.bare + now.fetching > WINDOW {
+            for counter in &self.counts {
+                counter.store(counter.load(Relaxed) / 2, Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn read(&self) -> Measured {
+        Measured::from_values(std::array::from_fn(|at| {
+            self.counts.get(at).map_or(0, |count| count.load(Relaxed))
+        }))
+    }
+
+    /// Writes and queries since the dataset was opened.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(Relaxed)
+    }
+
+    /// Since the last repair: keys asked for, and records fetched of what was over.
+    pub(crate) fn wasted(&self) -> (u64, u64) {
+        (self.asked.load(Relaxed), self.wasted.load(Relaxed))
+    }
+
+    /// Notes a repair. Of strategies that write blindly it tells how many writes replaced something.
+    pub(crate) fn repaired(&self, repair: LastRepair, blind: bool) {
+        self.asked.store(0, Relaxed);
+        self.wasted.store(0, Relaxed);
+        let mut remembered = self.remembered.lock();
+        if let Some(last) = remembered.repair.as_ref().filter(|_| blind) {
+            let known = repair.writes.saturating_sub(last.writes);
+            self.add(Measured {
+                known,
+                replaced: repair.over.saturating_sub(last.over).min(known),
+                ..Measured::default()
+            });
+        }
+        remembered.repair = Some(repair);
+        remembered.error = None;
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
+        let mut fields = Map::new();
+        fields.insert("measured".to_string(), self.read().to_json());
+        let remembered = self.remembered.lock();
+        let repair = remembered.repair.as_ref().map(LastRepair::to_json);
+        for (name, value) in [
+            ("last_repair", repair),
+            ("choice", remembered.choice.clone()),
+            ("error", remembered.error.as_ref().map(|error| json!(error))),
+        ] {
+            if let Some(value) = value {
+                fields.insert(name.to_string(), value);
+            }
+        }
+        Json::Object(fields)
+    }
+
+    pub(crate) fn from_json(json: &Json) -> Live {
+        let measured = json.get("measured").map(Measured::from_json);
+        let live = Live {
+            counts: measured.unwrap_or_default().values().map(AtomicU64::new),
+            ..Live::default()
+        };
+        *live.remembered.lock() = Remembered {
+            repair: json.get("last_repair").and_then(LastRepair::from_json),
+            choice: json.get("choice").cloned(),
+            error: json.get("error").and_then(Json::as_str).map(String::from),
+            considered: 0,
+        };
+        live
+    }
+}

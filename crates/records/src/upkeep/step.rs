@@ -1,0 +1,245 @@
+//! What is due for a dataset now, and doing it: ending a change of strategy that was cut off, choosing
+//! the strategy, repairing.
+
+use std::ops::ControlFlow;
+
+use lsm::version::TreeVersion;
+use lsm::{Component, Snapshot, TreeId};
+use serde_json::json;
+
+use super::choose::{Workload, choose};
+use super::measured::{LastRepair, Measured};
+use super::pacing::{Backlog, due};
+use crate::dataset::Dataset;
+use crate::def::{Maintenance, Repair};
+use crate::error::{ErrorKind, Result};
+use crate::layout::Layout;
+use crate::repair::RepairOptions;
+
+/// Operations between two thoughts about the strategy.
+const CONSIDER: u64 = 8192;
+
+/// Bytes that repairs in the background read in a second.
+const RATE: u64 = 64 << 20;
+
+impl Dataset {
+    /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks.
+    pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
+        let live = &self.current.usage.upkeep;
+        match self.try_keep_up(go_on) {
+            // Somebody is changing the dataset, or an index is unfinished: later.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            Err(error) => live.remembered.lock().error = Some(error.to_string()),
+            Ok(()) => {}
+        }
+    }
+
+    fn try_keep_up(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let now = self.snapshot();
+        let (layout, snapshot) = (&now.layout, &now.snapshot);
+        let upkeep = &layout.stored.upkeep;
+        if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
+            return Ok(());
+        }
+        if !self.is_settled() {
+            return self.change_to(upkeep.maintenance, upkeep.auto, go_on);
+        }
+        if upkeep.auto && self.consider(layout, snapshot, go_on)? {
+            return Ok(());
+        }
+        let repairs = upkeep.repair == Repair::Merge && !upkeep.maintenance.looks_at_writes();
+        if repairs && let Some(why) = due(&self.backlog(layout, snapshot)) {
+            self.repair_now(why, go_on)?;
+        }
+        Ok(())
+    }
+
+    fn change_to(&self, to: Maintenance, auto: bool, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let report =
+            self.while_wanted(go_on, |go_on| self.switch(to, auto, &mut |_| on(go_on())))?;
+        if let Some(repair) = report.repair.filter(|_| report.complete) {
+            self.note_repair(&repair, "the strategy was changed");
+        }
+        Ok(())
+    }
+
+    fn repair_now(&self, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let options = self.shared.group.options();
+        let options = RepairOptions {
+            memory: (options.memory_budget / 16).max(64 << 10),
+            threads: 1,
+            bytes_per_second: options.background.then_some(RATE),
+            ..RepairOptions::default()
+        };
+        let report = self.while_wanted(go_on, |go_on| {
+            self.repair_flushed(&options, &mut |_| on(go_on()))
+        })?;
+        if report.complete {
+            self.note_repair(&report, why);
+        }
+        Ok(())
+    }
+
+    /// Does work that gives way to everybody else who wants to change the dataset.
+    fn while_wanted<T>(
+        &self,
+        go_on: &dyn Fn() -> bool,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
+    ) -> Result<T> {
+        let current = &self.current;
+        let _gives_way = current.give_way();
+        work(&|| go_on() && !current.is_wanted())
+    }
+
+    fn note_repair(&self, report: &crate::repair::RepairReport, why: &str) {
+        let usage = &self.current.usage;
+        let now = self.snapshot();
+        let layout = &now.layout;
+        let over = layout
+            .superseded
+            .and_then(|tree| version(&now.snapshot, tree));
+        let over = over.map_or(0, |tree| tree.bitmap().len());
+        let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
+        let repair = LastRepair::new(report, usage.writes(), over, why);
+        usage.upkeep.repaired(repair, blind);
+    }
+
+    /// Thinks about the strategy, where enough happened since it was last done; true when it was changed.
+    fn consider(
+        &self,
+        layout: &Layout,
+        snapshot: &Snapshot,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let live = &self.current.usage.upkeep;
+        let operations = live.operations();
+        let considered = live.remembered.lock().considered;
+        if operations < considered + CONSIDER {
+            return Ok(false);
+        }
+        live.remembered.lock().considered = operations;
+        let Some(work) = self.workload(layout, snapshot, &live.read()) else {
+            return Ok(false);
+        };
+        let present = layout.stored.upkeep.maintenance;
+        let choice = choose(&work, present);
+        let costs = choice.costs.iter();
+        let costs = costs.map(|(s, cost)| (s.to_string(), json!((cost * 100.0).round() / 100.0)));
+        live.remembered.lock().choice = Some(json!({
+            "strategy": choice.strategy.to_string(),
+            "why": choice.reason,
+            "would_change": choice.change,
+            "micros_per_write": serde_json::Map::from_iter(costs),
+        }));
+        if choice.strategy == present {
+            return Ok(false);
+        }
+        self.change_to(choice.strategy, true, go_on)?;
+        Ok(true)
+    }
+
+    /// What is measured, for the choice; `None` while it is not known how many writes replace something.
+    fn workload(
+        &self,
+        layout: &Layout,
+        snapshot: &Snapshot,
+        measured: &Measured,
+    ) -> Option<Workload> {
+        let writes = measured.written.max(1) as f64;
+        let cache = self.shared.group.cache().capacity() as f64;
+        let bytes = |tree| version(snapshot, tree).map_or(0, TreeVersion::size) as f64;
+        let cached = |bytes: f64| (cache / bytes.max(1.0)).min(1.0);
+        let keys = layout.keys.map_or(0.0, bytes);
+        let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
+        let update_ratio = measured.update_ratio()?;
+        let wasted = match layout.stored.upkeep.maintenance {
+            Maintenance::Validation if measured.fetched > 0 => {
+                measured.wasted as f64 / measured.fetched as f64
+            }
+            // Half of what a repair finds is there on average, and repairs come at a part of the writes.
+            _ => update_ratio / 4.0,
+        };
+        Some(Workload {
+            update_ratio,
+            indexes: standalone.count() as f64,
+            entries: measured.entries as f64 / writes,
+            fetched: measured.fetched as f64 / writes,
+            wasted,
+            scanned: measured.scanned as f64 / writes,
+            keys_cached: cached(keys),
+            data_cached: cached(keys + bytes(layout.data)),
+        })
+    }
+
+    fn backlog(&self, layout: &Layout, snapshot: &Snapshot) -> Backlog {
+        let mark = layout.superseded.and_then(|tree| version(snapshot, tree));
+        let mark = mark.map_or(0, TreeVersion::mark);
+        let (mut entries, mut new) = (0, 0);
+        for component in snapshot.components(layout.keys.unwrap_or(layout.data)) {
+            if let Component::Run(run) = &component {
+                entries += component.entries();
+                if run.component().max > mark {
+                    new += component.entries();
+                }
+            }
+        }
+        let usage = &self.current.usage;
+        let (asked, wasted) = usage.upkeep.wasted();
+        let remembered = usage.upkeep.remembered.lock();
+        let last = remembered.repair.as_ref();
+        let measured = last.filter(|last| last.entries > 1000);
+        let measured = measured.map(|last| last.micros as f64 / last.entries as f64);
+        Backlog {
+            written: usage
+                .writes()
+                .saturating_sub(last.map_or(0, |last| last.writes)),
+            entries,
+            new,
+            asked,
+            wasted,
+            by_key: layout.keys.is_some(),
+            // Without threads of its own a run of the store is the same each time.
+            per_entry: measured.filter(|_| self.shared.group.options().background),
+        }
+    }
+
+    /// What `stat` says of the upkeep.
+    pub(crate) fn upkeep_stats(&self, layout: &Layout, snapshot: &Snapshot) -> serde_json::Value {
+        let upkeep = &layout.stored.upkeep;
+        let over = layout.superseded.and_then(|tree| version(snapshot, tree));
+        let mark = over.map_or(0, TreeVersion::mark);
+        let usage = &self.current.usage;
+        let backlog = self.backlog(layout, snapshot);
+        let mut json = json!({
+            "maintenance": upkeep.maintenance.to_string(),
+            "automatic": upkeep.auto,
+            "settled": upkeep.keys_after.is_none() && layout.is_settled(mark),
+            "repair": upkeep.repair.to_string(),
+            "merging": upkeep.merging.to_string(),
+            "versions": upkeep.versions,
+            "last_write": snapshot.seq(),
+            "repaired_up_to": mark,
+            "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
+            "update_ratio": usage.upkeep.read().update_ratio(),
+            "wasted_micros": backlog.waste().round() as u64,
+            "next_repair_micros": backlog.cost().round() as u64,
+        });
+        if let (Some(fields), serde_json::Value::Object(more)) =
+            (json.as_object_mut(), usage.upkeep.to_json())
+        {
+            fields.extend(more);
+        }
+        json
+    }
+}
+
+fn version(snapshot: &Snapshot, tree: TreeId) -> Option<&TreeVersion> {
+    snapshot.version().trees.get(&tree).map(AsRef::as_ref)
+}
+
+fn on(goes: bool) -> ControlFlow<()> {
+    match goes {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    }
+}
