@@ -94,7 +94,7 @@ impl WriteBatch {
             self.writes.batch.also(Kind::Delete, keys, key, &[])?;
         }
         self.note_deleted(key)?;
-        self.cancel_old(key, &|_, _| false)?;
+        self.cancel_old(key, None)?;
         self.records += 1;
         self.touch(false, Some(key));
         Ok(())
@@ -151,28 +151,24 @@ impl WriteBatch {
                 let Some(index) = index::of(attribute.kind) else {
                     continue;
                 };
-                for value in extracted.values(at) {
-                    index.add(
-                        &mut self.writes,
-                        Fact {
-                            attribute,
-                            value,
-                            key,
-                        },
-                    )?;
-                }
+                attribute.tokenizer.each(extracted.values(at), |value| {
+                    let fact = Fact {
+                        attribute,
+                        value,
+                        key,
+                    };
+                    index.add(&mut self.writes, fact)
+                })?;
             }
-            self.cancel_old(key, &|at, value| {
-                extracted.values(at).any(|new| new == value)
-            })
+            self.cancel_old(key, Some(&extracted))
         })();
         self.extracted = extracted;
         result
     }
 
-    /// Cancels the facts of the version in the memtable, if one is there, except those that `stays`
-    /// says the new version has too.
-    fn cancel_old(&mut self, key: &[u8], stays: &dyn Fn(usize, &[u8]) -> bool) -> Result<()> {
+    /// Cancels the facts of the version in the memtable, if one is there, except those that the `new`
+    /// version has too.
+    fn cancel_old(&mut self, key: &[u8], new: Option<&Extracted>) -> Result<()> {
         let layout = self.layout.clone();
         let mut written = layout.written();
         // Who looks at what a write replaces does so for the whole batch, at the commit.
@@ -193,22 +189,23 @@ impl WriteBatch {
         let Some(old) = RecordRef::parse(&old.value) else {
             return Ok(());
         };
-        for (id, value) in old.attributes() {
-            let written = layout.written();
-            for (at, attribute) in written.filter(|(_, attribute)| attribute.id == id) {
-                if let Some(index) = index::of(attribute.kind)
-                    && !stays(at, value)
-                {
-                    index.cancel(
-                        &mut self.writes,
-                        Fact {
-                            attribute,
-                            value,
-                            key,
-                        },
-                    )?;
-                }
-            }
+        for (at, attribute) in layout.written() {
+            let Some(index) = index::of(attribute.kind) else {
+                continue;
+            };
+            let mine = old.attributes().filter(|(id, _)| *id == attribute.id);
+            attribute.tokenizer.each_lost(
+                mine.map(|(_, value)| value),
+                new.iter().flat_map(|new| new.values(at)),
+                |value| {
+                    let fact = Fact {
+                        attribute,
+                        value,
+                        key,
+                    };
+                    index.cancel(&mut self.writes, fact)
+                },
+            )?;
         }
         Ok(())
     }
@@ -260,6 +257,7 @@ impl WriteBatch {
                 let usage = &self.dataset.current.usage;
                 usage.wrote(puts as u64, self.deletes as u64);
                 self.clear();
+                self.dataset.current.wrote(&shared.group);
                 return Ok(());
             };
             self.writes.rewind(mark);

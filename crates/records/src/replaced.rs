@@ -183,13 +183,13 @@ fn facts_of(layout: &Layout, record: &RecordRef<'_>) -> Facts {
     facts
 }
 
-/// Takes back the facts of an old record, the write `seq`, but for those that stay.
+/// Takes back the facts of an old record, the write `seq`, but for those that the new one has.
 fn cancel_record(
     layout: &Layout,
     writes: &mut Writes,
     (key, seq): (&[u8], Seq),
     old: &[u8],
-    stays: &[(u32, Vec<u8>)],
+    new: &[(u32, Vec<u8>)],
 ) -> Result<()> {
     let Some(old) = RecordRef::parse(old) else {
         return Err(Error::damaged("a stored record is malformed"));
@@ -197,25 +197,28 @@ fn cancel_record(
     let bitmap = layout.superseded.unwrap_or(layout.data);
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
     for (_, attribute) in layout.written() {
-        let Some(index) = index::of(attribute.kind).filter(|_| attribute.tree.is_some()) else {
+        let told = attribute.tree.or(attribute.widened);
+        let Some(index) = index::of(attribute.kind).filter(|_| told.is_some()) else {
             continue;
         };
-        let mut result = Ok(());
+        let mut had: Vec<Vec<u8>> = Vec::new();
         attribute.any_value(&old, |value| {
-            if !stays
-                .iter()
-                .any(|(id, v)| *id == attribute.id && v == value)
-            {
+            had.push(value.to_vec());
+            false
+        });
+        let has = new.iter().filter(|(id, _)| *id == attribute.id);
+        attribute.tokenizer.each_lost(
+            had.iter().map(Vec::as_slice),
+            has.map(|(_, value)| value.as_slice()),
+            |value| {
                 let fact = Fact {
                     attribute,
                     value,
                     key,
                 };
-                result = index.cancel(writes, fact);
-            }
-            result.is_err()
-        });
-        result?;
+                index.cancel(writes, fact)
+            },
+        )?;
     }
     Ok(())
 }

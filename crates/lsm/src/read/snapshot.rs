@@ -126,7 +126,13 @@ impl Snapshot {
     /// The keys of a tree that have a value. `readahead` of more than 0 bytes reads ahead and leaves
     /// the block cache as it is: for scans of much of a tree.
     pub fn cursor(&self, tree: TreeId, readahead: usize) -> TreeCursor {
-        TreeCursor::new(self.sources(tree, readahead), self.seq)
+        self.cursor_over(&self.components(tree), readahead)
+    }
+
+    /// The keys that have a value in these components alone, newest first as [`Snapshot::components`]
+    /// gives them (a run may lack some of its tables): for who knows that the others do not matter.
+    pub fn cursor_over(&self, components: &[Component], readahead: usize) -> TreeCursor {
+        TreeCursor::new(sources(components, readahead), self.seq)
     }
 
     /// Every entry of a tree, superseded ones included.

@@ -17,13 +17,14 @@ use serde_json::{Map, Value as Json, json};
 pub(crate) const DIR: &str = "/store";
 
 /// The kinds that keep or find something.
-pub(crate) const INDEXED: [IndexKind; 6] = [
+pub(crate) const INDEXED: [IndexKind; 7] = [
     IndexKind::Embedded,
     IndexKind::Eager,
     IndexKind::Lazy,
     IndexKind::Composite,
     IndexKind::Recent,
     IndexKind::Fingerprint,
+    IndexKind::Filter,
 ];
 
 /// An attribute for each of [`INDEXED`], named after it.
@@ -34,6 +35,7 @@ pub(crate) const PATHS: [&str; INDEXED.len()] = [
     "composite",
     "recent",
     "fingerprint",
+    "filter",
 ];
 
 /// Settings that make much happen with little data, and the same each time: memtables of 64 KiB,
