@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use esker::fs::memory::Memory;
 use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    Key, KeyType, LookupOptions, Op, Options, Order, Type, Value,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, Key, KeyType,
+    Options, Type, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
