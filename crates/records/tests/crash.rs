@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Op, Order, Type, Value,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Op, Order, RepairOptions, Type,
+    Value,
 };
 
 const MODES: [PowerCut; 4] = [
@@ -101,6 +103,13 @@ fn try_live(fs: Arc<dyn Fs>, seed: u64, history: &mut History) -> esker::Result<
             4 => {
                 db.sync()?;
                 history.durable = history.acknowledged;
+            }
+            6 => {
+                let one = RepairOptions {
+                    threads: 1,
+                    ..RepairOptions::default()
+                };
+                dataset.repair(&one, &mut |_| ControlFlow::Continue(()))?;
             }
             5 => {
                 drop(dataset);

@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -15,7 +16,7 @@ use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Maintenance, Merging, Options, Repair, Tuning, Type,
+    Maintenance, Merging, Options, Repair, RepairOptions, Tuning, Type,
 };
 use lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
 
@@ -102,6 +103,14 @@ impl Store {
         self.dataset.get(&key).unwrap().unwrap().seq()
     }
 
+    fn repair(&self) {
+        let options = RepairOptions::default();
+        let report = self
+            .dataset
+            .repair(&options, &mut |_| ControlFlow::Continue(()));
+        assert!(report.unwrap().complete);
+    }
+
     fn check(&self) {
         check(&self.db);
         check_set(&self.db);
@@ -111,55 +120,65 @@ impl Store {
 #[test]
 fn a_snapshot_from_before_an_update_finds_the_old_record_through_the_index_after_repair_and_merges()
 {
-    everywhere(|def| {
-        let store = store(def);
-        for id in 0..20 {
-            store.put(id, id % 2);
+    for by_hand in [false, true] {
+        everywhere(|def| old_and_new(def, by_hand));
+    }
+    everywhere(|def| old_and_new(def.repair(Repair::None), false));
+}
+
+fn old_and_new(def: DatasetDef, by_hand: bool) {
+    let store = store(def);
+    for id in 0..20 {
+        store.put(id, id % 2);
+    }
+    store.db.flush().unwrap();
+    let evens: Vec<String> = (0..20_u64)
+        .rev()
+        .filter(|id| id % 2 == 0)
+        .map(|id| id.to_string())
+        .collect();
+    let before = store.dataset.snapshot();
+    for id in (0..20).step_by(2) {
+        match id % 4 {
+            0 => store.put(id, 7),
+            _ => store.delete(id),
         }
-        store.db.flush().unwrap();
-        let evens: Vec<String> = (0..20_u64)
-            .rev()
-            .filter(|id| id % 2 == 0)
-            .map(|id| id.to_string())
-            .collect();
-        let before = store.dataset.snapshot();
-        for id in (0..20).step_by(2) {
-            match id % 4 {
-                0 => store.put(id, 7),
-                _ => store.delete(id),
-            }
+    }
+    let replaced: Vec<Seq> = (1..=20).step_by(2).collect();
+    let after = store.dataset.snapshot();
+    let moved = ["16", "12", "8", "4", "0"];
+    let hold = || {
+        for snapshot in [&before, &after, &store.dataset.snapshot()] {
+            let old = std::ptr::eq(snapshot, &before);
+            let (zero, seven) = match old {
+                true => (evens.as_slice(), &[][..]),
+                false => (&[][..], &moved[..]),
+            };
+            assert_eq!(of(&store.dataset, snapshot, 0), zero);
+            assert_eq!(of(&store.dataset, snapshot, 7), seven);
+            assert_eq!(of(&store.dataset, snapshot, 1).len(), 10);
         }
-        let replaced: Vec<Seq> = (1..=20).step_by(2).collect();
-        let after = store.dataset.snapshot();
-        let moved = ["16", "12", "8", "4", "0"];
-        let hold = || {
-            for snapshot in [&before, &after, &store.dataset.snapshot()] {
-                let old = std::ptr::eq(snapshot, &before);
-                let (zero, seven) = match old {
-                    true => (evens.as_slice(), &[][..]),
-                    false => (&[][..], &moved[..]),
-                };
-                assert_eq!(of(&store.dataset, snapshot, 0), zero);
-                assert_eq!(of(&store.dataset, snapshot, 7), seven);
-                assert_eq!(of(&store.dataset, snapshot, 1).len(), 10);
-            }
-        };
-        hold();
-        // Noted in memory (by writers, at once), by a repair, by merges: whoever finds out.
-        let group = store.db.group();
-        let set = store.tree("superseded").unwrap();
-        let mark = group.snapshot().seq();
+    };
+    hold();
+    // Noted in memory (by writers, at once), by a repair, by merges: whoever finds out.
+    let group = store.db.group();
+    let set = store.tree("superseded").unwrap();
+    let mark = group.snapshot().seq();
+    if by_hand {
         let mut numbers = replaced.iter().map(|seq| Ok(*seq));
         group.supersede(set, &mut numbers, Some(mark)).unwrap();
-        hold();
-        store.db.flush().unwrap();
-        hold();
-        settle(&store.db);
-        hold();
-        store.db.compact(None).unwrap();
-        hold();
-        store.check();
-    });
+    } else {
+        store.repair();
+    }
+    assert!(replaced.iter().all(|seq| store.is_over(*seq)));
+    hold();
+    store.db.flush().unwrap();
+    hold();
+    settle(&store.db);
+    hold();
+    store.db.compact(None).unwrap();
+    hold();
+    store.check();
 }
 
 /// The numbers of the puts that a tree holds.
@@ -476,7 +495,7 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
     });
 }
 
-/// Writes, flushes and merges of everything at once, from threads that wait for nobody; then all is held
+/// Writes, flushes, repairs and merges of everything at once, from threads that wait for nobody; then all is held
 /// against what was written.
 fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -500,6 +519,12 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(SeqCst) {
+                store.db.compact(None).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                store.repair();
                 store.db.compact(None).unwrap();
             }
         });
@@ -558,7 +583,7 @@ fn a_bit_that_is_set_while_merges_read_the_component_is_kept() {
 }
 
 #[test]
-fn what_merges_tell_and_writers_replace_at_once_agrees() {
+fn what_merges_tell_repairs_find_and_writers_replace_at_once_agrees() {
     for seed in seeds(2) {
         for maintenance in Maintenance::ALL {
             let bitmap_merges = [BitmapMerges::SideFile, BitmapMerges::Lock][seed as usize % 2];

@@ -4,6 +4,7 @@
 
 mod asking;
 mod changes;
+mod repairs;
 pub(crate) mod upkeep;
 
 use std::collections::BTreeMap;
@@ -133,7 +134,7 @@ impl Life {
             model: Model::new(),
             order: 0,
             kept: Vec::new(),
-            known: Known::default(),
+            known: Known::of(&upkeep),
             upkeep,
         }
     }
@@ -255,7 +256,8 @@ impl Life {
             78 => self.db.compact(None).unwrap(),
             79 => self.db.compact(Some("d")).unwrap(),
             80..=81 if !self.inside => self.reopen(),
-            82..=85 => {
+            82 => self.repair(),
+            83..=85 => {
                 if self.kept.len() == 3 {
                     let at = self.rng.usize(0..3);
                     self.kept.remove(at);

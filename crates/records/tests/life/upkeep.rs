@@ -76,6 +76,9 @@ pub(crate) struct Known {
     current: BTreeMap<Vec<u8>, Seq>,
     /// Writes that are over, and the last write when that was seen.
     over: Vec<(Seq, Seq)>,
+    /// Whether the mark does not stand for every write that was replaced: not for those without facts in
+    /// indexes, or not for versions that are kept.
+    pub(super) partial: bool,
     /// What is asked again later.
     pinned: Option<Snapshot>,
 }
@@ -94,6 +97,13 @@ pub(crate) fn current(snapshot: &Snapshot) -> BTreeMap<Vec<u8>, Seq> {
 }
 
 impl Known {
+    pub(crate) fn of(upkeep: &Upkeep) -> Known {
+        Known {
+            partial: upkeep.versions > 1,
+            ..Known::default()
+        }
+    }
+
     /// Takes in what has changed, and holds it against the set of the moment.
     pub(crate) fn see(&mut self, db: &Database, is_exact: bool) {
         let snapshot = db.group().snapshot();
@@ -135,7 +145,7 @@ impl Known {
         assert!(set.mark() <= snapshot.seq());
         for (seq, by) in &self.over {
             assert!(
-                set.contains(*seq) || (*by > set.mark() && !is_exact),
+                set.contains(*seq) || ((*by > set.mark() || self.partial) && !is_exact),
                 "write {seq}, over by {by}, is not in the set of mark {}",
                 set.mark()
             );
