@@ -1,0 +1,186 @@
+//! The experiments of Luo & Carey, "Efficient data ingestion and query processing for LSM-based storage
+//! systems" (section 6), on Esker's ways to maintain indexes.
+//!
+//! The store is set up small: memory is a fraction of the data, and reads go round the page cache, so that
+//! a look at an old record costs a read, as it did on the paper's disks. The same with everything in
+//! memory stands beside it.
+
+mod claims;
+mod phases;
+pub mod sheets;
+
+use serde::{Deserialize, Serialize};
+
+use super::upkeep::store::{Cache, Setup, Strategy};
+use super::upkeep::{self, Options, Planned, RECORD};
+use crate::failure::Result;
+use crate::run::Job;
+use crate::workload::upserts::{Skew, Upserts};
+
+/// The suite's name.
+pub const SUITE: &str = "luo-carey";
+
+/// Shares of updates that are tried, in percent.
+const UPDATES: [u32; 4] = [0, 10, 25, 50];
+/// Shares of duplicates among inserts, in percent.
+const DUPLICATES: [u32; 3] = [0, 10, 50];
+/// Numbers of indexes that are tried.
+const INDEXES: [usize; 3] = [1, 3, 5];
+
+/// What a child does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    /// Lookups through an index, by selectivity, beside a scan (figure 10).
+    Lookups,
+    /// Inserts, some refused (figure 11).
+    Inserts,
+    /// Upserts, by share of updates (figure 12).
+    Upserts,
+    /// The same by number of indexes (figure 13b).
+    Indexes,
+    /// Questions after upserts (figures 14 and 15).
+    Queries,
+}
+
+impl What {
+    /// The experiment that its job is named after; `--only` selects by it.
+    fn experiment(self) -> &'static str {
+        match self {
+            What::Lookups => "lookups",
+            What::Inserts => "inserts",
+            What::Upserts => "upserts",
+            What::Indexes => "indexes",
+            What::Queries => "queries",
+        }
+    }
+}
+
+/// What a child is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Task {
+    what: What,
+    setup: Setup,
+    records: usize,
+    /// Percent of the writes that are of a known key.
+    updates: u32,
+    skew: Skew,
+    /// Milliseconds that questions of a kind are asked.
+    ask_ms: u64,
+}
+
+/// Everything that a run does: subjects that are compared follow each other.
+fn planned(options: &Options) -> Vec<Planned<Task>> {
+    let mut all = Vec::new();
+    for cache in Cache::BOTH {
+        let task = |what, strategy, share: f64| {
+            let records = options.records(share);
+            Task {
+                what,
+                setup: Setup {
+                    strategy,
+                    indexes: 1,
+                    cache,
+                    memory: cache.budget(records * RECORD),
+                },
+                records,
+                updates: 10,
+                skew: Skew::Uniform,
+                ask_ms: 300,
+            }
+        };
+        let mut plan = |task: Task| {
+            all.push(Planned {
+                experiment: task.what.experiment().to_string(),
+                subject: task.setup.strategy.name().to_string(),
+                cache: cache.name(),
+                task,
+            });
+        };
+        plan(Task {
+            updates: 0,
+            ..task(What::Lookups, Strategy::Validation, 1.0)
+        });
+        for updates in DUPLICATES {
+            for strategy in [Strategy::Validation] {
+                plan(Task {
+                    updates,
+                    ..task(What::Inserts, strategy, 0.5)
+                });
+            }
+        }
+        for skew in [Skew::Uniform, Skew::Zipf] {
+            for updates in UPDATES {
+                // Without updates both are the same.
+                if updates == 0 && skew == Skew::Zipf {
+                    continue;
+                }
+                for strategy in [Strategy::Validation] {
+                    plan(Task {
+                        updates,
+                        skew,
+                        ..task(What::Upserts, strategy, 1.0)
+                    });
+                }
+            }
+        }
+        for indexes in INDEXES {
+            for strategy in [Strategy::Validation] {
+                let mut task = task(What::Indexes, strategy, 0.5);
+                task.setup.indexes = indexes;
+                plan(task);
+            }
+        }
+        for updates in [0, 50] {
+            for strategy in [Strategy::Validation] {
+                plan(Task {
+                    updates,
+                    ..task(What::Queries, strategy, 1.0)
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Runs the suite; returns what could not be measured.
+pub fn run(options: &Options) -> Result<Vec<String>> {
+    let records = options.records(1.0);
+    let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / 1048576.0);
+    let settings = [
+        (
+            "records",
+            format!(
+                "{records} upserts of {RECORD} bytes, random 63-bit keys, attributes uniform in 0..100,000; half as many in \
+                 `inserts` and `indexes`"
+            ),
+        ),
+        (
+            "direct",
+            format!(
+                "{} of memory, an eighth of the JSON; reads go round the page cache",
+                mib(Cache::Small.budget(records * RECORD))
+            ),
+        ),
+        (
+            "cached",
+            format!(
+                "{} of memory, reads through the page cache",
+                mib(Cache::All.budget(records * RECORD))
+            ),
+        ),
+        ("durability", "log written, no sync per write".to_string()),
+        (
+            "throughput",
+            "by wall time of the writes and of the merges that they leave behind".to_string(),
+        ),
+    ];
+    upkeep::run(SUITE, options, &settings, &planned(options), claims::all)
+}
+
+/// Does one store's share, in a process of its own.
+pub fn child(job: &Job) -> Result<()> {
+    let task: Task = job.parameters()?;
+    let updates = f64::from(task.updates) / 100.0;
+    let upserts = Upserts::new(job.seed, task.records, updates, task.skew);
+    phases::run(job, &task, &upserts)
+}

@@ -1,0 +1,97 @@
+//! What the page shows of each experiment.
+
+use super::SUITE;
+use crate::report::sheet::{Chart, Measure, Sheet};
+
+const MILLIS: Measure = Measure::Figure("mean_ms", "ms a question");
+
+fn sheet(
+    experiment: &'static str,
+    title: &'static str,
+    asks: &'static str,
+    charts: Vec<Chart>,
+) -> Sheet {
+    Sheet {
+        suite: SUITE,
+        experiment,
+        title,
+        asks,
+        charts,
+        table: true,
+        headline: false,
+    }
+}
+
+/// The sheets of the suite, in the order of the paper.
+pub fn all() -> Vec<Sheet> {
+    let selectivity = ("percent", "% of the records");
+    let ingest = &["ingest"];
+    vec![
+        sheet(
+            "lookups",
+            "Records through an index, or by a scan (figures 10a, 10b)",
+            "How much does each of the optimizations of lookups save, and up to which share of the records is an index faster than a scan?",
+            vec![Chart::lines("", &["find"], &["cache"], MILLIS, selectivity)],
+        ),
+        sheet(
+            "inserts",
+            "Inserts that must be new (figure 11)",
+            "What does it cost to refuse keys that are there, with and without an index of the keys alone?",
+            vec![Chart::lines(
+                "",
+                ingest,
+                &["cache"],
+                Measure::Rate,
+                ("duplicates", "% duplicates"),
+            )],
+        ),
+        sheet(
+            "upserts",
+            "Upserts by strategy (figure 12)",
+            "How many upserts a second does each way to maintain indexes get through, merges included?",
+            vec![Chart::lines(
+                "",
+                ingest,
+                &["cache", "keys"],
+                Measure::Rate,
+                ("updates", "% updates"),
+            )],
+        ),
+        sheet(
+            "indexes",
+            "Upserts by number of indexes (figure 13b)",
+            "And with more indexes (10 % updates)?",
+            vec![Chart::lines(
+                "",
+                ingest,
+                &["cache"],
+                Measure::Rate,
+                ("indexes", "indexes"),
+            )],
+        ),
+        sheet(
+            "queries",
+            "Questions that want records, after upserts (figure 14)",
+            "What do index entries of replaced records cost those who ask?",
+            vec![Chart::bars(
+                "",
+                &["find"],
+                &["cache", "updates"],
+                &["percent"],
+                MILLIS,
+            )],
+        ),
+        sheet(
+            "index-only",
+            "Questions that the index could answer alone (figure 15)",
+            "And where only keys or their number are wanted?",
+            vec![Chart::bars(
+                "",
+                &[],
+                &["cache", "updates", "operation"],
+                &["percent"],
+                MILLIS,
+            )],
+        ),
+    ]
+}

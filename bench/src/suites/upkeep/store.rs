@@ -1,0 +1,305 @@
+//! Esker as the experiments on index maintenance set it up and ask it.
+
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+
+use esker::{
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Options, Path,
+    Type, Value, WriteBatch,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
+use crate::workload::upserts::ATTRIBUTES;
+
+const DATASET: &str = "tweets";
+
+/// What memory there is for the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cache {
+    /// Less than the data: reads go round the page cache, so that the budget is all there is.
+    Small,
+    /// All of it.
+    All,
+}
+
+impl Cache {
+    /// Both.
+    pub const BOTH: [Cache; 2] = [Cache::Small, Cache::All];
+
+    /// Its name in the rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cache::Small => "direct",
+            Cache::All => "cached",
+        }
+    }
+
+    /// The budget for so many bytes of JSON. An eighth of it is a memtable, half of it block cache.
+    pub fn budget(self, bytes: usize) -> usize {
+        match self {
+            Cache::Small => (bytes / 8).max(1 << 20),
+            Cache::All => bytes.max(64 << 20),
+        }
+    }
+}
+
+/// How indexes are kept. The subject of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Strategy {
+    /// There are no indexes on attributes.
+    NoIndex,
+    /// A write only adds entries; whoever reads checks them against the record.
+    Validation,
+}
+
+impl Strategy {
+    /// Its name in the rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::NoIndex => "no index",
+            Strategy::Validation => "validation",
+        }
+    }
+}
+
+/// How a store is set up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Setup {
+    /// How indexes are kept.
+    pub strategy: Strategy,
+    /// How many of the attributes are indexed, from the first.
+    pub indexes: usize,
+    /// What memory there is.
+    pub cache: Cache,
+    /// Bytes of it.
+    pub memory: usize,
+}
+
+impl Setup {
+    fn options(&self) -> Options {
+        let mut options = Options {
+            memory_budget: self.memory,
+            durability: Durability::Os,
+            ..Options::default()
+        };
+        if self.cache == Cache::Small {
+            options.fs = Arc::new(esker::fs::disk::Disk::direct());
+        }
+        options
+    }
+
+    fn def(&self) -> Result<DatasetDef> {
+        let mut def = DatasetDef::new("id".parse()?, KeyType::Int);
+        if self.strategy != Strategy::NoIndex {
+            for name in ATTRIBUTES.iter().take(self.indexes) {
+                def = def.index(name.parse()?, IndexKind::Composite, Type::Int);
+            }
+        }
+        Ok(def)
+    }
+}
+
+/// A record on its way to a store.
+#[derive(Debug, Clone, Default)]
+pub struct Upsert {
+    /// The primary key.
+    pub key: u64,
+    /// The value of the first attribute.
+    pub value: u64,
+    /// The JSON.
+    pub body: Vec<u8>,
+}
+
+/// What a store counted since it was opened, where it counts.
+#[derive(Debug, Clone, Default)]
+pub struct Counters {
+    /// Data blocks that were read by questions and by writes, from a cache or not.
+    pub data_blocks: u64,
+    /// Blocks of any kind that came from files.
+    pub blocks_read: u64,
+    /// Bytes of tables that merges read.
+    pub merge_read_bytes: u64,
+    /// Microseconds that writers waited.
+    pub stalled_micros: u64,
+}
+
+/// What is measured: Esker, or a peer.
+pub trait Subject {
+    /// Writes a record, in the place of another if there is one.
+    fn upsert(&mut self, record: &Upsert) -> Result<()>;
+
+    /// Reads a record.
+    fn get(&self, key: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()>;
+
+    /// Finds records, newest first.
+    fn find(&self, range: &Range, visit: &mut dyn FnMut(&[u8])) -> Result<()>;
+
+    /// Counts records.
+    fn count(&self, range: &Range) -> Result<u64>;
+
+    /// Writes what is in memory to where it belongs, and merges until nothing is left to merge.
+    fn settle(&mut self) -> Result<()>;
+
+    /// Its counters.
+    fn counters(&self) -> Result<Counters>;
+
+    /// Sorted runs on disk: of the data, and of all indexes together; none where that is not how it
+    /// keeps them.
+    fn runs(&self) -> Result<(usize, usize)>;
+}
+
+/// A store with one dataset.
+pub struct Store {
+    dir: PathBuf,
+    setup: Setup,
+    open: Option<Open>,
+}
+
+struct Open {
+    db: Database,
+    dataset: Dataset,
+    batch: WriteBatch,
+}
+
+/// A question by an attribute: the records with a value from `lo` to `hi`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Which of [`ATTRIBUTES`].
+    pub attribute: usize,
+    /// The least value.
+    pub lo: u64,
+    /// The greatest, included.
+    pub hi: u64,
+}
+
+impl Store {
+    /// Makes a store in `dir`.
+    pub fn create(dir: &FsPath, setup: &Setup) -> Result<Store> {
+        let db = Database::create_or_open(dir, setup.options())?;
+        let dataset = db.create_dataset(DATASET, setup.def()?)?;
+        let batch = dataset.batch();
+        Ok(Store {
+            dir: dir.to_path_buf(),
+            setup: setup.clone(),
+            open: Some(Open { db, dataset, batch }),
+        })
+    }
+
+    /// Closes the store and opens it again: its caches are empty then, and its counters are 0.
+    pub fn reopen(&mut self) -> Result<()> {
+        if let Some(Open { db, dataset, batch }) = self.open.take() {
+            drop((dataset, batch));
+            db.close()?;
+        }
+        let db = Database::open(&self.dir, self.setup.options())?;
+        let dataset = db.dataset(DATASET)?;
+        let batch = dataset.batch();
+        self.open = Some(Open { db, dataset, batch });
+        Ok(())
+    }
+
+    fn open(&self) -> Result<&Open> {
+        self.open
+            .as_ref()
+            .ok_or_else(|| Failure::new("the store could not be opened again"))
+    }
+
+    fn open_mut(&mut self) -> Result<&mut Open> {
+        self.open
+            .as_mut()
+            .ok_or_else(|| Failure::new("the store could not be opened again"))
+    }
+
+    /// Writes a record unless its key has one; tells whether it was written.
+    pub fn insert(&mut self, record: &Upsert) -> Result<bool> {
+        let open = self.open_mut()?;
+        open.batch.insert(&record.body)?;
+        match open.batch.commit(Durability::Os) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Exists => {
+                open.batch.clear();
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Merges everything into one component.
+    pub fn compact(&self) -> Result<()> {
+        Ok(self.open()?.db.compact(None)?)
+    }
+
+    fn query(&self, name: &str, lo: u64, hi: u64) -> Result<esker::Query> {
+        let path: Path = name.parse()?;
+        let query = self.open()?.dataset.query();
+        Ok(query.between(&path, &lo.to_string(), &hi.to_string()))
+    }
+
+    /// Reads every record, in the order of keys; tells how many.
+    pub fn scan(&self, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let mut records = 0;
+        for record in self.open()?.dataset.scan(None, None, false)? {
+            visit(record?.body());
+            records += 1;
+        }
+        Ok(records)
+    }
+}
+
+impl Subject for Store {
+    fn upsert(&mut self, record: &Upsert) -> Result<()> {
+        let open = self.open_mut()?;
+        open.batch.put(&record.body)?;
+        Ok(open.batch.commit(Durability::Os)?)
+    }
+
+    fn get(&self, key: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let key = Key::new(KeyType::Int, &Value::Int(i128::from(key))).map_err(Failure::new)?;
+        if let Some(record) = self.open()?.dataset.get(&key)? {
+            visit(record.body());
+        }
+        Ok(())
+    }
+
+    fn find(&self, range: &Range, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let query = self.query(ATTRIBUTES[range.attribute], range.lo, range.hi)?;
+        for record in query.run()? {
+            visit(record?.body());
+        }
+        Ok(())
+    }
+
+    fn count(&self, range: &Range) -> Result<u64> {
+        let query = self.query(ATTRIBUTES[range.attribute], range.lo, range.hi)?;
+        Ok(query.count()?.0)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let open = self.open()?;
+        open.db.flush()?;
+        Ok(open.db.group().settle_merges()?)
+    }
+
+    fn counters(&self) -> Result<Counters> {
+        let stats = self.open()?.db.group().stats();
+        Ok(Counters {
+            data_blocks: stats.data_blocks,
+            blocks_read: stats.blocks_read,
+            merge_read_bytes: stats.merge_read_bytes,
+            stalled_micros: stats.stalled_micros + stats.slowed_micros,
+        })
+    }
+
+    fn runs(&self) -> Result<(usize, usize)> {
+        let snapshot = self.open()?.db.group().snapshot();
+        let (mut data, mut indexes) = (0, 0);
+        for tree in snapshot.version().trees.values() {
+            match tree.name.ends_with("/data") {
+                true => data += tree.runs.len(),
+                false => indexes += tree.runs.len(),
+            }
+        }
+        Ok((data, indexes))
+    }
+}
