@@ -43,3 +43,14 @@ impl Kind {
 pub fn compare(a_key: &[u8], a_seq: Seq, b_key: &[u8], b_seq: Seq) -> Ordering {
     a_key.cmp(b_key).then_with(|| b_seq.cmp(&a_seq))
 }
+
+/// A sequence number as the key of a bitmap tree: numbers ascend as their keys do.
+pub fn seq_key(seq: Seq) -> [u8; 8] {
+    seq.to_be_bytes()
+}
+
+/// The sequence number of such a key; `None` for other bytes.
+pub fn key_seq(key: &[u8]) -> Option<Seq> {
+    let bytes = key.first_chunk::<8>().filter(|_| key.len() == 8)?;
+    Some(Seq::from_be_bytes(*bytes)).filter(|seq| *seq <= MAX_SEQ)
+}

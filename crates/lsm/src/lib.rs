@@ -67,6 +67,7 @@ pub mod memtable;
 pub mod merge;
 mod options;
 pub mod read;
+mod seqset;
 mod slice;
 mod stats;
 pub mod synopsis;
@@ -83,7 +84,11 @@ pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
 pub use group::{Complete, Group, Ticket, TreeChange};
-pub use options::{Durability, Options, PlainTrees, TreeOptions, TreeProvider};
-pub use read::{Component, EntryCursor, Found, Snapshot, TreeCursor};
+pub use options::{
+    BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
+    TreeProvider,
+};
+pub use read::{Component, EntryCursor, Found, Snapshot, Superseded, TreeCursor};
+pub use seqset::SeqSet;
 pub use slice::Slice;
 pub use stats::Stats;

@@ -24,6 +24,19 @@ pub enum Durability {
     Os,
 }
 
+/// How a merge copes with bits of a bitmap tree that are set while it reads (Luo & Carey section 5.3).
+/// Neither loses one: bits belong to sequence numbers, which the merged component keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BitmapMerges {
+    /// The merge works with the bitmap as it was when it began; what is set meanwhile counts when
+    /// it has ended. No locking.
+    #[default]
+    SideFile,
+    /// The merge asks the bitmap of the moment for each entry, so what is set meanwhile is left out
+    /// at once where the merge has not passed it.
+    Lock,
+}
+
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
@@ -40,6 +53,8 @@ pub struct Options {
     /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16:
     /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits.
     pub value_filter_bits: usize,
+    /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
+    pub bitmap_merges: BitmapMerges,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
@@ -54,6 +69,7 @@ impl Default for Options {
             block_size: 4 << 10,
             compress: true,
             value_filter_bits: BITS_PER_VALUE,
+            bitmap_merges: BitmapMerges::default(),
             background: true,
         }
     }
@@ -71,6 +87,27 @@ impl Options {
     pub(crate) fn cache_bytes(&self) -> usize {
         self.memory_budget / 2
     }
+}
+
+/// The bitmap tree that says which writes to a tree are over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SupersededBy {
+    /// Its name. Merges leave out puts whose sequence number is in it; a [`MergeFilter`] is told of it.
+    pub tree: String,
+    /// What flushes and merges do about puts that they leave out because newer versions of the key are
+    /// there.
+    pub leaves_out: LeavesOut,
+}
+
+/// How flushes and merges leave out a put that has enough newer versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeavesOut {
+    /// Nobody is told.
+    Silently,
+    /// Its number goes to the bitmap tree, in the same step.
+    Told,
+    /// Only once the bitmap tree's mark has passed it: until then it is kept, to be found by a scan.
+    Repaired,
 }
 
 /// Settings of one tree. They are code, so they are not stored: a [`TreeProvider`] gives them again
@@ -94,6 +131,12 @@ pub struct TreeOptions {
     /// The name of a tree whose merges this one repeats on its own components of the same IDs
     /// (correlated merging, Luo & Carey section 4.1). Needs a tiered policy on both.
     pub follows: Option<String>,
+    /// True for a bitmap tree: its keys are sequence numbers ([`crate::entry::seq_key`]), its values empty,
+    /// nothing is ever deleted from it, and its tables are kept in memory as a [`crate::SeqSet`]
+    /// ([`crate::Snapshot::superseded`]): one bit per write of the group.
+    pub bitmap: bool,
+    /// Which writes to this tree are over, where something keeps account of that.
+    pub superseded: Option<SupersededBy>,
     /// Older entries are still to come ([`crate::Group::ingest_oldest`]), so anti-matter is kept even
     /// where nothing older is there yet.
     pub incomplete: bool,
@@ -110,6 +153,8 @@ impl Default for TreeOptions {
             versions: 1,
             filter_bits_per_key: 10,
             follows: None,
+            bitmap: false,
+            superseded: None,
             incomplete: false,
         }
     }

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use common::{DIR, Doing, bytes, seeds, skewed, small};
 use lsm::attributes::{Extractor, Summary};
 use lsm::fs::memory::Memory;
-use lsm::merge::{Dropped, Judge, Judged, MergeFilter, MergeObserver, MergeOperator, Verdict};
+use lsm::merge::{
+    Dropped, Judge, Judged, MergeFilter, MergeObserver, MergeOperator, Over, Verdict,
+};
 use lsm::{
     Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Policy, Result, Seq, Snapshot,
     Tiered, TreeId, TreeOptions, TreeProvider,
@@ -47,7 +49,7 @@ impl MergeOperator for Append {
 struct Expire;
 
 impl MergeFilter for Expire {
-    fn begin(&self) -> Box<dyn Judge> {
+    fn begin(&self, _: &Over) -> Box<dyn Judge> {
         Box::new(Expire)
     }
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use lsm::{Batch, Durability, Kind, Snapshot};
 
 use crate::dataset::Dataset;
+use crate::def::Maintenance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
 use crate::key::Key;
 use crate::layout::Layout;
 use crate::record::{self, RecordRef};
+use crate::replaced::{Conflict, Replaced, Touched};
 use crate::schema::Extracted;
 
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
@@ -23,8 +25,10 @@ pub struct WriteBatch {
     writes: Writes,
     extracted: Extracted,
     value: Vec<u8>,
-    /// Keys that must not be there yet.
-    inserts: Vec<Vec<u8>>,
+    /// The records, where it matters what they replace.
+    touched: Vec<Touched>,
+    /// True when an insert is among them.
+    inserts: bool,
     /// What the memtables held when the batch was begun: old versions found in it have their facts
     /// cancelled here and now, others are found out by queries.
     before: Option<Snapshot>,
@@ -41,7 +45,8 @@ impl WriteBatch {
             writes: Writes::default(),
             extracted: Extracted::default(),
             value: Vec::new(),
-            inserts: Vec::new(),
+            touched: Vec::new(),
+            inserts: false,
             before: None,
             records: 0,
             deletes: 0,
@@ -51,24 +56,34 @@ impl WriteBatch {
     /// Adds a record (a JSON object) that replaces the one of the same key. After an error the batch
     /// is as it was.
     pub fn put(&mut self, json: &[u8]) -> Result<()> {
+        self.put_as(json, false)
+    }
+
+    fn put_as(&mut self, json: &[u8], insert: bool) -> Result<()> {
         let layout = self.layout.clone();
         layout.extraction.extract(json, &mut self.extracted)?;
         let mark = self.writes.mark();
         let result = self.add(json);
         if result.is_err() {
             self.writes.rewind(mark);
-        } else {
-            self.records += 1;
+            return result;
         }
-        result
+        self.records += 1;
+        self.inserts |= insert;
+        if insert || layout.stored.upkeep.maintenance.looks_at_writes() {
+            self.touched.push(Touched {
+                key: self.extracted.key().to_vec(),
+                ordinal: self.writes.batch.sequences() - 1,
+                insert,
+            });
+        }
+        Ok(())
     }
 
     /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
     /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
     pub fn insert(&mut self, json: &[u8]) -> Result<()> {
-        self.put(json)?;
-        self.inserts.push(self.extracted.key().to_vec());
-        Ok(())
+        self.put_as(json, true)
     }
 
     /// Adds the deletion of a key, there or not.
@@ -79,9 +94,33 @@ impl WriteBatch {
     }
 
     fn delete_encoded(&mut self, key: &[u8]) -> Result<()> {
-        self.writes.batch.delete(self.layout.data, key)?;
+        let layout = self.layout.clone();
+        self.writes.batch.delete(layout.data, key)?;
+        if let Some(keys) = layout.keys {
+            self.writes.batch.also(Kind::Delete, keys, key, &[])?;
+        }
+        self.note_deleted(key)?;
         self.cancel_old(key, &|_, _| false)?;
         self.records += 1;
+        if layout.stored.upkeep.maintenance.looks_at_writes() {
+            self.touched.push(Touched {
+                key: key.to_vec(),
+                ordinal: self.writes.batch.sequences() - 1,
+                insert: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Under deleted-key maintenance each index remembers the keys that are written.
+    fn note_deleted(&mut self, key: &[u8]) -> Result<()> {
+        let layout = self.layout.clone();
+        let mut trees: Vec<_> = layout.written().filter_map(|(_, a)| a.deleted).collect();
+        // An index that is being switched is written to twice, with one tree of keys.
+        trees.dedup();
+        for tree in trees {
+            self.writes.batch.also(Kind::Put, tree, key, &[])?;
+        }
         Ok(())
     }
 
@@ -101,6 +140,10 @@ impl WriteBatch {
             self.writes
                 .batch
                 .put_parts(layout.data, key, &[&self.value, json])?;
+            if let Some(keys) = layout.keys {
+                self.writes.batch.also(Kind::Put, keys, key, &[])?;
+            }
+            self.note_deleted(key)?;
             for (at, attribute) in layout.written() {
                 let Some(index) = index::of(attribute.kind) else {
                     continue;
@@ -128,9 +171,11 @@ impl WriteBatch {
     /// says the new version has too.
     fn cancel_old(&mut self, key: &[u8], stays: &dyn Fn(usize, &[u8]) -> bool) -> Result<()> {
         let layout = self.layout.clone();
-        if !layout
-            .written()
-            .any(|(_, attribute)| attribute.kind.is_standalone())
+        let mut written = layout.written();
+        // Who looks at what a write replaces does so for the whole batch, at the commit.
+        if layout.stored.upkeep.maintenance.looks_at_writes()
+            || layout.stored.upkeep.versions > 1
+            || !written.any(|(_, attribute)| attribute.kind.is_standalone())
         {
             return Ok(());
         }
@@ -183,7 +228,8 @@ impl WriteBatch {
     /// Forgets all that was added.
     pub fn clear(&mut self) {
         self.writes.clear();
-        self.inserts.clear();
+        self.touched.clear();
+        self.inserts = false;
         self.before = None;
         self.records = 0;
         self.deletes = 0;
@@ -238,53 +284,104 @@ impl WriteBatch {
         let layout = std::mem::replace(&mut self.layout, layout);
         let mut writes = std::mem::take(&mut self.writes);
         let (before, records) = (self.before.take(), self.records);
+        let touched = std::mem::take(&mut self.touched);
+        let inserted: HashSet<u32> = touched
+            .iter()
+            .filter(|touched| touched.insert)
+            .map(|touched| touched.ordinal)
+            .collect();
+        let mut ordinal = 0;
         let mut result = Ok(());
         writes.batch.each(&mut |tree, kind, key, value| {
             if tree != layout.data || result.is_err() {
                 return;
             }
             result = match (kind, RecordRef::body_of(value)) {
-                (Kind::Put, Some(body)) => self.put(body),
+                (Kind::Put, Some(body)) => self.put_as(body, inserted.contains(&ordinal)),
                 _ => self.delete_encoded(key),
             };
+            // Each record takes a number; its index entries share it.
+            ordinal += 1;
         });
         self.records = records;
         if result.is_err() {
             self.layout = layout;
             self.writes = writes;
             self.before = before;
+            self.touched = touched;
         }
         result
     }
 
     fn append(&mut self, group: &lsm::Group) -> Result<lsm::Ticket> {
-        let Writes { batch, eager, .. } = &mut self.writes;
-        if self.inserts.is_empty() && eager.is_empty() {
-            return Ok(group.append(batch)?);
+        let maintenance = self.layout.stored.upkeep.maintenance;
+        if !self.inserts && !maintenance.looks_at_writes() {
+            if self.writes.eager.is_empty() {
+                return Ok(group.append(&mut self.writes.batch)?);
+            }
+            let Writes { batch, eager, .. } = &mut self.writes;
+            return Ok(group.append_with(batch, &mut |batch, first, snapshot| {
+                index::complete_eager(batch, eager, first, snapshot)
+            })?);
         }
-        let (data, inserts) = (self.layout.data, &self.inserts);
-        let mut refused = None;
-        let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
-            let mut seen = HashSet::with_capacity(inserts.len());
-            for key in inserts {
-                let twice = !seen.insert(key);
-                if twice || snapshot.get(data, key, &lsm::Cost::default())?.is_some() {
-                    refused = Some(key.clone());
-                    return Err(lsm::Error::Invalid("the key exists".to_string()));
+        let layout = self.layout.clone();
+        loop {
+            let mark = self.writes.mark();
+            let latest = group.latest();
+            let replaced = match layout.keys {
+                Some(_) => Some(Replaced::look_up(&layout, &latest, &self.touched)?),
+                None => None,
+            };
+            if let (Maintenance::Eager, Some(replaced)) = (maintenance, &replaced) {
+                replaced.cancel(&layout, &latest, &mut self.writes)?;
+            }
+            drop(latest);
+            let Writes { batch, eager, .. } = &mut self.writes;
+            let (mut conflict, touched) = (None, &self.touched);
+            let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
+                let completed = match &replaced {
+                    Some(replaced) => replaced.complete(&layout, touched, batch, first, snapshot),
+                    None => refuse_known(&layout, touched, snapshot),
+                };
+                match completed {
+                    Ok(result) => result?,
+                    Err(why) => {
+                        conflict = Some(why);
+                        return Err(lsm::Error::Invalid("the batch was overtaken".to_string()));
+                    }
                 }
+                index::complete_eager(batch, eager, first, snapshot)
+            });
+            match (ticket, conflict) {
+                (Ok(ticket), _) => return Ok(ticket),
+                (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
+                (Err(_), Some(Conflict::Exists(key))) => {
+                    let key = Key::display(self.dataset.key_type(), &key);
+                    return Err(Error::new(
+                        ErrorKind::Exists,
+                        format!("there is a record of key {key} already"),
+                    ));
+                }
+                (Err(error), None) => return Err(error.into()),
             }
-            index::complete_eager(batch, eager, first, snapshot)
-        });
-        match (ticket, refused) {
-            (Ok(ticket), _) => Ok(ticket),
-            (Err(_), Some(key)) => {
-                let key = Key::display(self.dataset.key_type(), &key);
-                Err(Error::new(
-                    ErrorKind::Exists,
-                    format!("there is a record of key {key} already"),
-                ))
-            }
-            (Err(error), None) => Err(error.into()),
         }
     }
+}
+
+/// Without a primary-key index: looks inserts up in the data.
+fn refuse_known(
+    layout: &Layout,
+    touched: &[Touched],
+    snapshot: &Snapshot,
+) -> std::result::Result<lsm::Result<()>, Conflict> {
+    let mut seen = HashSet::new();
+    for Touched { key, .. } in touched.iter().filter(|touched| touched.insert) {
+        let twice = !seen.insert(key);
+        match snapshot.get(layout.data, key, &lsm::Cost::default()) {
+            Ok(found) if twice || found.is_some() => return Err(Conflict::Exists(key.clone())),
+            Ok(_) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    Ok(Ok(()))
 }

@@ -14,11 +14,13 @@ use std::ops::ControlFlow;
 use lsm::{Component, Cursor, RunSink, Snapshot, TreeChange, TreeCursor, TreeId};
 
 use crate::dataset::Dataset;
-use crate::def::{IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef};
+use crate::def::{
+    IndexDef, IndexKind, MAX_INDEXES, Maintenance, StoredAttribute, StoredChange, StoredDef,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
-use crate::layout::{Building, Layout, STAGING, index_config, index_tree, staging_tree};
+use crate::layout::{Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree};
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Path, RecordError, Type, infer};
 
@@ -207,7 +209,7 @@ impl Dataset {
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
-                dropped: known.tree.into_iter().collect(),
+                dropped: known.tree.into_iter().chain(known.deleted).collect(),
                 ..TreeChange::default()
             })
         })?;
@@ -275,8 +277,14 @@ impl Dataset {
         let mut created = Vec::new();
         if kind.is_standalone() {
             let tree = index_tree(name, attribute.id, attribute.tree);
-            created.push((tree, index_config(kind, true)));
-            created.push((staging_tree(name), STAGING.as_bytes().to_vec()));
+            let config = |role| TreeConfig::new(role, &stored.upkeep);
+            created.push((tree, config(Role::Index(kind)).incomplete().to_bytes()));
+            created.push((staging_tree(name), config(Role::Staging).to_bytes()));
+            let deleted = deleted_tree(name, attribute.id);
+            let has_keys = known.is_some_and(|known| known.def.kind.is_standalone());
+            if stored.upkeep.maintenance == Maintenance::DeletedKey && !has_keys {
+                created.push((deleted, config(Role::Deleted).to_bytes()));
+            }
         }
         let group = &self.shared.group;
         group.change_trees(&mut |since| {
@@ -346,7 +354,13 @@ impl Dataset {
             change: None,
             ..layout.stored.clone()
         };
+        let had_tree = layout
+            .attributes
+            .iter()
+            .any(|a| a.id == building.attribute.id && a.tree.is_some());
+        let deleted = building.attribute.deleted.filter(|_| !had_tree);
         let trees = building.attribute.tree.into_iter().chain(building.staging);
+        let trees = trees.chain(deleted);
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
@@ -444,10 +458,18 @@ impl Build<'_, '_> {
     fn last_step(&self) -> TreeChange {
         let attributes = self.layout.attributes.iter();
         let mut old = attributes.filter(|a| a.id == self.building.attribute.id);
+        let old = old.next();
+        // The keys written since the index began serve the next one as well.
+        let keys = old.filter(|_| !self.building.attribute.kind.is_standalone());
+        let keys = keys.and_then(|old| old.deleted);
         TreeChange {
             created: Vec::new(),
             configured: vec![(self.layout.data, self.layout.stored.changed().to_bytes())],
-            dropped: old.next().and_then(|old| old.tree).into_iter().collect(),
+            dropped: old
+                .and_then(|old| old.tree)
+                .into_iter()
+                .chain(keys)
+                .collect(),
         }
     }
 
@@ -460,9 +482,8 @@ impl Build<'_, '_> {
         let (mut written, mut stop) = (0, None);
         let group = &self.dataset.shared.group;
         let mut change = self.last_step();
-        change
-            .configured
-            .push((tree, index_config(attribute.kind, false)));
+        let config = TreeConfig::new(Role::Index(attribute.kind), &self.layout.stored.upkeep);
+        change.configured.push((tree, config.to_bytes()));
         change.dropped.push(staging);
         let mut write = |sink: &mut RunSink<'_>| {
             let result = each_staged(

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Current, Layout, Trees, data_tree, dataset_of, index_config, index_tree};
+use crate::layout::{Current, Layout, Trees, dataset_of, new_trees};
 use crate::usage::{self, Usage, UsageCounts};
 
 /// Settings of a store.
@@ -40,6 +40,10 @@ pub struct Tuning {
     pub compress: bool,
     /// Bits of the embedded index's filters per distinct value of a block. Default 10.
     pub value_filter_bits: usize,
+    /// Bytes of a run that a tiered tree does not merge any more. Default 64 GiB.
+    pub largest_mergeable: u64,
+    /// What merges do about bits that are set meanwhile. Default: side file.
+    pub bitmap_merges: lsm::BitmapMerges,
 }
 
 impl Default for Tuning {
@@ -48,6 +52,8 @@ impl Default for Tuning {
         Tuning {
             compress: engine.compress,
             value_filter_bits: engine.value_filter_bits,
+            largest_mergeable: lsm::Tiered::default().largest_mergeable,
+            bitmap_merges: engine.bitmap_merges,
         }
     }
 }
@@ -125,10 +131,12 @@ impl Database {
             table_size: options.table_size,
             compress: options.tuning.compress,
             value_filter_bits: options.tuning.value_filter_bits,
+            bitmap_merges: options.tuning.bitmap_merges,
             ..lsm::Options::default()
         };
         let trees = Trees {
             table_size: options.table_size,
+            largest_mergeable: options.tuning.largest_mergeable,
         };
         let group = Group::open(dir, engine, Arc::new(trees), create)?;
         let counted = usage::load(options.fs.as_ref(), dir);
@@ -189,19 +197,8 @@ impl Database {
             ));
         }
         let stored = StoredDef::new(&def);
-        let mut trees = vec![(data_tree(name), stored.to_bytes())];
-        for attribute in stored
-            .attributes
-            .iter()
-            .filter(|a| a.def.kind.is_standalone())
-        {
-            trees.push((
-                index_tree(name, attribute.id, attribute.tree),
-                index_config(attribute.def.kind, false),
-            ));
-        }
         let group = &self.shared.group;
-        group.create_trees(&trees)?;
+        group.create_trees(&new_trees(name, &stored))?;
         let layout = Layout::new(name, group.snapshot().version())
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
         let current = Arc::new(Current::new(name, layout, Usage::default()));

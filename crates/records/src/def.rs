@@ -92,6 +92,164 @@ impl FromStr for IndexKind {
     }
 }
 
+/// When an index entry of a replaced record is found to be over (Luo & Carey sections 3.1, 4 and 5;
+/// DELI section IV). All give the same answers; they differ in what writes and queries cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Maintenance {
+    /// At the write: it reads the old record and takes its entries back. Indexes are always exact.
+    Eager,
+    /// At the query: it asks the primary-key index for a newer write, or fetches and looks.
+    Validation,
+    /// At the write, by the primary-key index alone: the bit of the old record's write is set.
+    MutableBitmap,
+    /// At the query, which fetches and looks, and notes what it found.
+    #[default]
+    Deferred,
+    /// At the query: it asks a tree of written keys that each index has. The baseline that the papers measure.
+    DeletedKey,
+}
+
+impl Maintenance {
+    /// All strategies.
+    pub const ALL: [Maintenance; 5] = [
+        Maintenance::Eager,
+        Maintenance::Validation,
+        Maintenance::MutableBitmap,
+        Maintenance::Deferred,
+        Maintenance::DeletedKey,
+    ];
+
+    /// True for strategies that know of each write, when it is done, what it replaced.
+    pub(crate) fn looks_at_writes(self) -> bool {
+        matches!(self, Maintenance::Eager | Maintenance::MutableBitmap)
+    }
+
+    /// True for strategies that use the primary-key index.
+    pub(crate) fn uses_keys(self) -> bool {
+        matches!(
+            self,
+            Maintenance::Eager | Maintenance::Validation | Maintenance::MutableBitmap
+        )
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Maintenance::Eager => "eager",
+            Maintenance::Validation => "validation",
+            Maintenance::MutableBitmap => "mutable-bitmap",
+            Maintenance::Deferred => "deferred",
+            Maintenance::DeletedKey => "deleted-key",
+        }
+    }
+}
+
+impl fmt::Display for Maintenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Maintenance {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Maintenance> {
+        Maintenance::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| {
+            Error::bad_input(format!(
+                "unknown maintenance `{text}`: it is one of eager, validation, mutable-bitmap, deferred, deleted-key"
+            ))
+        })
+    }
+}
+
+/// When it is noted which writes are over, whose index entries merges can leave out and queries pass over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Repair {
+    /// As merges go: what a merge of the primary-key index or, without one, of the data leaves out is noted
+    /// in the same step (merge repair, Luo & Carey section 4.4; streaming repair, DELI section V).
+    #[default]
+    Merge,
+    /// When it is asked for, by going through the records: until then merges keep replaced versions
+    /// (staged repair, DELI section V; for deferred maintenance).
+    Staged,
+    /// When it is asked for, by going through the indexes ([`crate::Dataset::repair`]).
+    None,
+}
+
+impl Repair {
+    const ALL: [Repair; 3] = [Repair::Merge, Repair::Staged, Repair::None];
+
+    fn name(self) -> &'static str {
+        match self {
+            Repair::Merge => "merge",
+            Repair::Staged => "staged",
+            Repair::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Repair {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Repair> {
+        Repair::ALL
+            .into_iter()
+            .find(|r| r.name() == text)
+            .ok_or_else(|| {
+                Error::bad_input(format!(
+                    "unknown repair `{text}`: it is one of merge, staged, none"
+                ))
+            })
+    }
+}
+
+/// How the trees of a dataset are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Merging {
+    /// LevelDB's levels: each tree for itself. Best for reading.
+    #[default]
+    Leveled,
+    /// AsterixDB's tiers, ratio 1.2: each tree for itself. Writes less.
+    Tiered,
+    /// Tiers, and all trees of the dataset merge the same components together (Luo & Carey section 4.4).
+    Correlated,
+}
+
+impl Merging {
+    const ALL: [Merging; 3] = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
+
+    fn name(self) -> &'static str {
+        match self {
+            Merging::Leveled => "leveled",
+            Merging::Tiered => "tiered",
+            Merging::Correlated => "correlated",
+        }
+    }
+}
+
+impl fmt::Display for Merging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Merging {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Merging> {
+        Merging::ALL
+            .into_iter()
+            .find(|m| m.name() == text)
+            .ok_or_else(|| {
+                Error::bad_input(format!(
+                    "unknown merging `{text}`: it is one of leveled, tiered, correlated"
+                ))
+            })
+    }
+}
+
 /// One indexed attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexDef {
@@ -112,6 +270,14 @@ pub struct DatasetDef {
     pub key_type: KeyType,
     /// The indexed attributes, each path once.
     pub indexes: Vec<IndexDef>,
+    /// When index entries of replaced records are found to be over.
+    pub maintenance: Maintenance,
+    /// When what replaced records left behind is noted to be over.
+    pub repair: Repair,
+    /// How the trees are merged.
+    pub merging: Merging,
+    /// How many versions of a record are kept; more than one with deferred maintenance only.
+    pub versions: u32,
 }
 
 impl DatasetDef {
@@ -121,7 +287,34 @@ impl DatasetDef {
             key,
             key_type,
             indexes: Vec::new(),
+            maintenance: Maintenance::default(),
+            repair: Repair::default(),
+            merging: Merging::default(),
+            versions: 1,
         }
+    }
+
+    /// The same with another maintenance strategy.
+    pub fn maintenance(self, maintenance: Maintenance) -> DatasetDef {
+        DatasetDef {
+            maintenance,
+            ..self
+        }
+    }
+
+    /// The same with another time of repair.
+    pub fn repair(self, repair: Repair) -> DatasetDef {
+        DatasetDef { repair, ..self }
+    }
+
+    /// The same with another way of merging.
+    pub fn merging(self, merging: Merging) -> DatasetDef {
+        DatasetDef { merging, ..self }
+    }
+
+    /// The same with so many versions kept of each record.
+    pub fn versions(self, versions: u32) -> DatasetDef {
+        DatasetDef { versions, ..self }
     }
 
     /// The same with one more indexed attribute.
@@ -136,6 +329,17 @@ impl DatasetDef {
                 "{} indexes, over the limit of {MAX_INDEXES}",
                 self.indexes.len()
             )));
+        }
+        if self.versions == 0 || (self.versions > 1 && self.maintenance != Maintenance::Deferred) {
+            return Err(Error::bad_input(format!(
+                "{} versions of a record: at least 1, and more than 1 with deferred maintenance only",
+                self.versions
+            )));
+        }
+        if self.repair == Repair::Staged && self.maintenance != Maintenance::Deferred {
+            return Err(Error::bad_input(
+                "staged repair goes with deferred maintenance only".to_string(),
+            ));
         }
         for (at, index) in self.indexes.iter().enumerate() {
             if self
@@ -159,6 +363,18 @@ impl fmt::Display for DatasetDef {
         write!(f, "--key {}:{}", self.key, self.key_type)?;
         for index in &self.indexes {
             write!(f, " --index {}:{}:{}", index.path, index.kind, index.ty)?;
+        }
+        if self.maintenance != Maintenance::default() {
+            write!(f, " --maintenance {}", self.maintenance)?;
+        }
+        if self.repair != Repair::default() {
+            write!(f, " --repair {}", self.repair)?;
+        }
+        if self.merging != Merging::default() {
+            write!(f, " --merging {}", self.merging)?;
+        }
+        if self.versions != 1 {
+            write!(f, " --versions {}", self.versions)?;
         }
         Ok(())
     }
@@ -194,6 +410,19 @@ pub(crate) struct StoredDef {
     pub(crate) next_id: u32,
     /// The index that is being built.
     pub(crate) change: Option<StoredChange>,
+    pub(crate) upkeep: Upkeep,
+}
+
+/// How a dataset is kept in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Upkeep {
+    pub(crate) maintenance: Maintenance,
+    pub(crate) repair: Repair,
+    pub(crate) merging: Merging,
+    pub(crate) versions: u32,
+    /// Later writes were done by this strategy; of earlier ones the bitmap's mark tells whether what they
+    /// left behind has been repaired.
+    pub(crate) since: Seq,
 }
 
 impl StoredDef {
@@ -213,6 +442,13 @@ impl StoredDef {
             attributes,
             next_id,
             change: None,
+            upkeep: Upkeep {
+                maintenance: def.maintenance,
+                repair: def.repair,
+                merging: def.merging,
+                versions: def.versions,
+                since: 0,
+            },
         }
     }
 
@@ -243,6 +479,10 @@ impl StoredDef {
             key: self.key.clone(),
             key_type: self.key_type,
             indexes,
+            maintenance: self.upkeep.maintenance,
+            repair: self.upkeep.repair,
+            merging: self.upkeep.merging,
+            versions: self.upkeep.versions,
         }
     }
 
@@ -253,6 +493,11 @@ impl StoredDef {
             "key_type": self.key_type.to_string(),
             "attributes": attributes,
             "next_id": self.next_id,
+            "maintenance": self.upkeep.maintenance.to_string(),
+            "repair": self.upkeep.repair.to_string(),
+            "merging": self.upkeep.merging.to_string(),
+            "versions": self.upkeep.versions,
+            "since": self.upkeep.since,
         });
         if let (Some(change), Json::Object(fields)) = (&self.change, &mut json) {
             let mut change_json = to_json(&change.attribute);
@@ -282,8 +527,29 @@ impl StoredDef {
             attributes: attributes.map(from_json).collect::<Option<_>>()?,
             next_id: number(&json, "next_id")?,
             change,
+            upkeep: upkeep(&json)?,
         })
     }
+}
+
+/// Definitions of before there was a choice have no such fields.
+fn upkeep(json: &Json) -> Option<Upkeep> {
+    if json.get("maintenance").is_none() {
+        return Some(Upkeep {
+            maintenance: Maintenance::Deferred,
+            repair: Repair::None,
+            merging: Merging::Leveled,
+            versions: 1,
+            since: 0,
+        });
+    }
+    Some(Upkeep {
+        maintenance: text(json, "maintenance")?.parse().ok()?,
+        repair: text(json, "repair")?.parse().ok()?,
+        merging: text(json, "merging")?.parse().ok()?,
+        versions: number(json, "versions").filter(|versions| *versions > 0)?,
+        since: json.get("since")?.as_u64()?,
+    })
 }
 
 fn to_json(attribute: &StoredAttribute) -> Json {

@@ -2,7 +2,10 @@
 //!
 //! A dataset `d` has a tree `d/data` (primary key -> stored record), and one tree `d/index/N` for
 //! each attribute N with a stand-alone index: `d/index/N.1` after the first change of its kind, and
-//! so on. While an index is built, `d/staging` gathers its facts.
+//! so on. While an index is built, `d/staging` gathers its facts. Beside them `d/keys` is the primary-key
+//! index (keys alone, under the sequence numbers of their records), where the maintenance strategy uses
+//! one; `d/superseded` is the bitmap tree of the writes that are over; and under deleted-key
+//! maintenance `d/deleted/N` are the keys written since index N began.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use lsm::attributes::{Extractor, Summary};
 use lsm::version::Version;
-use lsm::{Leveled, Policy, Seq, Tiered, TreeId, TreeOptions, TreeProvider};
+use lsm::{
+    LeavesOut, Leveled, Policy, Seq, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
+};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::def::{IndexKind, StoredAttribute, StoredDef};
+use crate::def::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index;
 use crate::record::RecordRef;
@@ -45,16 +50,128 @@ pub(crate) fn staging_tree(dataset: &str) -> String {
     format!("{dataset}/staging")
 }
 
-/// The configuration of such a tree.
-pub(crate) const STAGING: &str = "staging";
+/// The name of a dataset's primary-key index.
+pub(crate) fn keys_tree(dataset: &str) -> String {
+    format!("{dataset}/keys")
+}
 
-/// What the configuration of an index tree says of its kind while older entries are still to come.
-const INCOMPLETE: &str = " incomplete";
+/// The name of the tree of the writes of a dataset that are over.
+pub(crate) fn superseded_tree(dataset: &str) -> String {
+    format!("{dataset}/superseded")
+}
 
-/// The configuration of an index tree.
-pub(crate) fn index_config(kind: IndexKind, incomplete: bool) -> Vec<u8> {
-    let suffix = if incomplete { INCOMPLETE } else { "" };
-    format!("{kind}{suffix}").into_bytes()
+/// The name of the tree of the keys that were written since the index of attribute `id` began.
+pub(crate) fn deleted_tree(dataset: &str, id: u32) -> String {
+    format!("{dataset}/deleted/{id}")
+}
+
+/// What the configuration of a dataset's tree says, other than the data tree's: words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeConfig {
+    pub(crate) role: Role,
+    pub(crate) merging: Merging,
+    /// Older entries are still to come.
+    pub(crate) incomplete: bool,
+    /// Merges do not tell the superseded tree what they leave out.
+    pub(crate) silent: bool,
+}
+
+/// What such a tree is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Index(IndexKind),
+    Staging,
+    Keys,
+    Superseded,
+    Deleted,
+}
+
+const INCOMPLETE: &str = "incomplete";
+const SILENT: &str = "silent";
+
+impl TreeConfig {
+    pub(crate) fn new(role: Role, upkeep: &Upkeep) -> TreeConfig {
+        TreeConfig {
+            role,
+            merging: upkeep.merging,
+            incomplete: false,
+            silent: upkeep.repair != Repair::Merge && matches!(role, Role::Keys | Role::Deleted),
+        }
+    }
+
+    /// The same for a tree whose older entries are still to come.
+    pub(crate) fn incomplete(self) -> TreeConfig {
+        TreeConfig {
+            incomplete: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut text = match self.role {
+            Role::Index(kind) => kind.to_string(),
+            Role::Staging => "staging".to_string(),
+            Role::Keys => "keys".to_string(),
+            Role::Superseded => "superseded".to_string(),
+            Role::Deleted => "deleted".to_string(),
+        };
+        if self.merging != Merging::Leveled {
+            text += &format!(" {}", self.merging);
+        }
+        for (word, set) in [(INCOMPLETE, self.incomplete), (SILENT, self.silent)] {
+            if set {
+                text += " ";
+                text += word;
+            }
+        }
+        text.into_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<TreeConfig> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        let mut config = TreeConfig {
+            role: match words.next()? {
+                "staging" => Role::Staging,
+                "keys" => Role::Keys,
+                "superseded" => Role::Superseded,
+                "deleted" => Role::Deleted,
+                kind => Role::Index(kind.parse().ok()?),
+            },
+            merging: Merging::Leveled,
+            incomplete: false,
+            silent: false,
+        };
+        for word in words {
+            match word {
+                INCOMPLETE => config.incomplete = true,
+                SILENT => config.silent = true,
+                merging => config.merging = merging.parse().ok()?,
+            }
+        }
+        Some(config)
+    }
+}
+
+/// The trees of a new dataset, data first: names and configurations.
+pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)> {
+    let upkeep = &stored.upkeep;
+    let config = |role| TreeConfig::new(role, upkeep).to_bytes();
+    let mut trees = vec![(data_tree(name), stored.to_bytes())];
+    for attribute in &stored.attributes {
+        if !attribute.def.kind.is_standalone() {
+            continue;
+        }
+        let tree = index_tree(name, attribute.id, attribute.tree);
+        trees.push((tree, config(Role::Index(attribute.def.kind))));
+        if upkeep.maintenance == Maintenance::DeletedKey {
+            trees.push((deleted_tree(name, attribute.id), config(Role::Deleted)));
+        }
+    }
+    if upkeep.maintenance.uses_keys() {
+        trees.push((keys_tree(name), config(Role::Keys)));
+    }
+    trees.push((superseded_tree(name), config(Role::Superseded)));
+    trees
 }
 
 /// One attribute, ready for use.
@@ -65,6 +182,8 @@ pub(crate) struct Attribute {
     pub(crate) path: Path,
     /// The tree of a stand-alone index.
     pub(crate) tree: Option<TreeId>,
+    /// The tree of the keys written since the index began, under deleted-key maintenance.
+    pub(crate) deleted: Option<TreeId>,
     /// True while its older facts are still to come.
     pub(crate) incomplete: bool,
     late: Late,
@@ -84,9 +203,11 @@ impl Attribute {
         } else {
             None
         };
+        let deleted = version.tree_named(&deleted_tree(dataset, *id));
         Some(Attribute {
             id: *id,
             ty: def.ty,
+            deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
             kind: def.kind,
             path: def.path.clone(),
             tree,
@@ -171,6 +292,10 @@ pub(crate) struct Building {
 pub(crate) struct Layout {
     pub(crate) stored: StoredDef,
     pub(crate) data: TreeId,
+    /// The primary-key index.
+    pub(crate) keys: Option<TreeId>,
+    /// The bitmap tree of the writes that are over; stores of before there was one lack it.
+    pub(crate) superseded: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) building: Option<Building>,
     pub(crate) extraction: Extraction,
@@ -220,6 +345,10 @@ impl Layout {
         Some(Layout {
             extraction: Extraction::new(key, extracted),
             data: data.id,
+            keys: version.tree_named(&keys_tree(name)).map(|tree| tree.id),
+            superseded: version
+                .tree_named(&superseded_tree(name))
+                .map(|tree| tree.id),
             attributes,
             building,
             config: data.config.clone(),
@@ -246,10 +375,21 @@ impl Layout {
     pub(crate) fn trees(&self) -> Vec<TreeId> {
         let indexes = self.written().filter_map(|(_, attribute)| attribute.tree);
         let staging = self.building.iter().filter_map(|building| building.staging);
-        std::iter::once(self.data)
+        let deleted = self
+            .written()
+            .filter_map(|(_, attribute)| attribute.deleted);
+        let mut trees: Vec<TreeId> = std::iter::once(self.data)
             .chain(indexes)
+            .chain(deleted)
             .chain(staging)
-            .collect()
+            .chain(self.keys)
+            .chain(self.superseded)
+            .collect();
+        // An index that is being switched has its tree of keys twice.
+        trees.sort_unstable();
+        trees.dedup();
+        trees.sort_by_key(|tree| *tree != self.data);
+        trees
     }
 
     /// The last count of tree changes after which this was still the layout of the dataset.
@@ -404,15 +544,23 @@ impl Extractor for EmbeddedAttributes {
 pub(crate) struct Trees {
     /// Bytes at which a merge starts the next table.
     pub(crate) table_size: u64,
+    /// Bytes of a run that a tiered tree does not merge any more.
+    pub(crate) largest_mergeable: u64,
 }
 
 impl Trees {
     /// Levels grow with the tables, so that a store of small tables is as deep as a large one.
-    fn policy(&self) -> Policy {
-        Policy::Leveled(Leveled {
-            level1_bytes: self.table_size.saturating_mul(2),
-            ..Leveled::default()
-        })
+    fn policy(&self, merging: Merging) -> Policy {
+        match merging {
+            Merging::Leveled => Policy::Leveled(Leveled {
+                level1_bytes: self.table_size.saturating_mul(2),
+                ..Leveled::default()
+            }),
+            Merging::Tiered | Merging::Correlated => Policy::Tiered(Tiered {
+                largest_mergeable: self.largest_mergeable,
+                ..Tiered::default()
+            }),
+        }
     }
 }
 
@@ -420,6 +568,13 @@ impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, config: &[u8]) -> lsm::Result<TreeOptions> {
         let unknown =
             || lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"));
+        let superseded = |leaves_out| {
+            let dataset = name.split('/').next().unwrap_or_default();
+            Some(SupersededBy {
+                tree: superseded_tree(dataset),
+                leaves_out,
+            })
+        };
         if dataset_of(name).is_some() {
             let stored = StoredDef::from_bytes(config).ok_or_else(unknown)?;
             let embedded = EmbeddedAttributes::new(&stored);
@@ -428,26 +583,57 @@ impl TreeProvider for Trees {
             } else {
                 Some(Arc::new(embedded))
             };
+            let upkeep = &stored.upkeep;
+            let standalone = stored.attributes.iter().any(|a| a.def.kind.is_standalone());
+            // With a primary-key index, that one tells, and is smaller.
+            let deferred = upkeep.maintenance == Maintenance::Deferred && standalone;
             return Ok(TreeOptions {
                 extractor,
-                policy: self.policy(),
+                policy: self.policy(upkeep.merging),
+                versions: upkeep.versions as usize,
+                superseded: superseded(match (deferred, upkeep.repair) {
+                    (true, Repair::Merge) => LeavesOut::Told,
+                    (true, Repair::Staged) => LeavesOut::Repaired,
+                    _ => LeavesOut::Silently,
+                }),
                 ..TreeOptions::default()
             });
         }
-        let config = std::str::from_utf8(config).map_err(|_| unknown())?;
-        if config == STAGING {
-            return Ok(TreeOptions {
+        let config = TreeConfig::from_bytes(config).ok_or_else(unknown)?;
+        let follows = (config.merging == Merging::Correlated)
+            .then(|| name.split('/').next().map(data_tree))
+            .flatten();
+        let tiered = self.policy(Merging::Tiered);
+        Ok(match config.role {
+            Role::Staging => TreeOptions {
                 policy: Policy::Tiered(Tiered::default()),
                 filter_bits_per_key: 0,
                 ..TreeOptions::default()
-            });
-        }
-        let complete = config.strip_suffix(INCOMPLETE);
-        let kind: IndexKind = complete.unwrap_or(config).parse().map_err(|_| unknown())?;
-        Ok(TreeOptions {
-            policy: self.policy(),
-            incomplete: complete.is_some(),
-            ..index::tree_options(kind)
+            },
+            Role::Superseded => TreeOptions {
+                policy: Policy::Tiered(Tiered::default()),
+                filter_bits_per_key: 0,
+                bitmap: true,
+                ..TreeOptions::default()
+            },
+            // Tiers: their components' spans of sequence numbers do not overlap, which validation uses.
+            Role::Keys | Role::Deleted => TreeOptions {
+                policy: tiered,
+                follows,
+                superseded: superseded(if config.silent {
+                    LeavesOut::Silently
+                } else {
+                    LeavesOut::Told
+                }),
+                ..TreeOptions::default()
+            },
+            Role::Index(kind) => TreeOptions {
+                policy: self.policy(config.merging),
+                follows,
+                incomplete: config.incomplete,
+                superseded: superseded(LeavesOut::Silently),
+                ..index::tree_options(kind)
+            },
         })
     }
 }

@@ -41,12 +41,11 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
         })
     };
     let def = DatasetDef {
-        key: "id".parse()?,
-        key_type: KeyType::String,
         indexes: vec![
             index("created_at", IndexKind::Embedded)?,
             index("user_id", IndexKind::Lazy)?,
         ],
+        ..DatasetDef::new("id".parse()?, KeyType::String)
     };
     output.line(format_args!("dataset `{DATASET}`: {def}"))?;
     output.flush()?;

@@ -309,9 +309,8 @@ impl Wanted {
         });
         let indexes = indexes.collect();
         Ok(Some(DatasetDef {
-            key,
-            key_type,
             indexes,
+            ..DatasetDef::new(key, key_type)
         }))
     }
 

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Choice;
 use crate::batch::check_limits;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, compare};
+use crate::entry::{Kind, MAX_SEQ, Seq, compare, seq_key};
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
-use crate::merge::{MergeCursor, MergeStream, Rules};
-use crate::options::Options;
+use crate::merge::{Bitmap, MergeCursor, MergeStream, Over, Rules};
+use crate::options::{BitmapMerges, LeavesOut, Options};
 use crate::read::{RunCursor, SourceCursor};
+use crate::seqset::SeqSet;
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
 use crate::version::{
-    ComponentId, Edit, NewTable, Run, TableAt, TableFile, TableSource, TreeVersion,
+    ComponentId, Edit, NewTable, Run, TableAt, TableFile, TableSource, TreeVersion, Version,
 };
 
 /// Bytes that a merge reads ahead from each of its runs.
@@ -32,6 +33,9 @@ pub(crate) struct Workshop<'a> {
     pub(crate) closing: &'a AtomicBool,
     /// Set while a bulk load is under way, which will put a run below what is flushed meanwhile.
     pub(crate) ingesting: &'a AtomicBool,
+    /// The version as it was when the job began, and as it is.
+    pub(crate) version: Arc<Version>,
+    pub(crate) now: Arc<dyn Fn() -> Arc<Version> + Send + Sync>,
 }
 
 /// Takes the entries of a run, in order: key, sequence number, kind, value.
@@ -68,7 +72,8 @@ impl Workshop<'_> {
         let ingesting = self.ingesting.load(Ordering::SeqCst);
         let more = ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
-        let metas = self.write(tree, sources, &is_oldest, memtable.len() as u64)?;
+        let entries = memtable.len() as u64;
+        let metas = self.write(tree, sources, &is_oldest, entries, component, edit)?;
         Counters::add(
             &self.counters.flush_bytes,
             metas.iter().map(|meta| meta.size).sum(),
@@ -118,21 +123,19 @@ impl Workshop<'_> {
         let older = older_runs(tree, choice);
         let is_oldest = |key: &[u8]| !tree.options.incomplete && !held_by(older, key);
         let entries = choice.inputs.iter().map(|table| table.meta().entries).sum();
-        let metas = self.write(tree, sources, &is_oldest, entries)?;
+        let none = ComponentId {
+            min: u64::MAX,
+            max: 0,
+        };
+        let spans = choice.inputs.iter().map(|table| table.component());
+        let component = spans.fold(none, ComponentId::hull);
+        let metas = self.write(tree, sources, &is_oldest, entries, component, edit)?;
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());
         Counters::add(
             &self.counters.merge_write_bytes,
             metas.iter().map(|meta| meta.size).sum(),
         );
-        let none = ComponentId {
-            min: u64::MAX,
-            max: 0,
-        };
-        let component = choice
-            .inputs
-            .iter()
-            .fold(none, |span, table| span.hull(table.component()));
         let run = if choice.level == 0 {
             metas.first().map_or(0, |meta| meta.number)
         } else {
@@ -299,15 +302,29 @@ impl Workshop<'_> {
         sources: Vec<SourceCursor>,
         is_oldest: &dyn Fn(&[u8]) -> bool,
         entries_in: u64,
+        component: ComponentId,
+        edit: &mut Edit,
     ) -> Result<Vec<TableMeta>> {
         let mut input = MergeCursor::new(sources);
         input.seek_first()?;
+        let over = self.over(tree);
+        let mut told = SeqSet::new();
+        let by = tree.options.superseded.as_ref();
+        let leaves_out = by.map_or(LeavesOut::Silently, |by| by.leaves_out);
+        let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
+        let filter = tree.options.filter.as_ref();
         let rules = Rules {
             operator: tree.options.operator.clone(),
-            judge: tree.options.filter.as_ref().map(|filter| filter.begin()),
+            judge: filter.map(|filter| filter.begin(&over)),
             observer: tree.options.observer.clone(),
             versions: tree.options.versions,
             is_oldest,
+            over,
+            told: (leaves_out == LeavesOut::Told).then_some(&mut told),
+            repaired: match (leaves_out, bitmap) {
+                (LeavesOut::Repaired, Some(bitmap)) => bitmap.mark(),
+                _ => MAX_SEQ,
+            },
         };
         let mut output = Output::new(self, tree);
         MergeStream::new(input, rules)
@@ -316,7 +333,67 @@ impl Workshop<'_> {
             &self.counters.entries_dropped,
             entries_in.saturating_sub(output.count),
         );
-        output.finish()
+        let metas = output.finish()?;
+        self.tell(tree, &told, component, edit)?;
+        Ok(metas)
+    }
+
+    /// Which writes to `tree` are over.
+    fn over(&self, tree: &TreeVersion) -> Over {
+        let Some(by) = &tree.options.superseded else {
+            return Over::default();
+        };
+        let bitmap = self.version.tree_named(&by.tree);
+        Over(bitmap.map(|bitmap| match self.options.bitmap_merges {
+            BitmapMerges::SideFile => Bitmap::Pinned(bitmap.bitmap().clone()),
+            BitmapMerges::Lock => {
+                let (now, id) = (self.now.clone(), bitmap.id);
+                let bitmap = move || now().trees.get(&id).map(|tree| tree.bitmap().clone());
+                Bitmap::Live(Arc::new(move || bitmap().unwrap_or_default()))
+            }
+        }))
+    }
+
+    /// Writes the numbers that a flush or merge of `tree` left out into the tree's bitmap tree, as a
+    /// part of the same edit: they are there when, and only when, the puts are gone.
+    fn tell(
+        &self,
+        tree: &TreeVersion,
+        told: &SeqSet,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let by = tree.options.superseded.as_ref();
+        let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
+        let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
+            return Ok(());
+        };
+        self.write_bits(bitmap, &mut told.iter().map(Ok), component, edit)
+    }
+
+    /// Writes ascending numbers as a run of a bitmap tree into `edit`. `component` spans the writes
+    /// that made them.
+    pub(crate) fn write_bits(
+        &self,
+        bitmap: &TreeVersion,
+        numbers: &mut dyn Iterator<Item = Result<Seq>>,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let mut output = Output::new(self, bitmap);
+        for seq in numbers {
+            output.add(&seq_key(seq?), component.max, Kind::Put, &[])?;
+        }
+        let metas = output.finish()?;
+        let run = metas.first().map_or(0, |meta| meta.number);
+        edit.added.extend(metas.into_iter().map(|meta| NewTable {
+            tree: bitmap.id,
+            level: 0,
+            run,
+            component,
+            meta,
+        }));
+        Ok(())
     }
 }
 

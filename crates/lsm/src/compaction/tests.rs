@@ -62,6 +62,8 @@ fn tree(runs: Vec<Run>) -> TreeVersion {
         config: Arc::new(Vec::new()),
         runs,
         cursors: Default::default(),
+        bitmap: Default::default(),
+        mark: 0,
         options: TreeOptions::default(),
     }
 }

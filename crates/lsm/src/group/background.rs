@@ -131,6 +131,7 @@ impl Inner {
     }
 
     pub(super) fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
+        let view = self.view.clone();
         Workshop {
             source: &self.source,
             options: &self.options,
@@ -138,6 +139,8 @@ impl Inner {
             next_file,
             closing: &self.closing,
             ingesting: &self.ingesting,
+            version: self.view.load().version.clone(),
+            now: Arc::new(move || view.load().version.clone()),
         }
     }
 
@@ -278,9 +281,10 @@ impl Inner {
                 "no manifest to install a version in".to_string(),
             ));
         };
-        let version = before
+        let mut version = before
             .version
             .apply(edit, &self.source, &options, &self.source.dir)?;
+        version.extend_bitmaps(edit)?;
         if edit.new_tables().next().is_some() {
             // The manifest must not name what a power cut can take.
             self.sync_names()?;

@@ -10,7 +10,7 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::generation::View;
 use crate::table::TableMeta;
-use crate::version::{Edit, TreeVersion};
+use crate::version::{ComponentId, Edit, TreeVersion};
 
 impl Inner {
     /// Puts a run above all of a tree. Its numbers must be above those in the tree, and given out.
@@ -70,6 +70,40 @@ impl Inner {
             self.add_change(change()?, edit)?;
             self.change_trees(&mut writer, edit)?;
             Ok(count)
+        })
+    }
+
+    /// Adds ascending numbers to a bitmap tree, and moves its mark.
+    pub(super) fn supersede(
+        &self,
+        tree: TreeId,
+        numbers: &mut dyn Iterator<Item = Result<Seq>>,
+        mark: Option<Seq>,
+    ) -> Result<()> {
+        self.start_writing(&mut self.writer.lock())?;
+        let next_file = || self.new_file();
+        let workshop = self.workshop(&next_file);
+        let target = workshop
+            .version
+            .trees
+            .get(&tree)
+            .ok_or_else(|| no_tree(tree))?;
+        let visible = self.visible.load(Ordering::Acquire);
+        let component = ComponentId {
+            min: visible,
+            max: visible,
+        };
+        self.work_on(|edit| {
+            workshop.write_bits(target, numbers, component, edit)?;
+            edit.marks
+                .extend(mark.map(|mark| (tree, mark.min(visible))));
+            self.install(edit, |view, version| View {
+                active: view.active.clone(),
+                full: view.full.clone(),
+                version,
+            })?;
+            self.wake_background();
+            Ok(())
         })
     }
 

@@ -103,7 +103,8 @@ struct Inner {
     provider: Arc<dyn TreeProvider>,
     counters: Counters,
     reads: ReadCounters,
-    view: ArcSwap<View>,
+    /// Shared with merges that ask for the version of the moment.
+    view: Arc<ArcSwap<View>>,
     view_change: Mutex<()>,
     /// The last sequence number that readers see.
     visible: AtomicU64,
@@ -160,6 +161,12 @@ impl Group {
     /// A consistent picture of all trees as of now.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.snapshot()
+    }
+
+    /// A picture of everything that has its place in the log, whether it is acknowledged or not: for
+    /// writers that prepare something outside of [`Group::append_with`] and check there that it is still so.
+    pub fn latest(&self) -> Snapshot {
+        self.inner.latest()
     }
 
     /// Writes a batch, whole or not at all, and returns the last of its sequence numbers.
@@ -266,6 +273,19 @@ impl Group {
     ) -> Result<Option<u64>> {
         self.start_threads();
         self.inner.rewrite_table(tree, pick)
+    }
+
+    /// Adds `numbers`, which must ascend, to the bitmap tree `tree`, and moves its mark to `mark`, in one
+    /// step: up to it every superseded number is in the tree then. Both are durable when this returns.
+    /// What the numbers were superseded by must be visible, and `mark` at most what is.
+    pub fn supersede(
+        &self,
+        tree: TreeId,
+        numbers: &mut dyn Iterator<Item = Result<Seq>>,
+        mark: Option<Seq>,
+    ) -> Result<()> {
+        self.start_threads();
+        self.inner.supersede(tree, numbers, mark)
     }
 
     /// Adds the cost of a query to the group's counters.
@@ -381,6 +401,11 @@ impl Inner {
                 return Snapshot::new(view, seq);
             }
         }
+    }
+
+    fn latest(&self) -> Snapshot {
+        let writer = self.writer.lock();
+        Snapshot::new(self.view.load_full(), writer.next_seq - 1)
     }
 
     fn new_file(&self) -> u64 {

@@ -66,7 +66,8 @@ pub(super) fn open(
     let mut log = Log::default();
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
-        let recovered = recover(&source, &tree_options)?;
+        let mut recovered = recover(&source, &tree_options)?;
+        recovered.version.load_bitmaps()?;
         log.last_seq = recovered.last_seq;
         log.replay_all(&source, &recovered)?;
         let next_file = recovered.next_file.max(log.highest + 1);
@@ -100,7 +101,7 @@ pub(super) fn open(
         provider,
         counters: Counters::default(),
         reads: ReadCounters::default(),
-        view: ArcSwap::from_pointee(view),
+        view: Arc::new(ArcSwap::from_pointee(view)),
         view_change: Mutex::new(()),
         visible: AtomicU64::new(log.last_seq),
         writer: Mutex::new(Writer {

@@ -1,7 +1,45 @@
 //! What capabilities hang into a merge: filters and observers.
 
+use std::sync::Arc;
+
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
+use crate::seqset::SeqSet;
+
+/// Which writes to a tree are over, as a flush or merge knows it: the bitmap tree of the tree's
+/// [`crate::SupersededBy`]. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Over(pub(crate) Option<Bitmap>);
+
+/// Where it looks.
+#[derive(Clone)]
+pub(crate) enum Bitmap {
+    /// As it was when the merge began.
+    Pinned(Arc<SeqSet>),
+    /// As it is.
+    Live(Arc<dyn Fn() -> Arc<SeqSet> + Send + Sync>),
+}
+
+impl Over {
+    /// True when the write `seq` is known to be over.
+    #[inline]
+    pub fn contains(&self, seq: Seq) -> bool {
+        match &self.0 {
+            None => false,
+            Some(Bitmap::Pinned(bitmap)) => bitmap.contains(seq),
+            Some(Bitmap::Live(bitmap)) => bitmap().contains(seq),
+        }
+    }
+
+    /// True when nothing is known to be over.
+    pub fn is_empty(&self) -> bool {
+        match &self.0 {
+            None => true,
+            Some(Bitmap::Pinned(bitmap)) => bitmap.is_empty(),
+            Some(Bitmap::Live(_)) => false,
+        }
+    }
+}
 
 /// What a filter wants done with an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +55,8 @@ pub enum Verdict {
 /// May drop or rewrite entries as they are merged (expiry, for one; or what a newer entry of the
 /// same key has made useless). Called on flush and merge threads.
 pub trait MergeFilter: Send + Sync {
-    /// A judge of one flush or merge.
-    fn begin(&self) -> Box<dyn Judge>;
+    /// A judge of one flush or merge, told which writes are over.
+    fn begin(&self, over: &Over) -> Box<dyn Judge>;
 
     /// True when entries may also move down without being judged, where that saves rewriting them:
     /// for filters that only clean up.

@@ -7,7 +7,8 @@ mod operator;
 mod stream;
 
 pub(crate) use cursor::MergeCursor;
-pub use hooks::{Dropped, Judge, Judged, MergeFilter, MergeObserver, Verdict};
+pub(crate) use hooks::Bitmap;
+pub use hooks::{Dropped, Judge, Judged, MergeFilter, MergeObserver, Over, Verdict};
 pub use operator::MergeOperator;
 pub(crate) use stream::{MergeStream, Rules};
 

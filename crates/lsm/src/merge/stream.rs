@@ -5,16 +5,18 @@
 //! - operands are combined piece by piece by the tree's [`MergeOperator`] and kept;
 //! - the first `versions` puts and deletes are kept; with one version (the usual case) that is the newest;
 //! - everything older is dropped, and told to the observer;
-//! - a delete is dropped too when no older component can hold its key.
+//! - a delete is dropped too when no older component can hold its key;
+//! - a put whose sequence number is known to be over is left out, as if it were not there.
 //!
 //! At most one operand piece is in memory, however long a key's list is.
 
 use std::sync::Arc;
 
-use super::{Dropped, Judge, Judged, MergeObserver, MergeOperator, Verdict};
+use super::{Dropped, Judge, Judged, MergeObserver, MergeOperator, Over, Verdict};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
+use crate::seqset::SeqSet;
 
 /// The rules of one tree for one merge.
 pub(crate) struct Rules<'a> {
@@ -24,6 +26,12 @@ pub(crate) struct Rules<'a> {
     pub(crate) versions: usize,
     /// True when no component older than the merged ones can hold the key.
     pub(crate) is_oldest: &'a dyn Fn(&[u8]) -> bool,
+    /// Writes that are over, whose puts are left out.
+    pub(crate) over: Over,
+    /// Takes the numbers of the puts that are dropped because newer ones are there.
+    pub(crate) told: Option<&'a mut SeqSet>,
+    /// Puts above this number are not dropped, however many newer ones there are.
+    pub(crate) repaired: Seq,
 }
 
 /// Pulls entries out of a cursor and hands those that survive to a sink.
@@ -72,7 +80,16 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         let mut oldest = None;
         while self.on_key() {
             let (seq, kind) = (self.input.seq(), self.input.kind());
+            if kind == Kind::Put && self.rules.over.contains(seq) {
+                self.input.next()?;
+                continue;
+            }
             if kept >= self.rules.versions.max(1) {
+                if kind == Kind::Put && seq > self.rules.repaired {
+                    sink(&self.key, seq, kind, self.input.value())?;
+                    self.input.next()?;
+                    continue;
+                }
                 self.tell_dropped(newest_kept)?;
                 self.input.next()?;
                 continue;
@@ -87,7 +104,9 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                     newest_kept = seq;
                     let is_oldest =
                         *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
-                    if is_oldest && self.rules.versions <= 1 {
+                    // A put that is kept for the repair must stay hidden.
+                    let hides = seq > self.rules.repaired || self.rules.versions > 1;
+                    if is_oldest && !hides {
                         self.tell_dropped(seq)?;
                     } else {
                         sink(&self.key, seq, Kind::Delete, &[])?;
@@ -174,7 +193,10 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         }
     }
 
-    fn tell_dropped(&self, shadowed_by: Seq) -> Result<()> {
+    fn tell_dropped(&mut self, shadowed_by: Seq) -> Result<()> {
+        if let (Some(told), Kind::Put) = (&mut self.rules.told, self.input.kind()) {
+            told.insert(self.input.seq());
+        }
         match &self.rules.observer {
             Some(observer) => observer.dropped(Dropped {
                 key: &self.key,

@@ -76,6 +76,9 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
         observer: None,
         versions: 1,
         is_oldest,
+        over: Over::default(),
+        told: None,
+        repaired: MAX_SEQ,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::generation::View;
 use crate::read::component::{Component, Entries};
+use crate::read::superseded::Superseded;
 use crate::read::tree_cursor::{EntryCursor, TreeCursor};
 use crate::slice::Slice;
 use crate::table::ReadOptions;
@@ -91,6 +92,21 @@ impl Snapshot {
                 value: Slice::from(entry.value),
             })
         })
+    }
+
+    /// Entries above this sequence number are in the memtables still: [`Snapshot::get_in_memory`] finds
+    /// them.
+    pub fn flushed(&self) -> Seq {
+        let oldest = self.view.full.last().unwrap_or(&self.view.active);
+        oldest.component().min - 1
+    }
+
+    /// What the bitmap tree `tree` says of writes; `None` when there is no such tree.
+    pub fn superseded(&self, tree: TreeId) -> Option<Superseded> {
+        let version = self.tree(tree)?;
+        let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
+        let (bitmap, mark) = (version.bitmap().clone(), version.mark());
+        Some(Superseded::new(bitmap, mark, memtables.collect(), self.seq))
     }
 
     /// The components of a tree, newest first, empty memtables left out.

@@ -12,6 +12,7 @@
 //!   7 log         number varint: segments before it are no longer needed
 //!   8 next        next file number varint | next tree number varint
 //!   9 sequence    last sequence number in tables varint
+//!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //! ```
 
 use super::ComponentId;
@@ -59,6 +60,7 @@ pub(crate) struct Edit {
     pub(crate) next_file: Option<u64>,
     pub(crate) next_tree: Option<TreeId>,
     pub(crate) last_seq: Option<Seq>,
+    pub(crate) marks: Vec<(TreeId, Seq)>,
 }
 
 impl Edit {
@@ -117,6 +119,11 @@ impl Edit {
         if let Some(seq) = self.last_seq {
             out.push(9);
             put_varint(&mut out, seq);
+        }
+        for (tree, seq) in &self.marks {
+            out.push(10);
+            put_varint(&mut out, u64::from(*tree));
+            put_varint(&mut out, *seq);
         }
         out
     }
@@ -183,6 +190,10 @@ impl Edit {
                     edit.next_tree = (tree > 0).then_some(tree);
                 }
                 9 => edit.last_seq = Some(seq(&mut reader)?),
+                10 => {
+                    let tree = tree_id(&mut reader)?;
+                    edit.marks.push((tree, seq(&mut reader)?));
+                }
                 _ => return None,
             }
         }

@@ -190,6 +190,9 @@ impl Version {
             for (level, key) in &tree.cursors {
                 edit.cursors.push((tree.id, *level, key.clone()));
             }
+            if tree.mark > 0 {
+                edit.marks.push((tree.id, tree.mark));
+            }
         }
         edit
     }

@@ -4,6 +4,7 @@
 //! order. Level 0 has a run per flush (or, in a tiered tree, per merge); each lower level of a
 //! leveled tree is one run. Of one key, entries in an earlier run are newer than those in a later one.
 
+mod bitmap;
 mod current;
 mod edit;
 mod manifest;
@@ -24,6 +25,7 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::options::TreeOptions;
+use crate::seqset::SeqSet;
 use crate::table::{Table, TableMeta};
 
 /// The span of sequence numbers that a component holds the writes of. Comparable between the trees
@@ -225,12 +227,27 @@ pub struct TreeVersion {
     /// Where the next merge of each level starts (LevelDB's round-robin cursor).
     pub(crate) cursors: BTreeMap<u32, Vec<u8>>,
     pub(crate) options: TreeOptions,
+    /// Of a bitmap tree: the numbers in its tables.
+    pub(crate) bitmap: Arc<SeqSet>,
+    /// Of a bitmap tree: up to this sequence number it is complete, see [`TreeVersion::mark`].
+    pub(crate) mark: Seq,
 }
 
 impl TreeVersion {
     /// Bytes of the tree's files.
     pub fn size(&self) -> u64 {
         self.runs.iter().map(Run::size).sum()
+    }
+
+    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it (Luo &
+    /// Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::mark`], with what it stands for.
+    pub fn mark(&self) -> Seq {
+        self.mark
+    }
+
+    /// Of a bitmap tree: the numbers in its tables.
+    pub fn bitmap(&self) -> &Arc<SeqSet> {
+        &self.bitmap
     }
 
     /// The run of level `level`, 1 or more.
@@ -329,6 +346,8 @@ impl Version {
                 config: Arc::new(config.clone()),
                 runs: Vec::new(),
                 cursors: BTreeMap::new(),
+                bitmap: Arc::default(),
+                mark: 0,
             };
             if next.trees.insert(*id, Arc::new(tree)).is_some() {
                 return Err(bad(format!("tree {id} is created twice")));
@@ -392,6 +411,12 @@ impl Version {
         for (id, level, key) in &edit.cursors {
             if let Some(tree) = next.trees.get_mut(id) {
                 Arc::make_mut(tree).cursors.insert(*level, key.clone());
+            }
+        }
+        for (id, seq) in &edit.marks {
+            if let Some(tree) = next.trees.get_mut(id) {
+                let tree = Arc::make_mut(tree);
+                tree.mark = tree.mark.max(*seq);
             }
         }
         for tree in next.trees.values_mut() {

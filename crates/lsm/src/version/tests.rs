@@ -28,6 +28,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         next_file: Some(13),
         next_tree: Some(5),
         last_seq: Some(99),
+        marks: vec![(3, 17)],
     };
     let bytes = edit.encode();
     assert_eq!(Edit::decode(&bytes), Some(edit));

@@ -103,10 +103,12 @@ fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
 /// `batch`, whose first sequence number is `first`. Each touched list is read and written once.
 pub(crate) fn complete(
     batch: &mut Batch,
-    changes: &mut [Change],
+    changes: &[Change],
     first: Seq,
     snapshot: &Snapshot,
 ) -> lsm::Result<()> {
+    // The order in which they were noted is kept: the batch may be cut back to an earlier place.
+    let mut changes: Vec<&Change> = changes.iter().collect();
     changes.sort_by(|a, b| {
         (a.tree, &a.value, Reverse(a.ordinal)).cmp(&(b.tree, &b.value, Reverse(b.ordinal)))
     });

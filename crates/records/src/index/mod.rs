@@ -42,6 +42,9 @@ pub(crate) struct Writes {
     /// Changes to eager lists: they depend on what is there, and are worked out at the commit.
     pub(crate) eager: Vec<eager::Change>,
     pub(crate) scratch: Vec<u8>,
+    /// Index entries take sequence numbers of their own: those that are taken back at the commit, each of which
+    /// may go to the same list as another.
+    pub(crate) own_numbers: bool,
 }
 
 impl Writes {
@@ -150,7 +153,13 @@ fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> R
 }
 
 fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-    Ok(writes.batch.also(kind, tree, key, value)?)
+    let batch = &mut writes.batch;
+    Ok(match (writes.own_numbers, kind) {
+        (false, _) => batch.also(kind, tree, key, value)?,
+        (true, Kind::Put) => batch.put(tree, key, value)?,
+        (true, Kind::Delete) => batch.delete(tree, key)?,
+        (true, Kind::Operand) => batch.operand(tree, key, value)?,
+    })
 }
 
 /// Receives facts: value, key, sequence number.

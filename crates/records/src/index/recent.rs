@@ -11,7 +11,7 @@
 //! found out by merges, as far as they can remember it: [`Cleaning`].
 
 use lsm::Kind;
-use lsm::merge::{Judge, Judged, MergeFilter, Verdict};
+use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
 
 use super::seen::Seen;
 use super::walk::{Tells, walk};
@@ -143,10 +143,11 @@ fn write(writes: &mut Writes, fact: Fact<'_>, entry: Entry<'_>) -> Result<()> {
 pub(super) struct Cleaning;
 
 impl MergeFilter for Cleaning {
-    fn begin(&self) -> Box<dyn Judge> {
+    fn begin(&self, over: &Over) -> Box<dyn Judge> {
         Box::new(Pass {
             value: Vec::new(),
             seen: Seen::default(),
+            over: over.clone(),
         })
     }
 
@@ -159,6 +160,7 @@ impl MergeFilter for Cleaning {
 struct Pass {
     value: Vec<u8>,
     seen: Seen,
+    over: Over,
 }
 
 impl Judge for Pass {
@@ -173,7 +175,8 @@ impl Judge for Pass {
             Entry::Cancel(key) => (key, true),
         };
         // A cancel has done its work when nothing older is left that it could be about.
-        if !self.seen.insert(key) || (cancel && is_oldest()) {
+        let over = !cancel && self.over.contains(entry.seq);
+        if over || !self.seen.insert(key) || (cancel && is_oldest()) {
             return Verdict::Drop;
         }
         Verdict::Keep
@@ -207,7 +210,7 @@ mod tests {
 
     /// What a pass leaves of entries, each a value, an entry and whether it is the oldest.
     fn left(entries: &[(&str, Entry<'_>)], oldest: bool) -> Vec<usize> {
-        let mut pass = Cleaning.begin();
+        let mut pass = Cleaning.begin(&Over::default());
         let keeps = |(at, (value, entry)): (usize, &(&str, Entry<'_>))| {
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);

@@ -1,0 +1,84 @@
+//! Which writes are over, as a snapshot sees it: a bitmap tree's tables as a bitmap that the snapshot's
+//! version pins, and its memtables, whose entries are newer than the snapshot or not. So a bit that is
+//! set for a later write hides nothing from an older reader.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::cursor::Cursor;
+use crate::entry::{Seq, key_seq, seq_key};
+use crate::memtable::Memtable;
+use crate::seqset::SeqSet;
+
+/// Questions after which what the memtables hold is gathered into a bitmap as well.
+const MANY: u32 = 256;
+
+/// The numbers of a bitmap tree in a snapshot ([`crate::Snapshot::superseded`]).
+pub struct Superseded {
+    bitmap: Arc<SeqSet>,
+    memtables: Vec<Arc<Memtable>>,
+    seq: Seq,
+    /// What the memtables add, once many have asked.
+    gathered: OnceLock<SeqSet>,
+    asked: std::sync::atomic::AtomicU32,
+    mark: Seq,
+}
+
+impl Superseded {
+    pub(crate) fn new(
+        bitmap: Arc<SeqSet>,
+        mark: Seq,
+        memtables: Vec<Arc<Memtable>>,
+        seq: Seq,
+    ) -> Superseded {
+        Superseded {
+            bitmap,
+            memtables,
+            seq,
+            gathered: OnceLock::new(),
+            asked: std::sync::atomic::AtomicU32::new(0),
+            mark,
+        }
+    }
+
+    /// True when the write `seq` is over. O(1), and a search in each memtable that is not empty.
+    #[inline]
+    pub fn contains(&self, seq: Seq) -> bool {
+        self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))
+    }
+
+    /// Every number superseded by a write up to this one is in the set.
+    pub fn mark(&self) -> Seq {
+        self.mark
+    }
+
+    fn in_memory(&self, seq: Seq) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        if let Some(gathered) = self.gathered.get() {
+            return gathered.contains(seq);
+        }
+        if self.asked.fetch_add(1, Relaxed) < MANY {
+            let key = seq_key(seq);
+            return self
+                .memtables
+                .iter()
+                .any(|memtable| memtable.get(&key, self.seq).is_some());
+        }
+        self.gathered.get_or_init(|| self.gather()).contains(seq)
+    }
+
+    fn gather(&self) -> SeqSet {
+        let mut gathered = SeqSet::new();
+        for memtable in &self.memtables {
+            let mut cursor = memtable.cursor();
+            // A cursor over memory does not fail.
+            let mut more = cursor.seek_first();
+            while more.is_ok() && cursor.valid() {
+                if cursor.seq() <= self.seq {
+                    gathered.extend(key_seq(cursor.key()));
+                }
+                more = cursor.next();
+            }
+        }
+        gathered
+    }
+}
