@@ -58,6 +58,7 @@ enum Who {
 impl Who {
     fn name(self) -> &'static str {
         match self {
+            Who::Esker(Strategy::Eager) => "update-in-place",
             Who::Esker(strategy) => strategy.name(),
             Who::Sqlite => "sqlite",
         }
@@ -86,6 +87,7 @@ impl Task {
             indexes: 1,
             cache: self.cache,
             memory: self.memory,
+            largest_mergeable: u64::MAX,
         }
     }
 }
@@ -95,7 +97,8 @@ fn planned(options: &Options) -> Vec<Planned<Task>> {
     let mut all = Vec::new();
     let indexed = [
         Who::Esker(Strategy::NoIndex),
-        Who::Esker(Strategy::Validation),
+        Who::Esker(Strategy::Deferred),
+        Who::Esker(Strategy::Eager),
     ];
     for cache in Cache::BOTH {
         let mut plan = |what: What, who: Who, reads, share| {

@@ -176,6 +176,7 @@ impl Task {
             tuning: Tuning {
                 compress: self.compress,
                 value_filter_bits: self.value_filter_bits,
+                ..Tuning::default()
             },
         })
     }

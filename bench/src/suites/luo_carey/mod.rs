@@ -12,7 +12,7 @@ pub mod sheets;
 use serde::{Deserialize, Serialize};
 
 use super::upkeep::store::{Cache, Setup, Strategy};
-use super::upkeep::{self, Options, Planned, RECORD};
+use super::upkeep::{self, LARGEST, Options, Planned, RECORD};
 use crate::failure::Result;
 use crate::run::Job;
 use crate::workload::upserts::{Skew, Upserts};
@@ -24,6 +24,8 @@ pub const SUITE: &str = "luo-carey";
 const UPDATES: [u32; 4] = [0, 10, 25, 50];
 /// Shares of duplicates among inserts, in percent.
 const DUPLICATES: [u32; 3] = [0, 10, 50];
+/// Largest components that are merged, as shares of all JSON.
+const LARGEST_MERGEABLE: [f64; 3] = [1.0 / 120.0, LARGEST, 1.0];
 /// Numbers of indexes that are tried.
 const INDEXES: [usize; 3] = [1, 3, 5];
 
@@ -36,6 +38,8 @@ enum What {
     Inserts,
     /// Upserts, by share of updates (figure 12).
     Upserts,
+    /// The same by the largest component that is merged (figure 13a).
+    MergeSize,
     /// The same by number of indexes (figure 13b).
     Indexes,
     /// Questions after upserts (figures 14 and 15).
@@ -49,6 +53,7 @@ impl What {
             What::Lookups => "lookups",
             What::Inserts => "inserts",
             What::Upserts => "upserts",
+            What::MergeSize => "merge-size",
             What::Indexes => "indexes",
             What::Queries => "queries",
         }
@@ -64,78 +69,100 @@ struct Task {
     /// Percent of the writes that are of a known key.
     updates: u32,
     skew: Skew,
+    /// The largest component that is merged, as a share of all JSON.
+    largest: f64,
     /// Milliseconds that questions of a kind are asked.
     ask_ms: u64,
 }
 
 /// Everything that a run does: subjects that are compared follow each other.
 fn planned(options: &Options) -> Vec<Planned<Task>> {
+    use Strategy::{Deferred, DeletedKey, Eager, MutableBitmap, Validation, ValidationRepaired};
     let mut all = Vec::new();
     for cache in Cache::BOTH {
         let task = |what, strategy, share: f64| {
             let records = options.records(share);
+            let bytes = records * RECORD;
             Task {
                 what,
                 setup: Setup {
                     strategy,
                     indexes: 1,
                     cache,
-                    memory: cache.budget(records * RECORD),
+                    memory: cache.budget(bytes),
+                    largest_mergeable: (bytes as f64 * LARGEST) as u64,
                 },
                 records,
                 updates: 10,
                 skew: Skew::Uniform,
+                largest: LARGEST,
                 ask_ms: 300,
             }
         };
-        let mut plan = |task: Task| {
+        let mut plan = |subject: &str, task: Task| {
             all.push(Planned {
                 experiment: task.what.experiment().to_string(),
-                subject: task.setup.strategy.name().to_string(),
+                subject: subject.to_string(),
                 cache: cache.name(),
                 task,
             });
         };
-        plan(Task {
-            updates: 0,
-            ..task(What::Lookups, Strategy::Validation, 1.0)
-        });
+        let lookups = task(What::Lookups, Validation, 1.0);
+        plan(
+            "validation",
+            Task {
+                updates: 0,
+                ..lookups
+            },
+        );
         for updates in DUPLICATES {
-            for strategy in [Strategy::Validation] {
-                plan(Task {
-                    updates,
-                    ..task(What::Inserts, strategy, 0.5)
-                });
+            for (subject, strategy) in [
+                ("primary-key index", Validation),
+                ("records alone", Deferred),
+            ] {
+                let task = task(What::Inserts, strategy, 0.5);
+                plan(subject, Task { updates, ..task });
             }
         }
+        let compared = [Eager, Validation, ValidationRepaired, MutableBitmap];
         for skew in [Skew::Uniform, Skew::Zipf] {
             for updates in UPDATES {
                 // Without updates both are the same.
                 if updates == 0 && skew == Skew::Zipf {
                     continue;
                 }
-                for strategy in [Strategy::Validation] {
-                    plan(Task {
-                        updates,
-                        skew,
-                        ..task(What::Upserts, strategy, 1.0)
-                    });
+                for strategy in compared {
+                    let task = task(What::Upserts, strategy, 1.0);
+                    plan(
+                        strategy.name(),
+                        Task {
+                            updates,
+                            skew,
+                            ..task
+                        },
+                    );
                 }
             }
         }
+        for largest in LARGEST_MERGEABLE {
+            for strategy in compared {
+                let mut task = task(What::MergeSize, strategy, 0.5);
+                let bytes = (task.records * RECORD) as f64;
+                task.setup.largest_mergeable = (bytes * largest) as u64;
+                plan(strategy.name(), Task { largest, ..task });
+            }
+        }
         for indexes in INDEXES {
-            for strategy in [Strategy::Validation] {
+            for strategy in [Eager, Validation, ValidationRepaired, DeletedKey] {
                 let mut task = task(What::Indexes, strategy, 0.5);
                 task.setup.indexes = indexes;
-                plan(task);
+                plan(strategy.name(), task);
             }
         }
         for updates in [0, 50] {
-            for strategy in [Strategy::Validation] {
-                plan(Task {
-                    updates,
-                    ..task(What::Queries, strategy, 1.0)
-                });
+            for strategy in [Eager, Validation, ValidationRepaired] {
+                let task = task(What::Queries, strategy, 1.0);
+                plan(strategy.name(), Task { updates, ..task });
             }
         }
     }
@@ -151,7 +178,7 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
             "records",
             format!(
                 "{records} upserts of {RECORD} bytes, random 63-bit keys, attributes uniform in 0..100,000; half as many in \
-                 `inserts` and `indexes`"
+                 `inserts`, `merge-size` and `indexes`"
             ),
         ),
         (
@@ -159,6 +186,13 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
             format!(
                 "{} of memory, an eighth of the JSON; reads go round the page cache",
                 mib(Cache::Small.budget(records * RECORD))
+            ),
+        ),
+        (
+            "merges",
+            format!(
+                "tiers of ratio 1.2; a component of 1/{:.0} of the JSON is not merged any more",
+                1.0 / LARGEST
             ),
         ),
         (

@@ -33,6 +33,7 @@ pub fn run(job: &Job, task: &Task, upserts: &Upserts) -> Result<()> {
         What::Lookups => lab.lookups(),
         What::Inserts => lab.inserts(),
         What::Upserts => lab.upserts(),
+        What::MergeSize => lab.merge_size(),
         What::Indexes => lab.indexes(),
         What::Queries => lab.queries(),
     }
@@ -86,6 +87,13 @@ impl Lab<'_> {
         let mut row = self.ingest("inserts")?;
         row.parameters
             .insert("duplicates".into(), self.task.updates.into());
+        self.session.report(&row)
+    }
+
+    fn merge_size(&mut self) -> Result<()> {
+        let mut row = self.ingest("merge-size")?;
+        row.parameters
+            .insert("largest".into(), (self.task.largest * 100.0).into());
         self.session.report(&row)
     }
 

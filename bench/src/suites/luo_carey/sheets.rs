@@ -58,6 +58,18 @@ pub fn all() -> Vec<Sheet> {
             )],
         ),
         sheet(
+            "merge-size",
+            "Upserts by the size of components that are still merged (figure 13a)",
+            "Does it change the picture when fewer or more components are left (10 % updates)?",
+            vec![Chart::lines(
+                "",
+                ingest,
+                &["cache"],
+                Measure::Rate,
+                ("largest", "largest component merged, % of all JSON"),
+            )],
+        ),
+        sheet(
             "indexes",
             "Upserts by number of indexes (figure 13b)",
             "And with more indexes (10 % updates)?",

@@ -17,6 +17,8 @@ use crate::run::{Job, Runner};
 
 /// Bytes of a record on average.
 pub const RECORD: usize = 500;
+/// A component of this share of all JSON is not merged any more: 1 GB of the paper's 30.
+pub const LARGEST: f64 = 1.0 / 30.0;
 /// What `--full` multiplies the scale by.
 const FULL: f64 = 10.0;
 

@@ -4,8 +4,8 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Options, Path,
-    Type, Value, WriteBatch,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Maintenance,
+    Merging, Options, Path, Repair, Tuning, Type, Value, WriteBatch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,8 +49,20 @@ impl Cache {
 pub enum Strategy {
     /// There are no indexes on attributes.
     NoIndex,
-    /// A write only adds entries; whoever reads checks them against the record.
+    /// A write takes the entries of the old record back.
+    Eager,
+    /// A write only adds entries; whoever reads asks which are over.
     Validation,
+    /// The same, but merges note what is over.
+    ValidationRepaired,
+    /// A write sets the bit of the old one.
+    MutableBitmap,
+    /// A write only adds entries, there is no primary-key index; merges of the data note what is over.
+    Deferred,
+    /// The same, but what is over is looked for after merges.
+    DeferredStaged,
+    /// A write only adds entries, and its key to a tree of each index.
+    DeletedKey,
 }
 
 impl Strategy {
@@ -58,7 +70,25 @@ impl Strategy {
     pub fn name(self) -> &'static str {
         match self {
             Strategy::NoIndex => "no index",
+            Strategy::Eager => "eager",
             Strategy::Validation => "validation",
+            Strategy::ValidationRepaired => "validation + repair",
+            Strategy::MutableBitmap => "mutable-bitmap",
+            Strategy::Deferred => "deferred",
+            Strategy::DeferredStaged => "deferred + staged",
+            Strategy::DeletedKey => "deleted-key",
+        }
+    }
+
+    fn settings(self) -> (Maintenance, Repair) {
+        match self {
+            Strategy::Eager => (Maintenance::Eager, Repair::None),
+            Strategy::Validation => (Maintenance::Validation, Repair::None),
+            Strategy::ValidationRepaired => (Maintenance::Validation, Repair::Merge),
+            Strategy::MutableBitmap => (Maintenance::MutableBitmap, Repair::None),
+            Strategy::NoIndex | Strategy::Deferred => (Maintenance::Deferred, Repair::Merge),
+            Strategy::DeferredStaged => (Maintenance::Deferred, Repair::Staged),
+            Strategy::DeletedKey => (Maintenance::DeletedKey, Repair::None),
         }
     }
 }
@@ -74,6 +104,8 @@ pub struct Setup {
     pub cache: Cache,
     /// Bytes of it.
     pub memory: usize,
+    /// Bytes of a component that is not merged any more.
+    pub largest_mergeable: u64,
 }
 
 impl Setup {
@@ -81,6 +113,10 @@ impl Setup {
         let mut options = Options {
             memory_budget: self.memory,
             durability: Durability::Os,
+            tuning: Tuning {
+                largest_mergeable: self.largest_mergeable,
+                ..Tuning::default()
+            },
             ..Options::default()
         };
         if self.cache == Cache::Small {
@@ -90,7 +126,11 @@ impl Setup {
     }
 
     fn def(&self) -> Result<DatasetDef> {
-        let mut def = DatasetDef::new("id".parse()?, KeyType::Int);
+        let (maintenance, repair) = self.strategy.settings();
+        let mut def = DatasetDef::new("id".parse()?, KeyType::Int)
+            .maintenance(maintenance)
+            .repair(repair)
+            .merging(Merging::Tiered);
         if self.strategy != Strategy::NoIndex {
             for name in ATTRIBUTES.iter().take(self.indexes) {
                 def = def.index(name.parse()?, IndexKind::Composite, Type::Int);
