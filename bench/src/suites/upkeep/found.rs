@@ -21,14 +21,12 @@ pub type Cost = fn(&Row) -> f64;
 
 /// Wall time of an operation in µs, settling included where there was any. Direct reads wait for the
 /// disk, so that CPU time would not tell.
-pub fn wall(row: &Row) -> f64 {
+fn wall(row: &Row) -> f64 {
     row.seconds * 1e6 / row.ops.max(1) as f64
 }
 
-/// Data blocks of an operation.
-pub fn blocks(row: &Row) -> f64 {
-    row.figures.get("blocks").copied().unwrap_or_default()
-}
+/// Wall time, with its unit.
+pub const WALL: (Cost, &str) = (wall, "µs");
 
 impl<'r> Found<'r> {
     /// The row of an operation with these parameters.
@@ -50,43 +48,122 @@ impl<'r> Found<'r> {
         })
     }
 
-    /// A claim that the first row costs at most `most` times the second; `None` where one is missing.
-    #[allow(clippy::too_many_arguments)]
-    pub fn ratio(
-        &self,
-        experiment: &str,
-        figure: &str,
-        text: String,
-        (cost, unit): (Cost, &str),
-        of: Option<&Row>,
-        to: Option<&Row>,
-        most: f64,
-        why: &str,
-    ) -> Option<Claim> {
-        let (of, to) = (cost(of?), cost(to?));
-        let ratio = of / to.max(1e-9);
-        let held = ratio <= most;
+    /// The claim, checked; `None` where one of its rows is missing.
+    pub fn check(&self, ratio: Ratio<'_>) -> Option<Claim> {
+        let (cost, unit) = ratio.cost;
+        let (of, to) = (cost(ratio.of?), cost(ratio.to?));
+        let found = of / to.max(1e-9);
+        let held = found <= ratio.most;
         let factor = |ratio: f64| match ratio < 1.0 {
             true => format!("{:.2} times less", 1.0 / ratio.max(1e-9)),
             false => format!("{ratio:.2} times as much"),
         };
         Some(Claim {
             suite: self.suite.to_string(),
-            experiment: experiment.to_string(),
-            text,
-            source: format!("{} {figure}", self.paper),
-            expected: match most < 1.0 {
-                true => format!("at least {:.2} times less", 1.0 / most),
-                false => format!("at most {most:.2} times as much"),
+            experiment: ratio.experiment.to_string(),
+            text: ratio.text,
+            source: match ratio.figure {
+                "" => "goal".to_string(),
+                figure => format!("{} {figure}", self.paper),
+            },
+            expected: match ratio.most < 1.0 {
+                true => format!("at least {:.2} times less", 1.0 / ratio.most),
+                false => format!("at most {:.2} times as much", ratio.most),
             },
             measured: format!(
                 "{}: {} beside {} {unit}",
-                factor(ratio),
+                factor(found),
                 short(of),
                 short(to)
             ),
             held,
-            why: if held { String::new() } else { why.to_string() },
+            why: match held {
+                true => String::new(),
+                false => ratio.why.to_string(),
+            },
         })
+    }
+}
+
+/// A claim that one row costs at most so many times what another does.
+pub struct Ratio<'a> {
+    /// The experiment that it is about.
+    pub experiment: &'a str,
+    /// The figure of the paper that shows it; empty where it is a goal of ours.
+    pub figure: &'a str,
+    /// The claim, in plain English.
+    pub text: String,
+    /// What is compared, and its unit.
+    pub cost: (Cost, &'a str),
+    /// The row that is to cost less.
+    pub of: Option<&'a Row>,
+    /// The one beside it.
+    pub to: Option<&'a Row>,
+    /// How many times as much it may cost.
+    pub most: f64,
+    /// Why it does not hold, if it does not.
+    pub why: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn row(subject: &str, seconds: f64) -> Row {
+        Row {
+            suite: "deli".into(),
+            experiment: "writes".into(),
+            subject: subject.into(),
+            operation: "ingest".into(),
+            parameters: BTreeMap::from([("cache".to_string(), "direct".into())]),
+            repeat: 1,
+            ops: 1_000_000,
+            seconds,
+            cpu_us: 1.0,
+            p50_us: 1.0,
+            p99_us: 1.0,
+            p999_us: 1.0,
+            max_us: 1.0,
+            figures: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_ratio_decides_says_what_it_found_and_is_not_claimed_of_rows_that_are_missing() {
+        let rows = [row("deferred", 2.0), row("eager", 8.0)];
+        let found = Found {
+            suite: "deli",
+            paper: "DELI",
+            rows: &rows,
+        };
+        let at = |subject: &str| {
+            let parameters = [("cache", Json::from("direct"))];
+            found.one("writes", subject, "ingest", &parameters)
+        };
+        let check = |of: &str, most: f64| {
+            found.check(Ratio {
+                experiment: "writes",
+                figure: "figure 7",
+                text: "faster".into(),
+                cost: WALL,
+                of: at(of),
+                to: at("eager"),
+                most,
+                why: "because",
+            })
+        };
+        let held = check("deferred", 1.0 / 3.0).unwrap();
+        assert!(held.held && held.why.is_empty());
+        assert_eq!(held.source, "DELI figure 7");
+        assert!(
+            held.measured.starts_with("4.00 times less: 2"),
+            "{}",
+            held.measured
+        );
+        let missed = check("deferred", 1.0 / 5.0).unwrap();
+        assert!(!missed.held && missed.why == "because");
+        assert!(check("staged", 1.0).is_none());
     }
 }
