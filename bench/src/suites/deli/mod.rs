@@ -10,7 +10,7 @@ mod sqlite;
 use serde::{Deserialize, Serialize};
 
 use super::upkeep::store::{Cache, Setup, Strategy};
-use super::upkeep::{self, Options, Planned, RECORD};
+use super::upkeep::{self, LARGEST, Options, Planned, RECORD};
 use crate::failure::Result;
 use crate::run::Job;
 use crate::workload::upserts::Upserts;
@@ -87,7 +87,11 @@ impl Task {
             indexes: 1,
             cache: self.cache,
             memory: self.memory,
-            largest_mergeable: u64::MAX,
+            largest_mergeable: match self.what {
+                // Something is to be left for the compaction.
+                What::Compaction => ((self.writes * RECORD) as f64 * LARGEST) as u64,
+                _ => u64::MAX,
+            },
         }
     }
 }
