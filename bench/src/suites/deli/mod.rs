@@ -92,6 +92,7 @@ impl Task {
                 What::Compaction => ((self.writes * RECORD) as f64 * LARGEST) as u64,
                 _ => u64::MAX,
             },
+            blocked_filter: true,
         }
     }
 }

@@ -27,7 +27,9 @@ pub fn run(job: &Job, task: &Task, upserts: &Upserts) -> Result<()> {
     let parameters = Parameters::from([("cache".to_string(), cache)]);
     let esker = |setup: &Setup| {
         let parameters = parameters.clone();
-        Session::create(job, upserts, parameters, |dir| Store::create(dir, setup))
+        Session::create(job, upserts, parameters, || {
+            Store::create(&job.scratch, setup)
+        })
     };
     match (task.what, task.who) {
         (What::Compaction, _) => compaction(task, &mut esker(&task.setup(Strategy::NoIndex))?),
@@ -39,8 +41,8 @@ pub fn run(job: &Job, task: &Task, upserts: &Upserts) -> Result<()> {
             mix(task, &mut esker(&task.setup(strategy))?, Read::Value)
         }
         (What::Mix, Who::Sqlite) => {
-            let mut session = Session::create(job, upserts, parameters.clone(), |dir| {
-                Sqlite::create(dir, task.memory / 2)
+            let mut session = Session::create(job, upserts, parameters.clone(), || {
+                Sqlite::create(&job.scratch, task.memory / 2)
             })?;
             mix(task, &mut session, Read::Value)
         }

@@ -91,6 +91,7 @@ fn planned(options: &Options) -> Vec<Planned<Task>> {
                     cache,
                     memory: cache.budget(bytes),
                     largest_mergeable: (bytes as f64 * LARGEST) as u64,
+                    blocked_filter: true,
                 },
                 records,
                 updates: 10,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use esker::{BulkOrder, LookupOptions};
 use serde_json::Value as Json;
 
 use super::{Task, What};
@@ -9,8 +10,8 @@ use crate::failure::{Failure, Result};
 use crate::measure::Row;
 use crate::run::Job;
 use crate::suites::upkeep::session::{Limit, Parameters, Session};
-use crate::suites::upkeep::store::{Cache, Store, Subject};
-use crate::workload::upserts::{Skew, Upserts};
+use crate::suites::upkeep::store::{Cache, How, Range, Setup, Store, Subject};
+use crate::workload::upserts::{Skew, Upserts, VALUES};
 
 /// Values of the ranges that are asked for, of 100,000: 0.001 % and up.
 const WIDTHS: [u64; 6] = [1, 10, 100, 1_000, 10_000, 20_000];
@@ -21,21 +22,33 @@ const ASKED_MOST: u64 = 200;
 /// And at least: the largest take long.
 const ASKED_LEAST: u64 = 2;
 
+/// Bytes of a batch that are tried.
+const BATCHES: [usize; 5] = [16 << 10, 128 << 10, 1 << 20, 4 << 20, 16 << 20];
+
 /// Does the task.
 pub fn run(job: &Job, task: &Task, upserts: &Upserts) -> Result<()> {
-    let cache = Json::from(task.setup.cache.name());
-    let parameters = Parameters::from([("cache".to_string(), cache)]);
-    let session = Session::create(job, upserts, parameters, |dir| {
-        Store::create(dir, &task.setup)
-    })?;
-    let mut lab = Lab { task, session };
+    let lab = |name: &str, setup: &Setup| {
+        let cache = Json::from(task.setup.cache.name());
+        let parameters = Parameters::from([("cache".to_string(), cache)]);
+        let dir = job.scratch.join(name);
+        std::fs::create_dir_all(&dir)?;
+        let session = Session::create(job, upserts, parameters, || Store::create(&dir, setup))?;
+        Ok(Lab { task, session })
+    };
+    let mut store = lab("store", &task.setup)?;
     match task.what {
-        What::Lookups => lab.lookups(),
-        What::Inserts => lab.inserts(),
-        What::Upserts => lab.upserts(),
-        What::MergeSize => lab.merge_size(),
-        What::Indexes => lab.indexes(),
-        What::Queries => lab.queries(),
+        What::Lookups => {
+            let plain = Setup {
+                blocked_filter: false,
+                ..task.setup.clone()
+            };
+            store.lookups(lab("plain", &plain)?)
+        }
+        What::Inserts => store.inserts(),
+        What::Upserts => store.upserts(),
+        What::MergeSize => store.merge_size(),
+        What::Indexes => store.indexes(),
+        What::Queries => store.queries(),
     }
 }
 
@@ -113,73 +126,134 @@ impl Lab<'_> {
     }
 
     /// Ranges of some values; what is counted as an operation gives whole records.
-    fn find(&mut self, experiment: &str, width: u64, more: &[(&str, Json)]) -> Result<Row> {
+    fn find(
+        &mut self,
+        experiment: &str,
+        width: u64,
+        how: &How,
+        more: &[(&str, Json)],
+    ) -> Result<Row> {
+        self.ask(experiment, "find", width, more, |store, range| {
+            let (mut records, mut bytes) = (0, 0);
+            store.visit(range, how, &mut |body| {
+                records += 1;
+                bytes += body.len();
+            })?;
+            std::hint::black_box(bytes);
+            Ok(records)
+        })
+    }
+
+    /// Asks about ranges of so many values, the same for every subject.
+    fn ask(
+        &mut self,
+        experiment: &str,
+        operation: &str,
+        width: u64,
+        more: &[(&str, Json)],
+        ask: impl Fn(&Store, &Range) -> Result<u64>,
+    ) -> Result<Row> {
         self.chill()?;
         let mut rng = self.session.rng(width);
-        let ranges: Vec<_> = (0..ASKED_MOST)
+        let ranges: Vec<Range> = (0..ASKED_MOST)
             .map(|_| self.session.range(&mut rng, width))
             .collect();
         let mut next = ranges.iter().cycle();
         let limit = self.limit();
         self.session
-            .measure(experiment, "find", more, limit, |store| {
-                let (mut records, mut bytes) = (0, 0);
-                if let Some(range) = next.next() {
-                    store.find(range, &mut |body| {
-                        records += 1;
-                        bytes += body.len();
-                    })?;
-                }
-                std::hint::black_box(bytes);
-                Ok(records)
+            .measure(experiment, operation, more, limit, |store| {
+                next.next().map_or(Ok(0), |range| ask(store, range))
             })
     }
 
-    /// The same, of which only the number is wanted.
-    fn count(&mut self, experiment: &str, width: u64, more: &[(&str, Json)]) -> Result<Row> {
-        self.chill()?;
-        let mut rng = self.session.rng(width);
-        let ranges: Vec<_> = (0..ASKED_MOST)
-            .map(|_| self.session.range(&mut rng, width))
-            .collect();
-        let mut next = ranges.iter().cycle();
-        let limit = self.limit();
-        self.session
-            .measure(experiment, "count", more, limit, |store| {
-                next.next().map_or(Ok(0), |range| store.count(range))
-            })
-    }
-
-    /// Figure 10.
-    fn lookups(&mut self) -> Result<()> {
+    /// Figure 10. Ways that are compared take turns; those with another kind of filter have a store of
+    /// their own.
+    fn lookups(&mut self, mut plain: Lab<'_>) -> Result<()> {
         self.ingest("lookups")?;
+        plain.ingest("lookups")?;
+        let way = |batch_bytes, stateful, hints| LookupOptions {
+            batch_bytes,
+            stateful,
+            hints,
+        };
+        let batch = LookupOptions::default().batch_bytes;
+        let ways = [
+            ("naive", false, way(0, false, false)),
+            ("+ batches", false, way(batch, false, false)),
+            ("+ stateful search", false, way(batch, true, false)),
+            ("+ blocked filters", true, way(batch, true, false)),
+            ("+ component IDs", true, way(batch, true, true)),
+        ];
         for width in WIDTHS {
             let more = [("percent", percent(width))];
-            let mut row = self.find("lookups", width, &more)?;
-            row.subject = "index".to_string();
-            self.session.report(&row)?;
-            self.chill()?;
-            let (limit, keys) = (self.limit(), self.session.current.keys() as u64);
-            let limit = Limit {
-                most: 1,
-                least: 1,
-                ..limit
-            };
-            let mut row = self
-                .session
-                .measure("lookups", "find", &more, limit, |store| {
-                    let mut bytes = 0;
-                    let records = store.scan(&mut |body| bytes += body.len())?;
-                    std::hint::black_box(bytes);
-                    match records == keys {
-                        true => Ok(records),
-                        false => Err(Failure::new(format!("scanned {records} of {keys}"))),
-                    }
-                })?;
-            row.subject = "scan".to_string();
-            self.session.report(&row)?;
+            for (subject, blocked, lookup) in ways {
+                let lab = match blocked {
+                    true => &mut *self,
+                    false => &mut plain,
+                };
+                let order = BulkOrder::Any;
+                let row = lab.find("lookups", width, &How { lookup, order }, &more)?;
+                lab.report_as(subject, row)?;
+            }
+            let row = self.scan("lookups", &more)?;
+            self.report_as("scan", row)?;
+        }
+        for width in WIDTHS.into_iter().skip(2) {
+            for batch_bytes in BATCHES {
+                let more = [
+                    ("percent", percent(width)),
+                    ("batch", (batch_bytes as f64 / 1024.0).into()),
+                ];
+                let how = How {
+                    lookup: way(batch_bytes, true, true),
+                    ..How::default()
+                };
+                let row = self.find("batch-size", width, &how, &more)?;
+                self.report_as(&format!("{} %", share(width)), row)?;
+            }
+            let more = [("percent", percent(width))];
+            for (subject, lookup, order) in [
+                ("naive, by key", way(0, true, true), BulkOrder::Key),
+                ("batches, any order", way(batch, true, true), BulkOrder::Any),
+                ("batches, by key", way(batch, true, true), BulkOrder::Key),
+            ] {
+                let row = self.find("sorting", width, &How { lookup, order }, &more)?;
+                self.report_as(subject, row)?;
+            }
+            let row = self.ask("sorting", "find", width, &more, |store, range| {
+                let mut records = 0;
+                store.find(range, &mut |_| records += 1)?;
+                Ok(records)
+            })?;
+            self.report_as("newest first", row)?;
         }
         Ok(())
+    }
+
+    fn report_as(&self, subject: &str, mut row: Row) -> Result<()> {
+        row.subject = subject.to_string();
+        self.session.report(&row)
+    }
+
+    /// Reads everything, once.
+    fn scan(&mut self, experiment: &str, more: &[(&str, Json)]) -> Result<Row> {
+        self.chill()?;
+        let keys = self.session.current.keys() as u64;
+        let limit = Limit {
+            most: 1,
+            least: 1,
+            ..self.limit()
+        };
+        self.session
+            .measure(experiment, "find", more, limit, |store| {
+                let mut bytes = 0;
+                let records = store.scan(&mut |body| bytes += body.len())?;
+                std::hint::black_box(bytes);
+                match records == keys {
+                    true => Ok(records),
+                    false => Err(Failure::new(format!("scanned {records} of {keys}"))),
+                }
+            })
     }
 
     /// Figures 14 and 15.
@@ -190,9 +264,11 @@ impl Lab<'_> {
                 ("percent", percent(width)),
                 ("updates", self.task.updates.into()),
             ];
-            let row = self.find("queries", width, &more)?;
+            let row = self.find("queries", width, &How::default(), &more)?;
             self.session.report(&row)?;
-            let row = self.count("index-only", width, &more)?;
+            let row = self.ask("index-only", "count", width, &more, |store, range| {
+                store.count(range)
+            })?;
             self.session.report(&row)?;
         }
         Ok(())
@@ -200,6 +276,10 @@ impl Lab<'_> {
 }
 
 /// The share of the values that a range has, in percent.
+fn share(width: u64) -> f64 {
+    width as f64 * 100.0 / VALUES as f64
+}
+
 fn percent(width: u64) -> Json {
-    Json::from(width as f64 * 100.0 / crate::workload::upserts::VALUES as f64)
+    Json::from(share(width))
 }

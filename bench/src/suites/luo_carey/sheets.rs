@@ -34,6 +34,24 @@ pub fn all() -> Vec<Sheet> {
             vec![Chart::lines("", &["find"], &["cache"], MILLIS, selectivity)],
         ),
         sheet(
+            "batch-size",
+            "The size of a batch (figure 10c)",
+            "How much memory does a batch of lookups need?",
+            vec![Chart::lines(
+                "",
+                &["find"],
+                &["cache"],
+                MILLIS,
+                ("batch", "KiB a batch"),
+            )],
+        ),
+        sheet(
+            "sorting",
+            "Answers in order (figure 10d)",
+            "Batches lose the order of keys: what does it cost to sort the answer, beside lookups that keep it?",
+            vec![Chart::lines("", &["find"], &["cache"], MILLIS, selectivity)],
+        ),
+        sheet(
             "inserts",
             "Inserts that must be new (figure 11)",
             "What does it cost to refuse keys that are there, with and without an index of the keys alone?",

@@ -1,7 +1,6 @@
 //! What a child process does with a store: writes, checks against the model, questions; a row for each.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -51,21 +50,19 @@ pub struct Limit {
 }
 
 impl<'j, S: Subject> Session<'j, S> {
-    /// Has `create` make a store, in a folder of the job's.
+    /// Has `create` make a store.
     pub fn create(
         job: &'j Job,
         upserts: &'j Upserts,
         parameters: Parameters,
-        create: impl FnOnce(&Path) -> Result<S>,
+        create: impl FnOnce() -> Result<S>,
     ) -> Result<Session<'j, S>> {
         meter::forget_peak()?;
         let harness_memory = meter::memory()?.0;
-        let dir = job.scratch.join("store");
-        std::fs::create_dir_all(&dir)?;
         Ok(Session {
             job,
             upserts,
-            store: create(&dir)?,
+            store: create()?,
             current: Current::new(upserts),
             parameters,
             harness_memory,

@@ -1,11 +1,12 @@
 //! Esker as the experiments on index maintenance set it up and ask it.
 
+use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Maintenance,
-    Merging, Options, Path, Repair, Tuning, Type, Value, WriteBatch,
+    BulkOrder, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType,
+    LookupOptions, Maintenance, Merging, Options, Path, Repair, Tuning, Type, Value, WriteBatch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,8 @@ pub struct Setup {
     pub memory: usize,
     /// Bytes of a component that is not merged any more.
     pub largest_mergeable: u64,
+    /// Whether key filters keep the bits of a key together.
+    pub blocked_filter: bool,
 }
 
 impl Setup {
@@ -115,6 +118,7 @@ impl Setup {
             durability: Durability::Os,
             tuning: Tuning {
                 largest_mergeable: self.largest_mergeable,
+                blocked_filter: self.blocked_filter,
                 ..Tuning::default()
             },
             ..Options::default()
@@ -213,6 +217,24 @@ pub struct Range {
     pub hi: u64,
 }
 
+/// How records are looked up that an index gave the keys of.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// By which optimizations.
+    pub lookup: LookupOptions,
+    /// In which order they are wanted.
+    pub order: BulkOrder,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How {
+            lookup: LookupOptions::default(),
+            order: BulkOrder::Any,
+        }
+    }
+}
+
 impl Store {
     /// Makes a store in `dir`.
     pub fn create(dir: &FsPath, setup: &Setup) -> Result<Store> {
@@ -274,6 +296,16 @@ impl Store {
         let path: Path = name.parse()?;
         let query = self.open()?.dataset.query();
         Ok(query.between(&path, &lo.to_string(), &hi.to_string()))
+    }
+
+    /// Finds records, not by recency: in the order and by the way that is asked for.
+    pub fn visit(&self, range: &Range, how: &How, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let query = self.query(ATTRIBUTES[range.attribute], range.lo, range.hi)?;
+        query.lookup(how.lookup).visit(how.order, &mut |record| {
+            visit(record.body());
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
     }
 
     /// Reads every record, in the order of keys; tells how many.
