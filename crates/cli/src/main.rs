@@ -222,6 +222,13 @@ struct QueryArgs {
     /// Print at most this many records
     #[arg(long, value_name = "K", value_parser = limit)]
     limit: Option<usize>,
+    /// Print the keys of the records alone; where the dataset's maintenance allows it no record is read
+    #[arg(long)]
+    keys_only: bool,
+    /// How candidates of an index are validated: auto, direct (by their records) or timestamp (by the
+    /// primary-key index)
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    validation: esker::Validation,
     /// Print the plan and its cost, as JSON, on standard error
     #[arg(long)]
     explain: bool,

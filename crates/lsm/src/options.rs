@@ -92,7 +92,8 @@ impl Options {
 /// The bitmap tree that says which writes to a tree are over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupersededBy {
-    /// Its name. Merges leave out puts whose sequence number is in it; a [`MergeFilter`] is told of it.
+    /// Its name. Merges leave out puts whose sequence number is in it; where the tree has a [`MergeFilter`] it
+    /// is for the filter, which is told of it.
     pub tree: String,
     /// What flushes and merges do about puts that they leave out because newer versions of the key are
     /// there.

@@ -70,13 +70,7 @@ impl WriteBatch {
         }
         self.records += 1;
         self.inserts |= insert;
-        if insert || layout.stored.upkeep.maintenance.looks_at_writes() {
-            self.touched.push(Touched {
-                key: self.extracted.key().to_vec(),
-                ordinal: self.writes.batch.sequences() - 1,
-                insert,
-            });
-        }
+        self.touch(insert, None);
         Ok(())
     }
 
@@ -102,14 +96,22 @@ impl WriteBatch {
         self.note_deleted(key)?;
         self.cancel_old(key, &|_, _| false)?;
         self.records += 1;
-        if layout.stored.upkeep.maintenance.looks_at_writes() {
+        self.touch(false, Some(key));
+        Ok(())
+    }
+
+    /// Notes the record that was just added, by its key or the one that was just extracted, where it matters
+    /// what it replaces.
+    fn touch(&mut self, insert: bool, key: Option<&[u8]>) {
+        if insert || self.layout.stored.upkeep.maintenance.looks_at_writes() {
+            let key = key.unwrap_or_else(|| self.extracted.key()).to_vec();
             self.touched.push(Touched {
-                key: key.to_vec(),
+                key,
+                // Each record takes a number, its index entries share it.
                 ordinal: self.writes.batch.sequences() - 1,
-                insert: false,
+                insert,
             });
         }
-        Ok(())
     }
 
     /// Under deleted-key maintenance each index remembers the keys that are written.
@@ -244,6 +246,7 @@ impl WriteBatch {
             return Ok(());
         }
         let shared = self.dataset.shared.clone();
+        self.keep_last_versions()?;
         loop {
             let mark = self.writes.mark();
             self.writes.batch.made_for(self.layout.seen());
@@ -300,7 +303,6 @@ impl WriteBatch {
                 (Kind::Put, Some(body)) => self.put_as(body, inserted.contains(&ordinal)),
                 _ => self.delete_encoded(key),
             };
-            // Each record takes a number; its index entries share it.
             ordinal += 1;
         });
         self.records = records;
@@ -311,6 +313,60 @@ impl WriteBatch {
             self.touched = touched;
         }
         result
+    }
+
+    /// Where it matters what a batch replaces, of a record that comes several times only the last version is
+    /// written: nobody can see the others.
+    fn keep_last_versions(&mut self) -> Result<()> {
+        let mut order: Vec<&Touched> = self.touched.iter().collect();
+        order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
+        let twice = order
+            .windows(2)
+            .filter(|pair| matches!(pair, [a, b] if a.key == b.key));
+        let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());
+        for pair in twice {
+            if let [earlier, later] = pair {
+                passed.insert(earlier.ordinal);
+                if earlier.insert && later.insert {
+                    return Err(self.exists(&later.key));
+                }
+                if earlier.insert || later.insert {
+                    inserts.insert(later.key.clone());
+                }
+            }
+        }
+        if passed.is_empty() || !self.layout.stored.upkeep.maintenance.looks_at_writes() {
+            return Ok(());
+        }
+        let (data, records) = (self.layout.data, self.records);
+        let mut writes = std::mem::take(&mut self.writes);
+        self.touched.clear();
+        let (mut ordinal, mut result) = (0, Ok(()));
+        writes.batch.each(&mut |tree, kind, key, value| {
+            if tree != data || result.is_err() {
+                return;
+            }
+            if !passed.contains(&ordinal) {
+                result = match (kind, RecordRef::body_of(value)) {
+                    (Kind::Put, Some(body)) => self.put_as(body, false),
+                    _ => self.delete_encoded(key),
+                };
+                if let Some(touched) = self.touched.last_mut() {
+                    touched.insert = inserts.contains(key);
+                }
+            }
+            ordinal += 1;
+        });
+        self.records = records;
+        result
+    }
+
+    fn exists(&self, key: &[u8]) -> Error {
+        let key = Key::display(self.dataset.key_type(), key);
+        Error::new(
+            ErrorKind::Exists,
+            format!("there is a record of key {key} already"),
+        )
     }
 
     fn append(&mut self, group: &lsm::Group) -> Result<lsm::Ticket> {
@@ -340,7 +396,7 @@ impl WriteBatch {
             let (mut conflict, touched) = (None, &self.touched);
             let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
                 let completed = match &replaced {
-                    Some(replaced) => replaced.complete(&layout, touched, batch, first, snapshot),
+                    Some(replaced) => replaced.complete(&layout, touched, batch, snapshot),
                     None => refuse_known(&layout, touched, snapshot),
                 };
                 match completed {
@@ -356,11 +412,7 @@ impl WriteBatch {
                 (Ok(ticket), _) => return Ok(ticket),
                 (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
                 (Err(_), Some(Conflict::Exists(key))) => {
-                    let key = Key::display(self.dataset.key_type(), &key);
-                    return Err(Error::new(
-                        ErrorKind::Exists,
-                        format!("there is a record of key {key} already"),
-                    ));
+                    return Err(self.exists(&key));
                 }
                 (Err(error), None) => return Err(error.into()),
             }

@@ -28,6 +28,11 @@ impl Key {
         Key::new(ty, &value)
     }
 
+    /// A key as it is stored.
+    pub(crate) fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
+        Key { ty, bytes }
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

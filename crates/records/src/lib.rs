@@ -69,7 +69,7 @@ pub use key::Key;
 pub use lsm::Durability;
 pub use lsm::fs;
 pub use predicate::{Condition, Op};
-pub use query::{Answer, Order, PageToken, Query, Scan};
+pub use query::{Answer, Keys, Order, PageToken, Query, Scan, Validation};
 pub use record::Record;
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 pub use usage::{Asked, UsageCounts};

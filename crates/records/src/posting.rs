@@ -151,6 +151,11 @@ impl<'a> PostingList<'a> {
         self.oldest
     }
 
+    /// True when no key comes twice.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.flags & SETTLED != 0
+    }
+
     /// A reader of the postings, newest first. Stop early for the newest K: nothing behind the place
     /// of the reader is decoded.
     pub(crate) fn reader(&self) -> PostingReader<'a> {

@@ -7,12 +7,12 @@
 //! for each other's reads. Under the writer lock it is only checked that it is still so: what was
 //! written to a key since is in the memtables, and found there without I/O.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use lsm::{Batch, Cost, Kind, Seq, Snapshot};
 
 use crate::def::Maintenance;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::{self, Fact, Writes};
 use crate::layout::Layout;
 use crate::record::RecordRef;
@@ -20,7 +20,7 @@ use crate::record::RecordRef;
 /// A record that a batch puts or deletes.
 pub(crate) struct Touched {
     pub(crate) key: Vec<u8>,
-    /// Which of the batch's sequence numbers it has.
+    /// Which of the batch's records it is.
     pub(crate) ordinal: u32,
     /// Its key must be new.
     pub(crate) insert: bool,
@@ -82,52 +82,36 @@ impl Replaced {
     }
 
     /// Adds what takes the index entries of the old records back, but for the values that the batch gives
-    /// the record again: eager maintenance.
+    /// the record again: eager maintenance. Each record that is replaced takes a number for that, by the bit
+    /// that its write is over: its entries are in different lists, those of another record need not be.
     pub(crate) fn cancel(
         &self,
         layout: &Layout,
         snapshot: &Snapshot,
         writes: &mut Writes,
     ) -> Result<()> {
-        // What the batch leaves of each of its records. A record that comes several times has the facts of
-        // its earlier versions to be taken back, too.
-        let mut left: Vec<(Vec<u8>, Vec<Facts>)> = Vec::new();
+        let mut new: HashMap<Vec<u8>, Facts> = HashMap::new();
         writes.batch.each(&mut |tree, kind, key, value| {
-            if tree == layout.data {
-                let facts = match (kind, RecordRef::parse(value)) {
-                    (Kind::Put, Some(record)) => facts_of(&record),
-                    _ => Facts::new(),
-                };
-                left.push((key.to_vec(), vec![facts]));
-            }
-        });
-        // Stable: of equal keys the later one is the newer.
-        left.sort_by(|a, b| a.0.cmp(&b.0));
-        left.dedup_by(|later, first| {
-            let same = later.0 == first.0;
-            if same {
-                first.1.append(&mut later.1);
-            }
-            same
-        });
-        let known = self.found.iter().filter(|(_, seq)| seq.is_some());
-        let keys: Vec<&[u8]> = known.map(|(key, _)| key.as_slice()).collect();
-        let cost = Cost::default();
-        snapshot.visit_batch(layout.data, &keys, &cost, &mut |at, old| {
-            let place = keys.get(at).and_then(|key| {
-                left.binary_search_by(|(other, _)| other.as_slice().cmp(key))
-                    .ok()
-            });
-            let facts = RecordRef::parse(&old.value).map(|record| facts_of(&record));
-            if let (Some((_, versions)), Some(facts)) =
-                (place.and_then(|place| left.get_mut(place)), facts)
+            if tree == layout.data
+                && kind == Kind::Put
+                && let Some(record) = RecordRef::parse(value)
             {
-                versions.insert(0, facts);
+                new.insert(key.to_vec(), facts_of(&record));
+            }
+        });
+        let known: Vec<(&[u8], Seq)> = self
+            .found
+            .iter()
+            .filter_map(|(key, seq)| Some((key.as_slice(), (*seq)?)))
+            .collect();
+        let keys: Vec<&[u8]> = known.iter().map(|(key, _)| *key).collect();
+        let mut result = Ok(());
+        snapshot.visit_batch(layout.data, &keys, &Cost::default(), &mut |at, old| {
+            if let (Ok(()), Some((key, seq))) = (&result, known.get(at)) {
+                let stays = new.get(*key).map_or(&[][..], Vec::as_slice);
+                result = cancel_record(layout, writes, (key, *seq), &old.value, stays);
             }
         })?;
-        writes.own_numbers = true;
-        let result = cancel_all(layout, &left, writes);
-        writes.own_numbers = false;
         result
     }
 
@@ -138,7 +122,6 @@ impl Replaced {
         layout: &Layout,
         touched: &[Touched],
         batch: &mut Batch,
-        first: Seq,
         snapshot: &Snapshot,
     ) -> std::result::Result<lsm::Result<()>, Conflict> {
         // Writes between the look-up and now are in the memtables, unless these were flushed.
@@ -160,7 +143,6 @@ impl Replaced {
                 _ => *seq,
             });
         }
-        let mut inserted = HashSet::new();
         for touched in touched.iter().filter(|touched| touched.insert) {
             let place = self
                 .found
@@ -170,7 +152,7 @@ impl Replaced {
                 .and_then(|place| current.get(place))
                 .copied()
                 .flatten();
-            if there.is_some() || !inserted.insert(touched.key.as_slice()) {
+            if there.is_some() {
                 return Err(Conflict::Exists(touched.key.clone()));
             }
         }
@@ -181,16 +163,6 @@ impl Replaced {
         let mut result = Ok(());
         for seq in current.into_iter().flatten() {
             result = result.and_then(|()| set(seq));
-        }
-        // A record that comes several times replaces itself.
-        let mut order: Vec<&Touched> = touched.iter().collect();
-        order.sort_by(|a, b| a.key.cmp(&b.key));
-        for pair in order.windows(2) {
-            if let [earlier, later] = pair
-                && earlier.key == later.key
-            {
-                result = result.and_then(|()| set(first + Seq::from(earlier.ordinal)));
-            }
         }
         Ok(result)
     }
@@ -206,26 +178,32 @@ fn facts_of(record: &RecordRef<'_>) -> Facts {
         .collect()
 }
 
-/// Takes back what versions of records had and their last version has not.
-fn cancel_all(layout: &Layout, left: &[(Vec<u8>, Vec<Facts>)], writes: &mut Writes) -> Result<()> {
-    for (key, versions) in left {
-        let Some((last, earlier)) = versions.split_last() else {
+/// Takes back the facts of an old record, the write `seq`, but for those that stay.
+fn cancel_record(
+    layout: &Layout,
+    writes: &mut Writes,
+    (key, seq): (&[u8], Seq),
+    old: &[u8],
+    stays: &[(u32, Vec<u8>)],
+) -> Result<()> {
+    let Some(old) = RecordRef::parse(old) else {
+        return Err(Error::damaged("a stored record is malformed"));
+    };
+    let bitmap = layout.superseded.unwrap_or(layout.data);
+    writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
+    for (_, attribute) in layout.written() {
+        let Some(index) = index::of(attribute.kind).filter(|_| attribute.tree.is_some()) else {
             continue;
         };
-        let mut over: Vec<&(u32, Vec<u8>)> = earlier.iter().flatten().collect();
-        over.sort_unstable();
-        over.dedup();
-        for (id, value) in over.into_iter().filter(|fact| !last.contains(fact)) {
-            for (_, attribute) in layout.written().filter(|(_, a)| a.id == *id) {
-                if let Some(index) = index::of(attribute.kind) {
-                    let fact = Fact {
-                        attribute,
-                        value,
-                        key,
-                    };
-                    index.cancel(writes, fact)?;
-                }
-            }
+        let over = old.attributes().filter(|(id, _)| *id == attribute.id);
+        let over = over.filter(|(id, value)| !stays.iter().any(|(i, v)| i == id && v == value));
+        for (_, value) in over {
+            let fact = Fact {
+                attribute,
+                value,
+                key,
+            };
+            index.cancel(writes, fact)?;
         }
     }
     Ok(())

@@ -26,6 +26,9 @@ const MAX_BYTES: u64 = 16 << 20;
 /// makes paths up must not fill the memory.
 const MAX_PATHS: usize = 2 * MAX_INDEXES;
 
+/// Validations over which their counters are halved.
+const WASTE_WINDOW: u64 = 1 << 20;
+
 /// Gets are counted on cache lines of their own, so that readers do not slow each other down.
 const SHARDS: usize = 16;
 
@@ -184,6 +187,9 @@ pub(crate) struct Usage {
     deletes: AtomicU64,
     gets: [Shard; SHARDS],
     attributes: ArcSwap<BTreeMap<Path, Arc<LiveAsked>>>,
+    /// Candidates of indexes that turned out to be over, and all that were validated. Not kept.
+    over: AtomicU64,
+    validated: AtomicU64,
     /// Writes that were counted when the counters were last kept.
     kept: AtomicU64,
 }
@@ -207,6 +213,23 @@ impl Usage {
     pub(crate) fn wrote(&self, puts: u64, deletes: u64) {
         self.puts.fetch_add(puts, Relaxed);
         self.deletes.fetch_add(deletes, Relaxed);
+    }
+
+    /// Counts the candidates of a query: those that were over, and all that it had to validate.
+    pub(crate) fn validated(&self, over: u64, all: u64) {
+        // Old queries count for less and less.
+        if self.validated.fetch_add(all, Relaxed) > WASTE_WINDOW {
+            self.validated
+                .store(self.validated.load(Relaxed) / 2, Relaxed);
+            self.over.store(self.over.load(Relaxed) / 2, Relaxed);
+        }
+        self.over.fetch_add(over, Relaxed);
+    }
+
+    /// True when so many candidates turn out to be over that it pays to ask the primary-key index before
+    /// records are fetched.
+    pub(crate) fn is_wasteful(&self) -> bool {
+        self.over.load(Relaxed).saturating_mul(8) > self.validated.load(Relaxed)
     }
 
     /// Counts a get.

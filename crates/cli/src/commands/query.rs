@@ -70,7 +70,14 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     let mut printed = 0;
     let mut scan = dataset.scan(from, to, args.reverse)?;
     let records = scan.by_ref().take(args.query.limit.unwrap_or(usize::MAX));
-    print(records, &mut output, &mut printed)?;
+    if args.query.keys_only {
+        for record in records {
+            output.line(record?.key_text(&dataset))?;
+            printed += 1;
+        }
+    } else {
+        print(records, &mut output, &mut printed)?;
+    }
     explain(args.query.explain, || scan.explain());
     output.finish()?;
     Ok(Outcome::found(printed))
@@ -119,7 +126,27 @@ fn between(dataset: &Dataset, attribute: &str, lo: &str, hi: &str) -> Result<Que
 fn answer(query: Query, args: &QueryArgs) -> Result<Outcome, Failure> {
     let mut output = Output::new();
     let mut printed = 0;
-    let mut answer = query.limit(args.limit).run()?;
+    let query = query.limit(args.limit).validation(args.validation);
+    if args.keys_only {
+        let mut keys = query.keys()?;
+        for text in keys.notes() {
+            note(format_args!("note: {text}"));
+        }
+        for key in keys.by_ref() {
+            match key {
+                Ok(key) => output.line(key)?,
+                Err(error) => {
+                    output.flush()?;
+                    return Err(error.into());
+                }
+            }
+            printed += 1;
+        }
+        explain(args.explain, || keys.explain());
+        output.finish()?;
+        return Ok(Outcome::found(printed));
+    }
+    let mut answer = query.run()?;
     for text in answer.notes() {
         note(format_args!("note: {text}"));
     }

@@ -319,7 +319,12 @@ impl Workshop<'_> {
             observer: tree.options.observer.clone(),
             versions: tree.options.versions,
             is_oldest,
-            over,
+            // A tree with a filter may have entries of many facts: it is for the filter to judge them.
+            over: if filter.is_some() {
+                Over::default()
+            } else {
+                over
+            },
             told: (leaves_out == LeavesOut::Told).then_some(&mut told),
             repaired: match (leaves_out, bitmap) {
                 (LeavesOut::Repaired, Some(bitmap)) => bitmap.mark(),

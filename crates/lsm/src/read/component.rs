@@ -36,8 +36,9 @@ impl Component {
         }
     }
 
-    /// The sequence number of the newest entry of `key` at or below `seq`.
-    pub(crate) fn newest(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Option<Seq>> {
+    /// The sequence number of the newest entry of `key`, deletes included; of a memtable, of those at or
+    /// below `seq`.
+    pub fn newest(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Option<Seq>> {
         match self {
             Component::Memtable(memtable) => Ok(memtable.get(key, seq).map(|entry| entry.seq)),
             Component::Run(run) => match run.table_for(key) {

@@ -67,3 +67,38 @@ pub(super) fn may_contain(filter: &[u8], hash: u64) -> Option<bool> {
 fn line_of(hash: u64, lines: usize) -> usize {
     ((hash >> 32).wrapping_mul(lines as u64) >> 32) as usize
 }
+
+/// A key filter in memory, of keys that are gathered from here and there.
+pub struct KeyFilter(Vec<u8>);
+
+/// Gathers keys for a [`KeyFilter`].
+#[derive(Default)]
+pub struct KeyFilterBuilder(Vec<u64>);
+
+impl KeyFilter {
+    /// No keys yet.
+    pub fn builder() -> KeyFilterBuilder {
+        KeyFilterBuilder::default()
+    }
+
+    /// False when `key` is not among the keys. One cache miss.
+    #[inline]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        may_contain(&self.0, hash(key)).unwrap_or(true)
+    }
+}
+
+impl KeyFilterBuilder {
+    /// Adds a key.
+    #[inline]
+    pub fn add(&mut self, key: &[u8]) {
+        self.0.push(hash(key));
+    }
+
+    /// The filter, with so many bits per key.
+    pub fn build(self, bits_per_key: usize) -> KeyFilter {
+        let mut bytes = Vec::new();
+        build(&self.0, bits_per_key, &mut bytes);
+        KeyFilter(bytes)
+    }
+}

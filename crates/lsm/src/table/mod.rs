@@ -45,6 +45,7 @@ pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch};
 pub use builder::TableBuilder;
 pub use cursor::{BlockEntries, TableCursor};
+pub use filter::{KeyFilter, KeyFilterBuilder};
 pub use reader::Table;
 
 /// How tables are written.

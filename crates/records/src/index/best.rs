@@ -1,8 +1,9 @@
 //! The K best candidates so far, and what the search for them may skip.
 
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
-use lsm::{MAX_SEQ, Seq, Slice};
+use lsm::{MAX_SEQ, Seq, Slice, Superseded};
 
 use super::Candidate;
 
@@ -91,6 +92,9 @@ pub(crate) struct Best {
     held: usize,
     /// Bytes of the candidates themselves.
     bytes: usize,
+    /// Writes that are known to be over, whose facts are passed over; and how many were.
+    over: Option<Arc<Superseded>>,
+    passed_over: u64,
 }
 
 /// What a candidate takes beside its key, in bytes.
@@ -110,7 +114,19 @@ impl Best {
             overflowed: false,
             held: 0,
             bytes: 0,
+            over: None,
+            passed_over: 0,
         }
+    }
+
+    /// The same, for facts of which those of the writes in `over` are over.
+    pub(crate) fn without(self, over: Option<Arc<Superseded>>) -> Best {
+        Best { over, ..self }
+    }
+
+    /// How many candidates were known to be over.
+    pub(crate) fn passed_over(&self) -> u64 {
+        self.passed_over
     }
 
     pub(crate) fn order(&self) -> Order {
@@ -196,6 +212,10 @@ impl Best {
         let rank = self.window.order.rank(seq);
         if !self.admits(rank) {
             self.overflowed |= self.is_beyond(rank);
+            return;
+        }
+        if self.over.as_ref().is_some_and(|over| over.contains(seq)) {
+            self.passed_over += 1;
             return;
         }
         if self.is_full() {

@@ -171,7 +171,9 @@ fn write_list(
     }
     for (number, mut piece) in (number..).zip(pieces.into_iter().rev()) {
         let key = [change.value.as_slice(), &(u32::MAX - number).to_be_bytes()].concat();
-        if operator.finish(&key, last, &mut piece, true) {
+        // A cancel has done its work where no older chunk is left that it could be about.
+        let oldest = number == 0;
+        if operator.finish(&key, last, &mut piece, oldest) {
             batch.also(Kind::Put, change.tree, &key, &piece)?;
         } else if head_exists(&cursor, &key) {
             batch.also(Kind::Delete, change.tree, &key, &[])?;

@@ -7,6 +7,7 @@ mod composite;
 mod eager;
 mod embedded;
 mod lazy;
+mod purge;
 mod range;
 mod recent;
 mod seen;
@@ -42,9 +43,6 @@ pub(crate) struct Writes {
     /// Changes to eager lists: they depend on what is there, and are worked out at the commit.
     pub(crate) eager: Vec<eager::Change>,
     pub(crate) scratch: Vec<u8>,
-    /// Index entries take sequence numbers of their own: those that are taken back at the commit, each of which
-    /// may go to the same list as another.
-    pub(crate) own_numbers: bool,
 }
 
 impl Writes {
@@ -119,6 +117,12 @@ pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
         // Lists are asked for by their exact key.
         IndexKind::Lazy => TreeOptions {
             operator: Some(Arc::new(PostingMerge::default())),
+            filter: Some(Arc::new(purge::Purge)),
+            ..TreeOptions::default()
+        },
+        IndexKind::Eager => TreeOptions {
+            filter: Some(Arc::new(purge::Purge)),
+            filter_bits_per_key: 0,
             ..TreeOptions::default()
         },
         IndexKind::Recent => TreeOptions {
@@ -153,13 +157,7 @@ fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> R
 }
 
 fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-    let batch = &mut writes.batch;
-    Ok(match (writes.own_numbers, kind) {
-        (false, _) => batch.also(kind, tree, key, value)?,
-        (true, Kind::Put) => batch.put(tree, key, value)?,
-        (true, Kind::Delete) => batch.delete(tree, key)?,
-        (true, Kind::Operand) => batch.operand(tree, key, value)?,
-    })
+    Ok(writes.batch.also(kind, tree, key, value)?)
 }
 
 /// Receives facts: value, key, sequence number.
@@ -199,6 +197,61 @@ pub(crate) fn each_fact(
     Ok(())
 }
 
+/// Is given value, key and sequence number of a fact, and a thing to know about it.
+pub(crate) type VisitLiveFact<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
+
+/// As [`each_fact`], without facts that a later entry of the index took back or gave again, and with
+/// whether each is sure to be live: of a list that is too long to be remembered, others come too.
+pub(crate) fn each_live_fact(
+    snapshot: &Snapshot,
+    attribute: &Attribute,
+    bounds: (&[u8], Option<&[u8]>),
+    cost: &Cost,
+    visit: &mut VisitLiveFact<'_>,
+) -> Result<()> {
+    if attribute.kind == IndexKind::Composite {
+        // Value and key are one key of the tree: its newest entry is all there is.
+        let mut live = |value: &[u8], key: &[u8], seq| visit(value, key, seq, true);
+        return each_fact(snapshot, attribute, bounds, 0, cost, &mut live);
+    }
+    let (lo, hi) = bounds;
+    let mut cursor = snapshot.entries(tree_of(attribute)?, 0);
+    let (mut last_key, mut last_value) = (Vec::new(), None::<Vec<u8>>);
+    let mut seen = seen::Seen::default();
+    cursor.seek(lo, MAX_SEQ)?;
+    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
+        let newest = last_key != cursor.key();
+        if newest {
+            last_key.clear();
+            last_key.extend_from_slice(cursor.key());
+        }
+        if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
+            let mut each = |value: &[u8], key: &[u8], seq, cancel: bool| {
+                if last_value.as_deref() != Some(value) {
+                    last_value = Some(value.to_vec());
+                    seen.clear();
+                }
+                // The facts of a value come newest first: the first of a key is what holds.
+                let sure = !seen.is_full();
+                match seen.insert(key) {
+                    true if !cancel => visit(value, key, seq, sure),
+                    _ => Ok(()),
+                }
+            };
+            all_facts(
+                attribute,
+                cursor.key(),
+                cursor.seq(),
+                cursor.value(),
+                &mut each,
+            )?;
+        }
+        cursor.next()?;
+    }
+    cost.absorb(&cursor.cost());
+    Ok(())
+}
+
 /// The facts of one entry, without those that were taken back.
 fn facts(
     attribute: &Attribute,
@@ -207,6 +260,21 @@ fn facts(
     entry_value: &[u8],
     visit: &mut FactVisitor<'_>,
 ) -> Result<()> {
+    let mut put = |value: &[u8], key: &[u8], seq, cancel: bool| match cancel {
+        true => Ok(()),
+        false => visit(value, key, seq),
+    };
+    all_facts(attribute, entry_key, seq, entry_value, &mut put)
+}
+
+/// The facts of one entry: value, key, sequence number, and whether it takes an older one back.
+fn all_facts(
+    attribute: &Attribute,
+    entry_key: &[u8],
+    seq: Seq,
+    entry_value: &[u8],
+    visit: &mut VisitLiveFact<'_>,
+) -> Result<()> {
     let Some((value, rest)) = Value::split(attribute.ty, entry_key) else {
         return Err(crate::error::Error::damaged(format!(
             "index of {}: malformed key",
@@ -214,19 +282,17 @@ fn facts(
         )));
     };
     match attribute.kind {
-        IndexKind::Composite => return visit(value, rest, seq),
+        IndexKind::Composite => return visit(value, rest, seq, false),
         IndexKind::Recent => {
             return match recent::Entry::decode(entry_value) {
-                recent::Entry::Add(key) => visit(value, key, seq),
-                recent::Entry::Cancel(_) => Ok(()),
+                recent::Entry::Add(key) => visit(value, key, seq, false),
+                recent::Entry::Cancel(key) => visit(value, key, seq, true),
             };
         }
         _ => {}
     }
     lazy::each_posting(entry_value, seq, attribute, &mut |posting| {
-        if !posting.cancel {
-            visit(value, posting.key, posting.seq)?;
-        }
+        visit(value, posting.key, posting.seq, posting.cancel)?;
         Ok(true)
     })
 }

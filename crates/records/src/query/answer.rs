@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use lsm::{Component, Cost, Cursor, Kind, Seq, Slice};
 use serde_json::{Map, Value as Json, json};
 
+use super::current::{Validation, Validity};
 use super::explain::{self, Steps};
 use super::plan::{self, Driver, Plan};
 use super::predicate::Predicates;
@@ -12,6 +13,7 @@ use super::{Order, Query, scan};
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::index::{self, Best, Candidate, Lookup, Window};
+use crate::key::Key;
 use crate::record::{Record, RecordRef};
 
 /// The most candidates that are asked for at a time.
@@ -29,6 +31,14 @@ const CURRENT: usize = usize::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageToken(Seq);
 
+/// A record that answers the query.
+pub(super) struct Ready {
+    seq: Seq,
+    key: Vec<u8>,
+    /// The stored record, unless keys alone are wanted.
+    value: Option<Slice>,
+}
+
 /// Matching records in order, found as they are asked for.
 pub struct Answer {
     pub(super) snapshot: DatasetSnapshot,
@@ -44,12 +54,19 @@ pub struct Answer {
     pub(super) exhausted: bool,
     failed: bool,
     pending: VecDeque<Candidate>,
-    ready: VecDeque<Record>,
+    ready: VecDeque<Ready>,
+    pub(super) validity: Validity,
+    validation: Validation,
+    /// Keys alone are wanted: records are fetched only where nothing else tells.
+    keys_only: bool,
+    /// The tree of keys is asked before records are fetched.
+    asks: bool,
     /// How many candidates are fetched together.
     fetch: usize,
     pub(super) steps: Steps,
     pub(super) data_cost: Cost,
     pub(super) index_cost: Cost,
+    pub(super) keys_cost: Cost,
     notes: Vec<String>,
 }
 
@@ -66,6 +83,20 @@ impl Answer {
             index_cost: &index_cost,
         };
         let plan = plan::choose(&lookup, &predicates)?;
+        let driver = match plan.driver {
+            Driver::Index(at) => predicates.declared.get(at),
+            Driver::Scan => None,
+        };
+        let driver = driver.and_then(|predicate| layout.attributes.get(predicate.attribute));
+        let validity = Validity::new(snapshot, &layout, driver);
+        let asks = match query.validation {
+            Validation::Direct => false,
+            Validation::Timestamp => validity.asks(),
+            Validation::Auto => {
+                let wasteful = query.snapshot.dataset.current.usage.is_wasteful();
+                validity.asks() && (query.keys_only || wasteful)
+            }
+        };
         let mut notes = Vec::new();
         if plan.driver == Driver::Scan && !query.conditions.is_empty() {
             let mut paths: Vec<String> = predicates
@@ -100,10 +131,15 @@ impl Answer {
             failed: false,
             pending: VecDeque::new(),
             ready: VecDeque::new(),
+            keys_only: query.keys_only,
+            validation: query.validation,
+            asks,
+            validity,
             fetch: FIRST_FETCH,
             steps: Steps::default(),
             data_cost,
             index_cost,
+            keys_cost: Cost::default(),
             notes,
             snapshot: query.snapshot,
         })
@@ -160,7 +196,8 @@ impl Answer {
             "plan": plan,
             "notes": self.notes,
             "steps": self.steps.to_json(),
-            "cost": { "data": explain::cost(&self.data_cost), "index": explain::cost(&self.index_cost) },
+            "cost": { "data": explain::cost(&self.data_cost), "index": explain::cost(&self.index_cost),
+                "keys": explain::cost(&self.keys_cost) },
         })
     }
 
@@ -182,7 +219,7 @@ impl Answer {
             want: want.clamp(1, PAGE),
             bytes: budget / 16,
         };
-        let mut best = Best::new(window);
+        let mut best = Best::new(window).without(self.validity.over());
         let lookup = Lookup {
             layout: &layout,
             snapshot: &self.snapshot.snapshot,
@@ -202,6 +239,8 @@ impl Answer {
             }
             None => self.scan_all(&mut best, want)?,
         }
+        self.steps.superseded += best.passed_over();
+        self.steps.candidates += best.passed_over();
         let (candidates, more) = best.finish();
         self.steps.rounds += 1;
         self.steps.candidates += candidates.len() as u64;
@@ -238,12 +277,32 @@ impl Answer {
 
     /// Takes the next candidates through the pipeline: current? fetch, confirm.
     fn advance(&mut self) -> Result<()> {
-        let take = self
-            .remaining
-            .unwrap_or(FETCH)
-            .clamp(1, self.fetch)
-            .min(self.pending.len());
+        let driver = match self.plan.driver {
+            Driver::Index(at) => Some(at),
+            Driver::Scan => None,
+        };
+        let all_answered = self.predicates.is_answered_by(driver);
+        // Without records there is nothing to be held.
+        let told = self.keys_only && all_answered && (self.asks || self.validity.is_exact());
+        let most = if told { usize::MAX } else { self.fetch };
+        let wanted = self.remaining.unwrap_or(usize::MAX);
+        let take = wanted.clamp(1, most).min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
+        if self.asks {
+            let total = (chunk.len() + self.pending.len()) as u64;
+            let before = chunk.len();
+            self.validity.retain(&mut chunk, total, &self.keys_cost)?;
+            self.steps.asked += before as u64;
+            self.steps.superseded += (before - chunk.len()) as u64;
+        }
+        if told {
+            self.ready.extend(chunk.into_iter().map(|candidate| Ready {
+                seq: candidate.seq,
+                key: candidate.key,
+                value: None,
+            }));
+            return Ok(());
+        }
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
         let layout = self.snapshot.layout.clone();
         let snapshot = &self.snapshot.snapshot;
@@ -286,22 +345,20 @@ impl Answer {
             }
         })?;
         self.steps.fetched += keys.len() as u64;
-        let answered = match self.plan.driver {
-            Driver::Index(at) => Some(at),
-            Driver::Scan => None,
-        };
-        let all_answered = self.predicates.is_answered_by(answered);
         for (candidate, record) in chunk.into_iter().zip(records) {
             let Some(value) = record else {
                 self.steps.superseded += 1;
                 continue;
             };
-            if !all_answered && !self.predicates.confirm(&parse(&value)?, &layout, answered) {
+            if !all_answered && !self.predicates.confirm(&parse(&value)?, &layout, driver) {
                 self.steps.discarded += 1;
                 continue;
             }
-            self.ready
-                .push_back(Record::new(candidate.key, candidate.seq, value)?);
+            self.ready.push_back(Ready {
+                seq: candidate.seq,
+                key: candidate.key,
+                value: (!self.keys_only).then_some(value),
+            });
         }
         let budget = self.snapshot.dataset.shared.group.options().memory_budget;
         if let Some(each) = bytes.checked_div(read) {
@@ -310,14 +367,19 @@ impl Answer {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<Record>> {
+    /// True when records were asked to tell which candidates are current.
+    pub(super) fn is_direct(&self) -> bool {
+        self.validation == Validation::Direct
+    }
+
+    pub(super) fn step(&mut self) -> Result<Option<Ready>> {
         loop {
             if self.remaining == Some(0) {
                 return Ok(None);
             }
             if let Some(record) = self.ready.pop_front() {
                 self.remaining = self.remaining.map(|left| left - 1);
-                self.given = Some(record.seq());
+                self.given = Some(record.seq);
                 self.steps.answers += 1;
                 return Ok(Some(record));
             }
@@ -343,9 +405,50 @@ impl Iterator for Answer {
         if self.failed {
             return None;
         }
-        let next = self.step().transpose();
-        self.failed = matches!(next, Some(Err(_)));
-        next
+        let next = self.step().and_then(|ready| {
+            let value = |ready: Ready| Some((ready.key, ready.seq, ready.value?));
+            let record = ready.and_then(value);
+            record
+                .map(|(key, seq, value)| Record::new(key, seq, value))
+                .transpose()
+        });
+        self.failed = next.is_err();
+        next.transpose()
+    }
+}
+
+/// The keys of matching records, in order, found as they are asked for ([`super::Query::keys`]).
+pub struct Keys(pub(super) Answer);
+
+impl Keys {
+    /// What the query did so far and what it cost.
+    pub fn explain(&self) -> Json {
+        self.0.explain()
+    }
+
+    /// Remarks about how the query is answered, for people.
+    pub fn notes(&self) -> Vec<String> {
+        self.0.notes()
+    }
+
+    /// Where the answer stands: [`super::Query::after`] with it goes on from here.
+    pub fn token(&self) -> Option<PageToken> {
+        self.0.token()
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Key>;
+
+    fn next(&mut self) -> Option<Result<Key>> {
+        if self.0.failed {
+            return None;
+        }
+        let next = self.0.step();
+        self.0.failed = next.is_err();
+        let ty = self.0.snapshot.dataset.key_type();
+        let key = |ready: Ready| Key::from_encoded(ty, ready.key);
+        next.map(|ready| ready.map(key)).transpose()
     }
 }
 
@@ -355,5 +458,9 @@ impl Drop for Answer {
         let group = &self.snapshot.dataset.shared.group;
         group.count(&self.data_cost);
         group.count(&self.index_cost);
+        group.count(&self.keys_cost);
+        let steps = &self.steps;
+        let usage = &self.snapshot.dataset.current.usage;
+        usage.validated(steps.superseded, steps.asked.max(steps.fetched));
     }
 }

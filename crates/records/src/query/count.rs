@@ -1,17 +1,21 @@
 //! Counting: a number has no order, so one pass over the index or the data is enough, and nothing
 //! needs to be kept.
 
-use lsm::{Cursor, Seq};
+use lsm::{Cursor, Seq, SeqSet};
 
 use super::answer::{Answer, parse};
 use super::plan::Driver;
 use super::scan;
+use crate::def::Maintenance;
 use crate::error::Result;
-use crate::index::{self, Range};
+use crate::index::{self, Candidate, Range};
 use crate::layout::{Attribute, Layout};
 
 /// Facts whose records are looked up together.
 const BATCH: usize = 1024;
+
+/// Facts whose keys are asked about together.
+const DOUBTFUL: usize = 64 << 10;
 
 /// Fewer when they take more than so many bytes.
 const BATCH_BYTES: usize = 1 << 20;
@@ -36,8 +40,7 @@ impl Answer {
             }
         }
         let mut count = 0;
-        for record in self {
-            record?;
+        while self.step()?.is_some() {
             count += 1;
         }
         Ok(count)
@@ -71,6 +74,10 @@ impl Answer {
         attribute: &Attribute,
         range: &Range,
     ) -> Result<u64> {
+        let direct = self.is_direct();
+        if !direct && self.validity.can_tell() && self.predicates.is_answered_by(Some(driver)) {
+            return self.count_facts(layout, attribute, range);
+        }
         let (lo, hi) = range.key_bounds();
         let snapshot = self.snapshot.snapshot.clone();
         let index_cost = lsm::Cost::default();
@@ -89,6 +96,63 @@ impl Answer {
         index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
         self.count_current(layout, driver, attribute, range, &mut facts)?;
         self.index_cost.absorb(&index_cost);
+        self.exhausted = true;
+        Ok(self.steps.answers)
+    }
+
+    /// Counts without the records: by the facts of the index and what is known of their writes. A record
+    /// with several values in the range has one number.
+    fn count_facts(
+        &mut self,
+        layout: &Layout,
+        attribute: &Attribute,
+        range: &Range,
+    ) -> Result<u64> {
+        let (lo, hi) = range.key_bounds();
+        let snapshot = self.snapshot.snapshot.clone();
+        let (index_cost, keys_cost) = (lsm::Cost::default(), lsm::Cost::default());
+        let (validity, steps) = (&self.validity, &mut self.steps);
+        let mut counted = SeqSet::new();
+        // What eager maintenance has taken back is not among the facts.
+        let eager = layout.stored.upkeep.maintenance == Maintenance::Eager && validity.can_tell();
+        let mut doubtful: Vec<Candidate> = Vec::new();
+        let settle = |doubtful: &mut Vec<Candidate>, counted: &mut SeqSet| {
+            doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            let total = doubtful.len() as u64;
+            validity.retain(doubtful, total, &keys_cost)?;
+            counted.extend(doubtful.drain(..).map(|fact| fact.seq));
+            Ok(())
+        };
+        let bounds = (lo.as_slice(), hi.as_deref());
+        let mut take = |_: &[u8], key: &[u8], seq: Seq, sure: bool| {
+            steps.candidates += 1;
+            if validity.is_over(seq) {
+                steps.superseded += 1;
+            } else if validity.is_exact() || (eager && sure) {
+                counted.insert(seq);
+            } else {
+                doubtful.push(Candidate {
+                    seq,
+                    key: key.to_vec(),
+                    record: None,
+                });
+                steps.asked += 1;
+                if doubtful.len() >= DOUBTFUL {
+                    return settle(&mut doubtful, &mut counted);
+                }
+            }
+            Ok(())
+        };
+        if eager {
+            index::each_live_fact(&snapshot, attribute, bounds, &index_cost, &mut take)?;
+        } else {
+            let mut take = |value: &[u8], key: &[u8], seq| take(value, key, seq, false);
+            index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
+        }
+        settle(&mut doubtful, &mut counted)?;
+        self.steps.answers += counted.len();
+        self.index_cost.absorb(&index_cost);
+        self.keys_cost.absorb(&keys_cost);
         self.exhausted = true;
         Ok(self.steps.answers)
     }

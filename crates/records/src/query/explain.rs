@@ -10,6 +10,8 @@ pub(super) struct Steps {
     pub(super) candidates: u64,
     /// Not the newest version of their key.
     pub(super) superseded: u64,
+    /// Asked for in a tree of keys.
+    pub(super) asked: u64,
     /// Records read for them.
     pub(super) fetched: u64,
     /// Another condition did not hold.
@@ -25,6 +27,7 @@ impl Steps {
         json!({
             "candidates": self.candidates,
             "superseded": self.superseded,
+            "asked": self.asked,
             "fetched": self.fetched,
             "discarded": self.discarded,
             "answers": self.answers,

@@ -4,12 +4,14 @@
 mod answer;
 mod asked;
 mod count;
+mod current;
 mod explain;
 mod plan;
 mod predicate;
 mod scan;
 
-pub use answer::{Answer, PageToken};
+pub use answer::{Answer, Keys, PageToken};
+pub use current::Validation;
 pub use scan::Scan;
 
 use serde_json::Value as Json;
@@ -33,6 +35,8 @@ pub struct Query {
     limit: Option<usize>,
     order: Order,
     after: Option<PageToken>,
+    validation: Validation,
+    keys_only: bool,
 }
 
 impl Query {
@@ -43,6 +47,8 @@ impl Query {
             limit: None,
             order: Order::Newest,
             after: None,
+            validation: Validation::default(),
+            keys_only: false,
         }
     }
 
@@ -81,6 +87,19 @@ impl Query {
         self
     }
 
+    /// How candidates of an index are validated.
+    pub fn validation(mut self, validation: Validation) -> Query {
+        self.validation = validation;
+        self
+    }
+
+    /// Runs the query for the keys of the matching records alone. Where the maintenance strategy and the
+    /// conditions allow it no record is read.
+    pub fn keys(mut self) -> Result<Keys> {
+        self.keys_only = true;
+        Ok(Keys(Answer::new(self)?))
+    }
+
     /// Runs the query. Records are found as the answer is iterated, a page at a time, in bounded
     /// memory.
     pub fn run(self) -> Result<Answer> {
@@ -93,7 +112,10 @@ impl Query {
             let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
             return scan::count_all(&self.snapshot, limit);
         }
-        let mut answer = self.run()?;
+        let mut answer = Answer::new(Query {
+            keys_only: true,
+            ..self
+        })?;
         let count = answer.count_rest()?;
         Ok((count, answer.explain()))
     }
