@@ -44,6 +44,55 @@ enum What {
     Indexes,
     /// Questions after upserts (figures 14 and 15).
     Queries,
+    /// Ranges of time, with a range filter (figure 16).
+    RangeFilter,
+    /// Repairs as data accumulates (figure 17).
+    Repair,
+    /// The same with more indexes (figure 18).
+    RepairIndexes,
+}
+
+/// How a repair finds what is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Method {
+    /// By index: its entries are validated against the primary-key index.
+    Secondary,
+    /// The same, but keys that no key filter knows are not sorted; with merges of all trees together.
+    SecondaryBloom,
+    /// By key: from what is new in the primary-key index, for all indexes at once. Esker's own.
+    Key,
+    /// From the records.
+    Primary,
+    /// From the records, which are merged into one component before.
+    PrimaryMerge,
+}
+
+impl Method {
+    const ALL: [Method; 5] = [
+        Method::Secondary,
+        Method::SecondaryBloom,
+        Method::Key,
+        Method::Primary,
+        Method::PrimaryMerge,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Method::Secondary => "secondary",
+            Method::SecondaryBloom => "secondary + bloom",
+            Method::Key => "by key",
+            Method::Primary => "primary",
+            Method::PrimaryMerge => "primary + merge",
+        }
+    }
+
+    /// The strategy that it goes with.
+    fn strategy(self) -> Strategy {
+        match self {
+            Method::Primary | Method::PrimaryMerge => Strategy::DeferredStaged,
+            _ => Strategy::ValidationRepaired,
+        }
+    }
 }
 
 impl What {
@@ -56,6 +105,9 @@ impl What {
             What::MergeSize => "merge-size",
             What::Indexes => "indexes",
             What::Queries => "queries",
+            What::RangeFilter => "range-filter",
+            What::Repair => "repair",
+            What::RepairIndexes => "repair-indexes",
         }
     }
 }
@@ -71,6 +123,8 @@ struct Task {
     skew: Skew,
     /// The largest component that is merged, as a share of all JSON.
     largest: f64,
+    /// How a repair goes.
+    method: Method,
     /// Milliseconds that questions of a kind are asked.
     ask_ms: u64,
 }
@@ -92,11 +146,14 @@ fn planned(options: &Options) -> Vec<Planned<Task>> {
                     memory: cache.budget(bytes),
                     largest_mergeable: (bytes as f64 * LARGEST) as u64,
                     blocked_filter: true,
+                    range_filter: false,
+                    correlated: false,
                 },
                 records,
                 updates: 10,
                 skew: Skew::Uniform,
                 largest: LARGEST,
+                method: Method::Secondary,
                 ask_ms: 300,
             }
         };
@@ -165,6 +222,31 @@ fn planned(options: &Options) -> Vec<Planned<Task>> {
                 let task = task(What::Queries, strategy, 1.0);
                 plan(strategy.name(), Task { updates, ..task });
             }
+            for strategy in [Eager, Validation, MutableBitmap] {
+                let mut task = task(What::RangeFilter, strategy, 1.0);
+                task.setup.range_filter = true;
+                plan(strategy.name(), Task { updates, ..task });
+            }
+        }
+        for (what, updates, indexes) in [
+            (What::Repair, 0, 1),
+            (What::Repair, 50, 1),
+            (What::RepairIndexes, 10, 1),
+            (What::RepairIndexes, 10, 5),
+        ] {
+            for method in Method::ALL {
+                let mut task = task(what, method.strategy(), 0.5);
+                task.setup.indexes = indexes;
+                task.setup.correlated = method == Method::SecondaryBloom;
+                plan(
+                    method.name(),
+                    Task {
+                        updates,
+                        method,
+                        ..task
+                    },
+                );
+            }
         }
     }
     all
@@ -179,7 +261,7 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
             "records",
             format!(
                 "{records} upserts of {RECORD} bytes, random 63-bit keys, attributes uniform in 0..100,000; half as many in \
-                 `inserts`, `merge-size` and `indexes`"
+                 `inserts`, `merge-size`, `indexes` and `repair`"
             ),
         ),
         (

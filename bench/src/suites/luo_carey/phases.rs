@@ -2,21 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use esker::{BulkOrder, LookupOptions};
+use esker::{BulkOrder, Compaction, LookupOptions, RepairMethod, RepairOptions, Validation};
 use serde_json::Value as Json;
 
-use super::{Task, What};
+use super::{Method, Task, What};
 use crate::failure::{Failure, Result};
 use crate::measure::Row;
 use crate::run::Job;
 use crate::suites::upkeep::session::{Limit, Parameters, Session};
-use crate::suites::upkeep::store::{Cache, How, Range, Setup, Store, Subject};
+use crate::suites::upkeep::store::{Cache, How, Range, Setup, Store, Strategy, Subject};
 use crate::workload::upserts::{Skew, Upserts, VALUES};
 
 /// Values of the ranges that are asked for, of 100,000: 0.001 % and up.
 const WIDTHS: [u64; 6] = [1, 10, 100, 1_000, 10_000, 20_000];
 /// Those of questions after upserts: 0.001 %, 0.1 %, 10 %.
 const QUERY_WIDTHS: [u64; 3] = [1, 100, 10_000];
+/// Ranges of time, in percent of all of it.
+const TIME_SHARES: [f64; 2] = [1.0, 10.0];
 /// Questions of a kind, at most.
 const ASKED_MOST: u64 = 200;
 /// And at least: the largest take long.
@@ -49,6 +51,8 @@ pub fn run(job: &Job, task: &Task, upserts: &Upserts) -> Result<()> {
         What::MergeSize => store.merge_size(),
         What::Indexes => store.indexes(),
         What::Queries => store.queries(),
+        What::RangeFilter => store.range_filter(),
+        What::Repair | What::RepairIndexes => store.repairs(),
     }
 }
 
@@ -199,8 +203,11 @@ impl<'j> Lab<'j> {
                     true => &mut *self,
                     false => &mut plain,
                 };
-                let order = BulkOrder::Any;
-                let row = lab.find("lookups", width, &How { lookup, order }, &more)?;
+                let how = How {
+                    lookup,
+                    ..How::default()
+                };
+                let row = lab.find("lookups", width, &how, &more)?;
                 lab.report_as(subject, row)?;
             }
             let row = self.scan("lookups", &more)?;
@@ -225,7 +232,12 @@ impl<'j> Lab<'j> {
                 ("batches, any order", way(batch, true, true), BulkOrder::Any),
                 ("batches, by key", way(batch, true, true), BulkOrder::Key),
             ] {
-                let row = self.find("sorting", width, &How { lookup, order }, &more)?;
+                let how = How {
+                    lookup,
+                    order,
+                    ..How::default()
+                };
+                let row = self.find("sorting", width, &how, &more)?;
                 self.report_as(subject, row)?;
             }
             let row = self.ask("sorting", "find", width, &more, |store, range| {
@@ -267,16 +279,119 @@ impl<'j> Lab<'j> {
     /// Figures 14 and 15.
     fn queries(&mut self) -> Result<()> {
         self.ingest("queries")?;
+        let name = self.task.setup.strategy.name();
+        let ways = match self.task.setup.strategy {
+            Strategy::Eager => vec![(name.to_string(), Validation::Auto)],
+            _ => vec![
+                (format!("{name}, direct"), Validation::Direct),
+                (format!("{name}, timestamp"), Validation::Timestamp),
+            ],
+        };
         for width in QUERY_WIDTHS {
             let more = [
                 ("percent", percent(width)),
                 ("updates", self.task.updates.into()),
             ];
-            let row = self.find("queries", width, &How::default(), &more)?;
-            self.session.report(&row)?;
-            let row = self.ask("index-only", "count", width, &more, |store, range| {
-                store.count(range)
-            })?;
+            for (subject, validation) in &ways {
+                let how = How {
+                    validation: *validation,
+                    ..How::default()
+                };
+                let row = self.find("queries", width, &how, &more)?;
+                self.report_as(subject, row)?;
+                // Direct validation reads the records, so that it is no different here.
+                if *validation == Validation::Direct {
+                    continue;
+                }
+                let row = self.ask("index-only", "keys", width, &more, |store, range| {
+                    store.keys(range, &how)
+                })?;
+                self.report_as(name, row)?;
+                let row = self.ask("index-only", "count", width, &more, |store, range| {
+                    store.count(range)
+                })?;
+                self.report_as(name, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Figure 16.
+    fn range_filter(&mut self) -> Result<()> {
+        self.ingest("range-filter")?;
+        let (first, last) = (
+            self.session.upserts.time(0),
+            self.session.upserts.time(self.task.records - 1),
+        );
+        for share in TIME_SHARES {
+            let width = ((last - first) as f64 * share / 100.0) as u64;
+            for (age, lo, hi) in [
+                ("recent", last - width, last),
+                ("old", first, first + width),
+            ] {
+                let expected = self.session.current.with_time(lo, hi).len() as u64;
+                let more = [
+                    ("percent", Json::from(share)),
+                    ("updates", self.task.updates.into()),
+                    ("age", age.into()),
+                ];
+                let limit = Limit {
+                    most: 3,
+                    ..self.limit()
+                };
+                self.chill()?;
+                let row = self
+                    .session
+                    .measure("range-filter", "find", &more, limit, |store| {
+                        let mut records = 0;
+                        store.visit_time(lo, hi, &mut |_| records += 1)?;
+                        match records == expected {
+                            true => Ok(records),
+                            false => Err(Failure::new(format!(
+                                "{records} records from {lo} to {hi}, of {expected}"
+                            ))),
+                        }
+                    })?;
+                self.session.report(&row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Figures 17 and 18: after every tenth of the writes everything that is over is found out.
+    fn repairs(&mut self) -> Result<()> {
+        let experiment = self.task.what.experiment();
+        let primary = |compaction| RepairMethod::Primary { compaction };
+        let options = RepairOptions {
+            method: match self.task.method {
+                Method::Secondary | Method::SecondaryBloom => RepairMethod::Index,
+                Method::Key => RepairMethod::Key,
+                Method::Primary => primary(Compaction::Without),
+                Method::PrimaryMerge => primary(Compaction::After),
+            },
+            bloom: self.task.method == Method::SecondaryBloom,
+            ..RepairOptions::default()
+        };
+        for tenth in 1..=10 {
+            let until = self.task.records * tenth / 10;
+            self.session.upsert(experiment, until)?;
+            self.chill()?;
+            let more = [
+                ("records", Json::from(until)),
+                ("updates", self.task.updates.into()),
+                ("indexes", self.task.setup.indexes.into()),
+            ];
+            let limit = Limit {
+                most: 1,
+                least: 1,
+                ..self.limit()
+            };
+            let row = self
+                .session
+                .measure(experiment, "repair", &more, limit, |store| {
+                    Ok(store.repair(&options)?.found)
+                })?;
+            self.session.check()?;
             self.session.report(&row)?;
         }
         Ok(())

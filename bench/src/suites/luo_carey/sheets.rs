@@ -3,7 +3,7 @@
 use super::SUITE;
 use crate::report::sheet::{Chart, Measure, Sheet};
 
-const MILLIS: Measure = Measure::Figure("mean_ms", "ms a question");
+const MILLIS: Measure = Measure::Figure("mean_ms", "ms");
 
 fn sheet(
     experiment: &'static str,
@@ -121,6 +121,51 @@ pub fn all() -> Vec<Sheet> {
                 &["cache", "updates", "operation"],
                 &["percent"],
                 MILLIS,
+            )],
+        ),
+        sheet(
+            "range-filter",
+            "Ranges of time, with range filters (figure 16)",
+            "Components have the least and the greatest time of their records. How much of the data can a question pass over?",
+            vec![
+                Chart::bars(
+                    "",
+                    &["find"],
+                    &["cache", "updates"],
+                    &["age", "percent"],
+                    MILLIS,
+                ),
+                Chart::bars(
+                    "blocks",
+                    &["find"],
+                    &["cache", "updates"],
+                    &["age", "percent"],
+                    Measure::Figure("blocks", "data blocks a question"),
+                ),
+            ],
+        ),
+        sheet(
+            "repair",
+            "Repair as data accumulates (figure 17)",
+            "After each tenth of the writes: how long does it take to find everything that is over?",
+            vec![Chart::lines(
+                "",
+                &["repair"],
+                &["cache", "updates"],
+                MILLIS,
+                ("records", "records so far"),
+            )],
+        ),
+        sheet(
+            "repair-indexes",
+            "Repair of one and of five indexes (figure 18)",
+            "And with more indexes (10 % updates)?",
+            vec![Chart::lines(
+                "",
+                &["repair"],
+                &["cache", "indexes"],
+                MILLIS,
+                ("records", "records so far"),
             )],
         ),
     ]

@@ -25,6 +25,12 @@ fn wall(row: &Row) -> f64 {
     row.seconds * 1e6 / row.ops.max(1) as f64
 }
 
+fn blocks(row: &Row) -> f64 {
+    row.figures.get("blocks").copied().unwrap_or_default()
+}
+
+/// Data blocks, from a cache or not.
+pub const BLOCKS: (Cost, &str) = (blocks, "data blocks");
 /// Wall time, with its unit.
 pub const WALL: (Cost, &str) = (wall, "µs");
 

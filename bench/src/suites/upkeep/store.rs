@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType,
-    LookupOptions, Maintenance, Merging, Options, Path, Repair, Tuning, Type, Value, WriteBatch,
+    LookupOptions, Maintenance, Merging, Options, Path, Repair, RepairOptions, RepairReport,
+    Tuning, Type, Validation, Value, WriteBatch,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
-use crate::workload::upserts::ATTRIBUTES;
+use crate::workload::upserts::{ATTRIBUTES, TIME};
 
 const DATASET: &str = "tweets";
 
@@ -60,8 +61,10 @@ pub enum Strategy {
     MutableBitmap,
     /// A write only adds entries, there is no primary-key index; merges of the data note what is over.
     Deferred,
-    /// The same, but what is over is looked for after merges.
+    /// The same, but what is over is looked for when that is asked for.
     DeferredStaged,
+    /// The same, and nobody notes what is over.
+    DeferredUnrepaired,
     /// A write only adds entries, and its key to a tree of each index.
     DeletedKey,
 }
@@ -77,6 +80,7 @@ impl Strategy {
             Strategy::MutableBitmap => "mutable-bitmap",
             Strategy::Deferred => "deferred",
             Strategy::DeferredStaged => "deferred + staged",
+            Strategy::DeferredUnrepaired => "deferred, no repair",
             Strategy::DeletedKey => "deleted-key",
         }
     }
@@ -89,6 +93,7 @@ impl Strategy {
             Strategy::MutableBitmap => (Maintenance::MutableBitmap, Repair::None),
             Strategy::NoIndex | Strategy::Deferred => (Maintenance::Deferred, Repair::Merge),
             Strategy::DeferredStaged => (Maintenance::Deferred, Repair::Staged),
+            Strategy::DeferredUnrepaired => (Maintenance::Deferred, Repair::None),
             Strategy::DeletedKey => (Maintenance::DeletedKey, Repair::None),
         }
     }
@@ -109,6 +114,10 @@ pub struct Setup {
     pub largest_mergeable: u64,
     /// Whether key filters keep the bits of a key together.
     pub blocked_filter: bool,
+    /// Whether components have a range filter of [`TIME`].
+    pub range_filter: bool,
+    /// Whether all trees merge the same components together.
+    pub correlated: bool,
 }
 
 impl Setup {
@@ -134,7 +143,13 @@ impl Setup {
         let mut def = DatasetDef::new("id".parse()?, KeyType::Int)
             .maintenance(maintenance)
             .repair(repair)
-            .merging(Merging::Tiered);
+            .merging(match self.correlated {
+                true => Merging::Correlated,
+                false => Merging::Tiered,
+            });
+        if self.range_filter {
+            def = def.index(TIME.parse()?, IndexKind::Filter, Type::Int);
+        }
         if self.strategy != Strategy::NoIndex {
             for name in ATTRIBUTES.iter().take(self.indexes) {
                 def = def.index(name.parse()?, IndexKind::Composite, Type::Int);
@@ -217,10 +232,12 @@ pub struct Range {
     pub hi: u64,
 }
 
-/// How records are looked up that an index gave the keys of.
+/// How a question is answered through an index.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
-    /// By which optimizations.
+    /// How candidates are validated.
+    pub validation: Validation,
+    /// By which optimizations records are looked up.
     pub lookup: LookupOptions,
     /// In which order they are wanted.
     pub order: BulkOrder,
@@ -229,6 +246,7 @@ pub struct How {
 impl Default for How {
     fn default() -> How {
         How {
+            validation: Validation::default(),
             lookup: LookupOptions::default(),
             order: BulkOrder::Any,
         }
@@ -301,11 +319,33 @@ impl Store {
     /// Finds records, not by recency: in the order and by the way that is asked for.
     pub fn visit(&self, range: &Range, how: &How, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
         let query = self.query(ATTRIBUTES[range.attribute], range.lo, range.hi)?;
-        query.lookup(how.lookup).visit(how.order, &mut |record| {
-            visit(record.body());
-            ControlFlow::Continue(())
-        })?;
-        Ok(())
+        visit_all(
+            query.validation(how.validation).lookup(how.lookup),
+            how,
+            visit,
+        )
+    }
+
+    /// Finds records by the time of their write, in any order.
+    pub fn visit_time(&self, lo: u64, hi: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+        visit_all(self.query(TIME, lo, hi)?, &How::default(), visit)
+    }
+
+    /// Gives the keys of the records with a value in the range; tells how many.
+    pub fn keys(&self, range: &Range, how: &How) -> Result<u64> {
+        let query = self.query(ATTRIBUTES[range.attribute], range.lo, range.hi)?;
+        let mut keys = 0;
+        for key in query.validation(how.validation).keys()? {
+            std::hint::black_box(key?);
+            keys += 1;
+        }
+        Ok(keys)
+    }
+
+    /// Finds out what is over.
+    pub fn repair(&self, options: &RepairOptions) -> Result<RepairReport> {
+        let dataset = &self.open()?.dataset;
+        Ok(dataset.repair(options, &mut |_| ControlFlow::Continue(()))?)
     }
 
     /// Reads every record, in the order of keys; tells how many.
@@ -317,6 +357,14 @@ impl Store {
         }
         Ok(records)
     }
+}
+
+fn visit_all(query: esker::Query, how: &How, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+    query.visit(how.order, &mut |record| {
+        visit(record.body());
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
 }
 
 impl Subject for Store {
