@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::SUITE;
 use crate::measure::{Claim, Row};
-use crate::suites::upkeep::found::{Found, Ratio, WALL};
+use crate::suites::upkeep::found::{DISK_READS, Found, Ratio, WALL};
 
 /// The claims of a run, of those experiments that it has.
 pub fn all(rows: &[Row]) -> Vec<Claim> {
@@ -18,6 +18,8 @@ pub fn all(rows: &[Row]) -> Vec<Claim> {
     gets(&found, &mut claims);
     writes(&found, &mut claims);
     mixes(&found, &mut claims);
+    repairs(&found, &mut claims);
+    totals(&found, &mut claims);
     claims
 }
 
@@ -139,6 +141,83 @@ fn mixes(found: &Found<'_>, out: &mut Vec<Claim>) {
             to: at("direct", slow, operation, 50),
             most: 1.0,
             why: "",
+        }));
+    }
+}
+
+fn repairs(found: &Found<'_>, out: &mut Vec<Claim>) {
+    for versions in [1, 3] {
+        let at = |how: &str| {
+            let parameters = [direct(), ("versions", versions.into())];
+            found.one("repair", how, "compact", &parameters)
+        };
+        for (figure, text, cost, of, to, most) in [
+            (
+                "",
+                "streaming repair is close to a plain compaction",
+                WALL,
+                "streaming",
+                "no repair",
+                1.2,
+            ),
+            (
+                "figure 9b",
+                "streaming repair reads as much as a plain compaction",
+                DISK_READS,
+                "streaming",
+                "no repair",
+                1.1,
+            ),
+            (
+                "figure 9a",
+                "streaming is faster than staged repair",
+                WALL,
+                "streaming",
+                "staged",
+                1.0,
+            ),
+            (
+                "figure 9a",
+                "staged repair is faster than a pass before the compaction",
+                WALL,
+                "staged",
+                "before compaction",
+                1.0,
+            ),
+        ] {
+            out.extend(found.check(Ratio {
+                experiment: "repair",
+                figure,
+                text: format!("{text} ({versions} versions)"),
+                cost,
+                of: at(of),
+                to: at(to),
+                most,
+                why: "",
+            }));
+        }
+    }
+}
+
+fn totals(found: &Found<'_>, out: &mut Vec<Claim>) {
+    for (operation, most, text) in [
+        ("online", 1.0 / 3.0, "writes take a third of the time"),
+        (
+            "both",
+            0.5,
+            "writes and compaction together take half of the time",
+        ),
+    ] {
+        let at = |subject: &str| found.one("totals", subject, operation, &[direct()]);
+        out.extend(found.check(Ratio {
+            experiment: "totals",
+            figure: "table II",
+            text: format!("deferred beside update-in-place: {text}"),
+            cost: WALL,
+            of: at("deferred"),
+            to: at("update-in-place"),
+            most,
+            why: "by Zipf's law most updates are of keys that are in memory, so that few old records are read from the disk",
         }));
     }
 }

@@ -13,7 +13,7 @@ use super::upkeep::store::{Cache, Setup, Strategy};
 use super::upkeep::{self, LARGEST, Options, Planned, RECORD};
 use crate::failure::Result;
 use crate::run::Job;
-use crate::workload::upserts::Upserts;
+use crate::workload::upserts::{Skew, Upserts};
 
 /// The suite's name.
 pub const SUITE: &str = "deli";
@@ -22,6 +22,10 @@ pub const SUITE: &str = "deli";
 const READS: [u32; 6] = [0, 10, 25, 50, 75, 100];
 /// Writes to a key on average, by Zipf's law.
 const WRITES_A_KEY: usize = 3;
+
+/// What is compared throughout.
+const DEFERRED: Who = Who::Esker(Strategy::Deferred);
+const IN_PLACE: Who = Who::Esker(Strategy::Eager);
 
 /// What a child does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +38,10 @@ enum What {
     Writes,
     /// Reads by value and writes (figure 8).
     Mix,
+    /// A compaction with repair (figure 9).
+    Repair,
+    /// Writes, then a compaction with repair (table II).
+    Totals,
 }
 
 impl What {
@@ -44,6 +52,8 @@ impl What {
             What::PlainMix => "plain-mix",
             What::Writes => "writes",
             What::Mix => "mix",
+            What::Repair => "repair",
+            What::Totals => "totals",
         }
     }
 }
@@ -52,6 +62,8 @@ impl What {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Who {
     Esker(Strategy),
+    /// What the index needs is looked for in the records, before they are merged.
+    Before,
     Sqlite,
 }
 
@@ -60,6 +72,7 @@ impl Who {
         match self {
             Who::Esker(Strategy::Eager) => "update-in-place",
             Who::Esker(strategy) => strategy.name(),
+            Who::Before => "before compaction",
             Who::Sqlite => "sqlite",
         }
     }
@@ -76,6 +89,8 @@ struct Task {
     writes: usize,
     /// Percent of reads in a mix.
     reads: u32,
+    /// Versions of a record that were written, on average, where there is something to repair.
+    versions: u32,
     /// Milliseconds that a mix, or questions, take at most.
     time_ms: u64,
 }
@@ -90,9 +105,13 @@ impl Task {
             largest_mergeable: match self.what {
                 // Something is to be left for the compaction.
                 What::Compaction => ((self.writes * RECORD) as f64 * LARGEST) as u64,
+                // There is one merge, and it is the one that is measured.
+                What::Repair | What::Totals => 0,
                 _ => u64::MAX,
             },
             blocked_filter: true,
+            range_filter: false,
+            correlated: false,
         }
     }
 }
@@ -100,40 +119,56 @@ impl Task {
 /// Everything that a run does: subjects that are compared follow each other.
 fn planned(options: &Options) -> Vec<Planned<Task>> {
     let mut all = Vec::new();
-    let indexed = [
-        Who::Esker(Strategy::NoIndex),
-        Who::Esker(Strategy::Deferred),
-        Who::Esker(Strategy::Eager),
-    ];
     for cache in Cache::BOTH {
-        let mut plan = |what: What, who: Who, reads, share| {
+        let task = |what, who, share| {
             let writes = options.records(share);
+            Task {
+                what,
+                who,
+                cache,
+                memory: cache.budget(writes * RECORD),
+                writes,
+                reads: 0,
+                versions: 1,
+                time_ms: 1500,
+            }
+        };
+        let mut plan = |task: Task| {
             all.push(Planned {
-                experiment: what.experiment().to_string(),
-                subject: who.name().to_string(),
+                experiment: task.what.experiment().to_string(),
+                subject: task.who.name().to_string(),
                 cache: cache.name(),
-                task: Task {
-                    what,
-                    who,
-                    cache,
-                    memory: cache.budget(writes * RECORD),
-                    writes,
-                    reads,
-                    time_ms: 1500,
-                },
+                task,
             });
         };
-        plan(What::Compaction, Who::Esker(Strategy::NoIndex), 100, 1.0);
+        let plain = Who::Esker(Strategy::NoIndex);
+        plan(task(What::Compaction, plain, 1.0));
         for reads in READS {
-            plan(What::PlainMix, Who::Esker(Strategy::NoIndex), reads, 0.5);
+            let task = task(What::PlainMix, plain, 0.5);
+            plan(Task { reads, ..task });
         }
-        for who in indexed {
-            plan(What::Writes, who, 0, 1.0);
+        for who in [plain, DEFERRED, IN_PLACE] {
+            plan(task(What::Writes, who, 1.0));
         }
         for reads in READS {
-            for who in indexed.into_iter().skip(1).chain([Who::Sqlite]) {
-                plan(What::Mix, who, reads, 0.5);
+            for who in [DEFERRED, IN_PLACE, Who::Sqlite] {
+                let task = task(What::Mix, who, 0.5);
+                plan(Task { reads, ..task });
             }
+        }
+        for versions in [1, 3] {
+            for who in [
+                Who::Esker(Strategy::DeferredUnrepaired),
+                DEFERRED,
+                Who::Esker(Strategy::DeferredStaged),
+                Who::Before,
+            ] {
+                let task = task(What::Repair, who, 1.0);
+                plan(Task { versions, ..task });
+            }
+        }
+        for who in [DEFERRED, IN_PLACE] {
+            plan(task(What::Totals, who, 1.0));
         }
     }
     all
@@ -168,6 +203,11 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
             ),
         ),
         (
+            "compactions",
+            "in `repair` and `totals` nothing is merged before the one compaction; keys uniform in `repair`, none or two thirds of the writes updates"
+                .to_string(),
+        ),
+        (
             "durability",
             "log written, no sync per write; SQLite likewise, a transaction a write".to_string(),
         ),
@@ -182,6 +222,12 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
 /// Does one subject's share, in a process of its own.
 pub fn child(job: &Job) -> Result<()> {
     let task: Task = job.parameters()?;
-    let upserts = Upserts::of_keys(job.seed, task.writes, task.writes / WRITES_A_KEY);
+    let upserts = match task.what {
+        What::Repair => {
+            let updates = 1.0 - 1.0 / f64::from(task.versions);
+            Upserts::new(job.seed, task.writes, updates, Skew::Uniform)
+        }
+        _ => Upserts::of_keys(job.seed, task.writes, task.writes / WRITES_A_KEY),
+    };
     phases::run(job, &task, &upserts)
 }

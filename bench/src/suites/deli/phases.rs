@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use esker::{Compaction, RepairMethod, RepairOptions};
 use fastrand::Rng;
 use serde_json::Value as Json;
 
 use super::sqlite::Sqlite;
 use super::{Task, What, Who};
 use crate::failure::{Failure, Result};
+use crate::measure::Row;
 use crate::meter::{Io, Latency, Measured, Meter};
 use crate::run::Job;
 use crate::suites::upkeep::session::{Limit, Parameters, Session};
@@ -46,6 +48,15 @@ pub fn run(job: &Job, task: &Task, upserts: &Upserts) -> Result<()> {
             })?;
             mix(task, &mut session, Read::Value)
         }
+        (What::Repair, who) => {
+            let strategy = match who {
+                Who::Esker(strategy) => strategy,
+                _ => Strategy::DeferredStaged,
+            };
+            repair(task, &mut esker(&task.setup(strategy))?)
+        }
+        (What::Totals, Who::Esker(strategy)) => totals(task, &mut esker(&task.setup(strategy))?),
+        (_, Who::Before) => Err(Failure::new("there is nothing to repair in this")),
         (_, Who::Sqlite) => Err(Failure::new("SQLite has no part in this")),
     }
 }
@@ -90,6 +101,82 @@ fn writes(task: &Task, session: &mut Session<'_, Store>) -> Result<()> {
         session.check_index()?;
     }
     session.report(&row)
+}
+
+/// One compaction, with what repairs the index: as the records are merged, or by a pass over them before or
+/// after.
+fn compact(task: &Task, store: &Store) -> Result<()> {
+    let after = match task.who {
+        Who::Esker(Strategy::DeferredStaged) => Some(Compaction::After),
+        Who::Before => Some(Compaction::Before),
+        _ => None,
+    };
+    if let Some(compaction) = after {
+        store.repair(&RepairOptions {
+            method: RepairMethod::Primary { compaction },
+            ..RepairOptions::default()
+        })?;
+    }
+    // Of the index, and of the records where they are not merged yet.
+    store.compact()
+}
+
+/// Once is all that there is to measure.
+const ONCE: Limit = Limit {
+    most: 1,
+    least: 1,
+    time: Duration::ZERO,
+};
+
+/// Figure 9.
+fn repair(task: &Task, session: &mut Session<'_, Store>) -> Result<()> {
+    session.upsert("repair", task.writes)?;
+    session.store.reopen()?;
+    let more = [("versions", Json::from(task.versions))];
+    let mut row = session.measure("repair", "compact", &more, ONCE, |store| {
+        compact(task, store)?;
+        Ok(0)
+    })?;
+    session.check()?;
+    row.subject = match task.who {
+        Who::Esker(Strategy::DeferredUnrepaired) => "no repair",
+        Who::Esker(Strategy::Deferred) => "streaming",
+        Who::Esker(Strategy::DeferredStaged) => "staged",
+        _ => task.who.name(),
+    }
+    .to_string();
+    session.report(&row)
+}
+
+/// Table II.
+fn totals(task: &Task, session: &mut Session<'_, Store>) -> Result<()> {
+    let mut online = session.upsert("totals", task.writes)?;
+    let mut offline = session.measure("totals", "offline", &[], ONCE, |store| {
+        compact(task, store)?;
+        Ok(0)
+    })?;
+    session.check()?;
+    let reads = |row: &Row| row.ops as f64 * row.figures.get("disk_reads").unwrap_or(&0.0);
+    let (before, after) = (reads(&online), reads(&offline));
+    // All writes are one operation here.
+    let whole = |row: &mut Row, reads: f64| {
+        row.ops = 1;
+        row.figures.retain(|name, _| name == "disk_reads");
+        row.figures.insert("disk_reads".into(), reads);
+        row.figures.insert("total_seconds".into(), row.seconds);
+    };
+    let mut both = Row {
+        operation: "both".to_string(),
+        seconds: online.seconds + offline.seconds,
+        ..online.clone()
+    };
+    online.operation = "online".to_string();
+    whole(&mut online, before);
+    whole(&mut offline, after);
+    whole(&mut both, before + after);
+    [online, offline, both]
+        .iter()
+        .try_for_each(|row| session.report(row))
 }
 
 /// What a read of a mix is.

@@ -3,6 +3,9 @@
 use super::SUITE;
 use crate::report::sheet::{Chart, Measure, Sheet};
 
+const MILLIS: Measure = Measure::Figure("mean_ms", "mean ms");
+const READS: Measure = Measure::Figure("disk_reads", "reads of 4 KiB from the disk");
+
 fn sheet(
     experiment: &'static str,
     title: &'static str,
@@ -24,11 +27,10 @@ fn sheet(
 pub fn all() -> Vec<Sheet> {
     let reads = ("reads", "% reads");
     let mixed = || {
-        let millis = Measure::Figure("mean_ms", "mean ms");
         vec![
             Chart::lines("all operations", &["all"], &["cache"], Measure::Rate, reads),
-            Chart::lines("read", &["read"], &["cache"], millis, reads),
-            Chart::lines("write", &["write"], &["cache"], millis, reads),
+            Chart::lines("read", &["read"], &["cache"], MILLIS, reads),
+            Chart::lines("write", &["write"], &["cache"], MILLIS, reads),
         ]
     };
     vec![
@@ -37,13 +39,7 @@ pub fn all() -> Vec<Sheet> {
             "Gets before and after a compaction (figure 1)",
             "Why repair indexes just when data is compacted: what does a get cost before and after?",
             vec![
-                Chart::bars(
-                    "",
-                    &["get"],
-                    &["cache"],
-                    &[],
-                    Measure::Figure("mean_ms", "mean ms"),
-                ),
+                Chart::bars("", &["get"], &["cache"], &[], MILLIS),
                 Chart::bars(
                     "blocks",
                     &["get"],
@@ -70,6 +66,30 @@ pub fn all() -> Vec<Sheet> {
             "Reads by value and writes (figure 8)",
             "From which share of reads on does it pay to keep the index right at once? And beside a B-tree?",
             mixed(),
+        ),
+        sheet(
+            "repair",
+            "Repair with a compaction (figure 9)",
+            "What does it add to a compaction to find the index entries that are over: as records are merged, by a pass after or before?",
+            vec![
+                Chart::bars("", &["compact"], &["cache"], &["versions"], MILLIS),
+                Chart::bars("read", &["compact"], &["cache"], &["versions"], READS),
+            ],
+        ),
+        sheet(
+            "totals",
+            "Writes and one compaction together (table II)",
+            "Does it pay to defer the repair, all in all?",
+            vec![
+                Chart::bars(
+                    "",
+                    &[],
+                    &["cache"],
+                    &["operation"],
+                    Measure::Figure("total_seconds", "s"),
+                ),
+                Chart::bars("read", &[], &["cache"], &["operation"], READS),
+            ],
         ),
     ]
 }

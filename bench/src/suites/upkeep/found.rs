@@ -31,6 +31,12 @@ fn blocks(row: &Row) -> f64 {
 
 /// Data blocks, from a cache or not.
 pub const BLOCKS: (Cost, &str) = (blocks, "data blocks");
+fn disk_reads(row: &Row) -> f64 {
+    row.figures.get("disk_reads").copied().unwrap_or_default()
+}
+
+/// Reads of 4 KiB from the disk.
+pub const DISK_READS: (Cost, &str) = (disk_reads, "reads of 4 KiB");
 /// Wall time, with its unit.
 pub const WALL: (Cost, &str) = (wall, "µs");
 

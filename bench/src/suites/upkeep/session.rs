@@ -16,6 +16,8 @@ use crate::workload::upserts::{Upserts, VALUES};
 
 /// Records made ahead of being written.
 const AHEAD: usize = 128;
+/// Bytes that count as one read of the disk.
+const DISK_BLOCK: f64 = 4096.0;
 /// Keys that a check reads.
 const CHECKED_GETS: usize = 50;
 /// Values in the ranges that a check asks for.
@@ -178,8 +180,8 @@ impl<'j, S: Subject> Session<'j, S> {
                     since(before.stalled_micros, after.stalled_micros),
                 ),
                 (
-                    "disk_read_bytes_per_op",
-                    measured.io.disk_read_bytes as f64 / ops,
+                    "disk_reads",
+                    measured.io.disk_read_bytes as f64 / DISK_BLOCK / ops,
                 ),
             ]
             .map(|(name, figure)| (name.to_string(), figure)),
@@ -289,11 +291,11 @@ impl<'j, S: Subject> Session<'j, S> {
             ("rows", records),
             ("blocks", after.data_blocks - before.data_blocks),
             ("blocks_read_per_op", after.blocks_read - before.blocks_read),
-            ("read_calls_per_op", measured.io.reads),
-            ("disk_read_bytes_per_op", measured.io.disk_read_bytes),
         ] {
             row.figures.insert(name.to_string(), count as f64 / ops);
         }
+        let disk_reads = measured.io.disk_read_bytes as f64 / DISK_BLOCK / ops;
+        row.figures.insert("disk_reads".to_string(), disk_reads);
         Ok(row)
     }
 }

@@ -177,8 +177,6 @@ pub struct Counters {
     pub data_blocks: u64,
     /// Blocks of any kind that came from files.
     pub blocks_read: u64,
-    /// Bytes of tables that merges read.
-    pub merge_read_bytes: u64,
     /// Microseconds that writers waited.
     pub stalled_micros: u64,
 }
@@ -406,7 +404,6 @@ impl Subject for Store {
         Ok(Counters {
             data_blocks: stats.data_blocks,
             blocks_read: stats.blocks_read,
-            merge_read_bytes: stats.merge_read_bytes,
             stalled_micros: stats.stalled_micros + stats.slowed_micros,
         })
     }
