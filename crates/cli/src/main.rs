@@ -234,6 +234,29 @@ struct QueryArgs {
     explain: bool,
 }
 
+/// In which order answers come.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AnswerOrder {
+    /// The most recently written first
+    Newest,
+    /// The least recently written first
+    Oldest,
+    /// As they are found: the quickest way to many
+    Any,
+    /// By primary key, ascending
+    Key,
+}
+
+/// What every query of records by attributes takes.
+#[derive(Args)]
+struct AnswerArgs {
+    /// The order of the records
+    #[arg(long, value_enum, default_value_t = AnswerOrder::Newest)]
+    order: AnswerOrder,
+    #[command(flatten)]
+    query: QueryArgs,
+}
+
 #[derive(Args)]
 struct LookupArgs {
     /// The store's directory
@@ -246,7 +269,7 @@ struct LookupArgs {
     #[arg(allow_negative_numbers = true)]
     value: String,
     #[command(flatten)]
-    query: QueryArgs,
+    answer: AnswerArgs,
 }
 
 #[derive(Args)]
@@ -264,7 +287,7 @@ struct RangeArgs {
     #[arg(allow_negative_numbers = true)]
     hi: String,
     #[command(flatten)]
-    query: QueryArgs,
+    answer: AnswerArgs,
 }
 
 #[derive(Args)]
@@ -276,11 +299,11 @@ struct FindArgs {
     /// Conditions; all must hold
     #[arg(required = true, value_name = "EXPR")]
     conditions: Vec<String>,
-    /// Oldest first instead of newest first
-    #[arg(long)]
+    /// Oldest first: the same as `--order oldest`
+    #[arg(long, conflicts_with = "order")]
     oldest: bool,
     #[command(flatten)]
-    query: QueryArgs,
+    answer: AnswerArgs,
 }
 
 #[derive(Args)]

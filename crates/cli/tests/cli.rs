@@ -152,6 +152,19 @@ fn queries_find_records_newest_first_with_every_kind() {
             args.push("--oldest");
             let run = room.run("find", &args).expect(0);
             assert_eq!(run.ids(), want, "{kind} {conditions:?} --oldest");
+            args.pop();
+            let by_key = room
+                .run("find", &[&args[..], &["--order", "key"]].concat())
+                .expect(0);
+            assert_eq!(by_key.ids(), want, "{kind} {conditions:?} --order key");
+            let any = room
+                .run("find", &[&args[..], &["--order", "any"]].concat())
+                .expect(0);
+            let mut ids = any.ids();
+            ids.sort_unstable();
+            assert_eq!(ids, want, "{kind} {conditions:?} --order any");
+            let few = [&args[..], &["--order", "key", "--limit", "3"]].concat();
+            assert_eq!(room.run("find", &few).expect(0).ids(), want[..3], "{kind}");
         }
 
         let run = room.run("count", &["ev"]).expect(0);

@@ -69,6 +69,7 @@ mod options;
 pub mod read;
 mod seqset;
 mod slice;
+pub mod sort;
 mod stats;
 pub mod synopsis;
 pub mod table;
@@ -88,7 +89,10 @@ pub use options::{
     BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
     TreeProvider,
 };
-pub use read::{Component, EntryCursor, Found, Snapshot, Superseded, TreeCursor};
+pub use read::{
+    Component, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
+    TreeCursor,
+};
 pub use seqset::SeqSet;
 pub use slice::Slice;
 pub use stats::Stats;

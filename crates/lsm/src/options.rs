@@ -53,6 +53,9 @@ pub struct Options {
     /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16:
     /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits.
     pub value_filter_bits: usize,
+    /// Key filters whose bits of one key lie in one cache line; without, anywhere in the filter. Tables
+    /// of both kinds can be read. Default true.
+    pub blocked_filter: bool,
     /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
     pub bitmap_merges: BitmapMerges,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
@@ -69,6 +72,7 @@ impl Default for Options {
             block_size: 4 << 10,
             compress: true,
             value_filter_bits: BITS_PER_VALUE,
+            blocked_filter: true,
             bitmap_merges: BitmapMerges::default(),
             background: true,
         }

@@ -40,6 +40,17 @@ impl Slice {
         }
     }
 
+    /// The bytes, in memory of their own where they are less than half of what they keep alive: for
+    /// those who hold many.
+    pub fn compact(self) -> Slice {
+        match &self.0 {
+            Repr::Shared { owner, start, end } if 2 * (end - start) < owner.capacity() => {
+                Slice::from(&*self)
+            }
+            _ => self,
+        }
+    }
+
     /// The bytes as a vector of their own.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

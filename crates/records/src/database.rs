@@ -40,6 +40,8 @@ pub struct Tuning {
     pub compress: bool,
     /// Bits of the embedded index's filters per distinct value of a block. Default 10.
     pub value_filter_bits: usize,
+    /// Key filters whose bits of one key lie in one cache line. Default true.
+    pub blocked_filter: bool,
     /// Bytes of a run that a tiered tree does not merge any more. Default 64 GiB.
     pub largest_mergeable: u64,
     /// What merges do about bits that are set meanwhile. Default: side file.
@@ -52,6 +54,7 @@ impl Default for Tuning {
         Tuning {
             compress: engine.compress,
             value_filter_bits: engine.value_filter_bits,
+            blocked_filter: engine.blocked_filter,
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
             bitmap_merges: engine.bitmap_merges,
         }
@@ -131,6 +134,7 @@ impl Database {
             table_size: options.table_size,
             compress: options.tuning.compress,
             value_filter_bits: options.tuning.value_filter_bits,
+            blocked_filter: options.tuning.blocked_filter,
             bitmap_merges: options.tuning.bitmap_merges,
             ..lsm::Options::default()
         };

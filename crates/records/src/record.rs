@@ -44,6 +44,10 @@ impl Record {
         self.stored.get(self.body_at..).unwrap_or_default()
     }
 
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     /// The sequence number of the write that put it: larger is newer.
     pub fn seq(&self) -> Seq {
         self.seq

@@ -1,14 +1,17 @@
 //! `get`, `lookup`, `range`, `find`, `scan`, `count`: answers on standard output.
 
 use std::cmp::Ordering;
+use std::ops::ControlFlow;
 
-use esker::{Condition, Dataset, Op, Order, Path, Query};
+use esker::{BulkOrder, Condition, Dataset, Op, Order, Path, Query};
 use serde_json::Value;
 
 use super::{dataset, open};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
-use crate::{CountArgs, FindArgs, KeyArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs};
+use crate::{
+    AnswerArgs, AnswerOrder, CountArgs, FindArgs, KeyArgs, LookupArgs, RangeArgs, ScanArgs,
+};
 
 /// `esker get DIR DATASET KEY`
 pub(crate) fn get(args: &KeyArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -28,17 +31,16 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let condition = Condition::new(path(&args.path)?, Op::Eq, &args.value);
-    answer(dataset.query().condition(condition), &args.query)
+    let query = dataset.query().condition(condition);
+    answer(query, args.answer.order, &args.answer)
 }
 
 /// `esker range DIR DATASET PATH LO HI`
 pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
-    answer(
-        between(&dataset, &args.path, &args.lo, &args.hi)?,
-        &args.query,
-    )
+    let query = between(&dataset, &args.path, &args.lo, &args.hi)?;
+    answer(query, args.answer.order, &args.answer)
 }
 
 /// `esker find DIR DATASET EXPR...`
@@ -49,10 +51,11 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     for condition in &args.conditions {
         query = query.condition(condition.parse::<Condition>()?);
     }
-    if args.oldest {
-        query = query.order(Order::Oldest);
-    }
-    answer(query, &args.query)
+    let order = match args.oldest {
+        true => AnswerOrder::Oldest,
+        false => args.answer.order,
+    };
+    answer(query, order, &args.answer)
 }
 
 /// `esker scan DIR DATASET`
@@ -92,9 +95,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
         _ => dataset.query(),
     };
     let (count, plan) = query.count()?;
-    for text in plan["notes"].as_array().into_iter().flatten() {
-        note(format_args!("note: {}", text.as_str().unwrap_or_default()));
-    }
+    notes(&plan);
     explain(args.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;
@@ -123,11 +124,19 @@ fn between(dataset: &Dataset, attribute: &str, lo: &str, hi: &str) -> Result<Que
 }
 
 /// Runs a query and prints what it finds.
-fn answer(query: Query, args: &QueryArgs) -> Result<Outcome, Failure> {
+fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome, Failure> {
+    let query = query
+        .limit(args.query.limit)
+        .validation(args.query.validation);
+    let query = match order {
+        AnswerOrder::Newest => query,
+        AnswerOrder::Oldest => query.order(Order::Oldest),
+        AnswerOrder::Any => return visit(query, BulkOrder::Any, args),
+        AnswerOrder::Key => return visit(query, BulkOrder::Key, args),
+    };
     let mut output = Output::new();
     let mut printed = 0;
-    let query = query.limit(args.limit).validation(args.validation);
-    if args.keys_only {
+    if args.query.keys_only {
         let mut keys = query.keys()?;
         for text in keys.notes() {
             note(format_args!("note: {text}"));
@@ -142,7 +151,7 @@ fn answer(query: Query, args: &QueryArgs) -> Result<Outcome, Failure> {
             }
             printed += 1;
         }
-        explain(args.explain, || keys.explain());
+        explain(args.query.explain, || keys.explain());
         output.finish()?;
         return Ok(Outcome::found(printed));
     }
@@ -151,9 +160,43 @@ fn answer(query: Query, args: &QueryArgs) -> Result<Outcome, Failure> {
         note(format_args!("note: {text}"));
     }
     print(answer.by_ref(), &mut output, &mut printed)?;
-    explain(args.explain, || answer.explain());
+    explain(args.query.explain, || answer.explain());
     output.finish()?;
     Ok(Outcome::found(printed))
+}
+
+/// Runs a query that wants no order of recency, and prints what it finds.
+fn visit(query: Query, order: BulkOrder, args: &AnswerArgs) -> Result<Outcome, Failure> {
+    let mut output = Output::new();
+    let (mut printed, mut failed) = (0, None);
+    let visited = query.visit(order, &mut |record| match output.record(record.body()) {
+        Ok(()) => {
+            printed += 1;
+            ControlFlow::Continue(())
+        }
+        Err(failure) => {
+            failed = Some(failure);
+            ControlFlow::Break(())
+        }
+    });
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    if visited.is_err() {
+        output.flush()?;
+    }
+    let plan = visited?;
+    notes(&plan);
+    explain(args.query.explain, || plan);
+    output.finish()?;
+    Ok(Outcome::found(printed))
+}
+
+/// Prints the remarks of a query that has run.
+fn notes(plan: &Value) {
+    for text in plan["notes"].as_array().into_iter().flatten() {
+        note(format_args!("note: {}", text.as_str().unwrap_or_default()));
+    }
 }
 
 /// Prints records; those before a failure are printed too.

@@ -420,6 +420,7 @@ impl<'a> Output<'a> {
             block_size: shop.options.block_size,
             compress: shop.options.compress,
             filter_bits_per_key: tree.options.filter_bits_per_key,
+            blocked_filter: shop.options.blocked_filter,
             value_filter_bits: shop.options.value_filter_bits,
             extractor: tree.options.extractor.clone(),
             ..TableOptions::default()

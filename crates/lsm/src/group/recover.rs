@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::generation::{Generation, View};
 use crate::options::{Options, TreeProvider};
+use crate::sort;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{
     Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
@@ -349,5 +350,5 @@ pub(super) fn is_leftover(
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return number.parse().is_ok_and(|number: u64| number != manifest);
     }
-    name == "CURRENT.new"
+    name == "CURRENT.new" || sort::is_leftover(name)
 }

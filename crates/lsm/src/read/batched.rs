@@ -1,25 +1,95 @@
-//! Batched point lookups: keys in ascending order, looked up component by component (Luo & Carey
-//! section 3.2). In a run, a key near the one before it costs a few comparisons instead of a search
-//! from the top; a block that holds several is read once, and the blocks of many keys are read
-//! together, neighbours in one piece.
+//! Batched point lookups (Luo & Carey section 3.2): keys in ascending order, cut into batches; each
+//! batch is taken through the components of a tree from the newest to the oldest, each front to back,
+//! before the next batch begins. What that saves, and where it is switched off ([`LookupOptions`]):
+//!
+//! - *Batches*: the blocks that a batch wants of a run are read together, neighbours in one piece, and
+//!   a block that holds several keys is read once. Without, each key goes through all components by
+//!   itself, which is a random read per key.
+//! - *Stateful search*: in a run, a key near the one before it costs a few comparisons instead of a
+//!   search from the top.
+//! - *Component-ID hints*: who knows the sequence number of a key's entry ([`Expected`]) spares the
+//!   filters of all components that cannot hold it.
+//!
+//! The fourth of the paper's, blocked Bloom filters, is a matter of how tables are built
+//! ([`crate::Options::blocked_filter`]).
+
+use std::ops::Range;
 
 use crate::batch::TreeId;
 use crate::cost::Cost;
-use crate::entry::Kind;
+use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::Result;
+use crate::memtable::Memtable;
 use crate::read::component::Component;
 use crate::read::snapshot::{Found, Snapshot};
 use crate::slice::Slice;
-use crate::table::{Locator, WantedBlock, fetch};
+use crate::table::{Locator, WantedBlock, fetch, meet};
 use crate::version::Run;
 
 /// Data blocks that are held at a time, and their bytes (but one block, however large, always is).
 const WINDOW: usize = 256;
 const WINDOW_BYTES: usize = 1 << 20;
 
+/// What a key of a batch takes beside its bytes and its value.
+const KEY_BYTES: usize = 64;
+
+/// How many keys are looked up: the optimisations of Luo & Carey section 3.2. Each can be switched off,
+/// to measure it or in doubt: answers are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookupOptions {
+    /// Bytes of a batch: its keys, and the values that they are expected to bring, judged by those
+    /// that were found. 0: no batches, each key is looked up by itself. Default 16 MiB.
+    pub batch_bytes: usize,
+    /// Search from the place of the key before, instead of from the top of each table. Default true.
+    pub stateful: bool,
+    /// Heed [`Expected`] sequence numbers. Default true.
+    pub hints: bool,
+}
+
+impl Default for LookupOptions {
+    fn default() -> LookupOptions {
+        LookupOptions {
+            batch_bytes: 16 << 20,
+            stateful: true,
+            hints: true,
+        }
+    }
+}
+
+/// What is known of the newest entry of each key, at the keys' positions. A key that it says too much
+/// of may not be found, or an older entry of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Expected<'a> {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// There is an entry with this sequence number, or was: the newest has this one or a larger one,
+    /// or is gone altogether. Components whose largest number is below it are not asked.
+    AtLeast(&'a [Seq]),
+    /// The newest entry has this sequence number. Only components that can hold it are asked.
+    Exactly(&'a [Seq]),
+}
+
+impl Expected<'_> {
+    /// The sequence numbers, from the least to the greatest, that the newest entry of the key at this
+    /// position can have.
+    #[inline]
+    fn seqs(&self, at: usize) -> (Seq, Seq) {
+        let known = |seqs: &[Seq]| seqs.get(at).copied();
+        match self {
+            Expected::Unknown => (0, MAX_SEQ),
+            Expected::AtLeast(seqs) => (known(seqs).unwrap_or(0), MAX_SEQ),
+            Expected::Exactly(seqs) => known(seqs).map_or((0, MAX_SEQ), |seq| (seq, seq)),
+        }
+    }
+}
+
 impl Snapshot {
     /// Looks up `keys`, which must ascend, and puts what is found into `found` at the same
     /// positions (`None` for keys without a value).
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read.
     pub fn get_batch(
         &self,
         tree: TreeId,
@@ -39,6 +109,9 @@ impl Snapshot {
     /// Looks up `keys`, which must ascend (some may be equal), and gives `visit` the position and the
     /// newest entry of each that has a value, in no order: for callers that need not hold all values
     /// at once.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read.
     pub fn visit_batch(
         &self,
         tree: TreeId,
@@ -46,40 +119,194 @@ impl Snapshot {
         cost: &Cost,
         visit: &mut dyn FnMut(usize, Found),
     ) -> Result<()> {
+        let (components, options) = (self.components(tree), LookupOptions::default());
+        self.lookup(&components, keys, Expected::Unknown, options, cost)
+            .visit_all(visit)
+    }
+
+    /// A lookup of `keys`, which must ascend (some may be equal), in a tree's `components`
+    /// ([`Snapshot::components`]).
+    pub fn lookup<'a>(
+        &self,
+        components: &'a [Component],
+        keys: &'a [&'a [u8]],
+        expected: Expected<'a>,
+        options: LookupOptions,
+        cost: &'a Cost,
+    ) -> Lookup<'a> {
         debug_assert!(keys.is_sorted());
+        let batch = Batch {
+            keys,
+            expected: match options.hints {
+                true => expected,
+                false => Expected::Unknown,
+            },
+            stateful: options.stateful,
+            cost,
+        };
+        let searches = components.iter().map(|component| match component {
+            Component::Memtable(memtable) => Search::Memtable(memtable),
+            Component::Run(run) => Search::Run(RunSearch::new(run, batch)),
+        });
+        Lookup {
+            batch,
+            seq: self.seq(),
+            batch_bytes: options.batch_bytes,
+            searches: searches.collect(),
+            next: 0,
+            values: ValueSize::guess(components),
+            missing: Vec::new(),
+            still_missing: Vec::new(),
+        }
+    }
+}
+
+/// A lookup of many keys, that goes on batch by batch.
+pub struct Lookup<'a> {
+    batch: Batch<'a>,
+    seq: Seq,
+    batch_bytes: usize,
+    searches: Vec<Search<'a>>,
+    /// The position of the first key that was not looked up.
+    next: usize,
+    values: ValueSize,
+    // Of the batch: the keys that were not found yet, and those among them that a component lacks.
+    missing: Vec<usize>,
+    still_missing: Vec<usize>,
+}
+
+impl Lookup<'_> {
+    /// Looks up the next batch, and gives `visit` the position and the newest entry of each key that
+    /// has a value, in no order. Returns the positions of the batch, which follow those of the batch
+    /// before; `None` when there was no key left.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read; the lookup is over then.
+    pub fn next_batch(
+        &mut self,
+        visit: &mut dyn FnMut(usize, Found),
+    ) -> Result<Option<Range<usize>>> {
+        let Some(rest) = self.batch.keys.get(self.next..).filter(|r| !r.is_empty()) else {
+            return Ok(None);
+        };
+        let (mut bytes, each) = (0, self.values.mean() + KEY_BYTES);
+        let fits = rest.iter().take_while(|key| {
+            bytes += key.len() + each;
+            bytes <= self.batch_bytes
+        });
+        let positions = self.next..self.next + fits.count().max(1);
+        self.next = positions.end;
+        let values = &mut self.values;
         // A deleted key is found as well: older components must not be asked for it.
         let mut visit = |at, entry: Found| {
             if entry.kind != Kind::Delete {
+                values.add(entry.value.len());
                 visit(at, entry);
             }
         };
-        let mut missing: Vec<usize> = (0..keys.len()).collect();
-        for component in self.components(tree) {
-            if missing.is_empty() {
+        self.missing.clear();
+        self.missing.extend(positions.clone());
+        for search in &mut self.searches {
+            if self.missing.is_empty() {
                 break;
             }
-            match component {
-                Component::Memtable(memtable) => missing.retain(|&at| {
-                    let entry = keys.get(at).and_then(|key| memtable.get(key, self.seq()));
-                    let Some(entry) = entry else { return true };
-                    let (seq, kind, value) = (entry.seq, entry.kind, Slice::from(entry.value));
-                    visit(at, Found { seq, kind, value });
-                    false
-                }),
-                Component::Run(run) => {
-                    missing = Lookup::new(&run, keys, cost).run(&missing, &mut visit)?;
+            match search {
+                Search::Memtable(memtable) => {
+                    let (batch, seq) = (self.batch, self.seq);
+                    self.missing
+                        .retain(|at| !batch.find_in_memtable(memtable, *at, seq, &mut visit));
+                }
+                Search::Run(run) => {
+                    run.run(&self.missing, &mut self.still_missing, &mut visit)?;
+                    std::mem::swap(&mut self.missing, &mut self.still_missing);
                 }
             }
         }
+        Ok(Some(positions))
+    }
+
+    /// Looks up all keys that are left.
+    ///
+    /// # Errors
+    /// As [`Lookup::next_batch`].
+    pub fn visit_all(mut self, visit: &mut dyn FnMut(usize, Found)) -> Result<()> {
+        while self.next_batch(visit)?.is_some() {}
         Ok(())
     }
 }
 
-/// A batch in one run.
-struct Lookup<'a> {
-    run: &'a Run,
+/// The size of values: of those that were found, and before there are any, of the tree's entries.
+struct ValueSize {
+    bytes: u64,
+    count: u64,
+}
+
+impl ValueSize {
+    fn guess(components: &[Component]) -> ValueSize {
+        let (mut bytes, mut count) = (0, 0);
+        for component in components {
+            if let Component::Run(run) = component {
+                bytes += run.size();
+                count += run.tables.iter().map(|t| t.meta().entries).sum::<u64>();
+            }
+        }
+        // As much as one that was found.
+        ValueSize {
+            bytes: bytes.checked_div(count).unwrap_or(0),
+            count: 1,
+        }
+    }
+
+    fn add(&mut self, len: usize) {
+        self.bytes += len as u64;
+        self.count += 1;
+    }
+
+    fn mean(&self) -> usize {
+        (self.bytes / self.count) as usize
+    }
+}
+
+/// What is looked up, and how.
+#[derive(Clone, Copy)]
+struct Batch<'a> {
     keys: &'a [&'a [u8]],
+    expected: Expected<'a>,
+    stateful: bool,
     cost: &'a Cost,
+}
+
+impl Batch<'_> {
+    /// Visits the newest entry of a key in a memtable; false when it has none.
+    fn find_in_memtable(
+        &self,
+        memtable: &Memtable,
+        at: usize,
+        seq: Seq,
+        visit: &mut dyn FnMut(usize, Found),
+    ) -> bool {
+        let bounds = memtable.seq_bounds();
+        if !bounds.is_some_and(|bounds| meet(bounds, self.expected.seqs(at))) {
+            return false;
+        }
+        let entry = self.keys.get(at).and_then(|key| memtable.get(key, seq));
+        let Some(entry) = entry else { return false };
+        let (seq, kind, value) = (entry.seq, entry.kind, Slice::from(entry.value));
+        visit(at, Found { seq, kind, value });
+        true
+    }
+}
+
+/// A component that is searched.
+enum Search<'a> {
+    Memtable(&'a Memtable),
+    Run(RunSearch<'a>),
+}
+
+/// The search of a run; it keeps its place from batch to batch.
+struct RunSearch<'a> {
+    run: &'a Run,
+    batch: Batch<'a>,
     /// The table of the key before, and where in it.
     locator: Option<(usize, Locator<'a>)>,
     /// The blocks of the window, and the keys to look for: position, and place of the block.
@@ -89,12 +316,11 @@ struct Lookup<'a> {
     held: usize,
 }
 
-impl<'a> Lookup<'a> {
-    fn new(run: &'a Run, keys: &'a [&'a [u8]], cost: &'a Cost) -> Lookup<'a> {
-        Lookup {
+impl<'a> RunSearch<'a> {
+    fn new(run: &'a Run, batch: Batch<'a>) -> RunSearch<'a> {
+        RunSearch {
             run,
-            keys,
-            cost,
+            batch,
             locator: None,
             blocks: Vec::new(),
             spots: Vec::new(),
@@ -102,58 +328,60 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Looks for the keys at the positions `wanted`; returns the positions of those that the run
-    /// does not have.
-    fn run(mut self, wanted: &[usize], visit: &mut dyn FnMut(usize, Found)) -> Result<Vec<usize>> {
-        let mut missing = Vec::new();
+    /// Looks for the keys at the positions `wanted`, and puts the positions of those that the run
+    /// does not have into `missing`.
+    fn run(
+        &mut self,
+        wanted: &[usize],
+        missing: &mut Vec<usize>,
+        visit: &mut dyn FnMut(usize, Found),
+    ) -> Result<()> {
+        missing.clear();
         for &at in wanted {
             let before = self.blocks.len();
             let located = self.locate(at)?;
-            self.held += self
-                .blocks
-                .iter()
-                .skip(before)
-                .map(WantedBlock::len)
-                .sum::<usize>();
+            let new = self.blocks.iter().skip(before);
+            self.held += new.map(WantedBlock::len).sum::<usize>();
             match located {
                 true => self.spots.push((at, self.blocks.len() - 1)),
                 false => missing.push(at),
             }
             if self.blocks.len() >= WINDOW || self.held >= WINDOW_BYTES {
-                self.look(&mut missing, visit)?;
+                self.look(missing, visit)?;
             }
         }
-        self.look(&mut missing, visit)?;
+        self.look(missing, visit)?;
         missing.sort_unstable();
-        Ok(missing)
+        Ok(())
     }
 
     /// Puts the block of a key at the end of the window; false when no block can have it.
     fn locate(&mut self, at: usize) -> Result<bool> {
-        let Some(key) = self.keys.get(at) else {
+        let Batch { keys, cost, .. } = self.batch;
+        let Some(key) = keys.get(at) else {
             return Ok(false);
         };
-        if let Some((_, locator)) = &self.locator
-            && locator.in_block(key)
+        let seqs = self.batch.expected.seqs(at);
+        if let Some((_, locator)) = &mut self.locator
+            && !self.batch.stateful
         {
-            locator.again(&mut self.blocks)?;
-            return Ok(true);
+            locator.rewind();
         }
         let position = match &self.locator {
-            Some((position, _)) if self.covers(*position, key) => *position,
+            Some((position, _)) if self.batch.stateful && self.covers(*position, key) => *position,
             _ => self.run.position(key),
         };
-        if !self.covers(position, key) {
+        let Some(file) = self.run.tables.get(position).filter(|t| t.covers(key)) else {
+            return Ok(false);
+        };
+        if !meet((file.meta().min_seq, file.meta().max_seq), seqs) {
             return Ok(false);
         }
         if self.locator.as_ref().is_none_or(|(at, _)| *at != position) {
-            let Some(file) = self.run.tables.get(position) else {
-                return Ok(false);
-            };
             self.locator = Some((position, Locator::new(file.table()?)));
         }
         match &mut self.locator {
-            Some((_, locator)) => locator.locate(key, &mut self.blocks, self.cost),
+            Some((_, locator)) => locator.locate(key, seqs, &mut self.blocks, cost),
             None => Ok(false),
         }
     }
@@ -169,14 +397,15 @@ impl<'a> Lookup<'a> {
         missing: &mut Vec<usize>,
         visit: &mut dyn FnMut(usize, Found),
     ) -> Result<()> {
-        fetch(&mut self.blocks, self.cost)?;
+        fetch(&mut self.blocks, self.batch.cost)?;
         let mut near = None;
         let mut last = usize::MAX;
         for (at, block) in self.spots.drain(..) {
-            let (Some(key), Some(wanted)) = (self.keys.get(at), self.blocks.get(block)) else {
+            let (Some(key), Some(wanted)) = (self.batch.keys.get(at), self.blocks.get(block))
+            else {
                 continue;
             };
-            if block != last {
+            if block != last || !self.batch.stateful {
                 (last, near) = (block, None);
             }
             match wanted.get(key, &mut near)? {

@@ -7,6 +7,7 @@ mod snapshot;
 mod superseded;
 mod tree_cursor;
 
+pub use batched::{Expected, Lookup, LookupOptions};
 pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
 pub(crate) use run_cursor::RunCursor;
 pub use snapshot::{Found, Snapshot};

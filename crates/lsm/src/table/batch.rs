@@ -1,17 +1,16 @@
 //! Lookups of many keys: where the keys would be, without a look at the data; then all the data
 //! blocks at once, neighbours in one piece and the pieces together; then the keys in the blocks.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::block::{Layout, Place};
+use super::block::{Layout, Near};
 use super::cursor::BlockEntries;
 use super::format::Handle;
 use super::index::Index;
 use super::reader::Table;
 use super::{BlockHint, Found};
 use crate::cost::Cost;
-use crate::entry::MAX_SEQ;
+use crate::entry::{MAX_SEQ, Seq};
 use crate::error::Result;
 use crate::fs::{ReadRequest, read_many};
 
@@ -30,13 +29,23 @@ pub(crate) struct WantedBlock<'t> {
     bytes: Option<(Arc<Vec<u8>>, Layout)>,
 }
 
-/// Finds the blocks of ascending keys in a table. A key near the one before it costs a comparison.
+/// Finds the blocks of ascending keys in a table. The first search is from the top; each further one
+/// goes on from the place of the one before, in steps that double, so a key near the one before it
+/// costs a few comparisons.
 pub(crate) struct Locator<'t> {
     table: &'t Arc<Table>,
+    /// The partition of the block found last, and its index; `None` before the first search.
     partition: usize,
     index: Option<Arc<Vec<u8>>>,
     /// The block found last, by its place in the partition.
     block: usize,
+}
+
+/// True when something with sequence numbers in the one range may have one that is in the other. Both
+/// are from the least to the greatest.
+#[inline]
+pub(crate) fn meet(a: (Seq, Seq), b: (Seq, Seq)) -> bool {
+    a.0 <= b.1 && b.0 <= a.1
 }
 
 impl<'t> Locator<'t> {
@@ -49,58 +58,55 @@ impl<'t> Locator<'t> {
         }
     }
 
-    /// True when an entry of `key`, a key after those that were located, could only be in the block
-    /// found last: looking there is cheaper than asking a filter.
-    pub(crate) fn in_block(&self, key: &[u8]) -> bool {
-        self.index.as_deref().is_some_and(|bytes| {
-            Index::parse(bytes)
-                .and_then(|index| index.compare(self.block, key, MAX_SEQ))
-                .is_some_and(|end| end != Ordering::Less)
-        })
+    /// Forgets the place: the next search is from the top again.
+    pub(crate) fn rewind(&mut self) {
+        (self.partition, self.index, self.block) = (0, None, 0);
     }
 
-    /// Puts the block found last at the end of `wanted`, unless it is there already.
-    pub(crate) fn again(&self, wanted: &mut Vec<WantedBlock<'t>>) -> Result<()> {
-        // After a pause (a window of blocks was fetched in between) it is wanted once more.
-        if wanted.is_empty() {
-            let handle = self.handle()?;
-            wanted.push(WantedBlock::new(self.table, handle));
-        }
-        Ok(())
-    }
-
-    /// Puts the one block that can hold an entry of `key`, which is not the block found last, at the
-    /// end of `wanted`; false when the key filter says that there is none.
+    /// Puts the one block that can hold an entry of `key` at the end of `wanted`, unless it is there
+    /// already; false when the key filter says that there is none, or the newest entry of `key` in the
+    /// table can have no sequence number in `seqs`.
     ///
     /// # Errors
     /// Those of the filter and the index block.
     pub(crate) fn locate(
         &mut self,
         key: &[u8],
+        seqs: (Seq, Seq),
         wanted: &mut Vec<WantedBlock<'t>>,
         cost: &Cost,
     ) -> Result<bool> {
         let table = self.table;
-        let p = table.top().find(self.partition, key, MAX_SEQ);
+        let p = match &self.index {
+            Some(_) => table.top().find_near(self.partition, key, MAX_SEQ),
+            None => table.top().find(0, key, MAX_SEQ),
+        };
         let Some(part) = table.top().get(p) else {
             return Ok(false);
         };
-        if !table.filter_admits(p, part, key, cost)? {
+        if !meet((part.min_seq, part.max_seq), seqs) || !table.filter_admits(p, part, key, cost)? {
             return Ok(false);
         }
-        let from = if self.partition == p && self.index.is_some() {
-            self.block
-        } else {
+        let near = self.partition == p && self.index.is_some();
+        if !near {
             self.index = Some(table.index_of(p, part, true, cost)?);
             self.partition = p;
-            0
-        };
+        }
         let malformed = || table.malformed(part.index);
         let bytes = self.index.as_deref().ok_or_else(malformed)?;
         let index = Index::parse(bytes).ok_or_else(malformed)?;
-        self.block = index.find(from, key, MAX_SEQ).ok_or_else(malformed)?;
+        let block = match near {
+            true => index.find_near(self.block, key, MAX_SEQ),
+            false => index.find(0, key, MAX_SEQ),
+        };
+        self.block = block.ok_or_else(malformed)?;
         let handle = self.handle()?;
-        wanted.push(WantedBlock::new(table, handle));
+        let is_last = wanted
+            .last()
+            .is_some_and(|last| Arc::ptr_eq(last.table, table) && last.handle == handle);
+        if !is_last {
+            wanted.push(WantedBlock::new(table, handle));
+        }
         Ok(true)
     }
 
@@ -137,8 +143,8 @@ impl<'t> WantedBlock<'t> {
         Ok(())
     }
 
-    /// The newest entry of `key` in the block, which was fetched. `near` is where an earlier key was
-    /// found in this block, if one was.
+    /// The newest entry of `key` in the block, which was fetched. `near` is where the search for an
+    /// earlier key ended in this block, and becomes where this one does; `None` searches from the top.
     pub(crate) fn get<'k>(
         &self,
         key: &'k [u8],
@@ -146,30 +152,14 @@ impl<'t> WantedBlock<'t> {
     ) -> Result<Option<Found>> {
         let malformed = || self.table.malformed(self.handle);
         let (bytes, layout) = self.bytes.as_ref().ok_or_else(malformed)?;
-        let place = match near.take() {
-            Some(Near { place, key: before }) => layout.seek_from(bytes, &place, before, key),
-            None => layout.seek(bytes, key, MAX_SEQ),
-        };
-        let Some(place) = place.ok_or_else(malformed)? else {
-            return Ok(None);
-        };
-        if !place.is_of(bytes, key) {
-            return Ok(None);
-        }
-        let found = Found {
+        let place = layout.seek_near(bytes, near, key).ok_or_else(malformed)?;
+        let place = place.filter(|place| place.is_of(bytes, key));
+        Ok(place.map(|place| Found {
             seq: place.seq,
             kind: place.kind,
             value: place.value_slice(bytes),
-        };
-        *near = Some(Near { place, key });
-        Ok(Some(found))
+        }))
     }
-}
-
-/// Where a key was found in a block.
-pub(crate) struct Near<'k> {
-    place: Place,
-    key: &'k [u8],
 }
 
 /// Fetches the blocks: out of the cache, or from the disk, all together.
@@ -178,6 +168,10 @@ pub(crate) struct Near<'k> {
 /// Of a read or of damage; other blocks may have been fetched then.
 pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     Cost::add(&cost.data_blocks, wanted.len() as u64);
+    if let [only] = wanted {
+        let bytes = only.table.block(only.handle, true, cost)?;
+        return only.set(bytes);
+    }
     let mut missing: Vec<usize> = Vec::new();
     for (at, block) in wanted.iter_mut().enumerate() {
         match block.table.cached(block.handle) {

@@ -15,6 +15,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use super::search::first_not_before;
 use crate::coding::{Reader, put_varint};
 use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::slice::Slice;
@@ -164,6 +165,15 @@ impl Place {
     }
 }
 
+/// Where a search for one of several ascending keys ended: the next goes on from there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Near<'k> {
+    /// The restart that the search began at in the end.
+    restart: usize,
+    /// The key, and its first entry, if it is there.
+    found: Option<(Place, &'k [u8])>,
+}
+
 impl Layout {
     /// Finds the parts. A block has at least one entry.
     #[inline]
@@ -263,48 +273,71 @@ impl Layout {
     /// entry's key is `key[..shared]` and its rest. No key is put together on the way: it is enough
     /// to know how much of `key` the last entry matched.
     pub(super) fn seek(&self, bytes: &[u8], key: &[u8], seq: Seq) -> Option<Option<Place>> {
-        // Restarts before `lo` are before the target, those from `hi` on are not; the walk begins
-        // at the last one before.
-        let (mut lo, mut hi) = (0, self.restarts);
-        let mut place = None;
-        while lo < hi {
-            let mid = lo.midpoint(hi);
-            let probe = self.restart_entry(bytes, mid)?;
-            if compare(probe.key_rest(bytes), probe.seq, key, seq) == Ordering::Less {
-                lo = mid + 1;
-                place = Some(probe);
-            } else {
-                hi = mid;
-            }
-        }
-        let place = match place {
-            Some(place) => place,
+        let place = match self.last_restart(false, 0, bytes, key, seq)? {
+            Some((_, place)) => place,
             None => self.restart_entry(bytes, 0)?,
         };
         self.walk(bytes, place, 0, key, seq)
     }
 
-    /// The first entry of `key` or a later key, given the place of the first entry of `before`, a key
-    /// not after it: for ascending keys that lie close together.
-    pub(super) fn seek_from(
+    /// The first entry of `key` or a later key, for ascending keys: `near` is where the search for the
+    /// key before ended, `None` for the first, and becomes where this one does.
+    pub(super) fn seek_near<'k>(
         &self,
         bytes: &[u8],
-        place: &Place,
-        before: &[u8],
-        key: &[u8],
+        near: &mut Option<Near<'k>>,
+        key: &'k [u8],
     ) -> Option<Option<Place>> {
-        if before == key {
-            return Some(Some(*place));
-        }
+        let (last, found) = match near.take() {
+            Some(near) => (Some(near.restart), near.found),
+            None => (None, None),
+        };
         // Over a far way, the restarts are quicker than the steps between them.
-        if self.restarts > 2 {
-            return self.seek(bytes, key, MAX_SEQ);
-        }
-        if place.key_end == self.end {
-            return Some(None);
-        }
-        let next = self.entry_after(bytes, place)?;
-        self.walk(bytes, next, common_prefix(before, key), key, MAX_SEQ)
+        let from = last.map_or(0, |last| last + 1);
+        let next = self.last_restart(last.is_some(), from, bytes, key, MAX_SEQ)?;
+        let restart = next.map(|(at, _)| at).or(last).unwrap_or(0);
+        let place = match (next, found) {
+            (Some((_, first)), _) => self.walk(bytes, first, 0, key, MAX_SEQ)?,
+            (None, Some((place, before))) if before == key => Some(place),
+            (None, Some((place, _))) if place.key_end == self.end => None,
+            (None, Some((place, before))) => {
+                let next = self.entry_after(bytes, &place)?;
+                self.walk(bytes, next, common_prefix(before, key), key, MAX_SEQ)?
+            }
+            (None, None) => {
+                let first = self.restart_entry(bytes, restart)?;
+                self.walk(bytes, first, 0, key, MAX_SEQ)?
+            }
+        };
+        let found = place.filter(|place| place.is_of(bytes, key));
+        *near = Some(Near {
+            restart,
+            found: found.map(|place| (place, key)),
+        });
+        Some(place)
+    }
+
+    /// The last restart from `from` on whose entry is before `(key, seq)`, and that entry; the inner
+    /// `None`: there is no such restart.
+    #[inline]
+    fn last_restart(
+        &self,
+        near: bool,
+        from: usize,
+        bytes: &[u8],
+        key: &[u8],
+        seq: Seq,
+    ) -> Option<Option<(usize, Place)>> {
+        let mut last = None;
+        first_not_before(near, from, self.restarts, |i| {
+            let probe = self.restart_entry(bytes, i)?;
+            let before = compare(probe.key_rest(bytes), probe.seq, key, seq) == Ordering::Less;
+            if before {
+                last = Some((i, probe));
+            }
+            Some(before)
+        })?;
+        Some(last)
     }
 
     /// Goes on from an entry of which `matched` bytes are known to be those of `key`.

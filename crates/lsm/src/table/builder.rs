@@ -293,6 +293,7 @@ impl TableBuilder {
             filter::build(
                 &self.hashes,
                 self.options.filter_bits_per_key,
+                self.options.blocked_filter,
                 &mut self.scratch,
             );
             self.hashes.clear();

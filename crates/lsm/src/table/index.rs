@@ -19,6 +19,7 @@ use std::cmp::Ordering;
 
 use super::block::common_prefix;
 use super::format::Handle;
+use super::search::first_not_before;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{Seq, compare};
 use crate::synopsis::{Zone, ZoneRef, put_zone, read_zone, zone_ref};
@@ -220,20 +221,25 @@ impl<'a> Index<'a> {
     /// The first block from `from` on that can hold something at or after `(key, seq)`.
     #[inline]
     pub(super) fn find(&self, from: usize, key: &[u8], seq: Seq) -> Option<usize> {
-        let (mut lo, mut hi) = (from.min(self.len()), self.len());
+        self.search(false, from, key, seq)
+    }
+
+    /// As [`Index::find`], quicker when it is near `from`.
+    #[inline]
+    pub(super) fn find_near(&self, from: usize, key: &[u8], seq: Seq) -> Option<usize> {
+        self.search(true, from, key, seq)
+    }
+
+    #[inline]
+    fn search(&self, near: bool, from: usize, key: &[u8], seq: Seq) -> Option<usize> {
+        let (lo, hi) = (from.min(self.len()), self.len());
         let Some(rest) = key.strip_prefix(self.prefix) else {
             return Some(if self.prefix < key { hi } else { lo });
         };
         let wanted = head(rest);
-        while lo < hi {
-            let mid = lo.midpoint(hi);
-            if self.compare_rest(mid, wanted, rest, seq)? == Ordering::Less {
-                lo = mid + 1;
-            } else {
-                hi = mid;
-            }
-        }
-        Some(lo)
+        first_not_before(near, lo, hi, |i| {
+            Some(self.compare_rest(i, wanted, rest, seq)? == Ordering::Less)
+        })
     }
 }
 
@@ -454,31 +460,31 @@ impl Top {
     /// decoded indexes only.
     #[inline]
     pub(super) fn find(&self, from: usize, key: &[u8], seq: Seq) -> usize {
-        let (mut lo, mut hi) = (from.min(self.len()), self.len());
+        self.search(false, from, key, seq)
+    }
+
+    /// As [`Top::find`], quicker when it is near `from`.
+    #[inline]
+    pub(super) fn find_near(&self, from: usize, key: &[u8], seq: Seq) -> usize {
+        self.search(true, from, key, seq)
+    }
+
+    #[inline]
+    fn search(&self, near: bool, from: usize, key: &[u8], seq: Seq) -> usize {
+        let (lo, hi) = (from.min(self.len()), self.len());
         let prefix = self.keys.get(..self.prefix).unwrap_or_default();
         let Some(rest) = key.strip_prefix(prefix) else {
             return if prefix < key { hi } else { lo };
         };
         let wanted = head(rest);
-        while lo < hi {
-            let mid = lo.midpoint(hi);
-            let order = match self
-                .heads
-                .get(mid)
-                .copied()
-                .unwrap_or_default()
-                .cmp(&wanted)
-            {
-                Ordering::Equal => self.compare(mid, key, seq),
+        let found = first_not_before(near, lo, hi, |p| {
+            let order = match self.heads.get(p)?.cmp(&wanted) {
+                Ordering::Equal => self.compare(p, key, seq),
                 order => order,
             };
-            if order == Ordering::Less {
-                lo = mid + 1;
-            } else {
-                hi = mid;
-            }
-        }
-        lo
+            Some(order == Ordering::Less)
+        });
+        found.unwrap_or(hi)
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

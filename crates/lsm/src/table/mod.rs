@@ -29,6 +29,7 @@ pub(crate) mod fuzzing;
 mod hints;
 mod index;
 mod reader;
+mod search;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -42,7 +43,7 @@ use crate::slice::Slice;
 use crate::synopsis::{BITS_PER_VALUE, Zone, put_zone, read_zone, zone_owned, zone_ref};
 
 pub use batch::entries_of_blocks;
-pub(crate) use batch::{Locator, WantedBlock, fetch};
+pub(crate) use batch::{Locator, WantedBlock, fetch, meet};
 pub use builder::TableBuilder;
 pub use cursor::{BlockEntries, TableCursor};
 pub use filter::{KeyFilter, KeyFilterBuilder};
@@ -57,6 +58,8 @@ pub struct TableOptions {
     pub compress: bool,
     /// Bits of the key filters per user key; 0 writes none. 10 errs on 1 % of absent keys.
     pub filter_bits_per_key: usize,
+    /// Whether the bits of a key lie in one cache line of its filter, or anywhere in it.
+    pub blocked_filter: bool,
     /// Bits of the value filters per distinct value of a block; 0 writes none.
     pub value_filter_bits: usize,
     /// Data blocks in a partition, at most.
@@ -71,6 +74,7 @@ impl Default for TableOptions {
             block_size: 4 << 10,
             compress: true,
             filter_bits_per_key: 10,
+            blocked_filter: true,
             value_filter_bits: BITS_PER_VALUE,
             partition_blocks: 64,
             extractor: None,

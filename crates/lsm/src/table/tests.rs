@@ -130,6 +130,7 @@ fn random_options(rng: &mut fastrand::Rng) -> TableOptions {
         block_size: [1, 200, 1000, 4096][rng.usize(..4)],
         compress: rng.bool(),
         filter_bits_per_key: [0, 1, 10, 20][rng.usize(..4)],
+        blocked_filter: rng.bool(),
         value_filter_bits: [0, 1, 10, 20][rng.usize(..4)],
         partition_blocks: [1, 2, 5, 64][rng.usize(..4)],
         extractor: None,

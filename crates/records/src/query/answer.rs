@@ -1,8 +1,9 @@
 //! The answer of a query, found page by page.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use lsm::{Component, Cost, Cursor, Kind, Seq, Slice};
+use lsm::{Component, Cost, Cursor, Expected, Kind, LookupOptions, Seq, Slice};
 use serde_json::{Map, Value as Json, json};
 
 use super::current::{Validation, Validity};
@@ -19,8 +20,8 @@ use crate::record::{Record, RecordRef};
 /// The most candidates that are asked for at a time.
 const PAGE: usize = 256 << 10;
 
-/// The most candidates whose records are fetched together, and how many at first: until their size
-/// is known.
+/// The most candidates whose records are fetched together where there is a limit, and how many at first:
+/// until their size is known.
 const FETCH: usize = 1024;
 const FIRST_FETCH: usize = 64;
 
@@ -55,14 +56,15 @@ pub struct Answer {
     failed: bool,
     pending: VecDeque<Candidate>,
     ready: VecDeque<Ready>,
-    pub(super) validity: Validity,
+    pub(super) validity: Arc<Validity>,
     validation: Validation,
     /// Keys alone are wanted: records are fetched only where nothing else tells.
     keys_only: bool,
     /// The tree of keys is asked before records are fetched.
-    asks: bool,
-    /// How many candidates are fetched together.
+    pub(super) asks: bool,
+    /// How many candidates are fetched together, and how.
     fetch: usize,
+    pub(super) lookup: LookupOptions,
     pub(super) steps: Steps,
     pub(super) data_cost: Cost,
     pub(super) index_cost: Cost,
@@ -134,8 +136,9 @@ impl Answer {
             keys_only: query.keys_only,
             validation: query.validation,
             asks,
-            validity,
+            validity: Arc::new(validity),
             fetch: FIRST_FETCH,
+            lookup: query.lookup,
             steps: Steps::default(),
             data_cost,
             index_cost,
@@ -283,7 +286,7 @@ impl Answer {
         };
         let all_answered = self.predicates.is_answered_by(driver);
         // Without records there is nothing to be held.
-        let told = self.keys_only && all_answered && (self.asks || self.validity.is_exact());
+        let told = self.keys_only && all_answered && self.knows_current();
         let most = if told { usize::MAX } else { self.fetch };
         let wanted = self.remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
@@ -326,13 +329,23 @@ impl Answer {
         let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
         to_fetch.sort_by(|a, b| key(*a).cmp(key(*b)));
         let keys: Vec<&[u8]> = to_fetch.iter().map(|at| key(*at)).collect();
+        let seqs: Vec<Seq> = to_fetch
+            .iter()
+            .filter_map(|at| Some(chunk.get(*at)?.seq))
+            .collect();
         // Of everything that was read, wanted or not: it tells how large the next ones may be.
         let (mut read, mut bytes) = (0, 0);
         for record in records.iter().flatten() {
             read += 1;
             bytes += record.len();
         }
-        snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
+        let expected = match self.knows_current() {
+            true => Expected::Exactly(&seqs),
+            false => Expected::AtLeast(&seqs),
+        };
+        let (components, cost) = (&self.components, &self.data_cost);
+        let lookup = snapshot.lookup(components, &keys, expected, self.lookup, cost);
+        lookup.visit_all(&mut |nth, found| {
             read += 1;
             bytes += found.value.len();
             let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
@@ -341,7 +354,7 @@ impl Answer {
             if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at))
                 && found.seq == candidate.seq
             {
-                *slot = Some(found.value);
+                *slot = Some(found.value.compact());
             }
         })?;
         self.steps.fetched += keys.len() as u64;
@@ -362,7 +375,14 @@ impl Answer {
         }
         let budget = self.snapshot.dataset.shared.group.options().memory_budget;
         if let Some(each) = bytes.checked_div(read) {
-            self.fetch = (budget / 32 / (each + 1)).clamp(1, FETCH.min(self.fetch * 4));
+            let (most, bytes) = match self.remaining {
+                Some(_) => (FETCH, budget / 32),
+                None => (
+                    PAGE,
+                    self.lookup.batch_bytes.clamp(budget / 32, budget / 16),
+                ),
+            };
+            self.fetch = (bytes / (each + 1)).clamp(1, most.min(self.fetch * 4));
         }
         Ok(())
     }
@@ -370,6 +390,11 @@ impl Answer {
     /// True when records were asked to tell which candidates are current.
     pub(super) fn is_direct(&self) -> bool {
         self.validation == Validation::Direct
+    }
+
+    /// True when candidates that have come so far are current.
+    pub(super) fn knows_current(&self) -> bool {
+        self.asks || self.validity.is_exact()
     }
 
     pub(super) fn step(&mut self) -> Result<Option<Ready>> {

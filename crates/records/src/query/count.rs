@@ -1,7 +1,7 @@
 //! Counting: a number has no order, so one pass over the index or the data is enough, and nothing
 //! needs to be kept.
 
-use lsm::{Cursor, Seq, SeqSet};
+use lsm::{Cursor, Expected, Seq, SeqSet};
 
 use super::answer::{Answer, parse};
 use super::plan::Driver;
@@ -11,14 +11,11 @@ use crate::error::Result;
 use crate::index::{self, Candidate, Range};
 use crate::layout::{Attribute, Layout};
 
-/// Facts whose records are looked up together.
-const BATCH: usize = 1024;
-
 /// Facts whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;
 
-/// Fewer when they take more than so many bytes.
-const BATCH_BYTES: usize = 1 << 20;
+/// What a fact takes beside its bytes.
+const FACT_BYTES: usize = size_of::<(Vec<u8>, Seq, Vec<u8>)>() + 32;
 
 impl Answer {
     /// Counts what is left of the answer.
@@ -82,11 +79,13 @@ impl Answer {
         let snapshot = self.snapshot.snapshot.clone();
         let index_cost = lsm::Cost::default();
         let mut facts: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
+        // Facts whose records are looked up together: the more, the closer to each other they are.
+        let room = self.snapshot.dataset.shared.group.options().memory_budget / 16;
         let mut bytes = 0;
         let mut take = |value: &[u8], key: &[u8], seq| {
-            bytes += key.len() + value.len();
+            bytes += key.len() + value.len() + FACT_BYTES;
             facts.push((key.to_vec(), seq, value.to_vec()));
-            if facts.len() < BATCH && bytes < BATCH_BYTES {
+            if bytes < room {
                 return Ok(());
             }
             bytes = 0;
@@ -169,13 +168,17 @@ impl Answer {
     ) -> Result<()> {
         facts.sort();
         let keys: Vec<&[u8]> = facts.iter().map(|(key, ..)| key.as_slice()).collect();
+        let seqs: Vec<Seq> = facts.iter().map(|(_, seq, _)| *seq).collect();
         let (predicates, steps) = (&self.predicates, &mut self.steps);
         let mut damage = None;
         steps.candidates += keys.len() as u64;
         steps.fetched += keys.len() as u64;
         let mut confirmed = 0;
         let snapshot = &self.snapshot.snapshot;
-        snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |at, found| {
+        let components = snapshot.components(layout.data);
+        let (expected, cost) = (Expected::AtLeast(&seqs), &self.data_cost);
+        let lookup = snapshot.lookup(&components, &keys, expected, self.lookup, cost);
+        lookup.visit_all(&mut |at, found| {
             let Some((_, seq, value)) = facts.get(at).filter(|fact| fact.1 == found.seq) else {
                 return;
             };

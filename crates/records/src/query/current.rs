@@ -8,9 +8,8 @@
 //!   components are asked that can have one which the set does not know of;
 //! - the record itself, whose number is the fact's or not: direct validation.
 
-use std::cell::OnceCell;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lsm::table::KeyFilter;
 use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
@@ -119,12 +118,9 @@ impl Validity {
     /// Asks the tree of keys, if there is one, about `facts`, and drops those that
     /// are over. `total` is about how many facts there will be in all.
     pub(crate) fn retain(&self, facts: &mut Vec<Candidate>, total: u64, cost: &Cost) -> Result<()> {
-        let Some(newer) = &self.newer else {
-            return Ok(());
-        };
-        newer.prepare(total, cost)?;
+        self.prepare(total, cost)?;
         let mut failed = None;
-        facts.retain(|fact| match newer.has(fact.seq, &fact.key, cost) {
+        facts.retain(|fact| match self.is_superseded(fact.seq, &fact.key, cost) {
             Ok(superseded) => !superseded,
             Err(error) => {
                 failed.get_or_insert(error);
@@ -132,6 +128,24 @@ impl Validity {
             }
         });
         failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Validity {
+    /// True when the tree of keys, if there is one, has a newer write of the key of a fact.
+    pub(crate) fn is_superseded(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
+        match &self.newer {
+            Some(newer) => newer.has(seq, key, cost),
+            None => Ok(false),
+        }
+    }
+
+    /// To be told how many facts will be asked about, before they are.
+    pub(crate) fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
+        match &self.newer {
+            Some(newer) => newer.prepare(total, cost),
+            None => Ok(()),
+        }
     }
 }
 
@@ -147,7 +161,7 @@ struct Newer {
     complete: bool,
     /// The keys of all that the set does not know of yet: almost every current fact is known to be so by
     /// one question (the superseded keys filter).
-    filter: OnceCell<Option<KeyFilter>>,
+    filter: OnceLock<Option<KeyFilter>>,
 }
 
 /// A component and the numbers that it spans.
@@ -184,7 +198,7 @@ impl Newer {
             seq: snapshot.seq(),
             mark,
             complete: complete && !told,
-            filter: OnceCell::new(),
+            filter: OnceLock::new(),
         }
     }
 

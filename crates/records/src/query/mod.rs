@@ -3,6 +3,7 @@
 
 mod answer;
 mod asked;
+mod bulk;
 mod count;
 mod current;
 mod explain;
@@ -11,9 +12,13 @@ mod predicate;
 mod scan;
 
 pub use answer::{Answer, Keys, PageToken};
+pub use bulk::BulkOrder;
 pub use current::Validation;
 pub use scan::Scan;
 
+use std::ops::ControlFlow;
+
+use lsm::LookupOptions;
 use serde_json::Value as Json;
 
 pub use crate::index::Order;
@@ -21,6 +26,7 @@ pub use crate::index::Order;
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::predicate::{Condition, Op};
+use crate::record::Record;
 use crate::schema::Path;
 
 /// A query: conditions that must all hold, an order, a limit.
@@ -37,6 +43,7 @@ pub struct Query {
     after: Option<PageToken>,
     validation: Validation,
     keys_only: bool,
+    lookup: LookupOptions,
 }
 
 impl Query {
@@ -49,6 +56,7 @@ impl Query {
             after: None,
             validation: Validation::default(),
             keys_only: false,
+            lookup: LookupOptions::default(),
         }
     }
 
@@ -100,10 +108,31 @@ impl Query {
         Ok(Keys(Answer::new(self)?))
     }
 
+    /// How the records of candidates are looked up: for experiments, or to give the lookups of an answer
+    /// without a limit more memory at a time, or less. The answer is the same.
+    pub fn lookup(mut self, options: LookupOptions) -> Query {
+        self.lookup = options;
+        self
+    }
+
     /// Runs the query. Records are found as the answer is iterated, a page at a time, in bounded
     /// memory.
     pub fn run(self) -> Result<Answer> {
         Answer::new(self)
+    }
+
+    /// Gives every matching record (at most the limit) to `visit` until that breaks, not by recency: the
+    /// quicker way to large answers. Memory stays within a share of the budget; an answer whose keys take more than a
+    /// sixteenth of it is sorted in a file in the store's folder. Returns the explanation.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`] for a query that goes on behind a page, and those of the reads.
+    pub fn visit(
+        self,
+        order: BulkOrder,
+        visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
+    ) -> Result<Json> {
+        bulk::visit(self, order, visit)
     }
 
     /// The number of matching records (at most the limit), and the explanation.

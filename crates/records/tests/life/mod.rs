@@ -2,22 +2,22 @@
 //! snapshots that are asked again later, and changes of indexes with more life in the middle of them.
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, Key, KeyType,
-    Op, Options, Order, Type, Value,
+    BulkOrder, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
+    Key, KeyType, LookupOptions, Op, Options, Order, Type, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
 use crate::common::{
-    DIR, Doing, Model, Put, Row, Wanted, check, domain, expected, open, path, place, row, rows,
-    scan, settle, skewed, small, to_json,
+    DIR, Doing, Model, Put, Row, Wanted, check, domain, expected, meets, open, path, place, row,
+    rows, scan, settle, skewed, small, to_json,
 };
 
 /// The paths of the attributes.
@@ -518,7 +518,12 @@ impl Life {
             Order::Newest
         };
         let _doing = Doing(format!("asked {wanted:?} {order:?} limit {limit:?}"));
-        let mut query = snapshot.query().order(order);
+        let lookup = LookupOptions {
+            batch_bytes: [0, 1000, 16 << 20][self.rng.usize(0..3)],
+            stateful: self.rng.bool(),
+            hints: self.rng.bool(),
+        };
+        let mut query = snapshot.query().order(order).lookup(lookup);
         for condition in wanted {
             query = query.condition(condition.condition());
         }
@@ -527,6 +532,25 @@ impl Life {
         assert_eq!(found, right);
         let (count, _) = query.clone().limit(limit).count().unwrap();
         assert_eq!(count, right.len() as u64, "count");
+        // The same, in other orders.
+        let in_bulk = |order| {
+            let mut found: Vec<Row> = Vec::new();
+            let visit = &mut |record| {
+                found.push(row(&self.dataset, Ok(record)).unwrap());
+                ControlFlow::Continue(())
+            };
+            query.clone().limit(limit).visit(order, visit).unwrap();
+            found
+        };
+        let meeting = model.iter().filter(|(_, put)| meets(put, wanted));
+        let by_key: Vec<Row> = meeting
+            .map(|(key, put)| (key.to_string(), put.body.clone()))
+            .collect();
+        let few = &by_key[..right.len()];
+        assert_eq!(in_bulk(BulkOrder::Key), few, "by key, {lookup:?}");
+        let any: BTreeSet<Row> = in_bulk(BulkOrder::Any).into_iter().collect();
+        assert_eq!(any.len(), right.len(), "in any order, {lookup:?}");
+        assert!(any.iter().all(|row| by_key.contains(row)), "{lookup:?}");
         // The same, page by page.
         if self.rng.usize(0..2) == 0 {
             let size = self.rng.usize(1..6);

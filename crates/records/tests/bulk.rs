@@ -1,0 +1,135 @@
+//! Large answers that are not by recency: exact, in bounded memory, with nothing left behind.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use common::{DIR, INDEXED, PATHS, open, path, row, settle};
+use esker::fs::Fs;
+use esker::fs::memory::Memory;
+use esker::{BulkOrder, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Query, Type};
+
+const RECORDS: u64 = 4000;
+
+/// Records with three values of each attribute; every seventh is written a second time, every
+/// eleventh is deleted.
+fn filled(fs: &Memory) -> (esker::Database, Dataset) {
+    let db = open(Arc::new(fs.clone())).unwrap();
+    let mut def = DatasetDef::new(path("id"), KeyType::Int);
+    for (kind, name) in INDEXED.iter().zip(PATHS) {
+        def = def.index(path(name), *kind, Type::Int);
+    }
+    let dataset = db.create_dataset("d", def).unwrap();
+    let put = |id: u64, version: u64| {
+        let values = [id % 10, id % 10 + 1, version];
+        let attributes = PATHS.map(|name| format!(",\"{name}\":{values:?}")).concat();
+        let json = format!("{{\"id\":{id},\"version\":{version}{attributes}}}");
+        dataset.put(json.as_bytes()).unwrap();
+    };
+    // Not in the order of the keys.
+    for n in 0..RECORDS {
+        put(n * 1999 % RECORDS, 50);
+    }
+    settle(&db);
+    for id in (0..RECORDS).step_by(7) {
+        put(id, 51);
+    }
+    for id in (0..RECORDS).step_by(11) {
+        let key = dataset.parse_key(&id.to_string()).unwrap();
+        assert!(dataset.delete(&key, Durability::Os).unwrap());
+    }
+    (db, dataset)
+}
+
+fn ids(dataset: &Dataset, query: Query, order: BulkOrder) -> Vec<u64> {
+    let mut found = Vec::new();
+    let visit = &mut |record| {
+        found.push(row(dataset, Ok(record)).unwrap().0.parse().unwrap());
+        ControlFlow::Continue(())
+    };
+    query.visit(order, visit).unwrap();
+    found
+}
+
+#[test]
+fn every_record_comes_once_however_many_facts_it_has() {
+    let fs = Memory::new();
+    let (_db, dataset) = filled(&fs);
+    let there = |id: &u64| !id.is_multiple_of(11);
+    let all: Vec<u64> = (0..RECORDS).filter(there).collect();
+    let new: Vec<u64> = (0..RECORDS).step_by(7).filter(there).collect();
+    for name in PATHS {
+        let range = |lo: &str, hi: &str| dataset.query().between(&path(name), lo, hi);
+        for (query, right) in [(range("0", "60"), &all), (range("51", "60"), &new)] {
+            assert_eq!(
+                &ids(&dataset, query.clone(), BulkOrder::Key),
+                right,
+                "{name}"
+            );
+            let mut any = ids(&dataset, query.clone(), BulkOrder::Any);
+            any.sort_unstable();
+            assert_eq!(&any, right, "{name}");
+            let few = query.limit(Some(100));
+            assert_eq!(
+                ids(&dataset, few.clone(), BulkOrder::Key),
+                right[..100],
+                "{name}"
+            );
+            let mut any = ids(&dataset, few, BulkOrder::Any);
+            any.sort_unstable();
+            any.dedup();
+            assert_eq!(any.len(), 100, "{name}");
+        }
+        assert!(ids(&dataset, range("70", "80"), BulkOrder::Key).is_empty());
+        // Another condition, that no index answers.
+        let both = range("0", "60").equals(&path("version"), "51");
+        assert_eq!(ids(&dataset, both, BulkOrder::Key), new, "{name}");
+    }
+    let scanned = dataset.query().equals(&path("version"), "51");
+    assert_eq!(ids(&dataset, scanned, BulkOrder::Key), new);
+    assert_eq!(ids(&dataset, dataset.query(), BulkOrder::Any), all);
+    let names = fs.list(FsPath::new(DIR)).unwrap();
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.extension().is_some_and(|e| e == "sort"))
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_sorted_in_a_file_that_goes_away() {
+    let fs = Memory::new();
+    let (_db, dataset) = filled(&fs);
+    let files = || {
+        let names = fs.list(FsPath::new(DIR)).unwrap();
+        let sort = |name: &&std::path::PathBuf| name.extension().is_some_and(|e| e == "sort");
+        names.iter().filter(sort).count()
+    };
+    let query = dataset.query().between(&path("lazy"), "0", "60");
+    let mut seen = 0;
+    let visit = &mut |_| {
+        seen += 1;
+        assert_eq!(files(), 1);
+        match seen {
+            5 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    query.visit(BulkOrder::Key, visit).unwrap();
+    assert_eq!((seen, files()), (5, 0));
+}
+
+#[test]
+fn a_page_has_no_other_order() {
+    let fs = Memory::new();
+    let (_db, dataset) = filled(&fs);
+    let query = dataset.query().between(&path("lazy"), "0", "60");
+    let mut page = query.clone().limit(Some(3)).run().unwrap();
+    assert_eq!(page.by_ref().count(), 3);
+    let behind = query.after(page.token().unwrap());
+    let refused = behind.visit(BulkOrder::Any, &mut |_| panic!("given"));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadInput);
+}
