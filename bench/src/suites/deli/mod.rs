@@ -106,7 +106,7 @@ impl Task {
                 // Something is to be left for the compaction.
                 What::Compaction => ((self.writes * RECORD) as f64 * LARGEST) as u64,
                 // There is one merge, and it is the one that is measured.
-                What::Repair | What::Totals => 0,
+                What::Repair => 0,
                 _ => u64::MAX,
             },
             blocked_filter: true,
@@ -204,7 +204,7 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
         ),
         (
             "compactions",
-            "in `repair` and `totals` nothing is merged before the one compaction; keys uniform in `repair`, none or two thirds of the writes updates"
+            "in `repair` nothing is merged before the one compaction; keys uniform, none or two thirds of the writes updates"
                 .to_string(),
         ),
         (

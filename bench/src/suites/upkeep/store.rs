@@ -80,7 +80,7 @@ impl Strategy {
             Strategy::MutableBitmap => "mutable-bitmap",
             Strategy::Deferred => "deferred",
             Strategy::DeferredStaged => "deferred + staged",
-            Strategy::DeferredUnrepaired => "deferred, no repair",
+            Strategy::DeferredUnrepaired => "deferred unrepaired",
             Strategy::DeletedKey => "deleted-key",
         }
     }
