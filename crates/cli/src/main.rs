@@ -87,6 +87,9 @@ enum Command {
     /// Read and verify every file of a store
     #[command(after_help = "Example:\n  esker check db")]
     Check(DirArgs),
+    /// Find what replaced records left behind, so that queries pass over it and merges leave it out
+    #[command(after_help = REPAIR_HELP)]
+    Repair(RepairArgs),
     /// Merge the layers of a store or a dataset
     #[command(after_help = "Example:\n  esker compact db events")]
     Compact(CompactArgs),
@@ -97,14 +100,15 @@ enum Command {
 
 const LOAD_HELP: &str = "\
 FILE may be '-' (standard input), plain, .gz or .zst. Loading into a dataset that exists replaces
-records with the same key; its key and indexes need not be repeated. Bad lines go to FILE.rejected.
+records with the same key; its definition need not be repeated. Bad lines go to FILE.rejected.
 KIND is embedded, fingerprint, lazy, composite, recent or eager. TYPE is int, float, string, bool or time, by default what
 the first records show, and belongs to the dataset from then on.
 
 Examples:
   esker load db events events.ndjson.zst --key id --index user:lazy --index time:embedded
   zcat more.gz | esker load db events -
-  esker load db places places.csv --key code:string --index population:composite:int";
+  esker load db places places.csv --key code:string --index population:composite:int
+  esker load db events events.ndjson --key id --index user:composite --maintenance validation --merging tiered";
 
 const INDEX_HELP: &str = "\
 Every record is read once, and nothing is changed until the new index is complete. A command that was killed goes on
@@ -115,6 +119,16 @@ Examples:
   esker index switch db events user:composite
   esker index drop db events user
   esker index resume db";
+
+const REPAIR_HELP: &str = "\
+By key: what was written since the last repair, and what it replaced, from the primary-key index. By index: each index is
+sorted and validated. Primary: a pass over all versions of all records, with --compaction before or after merging them.
+Reads and writes of other threads go on; a repair that was killed loses only work.
+
+Examples:
+  esker repair db events
+  esker repair db events --method index --threads 2 --rate 50M
+  esker repair db events --method primary --compaction after";
 
 const ADVISE_HELP: &str = "\
 The mix of operations is what programs that wrote counted; commands that only read leave nothing behind. With --mix each
@@ -156,6 +170,19 @@ struct LoadArgs {
     /// An attribute to index, may be repeated [default kind: lazy]
     #[arg(long = "index", value_name = "PATH[:KIND[:TYPE]]")]
     indexes: Vec<String>,
+    /// When index entries of replaced records are found to be over: eager, validation, mutable-bitmap,
+    /// deferred or deleted-key [default: deferred]
+    #[arg(long, value_name = "STRATEGY")]
+    maintenance: Option<esker::Maintenance>,
+    /// When that is noted for good: merge, staged or none [default: merge]
+    #[arg(long, value_name = "WHEN")]
+    repair: Option<esker::Repair>,
+    /// How the trees are merged: leveled, tiered or correlated [default: leveled]
+    #[arg(long, value_name = "POLICY")]
+    merging: Option<esker::Merging>,
+    /// How many versions of a record are kept [default: 1]
+    #[arg(long, value_name = "M")]
+    versions: Option<u32>,
     /// The form of the files [default: csv where the name says so, else ndjson]
     #[arg(long)]
     format: Option<Format>,
@@ -427,6 +454,71 @@ struct DirArgs {
 }
 
 #[derive(Args)]
+struct RepairArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// What is gone through [default: what fits the dataset]
+    #[arg(long, value_enum, default_value_t = RepairBy::Auto, hide_default_value = true)]
+    method: RepairBy,
+    /// With --method primary: when the records are merged, too [default: not at all]
+    #[arg(long)]
+    compaction: Option<RepairCompaction>,
+    /// Memory of sorters and buffers [default: 16M]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    buffer: Option<usize>,
+    /// Threads that read [default: all]
+    #[arg(long, value_name = "N")]
+    threads: Option<std::num::NonZeroUsize>,
+    /// Bytes to read in a second at most [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    rate: Option<usize>,
+    /// By index: sort all keys, also those that no key filter knows
+    #[arg(long)]
+    no_bloom: bool,
+    /// How the entries of known keys are found
+    #[arg(long, value_enum, default_value_t = RepairLookups::Auto)]
+    lookups: RepairLookups,
+    /// One JSON document, for machines
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a repair goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RepairBy {
+    /// What fits the dataset
+    Auto,
+    /// The primary-key index since the last repair
+    Key,
+    /// Each index
+    Index,
+    /// The records
+    Primary,
+}
+
+/// When a primary repair merges the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RepairCompaction {
+    /// The repair comes before the merge
+    Before,
+    /// The repair comes after the merge
+    After,
+}
+
+/// How a repair finds the entries of known keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RepairLookups {
+    /// As what there is to read suggests
+    Auto,
+    /// By batches of lookups
+    Points,
+    /// By reading all
+    MergeScan,
+}
+
+#[derive(Args)]
 struct CompactArgs {
     /// The store's directory
     dir: PathBuf,
@@ -493,6 +585,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Advise(args) => commands::advise::advise(&args, memory),
         Command::Stat(args) => commands::admin::stat(&args, memory),
         Command::Check(args) => commands::admin::check(&args, memory),
+        Command::Repair(args) => commands::repair::repair(&args, memory),
         Command::Compact(args) => commands::admin::compact(&args, memory),
         Command::Backup(args) => commands::admin::backup(&args, memory),
     }

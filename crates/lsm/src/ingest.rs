@@ -6,6 +6,7 @@ use crate::batch::TreeId;
 use crate::compaction::job::WriteRun;
 use crate::error::Result;
 use crate::group::{Group, TreeChange};
+use crate::read::Component;
 
 impl Group {
     /// Puts every (key, value) of `entries`, which must ascend strictly, into `tree` at once: all of
@@ -31,6 +32,18 @@ impl Group {
     pub fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.start_threads();
         self.internals().ingest_newest(tree, write)
+    }
+
+    /// Writes entries with sequence numbers of their own, which `write` gives to a sink in the order of
+    /// [`crate::entry::compare`], into tables that are part of no tree: a sorted piece of work in progress,
+    /// read by [`crate::Snapshot::entries_in`]. The files are removed with the last clone of the component; what a
+    /// killed process left of them, at the next opening.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) where the entries are out of order, [`Error::Io`](crate::Error::Io); whatever `write` returns.
+    pub fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
+        self.start_threads();
+        self.internals().write_aside(write)
     }
 
     /// Puts a run of entries with sequence numbers of their own below all that `tree` holds, and

@@ -262,7 +262,7 @@ fn hints_spare_filters_and_batches_spare_blocks() {
     // A version that is there is found before the components that cannot have it.
     assert_eq!(asked(&cost_of(Expected::AtLeast(&seqs), hinted)), blindly);
     assert_eq!(asked(&cost_of(Expected::Exactly(&seqs), hinted)), 1000);
-    assert!(asked(&cost_of(Expected::Exactly(&seqs), all)) < 1000);
+    assert_eq!(asked(&cost_of(Expected::Exactly(&seqs), all)), 1000);
     // A block of a run holds several of the keys.
     let (one_by_one, together) = (
         cost_of(Expected::Unknown, naive),

@@ -384,7 +384,7 @@ fn goes_on(layout: &Layout, path: &Path, kind: IndexKind, ty: Option<Type>) -> R
     refuse_unfinished(layout).map(|()| false)
 }
 
-fn refuse_unfinished(layout: &Layout) -> Result<()> {
+pub(crate) fn refuse_unfinished(layout: &Layout) -> Result<()> {
     match &layout.stored.change {
         None => Ok(()),
         Some(StoredChange { attribute, .. }) => Err(Error::new(

@@ -1,9 +1,12 @@
-//! Checking a store: the engine's files, and that indexes and data agree.
+//! Checking a store: the engine's files, that indexes and data agree, and that what is known to be over is.
 
-use lsm::{Cost, Cursor, Seq, Snapshot, TreeId};
+use lsm::{
+    Component, Cost, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Superseded, TreeCursor,
+};
 
 use crate::database::Database;
 use crate::dataset::Dataset;
+use crate::def::Maintenance;
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, VisitFact};
@@ -94,9 +97,13 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
     let mut expected = vec![Sum::default(); layout.attributes.len()];
     // Of an index that is being built: what writes have brought, and what was gathered.
     let (mut written, mut staged) = (Sum::default(), Sum::default());
+    let over = layout.superseded.and_then(|tree| snapshot.superseded(tree));
+    let known = Known::new(layout, over);
+    let mut upkeep = UpkeepCheck::new(snapshot, layout, &known)?;
     let mut cursor = snapshot.cursor(layout.data, 256 << 10);
     cursor.seek_first()?;
     while cursor.valid() {
+        upkeep.record(cursor.key(), cursor.seq())?;
         report.records += 1;
         let record = RecordRef::parse(cursor.value())
             .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
@@ -116,7 +123,16 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
         }
         cursor.next()?;
     }
-    let mut compare = |what: String, expected: Sum, found: Sum| {
+    let wrong = upkeep.finish()?;
+    let wrong = wrong.map(|what| format!("dataset {}: {what}", dataset.name()));
+    report.errors.extend(wrong);
+    let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
+        if unknown > 0 {
+            report.errors.push(format!(
+                "dataset {}: {what} {unknown} facts that are over and not known to be",
+                dataset.name(),
+            ));
+        }
         report.facts += found.facts;
         if found != expected {
             report.errors.push(format!(
@@ -133,19 +149,22 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
         }
     };
     let all = |attribute, visit: &mut VisitFact<'_>| {
-        let everything = (&[][..], None);
-        index::each_fact(
+        let (everything, cost) = ((&[][..], None), Cost::default());
+        if known.maintenance != Maintenance::Eager {
+            return index::each_fact(snapshot, attribute, everything, 256 << 10, &cost, visit);
+        }
+        // What was taken back is no fact any more.
+        index::each_live_fact(
             snapshot,
             attribute,
             everything,
-            256 << 10,
-            &Cost::default(),
-            visit,
+            &cost,
+            &mut |value, key, seq, _| visit(value, key, seq),
         )
     };
     for (attribute, expected) in layout.attributes.iter().zip(expected) {
         if attribute.kind.is_standalone() {
-            let found = current_facts(snapshot, layout, |visit| all(attribute, visit))?;
+            let found = current_facts(snapshot, layout, &known, |visit| all(attribute, visit))?;
             let what = format!("the {} index of {} has", attribute.kind, attribute.path);
             compare(what, expected, found);
         }
@@ -155,9 +174,11 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
     {
         let attribute = &building.attribute;
         let what = format!("the {} index of {}", attribute.kind, attribute.path);
-        let found = current_facts(snapshot, layout, |visit| all(attribute, visit))?;
+        let found = current_facts(snapshot, layout, &Known::default(), |visit| {
+            all(attribute, visit)
+        })?;
         compare(format!("{what}, being built, has"), written, found);
-        let found = current_facts(snapshot, layout, |visit| {
+        let found = current_facts(snapshot, layout, &Known::default(), |visit| {
             each_staged(snapshot, staging, attribute, 256 << 10, visit)
         })?;
         compare(format!("for {what} there are"), staged, found);
@@ -165,18 +186,118 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
     Ok(())
 }
 
-/// The sum of those facts that `each` gives that the data confirms.
+/// What is known of the writes of a dataset that are over.
+#[derive(Default)]
+struct Known {
+    over: Option<Superseded>,
+    maintenance: Maintenance,
+    /// Every fact that is over must be known to be.
+    exact: bool,
+    /// Every fact must be known to be over that was superseded up to here.
+    mark: Seq,
+}
+
+impl Known {
+    fn new(layout: &Layout, over: Option<Superseded>) -> Known {
+        let upkeep = &layout.stored.upkeep;
+        let mark = over.as_ref().map_or(0, Superseded::mark);
+        Known {
+            exact: upkeep.maintenance.looks_at_writes() && mark >= upkeep.since,
+            // Of several versions all are facts.
+            mark: if upkeep.versions == 1 { mark } else { 0 },
+            maintenance: upkeep.maintenance,
+            over,
+        }
+    }
+
+    fn is_over(&self, seq: Seq) -> bool {
+        self.over.as_ref().is_some_and(|over| over.contains(seq))
+    }
+
+    /// True when a fact should be known to be over, given the newest entry of its key.
+    fn misses(&self, seq: Seq, newest: Option<Seq>) -> bool {
+        let must = self.exact || newest.is_some_and(|newest| newest <= self.mark);
+        must && !self.is_over(seq)
+    }
+}
+
+/// Compares the primary-key index and the set of writes that are over with the records, as these go by.
+struct UpkeepCheck<'a> {
+    known: &'a Known,
+    keys: Option<TreeCursor>,
+    /// Records whose keys are not in the primary-key index with their numbers, or the other way round; and
+    /// records whose writes are said to be over.
+    different: u64,
+    hidden: u64,
+}
+
+impl<'a> UpkeepCheck<'a> {
+    fn new(snapshot: &Snapshot, layout: &Layout, known: &'a Known) -> Result<UpkeepCheck<'a>> {
+        let mut keys = layout.keys.map(|tree| snapshot.cursor(tree, 256 << 10));
+        if let Some(keys) = &mut keys {
+            keys.seek_first()?;
+        }
+        Ok(UpkeepCheck {
+            known,
+            keys,
+            different: 0,
+            hidden: 0,
+        })
+    }
+
+    fn record(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.hidden += u64::from(self.known.is_over(seq));
+        let Some(keys) = &mut self.keys else {
+            return Ok(());
+        };
+        while keys.valid() && keys.key() < key {
+            self.different += 1;
+            keys.next()?;
+        }
+        if keys.valid() && keys.key() == key {
+            self.different += u64::from(keys.seq() != seq);
+            keys.next()?;
+        } else {
+            self.different += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<impl Iterator<Item = String>> {
+        while let Some(keys) = &mut self.keys
+            && keys.valid()
+        {
+            self.different += 1;
+            keys.next()?;
+        }
+        let counted = [
+            (
+                self.different,
+                "keys differ between the primary-key index and the data",
+            ),
+            (self.hidden, "records are current, and said to be over"),
+        ];
+        let wrong = counted.into_iter().filter(|(count, _)| *count > 0);
+        Ok(wrong.map(|(count, what)| format!("{count} {what}")))
+    }
+}
+
+/// The sum of those facts that `each` gives that the data confirms, and the number of those that are over and
+/// should be known to be.
 fn current_facts(
     snapshot: &Snapshot,
     layout: &Layout,
+    known: &Known,
     each: impl FnOnce(&mut VisitFact<'_>) -> Result<()>,
-) -> Result<Sum> {
+) -> Result<(Sum, u64)> {
     let mut check = Check {
         snapshot,
-        data: layout.data,
+        data: snapshot.components(layout.data),
+        known,
         batch: Vec::new(),
         bytes: 0,
         sum: Sum::default(),
+        unknown: 0,
     };
     each(&mut |value, key, seq| {
         check.bytes += key.len() + value.len();
@@ -187,15 +308,17 @@ fn current_facts(
         check.flush()
     })?;
     check.flush()?;
-    Ok(check.sum)
+    Ok((check.sum, check.unknown))
 }
 
 struct Check<'a> {
     snapshot: &'a Snapshot,
-    data: TreeId,
+    data: Vec<Component>,
+    known: &'a Known,
     batch: Vec<(Vec<u8>, Seq, Vec<u8>)>,
     bytes: usize,
     sum: Sum,
+    unknown: u64,
 }
 
 impl Check<'_> {
@@ -206,16 +329,23 @@ impl Check<'_> {
             .iter()
             .map(|(key, _, _)| key.as_slice())
             .collect();
-        let cost = Cost::default();
-        let (batch, sum) = (&self.batch, &mut self.sum);
+        let (cost, options) = (Cost::default(), LookupOptions::default());
+        let mut newest = vec![None; keys.len()];
         self.snapshot
-            .visit_batch(self.data, &keys, &cost, &mut |at, found| {
-                if let Some((key, seq, value)) = batch.get(at)
-                    && found.seq == *seq
-                {
-                    sum.add(value, key, *seq);
+            .lookup(&self.data, &keys, Expected::Unknown, options, &cost)
+            .with_deletes()
+            .visit_all(&mut |at, found| {
+                if let Some(slot) = newest.get_mut(at) {
+                    *slot = Some((found.seq, found.kind));
                 }
             })?;
+        for ((key, seq, value), newest) in self.batch.iter().zip(newest) {
+            if newest == Some((*seq, Kind::Put)) {
+                self.sum.add(value, key, *seq);
+            } else if self.known.misses(*seq, newest.map(|(newest, _)| newest)) {
+                self.unknown += 1;
+            }
+        }
         self.batch.clear();
         self.bytes = 0;
         Ok(())

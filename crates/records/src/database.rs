@@ -239,19 +239,32 @@ impl Database {
         Ok(self.shared.group.flush()?)
     }
 
-    /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete.
+    /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
+    /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let Some(name) = dataset else {
-            return Ok(self.shared.group.compact(None)?);
+        let names = match dataset {
+            Some(name) => vec![name.to_string()],
+            None => self.dataset_names(),
         };
-        let dataset = self.dataset(name)?;
+        for name in names {
+            self.compact_dataset(&self.dataset(&name)?.layout())?;
+        }
+        Ok(())
+    }
+
+    fn compact_dataset(&self, layout: &Layout) -> Result<()> {
         let group = &self.shared.group;
-        for tree in dataset.layout().trees() {
-            let result = group.compact(Some(tree));
-            // A change of an index may have dropped the tree meanwhile.
-            if group.snapshot().version().trees.contains_key(&tree) {
-                result?;
-            }
+        // A change of an index may have dropped the tree meanwhile.
+        let unless_dropped = |tree, result: lsm::Result<()>| match result {
+            Err(_) if !group.snapshot().version().trees.contains_key(&tree) => Ok(()),
+            result => result,
+        };
+        for tree in layout.trees() {
+            unless_dropped(tree, group.compact(Some(tree)))?;
+        }
+        let indexes = layout.written().filter_map(|(_, attribute)| attribute.tree);
+        for tree in indexes {
+            unless_dropped(tree, group.leave_out(tree))?;
         }
         Ok(())
     }

@@ -323,7 +323,8 @@ impl DatasetDef {
         self
     }
 
-    pub(crate) fn validate(&self) -> Result<()> {
+    /// Refuses what does not fit together: with [`crate::ErrorKind::BadInput`], as the making of a dataset does.
+    pub fn validate(&self) -> Result<()> {
         if self.indexes.len() > MAX_INDEXES {
             return Err(Error::bad_input(format!(
                 "{} indexes, over the limit of {MAX_INDEXES}",

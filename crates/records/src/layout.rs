@@ -7,6 +7,7 @@
 //! one; `d/superseded` is the bitmap tree of the writes that are over; and under deleted-key
 //! maintenance `d/deleted/N` are the keys written since index N began.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -371,7 +372,8 @@ impl Layout {
         ids.chain(new.map(|building| building.attribute.id))
     }
 
-    /// The trees of the dataset, data first.
+    /// The trees of the dataset, data first; then those whose merges tell what is over, what they told, and
+    /// those that leave it out.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
         let indexes = self.written().filter_map(|(_, attribute)| attribute.tree);
         let staging = self.building.iter().filter_map(|building| building.staging);
@@ -379,16 +381,15 @@ impl Layout {
             .written()
             .filter_map(|(_, attribute)| attribute.deleted);
         let mut trees: Vec<TreeId> = std::iter::once(self.data)
-            .chain(indexes)
-            .chain(deleted)
-            .chain(staging)
             .chain(self.keys)
+            .chain(deleted)
             .chain(self.superseded)
+            .chain(indexes)
+            .chain(staging)
             .collect();
         // An index that is being switched has its tree of keys twice.
-        trees.sort_unstable();
-        trees.dedup();
-        trees.sort_by_key(|tree| *tree != self.data);
+        let mut seen = HashSet::new();
+        trees.retain(|tree| seen.insert(*tree));
         trees
     }
 

@@ -50,6 +50,7 @@ mod posting;
 mod predicate;
 mod query;
 mod record;
+mod repair;
 mod replaced;
 mod schema;
 mod stats;
@@ -71,6 +72,9 @@ pub use lsm::{Durability, LookupOptions};
 pub use predicate::{Condition, Op};
 pub use query::{Answer, BulkOrder, Keys, Order, PageToken, Query, Scan, Validation};
 pub use record::Record;
+pub use repair::{
+    Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
+};
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 pub use usage::{Asked, UsageCounts};
 

@@ -59,7 +59,22 @@ impl Dataset {
                 "bytes": tree.size(),
             }));
         }
-        let mut stats = json!({ "definition": layout.stored.def().to_string(), "trees": trees });
+        let def = layout.stored.def();
+        let over = layout.superseded;
+        let over = over.and_then(|tree| snapshot.version().trees.get(&tree));
+        let mut stats = json!({
+            "definition": def.to_string(),
+            "upkeep": {
+                "maintenance": def.maintenance.to_string(),
+                "repair": def.repair.to_string(),
+                "merging": def.merging.to_string(),
+                "versions": def.versions,
+                "last_write": snapshot.seq(),
+                "repaired_up_to": over.map_or(0, |tree| tree.mark()),
+                "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
+            },
+            "trees": trees,
+        });
         if let (Some(change), Json::Object(fields)) = (&layout.stored.change, &mut stats) {
             let def = &change.attribute.def;
             let unfinished = json!({
@@ -76,6 +91,15 @@ impl Dataset {
 fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if tree.id == layout.data {
         return "data".to_string();
+    }
+    if layout.keys == Some(tree.id) {
+        return "primary-key index".to_string();
+    }
+    if layout.superseded == Some(tree.id) {
+        return "writes that are over".to_string();
+    }
+    if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
+        return format!("keys written since the index of {} began", a.path);
     }
     let attribute = layout.written().find(|(_, a)| a.tree == Some(tree.id));
     attribute.map_or_else(

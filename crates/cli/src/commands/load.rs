@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::path::Path as FilePath;
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexDef, IndexKind, KeyType, Path, Type,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexDef, IndexKind, KeyType,
+    Maintenance, Merging, Path, Repair, Type,
 };
 
 use super::{options, promise};
@@ -221,6 +222,10 @@ impl Loading {
 struct Wanted {
     key: Option<(Path, Option<KeyType>)>,
     indexes: Vec<(Path, IndexKind, Option<Type>)>,
+    maintenance: Option<Maintenance>,
+    repair: Option<Repair>,
+    merging: Option<Merging>,
+    versions: Option<u32>,
 }
 
 impl Wanted {
@@ -235,7 +240,14 @@ impl Wanted {
             }
             indexes.push(index);
         }
-        Ok(Self { key, indexes })
+        Ok(Self {
+            key,
+            indexes,
+            maintenance: args.maintenance,
+            repair: args.repair,
+            merging: args.merging,
+            versions: args.versions,
+        })
     }
 
     /// Refuses a definition that is not the dataset's. What is not said agrees with anything.
@@ -253,12 +265,16 @@ impl Wanted {
                             && ty.is_none_or(|ty| ty == index.ty)
                     })
                 });
-        if key && indexes {
+        let upkeep = self.maintenance.is_none_or(|said| said == def.maintenance)
+            && self.repair.is_none_or(|said| said == def.repair)
+            && self.merging.is_none_or(|said| said == def.merging)
+            && self.versions.is_none_or(|said| said == def.versions);
+        if key && indexes && upkeep {
             return Ok(());
         }
         Err(Failure::Usage(format!(
             "dataset `{name}` exists with another definition\n  it is: {def}\n  asked: {}\n\
-             Leave --key and --index out to load into it as it is.",
+             Leave --key, --index and the like out to load into it as it is.",
             self.text()
         )))
     }
@@ -308,10 +324,17 @@ impl Wanted {
             IndexDef { path, kind, ty }
         });
         let indexes = indexes.collect();
-        Ok(Some(DatasetDef {
+        let usual = DatasetDef::new(key, key_type);
+        let def = DatasetDef {
             indexes,
-            ..DatasetDef::new(key, key_type)
-        }))
+            maintenance: self.maintenance.unwrap_or(usual.maintenance),
+            repair: self.repair.unwrap_or(usual.repair),
+            merging: self.merging.unwrap_or(usual.merging),
+            versions: self.versions.unwrap_or(usual.versions),
+            ..usual
+        };
+        def.validate()?;
+        Ok(Some(def))
     }
 
     fn text(&self) -> String {
@@ -325,6 +348,16 @@ impl Wanted {
                 Some(ty) => format!(" --index {path}:{kind}:{ty}"),
                 None => format!(" --index {path}:{kind}"),
             };
+        }
+        for (name, said) in [
+            ("maintenance", self.maintenance.map(|said| said.to_string())),
+            ("repair", self.repair.map(|said| said.to_string())),
+            ("merging", self.merging.map(|said| said.to_string())),
+            ("versions", self.versions.map(|said| said.to_string())),
+        ] {
+            if let Some(said) = said {
+                text += &format!(" --{name} {said}");
+            }
         }
         text.trim_start().to_string()
     }

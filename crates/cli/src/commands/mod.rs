@@ -7,6 +7,7 @@ pub(crate) mod index;
 pub(crate) mod load;
 mod picture;
 pub(crate) mod query;
+pub(crate) mod repair;
 pub(crate) mod write;
 
 use std::path::Path;

@@ -89,7 +89,12 @@ impl Policy {
                 .runs
                 .iter()
                 .any(|run| run.tables.iter().any(|table| table.meta().deletes > 0));
-        if !worth {
+        if worth { self.all(tree) } else { None }
+    }
+
+    /// Everything into one run, worth it or not; `None` when the tree is empty.
+    pub(crate) fn all(&self, tree: &TreeVersion) -> Option<Choice> {
+        if tree.runs.is_empty() {
             return None;
         }
         let level = match self {

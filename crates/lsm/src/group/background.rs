@@ -408,6 +408,26 @@ impl Inner {
         }
         Ok(())
     }
+
+    pub(super) fn leave_out(&self, tree: TreeId) -> Result<()> {
+        let _guard = self.merging.lock();
+        let view = self.view.load_full();
+        let tree = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
+        let by = tree.options.superseded.as_ref();
+        let bitmap = by.and_then(|by| view.version.tree_named(&by.tree));
+        let numbers = |tree: &TreeVersion| {
+            let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+            tables.map(|table| table.meta().number).collect::<Vec<_>>()
+        };
+        // Files are numbered as they are begun.
+        let told = bitmap.and_then(|bitmap| numbers(bitmap).into_iter().max());
+        if numbers(tree).into_iter().min() < told
+            && let Some(choice) = tree.options.policy.all(tree)
+        {
+            self.merge(&view, tree, choice, &self.closing)?;
+        }
+        Ok(())
+    }
 }
 
 /// A flag that is up until this is dropped.

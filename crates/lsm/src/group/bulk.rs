@@ -1,5 +1,6 @@
 //! Runs that are written past the log and the memtables, and tables that are written again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::background::no_tree;
@@ -9,8 +10,9 @@ use crate::compaction::job::WriteRun;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::generation::View;
+use crate::read::Component;
 use crate::table::TableMeta;
-use crate::version::{ComponentId, Edit, TreeVersion};
+use crate::version::{ComponentId, Edit, Run, TableFile, TreeVersion};
 
 impl Inner {
     /// Puts a run above all of a tree. Its numbers must be above those in the tree, and given out.
@@ -105,6 +107,28 @@ impl Inner {
             self.wake_background();
             Ok(())
         })
+    }
+
+    /// Writes a run that no version has.
+    pub(super) fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
+        // From here on nobody removes leftovers.
+        self.start_writing(&mut self.writer.lock())?;
+        let aside = TreeVersion::aside();
+        let next_file = || self.new_file();
+        let mut edit = Edit::default();
+        self.workshop(&next_file)
+            .write_run(&aside, write, &mut edit)?;
+        let tables = edit.added.into_iter().map(|new| {
+            let table = TableFile::new(new.meta, new.component, self.source.clone());
+            // It goes when nobody reads it any more.
+            table.mark_obsolete();
+            table
+        });
+        Ok(Component::Run(Run {
+            level: 0,
+            number: 0,
+            tables: Arc::new(tables.collect()),
+        }))
     }
 
     fn write_run(&self, tree: TreeId, write: &mut WriteRun<'_>, edit: &mut Edit) -> Result<u64> {

@@ -39,7 +39,7 @@ use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::generation::View;
 use crate::options::{Durability, Options, TreeProvider};
-use crate::read::Snapshot;
+use crate::read::{Component, Snapshot};
 use crate::stats::{Counters, ReadCounters, Stats};
 use crate::table::TableMeta;
 use crate::version::{Current, Manifest, Seal, TableSource};
@@ -221,6 +221,13 @@ impl Group {
         self.inner.compact(tree)
     }
 
+    /// Merges a tree into one run, where writes to it may be known to be over ([`crate::SupersededBy`]) that were
+    /// not known when some table of it was written.
+    pub fn leave_out(&self, tree: TreeId) -> Result<()> {
+        self.start_threads();
+        self.inner.leave_out(tree)
+    }
+
     /// Merges until no policy asks for more.
     pub fn settle_merges(&self) -> Result<()> {
         while self.inner.merge_once()? {}
@@ -378,6 +385,10 @@ pub(crate) struct Internals<'a>(&'a Inner);
 impl Internals<'_> {
     pub(crate) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.0.ingest_newest(tree, write)
+    }
+
+    pub(crate) fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
+        self.0.write_aside(write)
     }
 
     pub(crate) fn ingest_oldest(

@@ -30,7 +30,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) over: Over,
     /// Takes the numbers of the puts that are dropped because newer ones are there.
     pub(crate) told: Option<&'a mut SeqSet>,
-    /// Puts above this number are not dropped, however many newer ones there are.
+    /// Puts of a key that was written since this number are not dropped, however many newer ones there
+    /// are: whoever goes through the entries must see what superseded what.
     pub(crate) repaired: Seq,
 }
 
@@ -76,6 +77,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
     fn one_key(&mut self, sink: &mut Sink<'_>) -> Result<()> {
         let mut kept = 0;
         let mut newest_kept = 0;
+        let newest = self.input.seq();
         // An answer that is only needed for deletes and operands, and costs a search.
         let mut oldest = None;
         while self.on_key() {
@@ -85,7 +87,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                 continue;
             }
             if kept >= self.rules.versions.max(1) {
-                if kind == Kind::Put && seq > self.rules.repaired {
+                if kind == Kind::Put && newest > self.rules.repaired {
                     sink(&self.key, seq, kind, self.input.value())?;
                     self.input.next()?;
                     continue;
@@ -105,7 +107,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                     let is_oldest =
                         *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
                     // A put that is kept for the repair must stay hidden.
-                    let hides = seq > self.rules.repaired || self.rules.versions > 1;
+                    let hides = newest > self.rules.repaired || self.rules.versions > 1;
                     if is_oldest && !hides {
                         self.tell_dropped(seq)?;
                     } else {

@@ -152,6 +152,7 @@ impl Snapshot {
             batch,
             seq: self.seq(),
             batch_bytes: options.batch_bytes,
+            deletes: false,
             searches: searches.collect(),
             next: 0,
             values: ValueSize::guess(components),
@@ -166,6 +167,8 @@ pub struct Lookup<'a> {
     batch: Batch<'a>,
     seq: Seq,
     batch_bytes: usize,
+    /// Visit deleted keys as well.
+    deletes: bool,
     searches: Vec<Search<'a>>,
     /// The position of the first key that was not looked up.
     next: usize,
@@ -176,6 +179,14 @@ pub struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
+    /// The same, but keys whose newest entry is a delete are visited as well.
+    pub fn with_deletes(self) -> Self {
+        Lookup {
+            deletes: true,
+            ..self
+        }
+    }
+
     /// Looks up the next batch, and gives `visit` the position and the newest entry of each key that
     /// has a value, in no order. Returns the positions of the batch, which follow those of the batch
     /// before; `None` when there was no key left.
@@ -196,10 +207,10 @@ impl Lookup<'_> {
         });
         let positions = self.next..self.next + fits.count().max(1);
         self.next = positions.end;
-        let values = &mut self.values;
+        let (values, deletes) = (&mut self.values, self.deletes);
         // A deleted key is found as well: older components must not be asked for it.
         let mut visit = |at, entry: Found| {
-            if entry.kind != Kind::Delete {
+            if deletes || entry.kind != Kind::Delete {
                 values.add(entry.value.len());
                 visit(at, entry);
             }

@@ -48,6 +48,40 @@ impl Component {
         }
     }
 
+    /// False when the component has no entry of `key`: a key filter is asked, no block is read.
+    pub fn may_contain(&self, key: &[u8], cost: &Cost) -> Result<bool> {
+        match self {
+            Component::Memtable(memtable) => Ok(memtable.get(key, MAX_SEQ).is_some()),
+            Component::Run(run) => match run.table_for(key) {
+                Some(table) => table.table()?.may_contain(key, cost),
+                None => Ok(false),
+            },
+        }
+    }
+
+    /// About how many entries it has, deletes included.
+    pub fn entries(&self) -> u64 {
+        match self {
+            Component::Memtable(memtable) => memtable.len() as u64,
+            Component::Run(run) => run.tables.iter().map(|table| table.meta().entries).sum(),
+        }
+    }
+
+    /// Keys that cut a run into pieces of like size, ascending: where its partitions end. For those who
+    /// share its work among threads. None of a memtable.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) and [`Error::Corruption`](crate::Error::Corruption) of a table that is not open yet.
+    pub fn cuts(&self) -> Result<Vec<Vec<u8>>> {
+        let mut cuts = Vec::new();
+        if let Component::Run(run) = self {
+            for table in run.tables.iter() {
+                cuts.extend(table.table()?.partition_keys().map(<[u8]>::to_vec));
+            }
+        }
+        Ok(cuts)
+    }
+
     pub(crate) fn cursor(&self, options: ReadOptions) -> SourceCursor {
         match self {
             Component::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),

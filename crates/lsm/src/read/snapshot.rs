@@ -10,6 +10,7 @@ use crate::cost::Cost;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::generation::View;
+use crate::read::SourceCursor;
 use crate::read::component::{Component, Entries};
 use crate::read::superseded::Superseded;
 use crate::read::tree_cursor::{EntryCursor, TreeCursor};
@@ -133,15 +134,13 @@ impl Snapshot {
         EntryCursor::new(self.sources(tree, readahead), self.seq)
     }
 
-    fn sources(&self, tree: TreeId, readahead: usize) -> Vec<super::SourceCursor> {
-        let options = ReadOptions {
-            fill_cache: readahead == 0,
-            readahead,
-        };
-        self.components(tree)
-            .iter()
-            .map(|component| component.cursor(options))
-            .collect()
+    /// Every entry of some components, which are given newest first.
+    pub fn entries_in(&self, components: &[Component], readahead: usize) -> EntryCursor {
+        EntryCursor::new(sources(components, readahead), self.seq)
+    }
+
+    fn sources(&self, tree: TreeId, readahead: usize) -> Vec<SourceCursor> {
+        sources(&self.components(tree), readahead)
     }
 
     /// The entries of one key, newest first, from the newest component to the oldest.
@@ -217,4 +216,13 @@ impl Snapshot {
         }
         Ok(entries)
     }
+}
+
+fn sources(components: &[Component], readahead: usize) -> Vec<SourceCursor> {
+    let options = ReadOptions {
+        fill_cache: readahead == 0,
+        readahead,
+    };
+    let cursors = components.iter().map(|component| component.cursor(options));
+    cursors.collect()
 }

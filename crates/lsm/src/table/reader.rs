@@ -210,7 +210,7 @@ impl Table {
                 filter
             }
             None => {
-                loaded = self.block(part.filter, true, cost)?;
+                loaded = self.filter_of(part, cost)?;
                 &loaded
             }
         };
@@ -219,6 +219,30 @@ impl Table {
         Cost::add(&cost.filters_asked, 1);
         Cost::add(&cost.filters_negative, u64::from(!admits));
         Ok(admits)
+    }
+
+    /// The key filter of a partition. Its index lies just before it, and who asks the one often wants
+    /// the other: where neither is cached they are read in one piece.
+    fn filter_of(&self, part: &Partition, cost: &Cost) -> Result<Arc<Vec<u8>>> {
+        let (index, filter) = (part.index, part.filter);
+        let together = index.end() == filter.offset && self.cache.capacity() > 0;
+        if !together || self.cached(filter).is_some() || self.cached(index).is_some() {
+            return self.block(filter, true, cost);
+        }
+        self.check_handle(index)?;
+        self.check_handle(filter)?;
+        let mut sealed = vec![0; index.sealed_len() + filter.sealed_len()];
+        self.read_at(index.offset, &mut sealed)?;
+        Cost::add(&cost.blocks_read, 2);
+        Cost::add(&cost.bytes_read, sealed.len() as u64);
+        let (first, second) = sealed.split_at(index.sealed_len());
+        let filter_bytes = Arc::new(self.unpack(second, filter)?);
+        self.keep(filter, &filter_bytes);
+        // Damage of the index is an error of those who read it.
+        if let Ok(bytes) = self.unpack(first, index) {
+            self.keep(index, &Arc::new(bytes));
+        }
+        Ok(filter_bytes)
     }
 
     #[inline]
@@ -293,6 +317,11 @@ impl Table {
     /// Number of partitions.
     pub fn partitions(&self) -> usize {
         self.top.len()
+    }
+
+    /// Where partitions end: keys that no key of the partition is above.
+    pub fn partition_keys(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.top.len()).map(|p| self.top.key(p))
     }
 
     /// Least and greatest sequence number in partition `p`.

@@ -234,6 +234,23 @@ pub struct TreeVersion {
 }
 
 impl TreeVersion {
+    /// What tables of no tree are written with: without key filters.
+    pub(crate) fn aside() -> TreeVersion {
+        TreeVersion {
+            id: MAX_TREE,
+            name: String::new(),
+            config: Arc::default(),
+            runs: Vec::new(),
+            cursors: BTreeMap::new(),
+            options: TreeOptions {
+                filter_bits_per_key: 0,
+                ..TreeOptions::default()
+            },
+            bitmap: Arc::default(),
+            mark: 0,
+        }
+    }
+
     /// Bytes of the tree's files.
     pub fn size(&self) -> u64 {
         self.runs.iter().map(Run::size).sum()

@@ -6,6 +6,7 @@ pub(crate) mod build;
 mod composite;
 mod eager;
 mod embedded;
+pub(crate) mod every;
 mod lazy;
 mod purge;
 mod range;

@@ -1,0 +1,108 @@
+//! `repair`: finds the writes that are over.
+
+use std::ops::ControlFlow;
+
+use esker::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};
+use serde_json::json;
+
+use super::{dataset, open};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, bytes, note, thousands};
+use crate::progress::Progress;
+use crate::{RepairArgs, RepairBy, RepairCompaction, RepairLookups};
+
+/// `esker repair DIR DATASET`
+pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failure> {
+    let options = options(args)?;
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let progress = Progress::records(0);
+    let report = dataset.repair(&options, &mut |now: RepairProgress| {
+        progress.update_of(now.done, now.total);
+        ControlFlow::Continue(())
+    });
+    progress.clear();
+    let report = report?;
+    db.close()?;
+    if args.json {
+        let mut output = Output::new();
+        output.line(as_json(&report))?;
+        output.finish()?;
+    } else {
+        tell(&report);
+    }
+    Ok(Outcome::Done)
+}
+
+fn options(args: &RepairArgs) -> Result<RepairOptions, Failure> {
+    let compaction = match args.compaction {
+        None => Compaction::Without,
+        Some(RepairCompaction::Before) => Compaction::Before,
+        Some(RepairCompaction::After) => Compaction::After,
+    };
+    let method = match args.method {
+        RepairBy::Auto => RepairMethod::Auto,
+        RepairBy::Key => RepairMethod::Key,
+        RepairBy::Index => RepairMethod::Index,
+        RepairBy::Primary => RepairMethod::Primary { compaction },
+    };
+    if args.compaction.is_some() && args.method != RepairBy::Primary {
+        return Err(Failure::Usage(
+            "--compaction goes with --method primary".to_string(),
+        ));
+    }
+    let usual = RepairOptions::default();
+    Ok(RepairOptions {
+        method,
+        memory: args.buffer.unwrap_or(usual.memory),
+        threads: args.threads.map_or(usual.threads, |threads| threads.get()),
+        bytes_per_second: args.rate.map(|rate| rate as u64),
+        bloom: !args.no_bloom,
+        lookups: match args.lookups {
+            RepairLookups::Auto => Lookups::Auto,
+            RepairLookups::Points => Lookups::Points,
+            RepairLookups::MergeScan => Lookups::MergeScan,
+        },
+    })
+}
+
+/// What was gone through, in words.
+fn method(method: RepairMethod) -> &'static str {
+    match method {
+        RepairMethod::Auto => "auto",
+        RepairMethod::Key => "key",
+        RepairMethod::Index => "index",
+        RepairMethod::Primary { .. } => "primary",
+    }
+}
+
+fn tell(report: &RepairReport) {
+    note(format_args!(
+        "repaired by {}: {} writes found to be over, of {} entries ({} read in {:.2} s)",
+        method(report.method),
+        thousands(report.found),
+        thousands(report.entries),
+        bytes(report.bytes_read),
+        report.elapsed.as_secs_f64(),
+    ));
+    note(format_args!(
+        "everything that was replaced up to write {} is known now (before: {})",
+        thousands(report.mark),
+        thousands(report.mark_before),
+    ));
+}
+
+fn as_json(report: &RepairReport) -> serde_json::Value {
+    json!({
+        "method": method(report.method),
+        "entries": report.entries,
+        "sorted": report.sorted,
+        "spilled": report.spilled,
+        "looked_up": report.looked_up,
+        "found": report.found,
+        "mark_before": report.mark_before,
+        "mark": report.mark,
+        "bytes_read": report.bytes_read,
+        "seconds": report.elapsed.as_secs_f64(),
+    })
+}

@@ -1,0 +1,250 @@
+//! What facts are validated against: the primary-key index, the keys written since an index began, or the data.
+//! Of trees whose components span disjoint numbers only those with writes since the mark are asked: what was
+//! superseded before is known.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use lsm::version::ComponentId;
+use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
+
+use super::sorter::Sorted;
+use super::work::{Tally, Work};
+use super::{READAHEAD, runs};
+use crate::def::Merging;
+use crate::error::Result;
+use crate::layout::{Attribute, Layout};
+
+pub(super) struct Against<'w> {
+    work: &'w Work<'w>,
+    /// Components that may say something new, newest first, and the numbers that they span.
+    asked: Vec<Component>,
+    spans: Vec<ComponentId>,
+    /// Those that cannot.
+    pruned: Vec<ComponentId>,
+    /// Spans do not overlap, and one version of a key counts: key filters may tell.
+    filters: bool,
+    /// What merges of the tree left out is known.
+    told: bool,
+    /// The tree has an entry of each write of a record; else only of those that came after the index.
+    own: bool,
+    versions: usize,
+}
+
+/// What key filters say of a fact.
+pub(super) enum Shortcut {
+    Valid,
+    Over,
+    /// Nothing.
+    None,
+}
+
+impl<'w> Against<'w> {
+    pub(super) fn new(
+        work: &'w Work<'w>,
+        layout: &Layout,
+        told: bool,
+        attribute: &Attribute,
+    ) -> Against<'w> {
+        let upkeep = &layout.stored.upkeep;
+        let (tree, own) = match (layout.keys, attribute.deleted) {
+            (Some(keys), _) => (keys, true),
+            (None, Some(deleted)) => (deleted, false),
+            (None, None) => (layout.data, true),
+        };
+        let tiers = tree != layout.data || upkeep.merging != Merging::Leveled;
+        let filters = tiers && upkeep.versions == 1;
+        let (mut asked, mut pruned) = (Vec::new(), Vec::new());
+        for component in runs(work, tree) {
+            match span(&component) {
+                span if filters && span.max <= work.mark() => pruned.push(span),
+                _ => asked.push(component),
+            }
+        }
+        Against {
+            work,
+            spans: asked.iter().map(span).collect(),
+            asked,
+            pruned,
+            filters,
+            told,
+            own,
+            versions: upkeep.versions as usize,
+        }
+    }
+
+    /// How many entries may be asked.
+    pub(super) fn entries(&self) -> u64 {
+        super::entries(&self.asked)
+    }
+
+    /// True when the newest entry of a key decides.
+    pub(super) fn by_points(&self) -> bool {
+        self.versions == 1
+    }
+
+    /// What the key filters of the components say alone (the paper's Bloom filter optimization): a fact that
+    /// none but its own component can know of is valid, given that this one told of what it left out.
+    pub(super) fn shortcut(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Shortcut> {
+        if !self.filters {
+            return Ok(Shortcut::None);
+        }
+        let mut has_own = includes(&self.pruned, seq);
+        for (component, span) in self.asked.iter().zip(&self.spans) {
+            let is_own = span.min <= seq;
+            if span.max < seq || (is_own && self.told && !self.own) {
+                continue;
+            }
+            let may_contain = component.may_contain(key, cost)?;
+            if may_contain && !(is_own && self.told) {
+                return Ok(Shortcut::None);
+            }
+            has_own |= may_contain;
+        }
+        Ok(match has_own || !self.own {
+            true => Shortcut::Valid,
+            false => Shortcut::Over,
+        })
+    }
+
+    /// True when a fact is over, given the newest entries of its key that were found.
+    fn is_over(&self, seq: Seq, newest: &[Seq]) -> bool {
+        match (newest, self.own) {
+            ([], true) => !includes(&self.pruned, seq),
+            (_, true) => !newest.contains(&seq),
+            (_, false) => newest.first().is_some_and(|newest| *newest > seq),
+        }
+    }
+
+    /// Validates facts by going through all entries.
+    pub(super) fn scan(&self, mut sorted: Sorted, mut tally: Tally<'_>, cost: Cost) -> Result<()> {
+        let mut cursor = self.work.snapshot.entries_in(&self.asked, READAHEAD);
+        let mut last: Option<Vec<u8>> = None;
+        let mut newest: Vec<Seq> = Vec::new();
+        cursor.seek_first()?;
+        let total = |sorted: &Sorted, cursor: &Cost| {
+            let total = cost.clone();
+            total.absorb(&sorted.cost());
+            total.absorb(cursor);
+            total
+        };
+        let mut since = 0_u64;
+        while let Some((key, seq)) = sorted.next()? {
+            if last.as_deref() != Some(key) {
+                newest.clear();
+                while cursor.valid() && cursor.key() <= key {
+                    if cursor.key() == key && newest.len() < self.versions {
+                        newest.push(cursor.seq());
+                    }
+                    cursor.next()?;
+                    since += 1;
+                }
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            if self.is_over(seq, &newest) {
+                tally.over(seq)?;
+            }
+            since += 1;
+            if since >= 1024 {
+                since = 0;
+                tally.pause(&total(&sorted, &cursor.cost()))?;
+            }
+        }
+        tally.finish(&total(&sorted, &cursor.cost()))
+    }
+
+    /// Validates facts by looking their keys up, in batches.
+    pub(super) fn points(
+        &self,
+        mut sorted: Sorted,
+        mut tally: Tally<'_>,
+        cost: Cost,
+    ) -> Result<()> {
+        let mut keys: Vec<u8> = Vec::new();
+        // Where each key ends; and the facts, each with the place of its key.
+        let (mut ends, mut facts) = (Vec::new(), Vec::new());
+        loop {
+            let mut start = ends.last().copied().unwrap_or(0);
+            let more = match sorted.next()? {
+                Some((key, seq)) => {
+                    let last = ends
+                        .len()
+                        .checked_sub(2)
+                        .and_then(|at| ends.get(at).copied());
+                    let same = !ends.is_empty()
+                        && keys.get(last.unwrap_or(0)..start).unwrap_or_default() == key;
+                    if !same {
+                        keys.extend_from_slice(key);
+                        start = keys.len();
+                        ends.push(start);
+                    }
+                    facts.push((ends.len() - 1, seq));
+                    true
+                }
+                None => false,
+            };
+            let size = keys.len() + ends.len() * 32 + facts.len() * size_of::<(usize, Seq)>();
+            if more && size < self.work.share() {
+                continue;
+            }
+            self.look_up(&keys, &ends, &facts, &mut tally)?;
+            let so_far = cost.clone();
+            so_far.absorb(&sorted.cost());
+            if !more {
+                return tally.finish(&so_far);
+            }
+            tally.pause(&so_far)?;
+            keys.clear();
+            ends.clear();
+            facts.clear();
+        }
+    }
+
+    fn look_up(
+        &self,
+        keys: &[u8],
+        ends: &[usize],
+        facts: &[(usize, Seq)],
+        tally: &mut Tally<'_>,
+    ) -> Result<()> {
+        let mut start = 0;
+        let slices = ends.iter().map(|end| {
+            let key = keys.get(start..*end).unwrap_or_default();
+            start = *end;
+            key
+        });
+        let slices: Vec<&[u8]> = slices.collect();
+        let mut newest: Vec<Option<Seq>> = vec![None; slices.len()];
+        let (expected, options) = (Expected::Unknown, LookupOptions::default());
+        self.work
+            .snapshot
+            .lookup(&self.asked, &slices, expected, options, &tally.cost)
+            .with_deletes()
+            .visit_all(&mut |at, entry| {
+                if let Some(slot) = newest.get_mut(at) {
+                    *slot = Some(entry.seq);
+                }
+            })?;
+        let looked_up = &self.work.counts().looked_up;
+        looked_up.fetch_add(slices.len() as u64, Relaxed);
+        for (at, seq) in facts {
+            let newest = newest.get(*at).copied().flatten();
+            if self.is_over(*seq, newest.as_slice()) {
+                tally.over(*seq)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn span(component: &Component) -> ComponentId {
+    match component {
+        Component::Run(run) => run.component(),
+        Component::Memtable(_) => ComponentId { min: 0, max: 0 },
+    }
+}
+
+fn includes(spans: &[ComponentId], seq: Seq) -> bool {
+    spans.iter().any(|span| span.min <= seq && seq <= span.max)
+}

@@ -1,0 +1,79 @@
+//! Repair by index (Luo & Carey section 4.4, figure 7): the facts of each index that are not known to be over,
+//! sorted by primary key, are validated. It needs nothing from merges, so it repairs what merges dropped
+//! without a word.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::against::{Against, Shortcut};
+use super::sorter::Sorter;
+use super::work::{Tally, Work};
+use super::{Lookups, OnRepair, READAHEAD, entries, runs};
+use crate::error::Result;
+use crate::index;
+use crate::layout::{Attribute, Layout};
+
+/// A lookup costs about as much as passing so many entries by.
+const ENTRIES_PER_LOOKUP: u64 = 4;
+
+/// `told`: merges tell of every write that they leave out.
+pub(super) fn run(
+    work: &Work<'_>,
+    layout: &Layout,
+    told: bool,
+    progress: &mut OnRepair<'_>,
+) -> Result<()> {
+    let attributes = layout.attributes.iter();
+    let indexes: Vec<&Attribute> = attributes.filter(|a| a.tree.is_some()).collect();
+    let trees = indexes.iter().filter_map(|attribute| attribute.tree);
+    let total = trees.map(|tree| entries(&runs(work, tree))).sum();
+    work.run(indexes, total, progress, |attribute| {
+        one(work, layout, told, attribute)
+    })
+}
+
+/// One index, by one thread.
+fn one(work: &Work<'_>, layout: &Layout, told: bool, attribute: &Attribute) -> Result<()> {
+    let against = Against::new(work, layout, told, attribute);
+    let mut tally = Tally::new(work);
+    let mut sorter = Sorter::new(work.group, work.share());
+    let mut cursor = index::every::EveryFact::new(&work.snapshot, attribute, READAHEAD)?;
+    while cursor.next_entry()? {
+        let (tally, sorter) = (&mut tally, &mut sorter);
+        cursor.each(&mut |key, seq| {
+            // What is newer may be in memory only.
+            if seq > work.target || work.known.contains(seq) {
+                return Ok(());
+            }
+            if work.options.bloom {
+                match against.shortcut(key, seq, &tally.cost)? {
+                    Shortcut::Valid => return Ok(()),
+                    Shortcut::Over => return tally.over(seq),
+                    Shortcut::None => {}
+                }
+            }
+            sorter.add(key, seq)
+        })?;
+        tally.entry(|| cursor.cost())?;
+    }
+    let scanned = cursor.cost();
+    drop(cursor);
+    let (candidates, spilled) = (sorter.len(), sorter.spilled());
+    work.counts().sorted.fetch_add(candidates, Relaxed);
+    let spilled = spilled + u64::from(spilled > 0);
+    work.counts().spilled.fetch_add(spilled, Relaxed);
+    if candidates == 0 {
+        return tally.finish(&scanned);
+    }
+    let sorted = sorter.finish(&work.snapshot)?;
+    let scans = match work.options.lookups {
+        Lookups::Auto => candidates.saturating_mul(ENTRIES_PER_LOOKUP) >= against.entries(),
+        Lookups::Points => false,
+        Lookups::MergeScan => true,
+    };
+    tally.pause(&scanned)?;
+    if scans || !against.by_points() {
+        against.scan(sorted, tally, scanned)
+    } else {
+        against.points(sorted, tally, scanned)
+    }
+}

@@ -1,0 +1,142 @@
+//! Repair by key: what is new in the primary-key index since the mark, in the order of the keys, and what it
+//! replaced. Serves all indexes at once, since a record and its index entries share one number.
+//!
+//! Its components newer than the mark are read whole. A key that comes twice there has replaced itself. For
+//! the version before those, the older components are asked: by sorted, batched lookups, which cost a new key
+//! a probe of a key filter, or by reading them beside the new ones, when those are many. Only the newest older
+//! version matters, the others were superseded before the mark.
+
+use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::work::{KeyRange, Tally, Work};
+use super::{Lookups, OnRepair, READAHEAD, entries, runs};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// A lookup costs about as much as passing so many entries by.
+const ENTRIES_PER_LOOKUP: u64 = 4;
+
+pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
+    let keys = layout.keys;
+    let keys = keys.ok_or_else(|| Error::damaged("the primary-key index is missing"))?;
+    let is_old = |run: &Component| match run {
+        Component::Run(run) => run.component().max <= work.mark(),
+        Component::Memtable(_) => false,
+    };
+    // Their spans of numbers do not overlap, so the old ones are at the end.
+    let mut recent = runs(work, keys);
+    let mut older = recent.split_off(recent.partition_point(|run| !is_old(run)));
+    let (new, old) = (entries(&recent), entries(&older));
+    if new == 0 {
+        return Ok(());
+    }
+    let scans = match work.options.lookups {
+        Lookups::Auto => new.saturating_mul(ENTRIES_PER_LOOKUP) >= old,
+        Lookups::Points => false,
+        Lookups::MergeScan => true,
+    };
+    let mut total = new;
+    if scans {
+        recent.append(&mut older);
+        total += old;
+    }
+    let ranges = work.ranges(&recent)?;
+    work.run(ranges, total, progress, |range| {
+        let cursor = work.snapshot.entries_in(&recent, READAHEAD);
+        Pass::new(work, &older).run(cursor, range)
+    })
+}
+
+/// One thread's part.
+struct Pass<'w> {
+    work: &'w Work<'w>,
+    /// Where the lookups go.
+    older: &'w [Component],
+    tally: Tally<'w>,
+    /// Keys to look up, one behind the other, and where each ends.
+    wanted: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl<'w> Pass<'w> {
+    fn new(work: &'w Work<'w>, older: &'w [Component]) -> Pass<'w> {
+        Pass {
+            work,
+            older,
+            tally: Tally::new(work),
+            wanted: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    fn run(mut self, mut cursor: EntryCursor, (from, to): KeyRange) -> Result<()> {
+        let mark = self.work.mark();
+        let mut key: Option<Vec<u8>> = None;
+        // The entry before, of the same key: newer than what comes.
+        let mut newer: Seq = 0;
+        cursor.seek(&from, MAX_SEQ)?;
+        while cursor.valid() && to.as_deref().is_none_or(|to| cursor.key() < to) {
+            let seq = cursor.seq();
+            if key.as_deref() == Some(cursor.key()) {
+                if newer > mark && cursor.kind() == Kind::Put {
+                    self.tally.over(seq)?;
+                }
+            } else {
+                self.end_key(key.as_deref(), newer, &cursor)?;
+                let key = key.get_or_insert_default();
+                key.clear();
+                key.extend_from_slice(cursor.key());
+            }
+            newer = seq;
+            self.tally.entry(|| cursor.cost())?;
+            cursor.next()?;
+        }
+        self.end_key(key.as_deref(), newer, &cursor)?;
+        self.look_up()?;
+        self.tally.finish(&cursor.cost())
+    }
+
+    /// The oldest new entry of a key was `oldest`: it may have replaced something.
+    fn end_key(&mut self, key: Option<&[u8]>, oldest: Seq, cursor: &EntryCursor) -> Result<()> {
+        let Some(key) = key else { return Ok(()) };
+        if self.older.is_empty() || oldest <= self.work.mark() {
+            return Ok(());
+        }
+        self.wanted.extend_from_slice(key);
+        self.ends.push(self.wanted.len());
+        let size = self.wanted.len() + self.ends.len() * size_of::<(usize, &[u8])>();
+        if size < self.work.share() {
+            return Ok(());
+        }
+        self.look_up()?;
+        self.tally.pause(&cursor.cost())
+    }
+
+    fn look_up(&mut self) -> Result<()> {
+        let mut start = 0;
+        let keys: Vec<&[u8]> = self
+            .ends
+            .iter()
+            .map(|end| {
+                let key = self.wanted.get(start..*end).unwrap_or_default();
+                start = *end;
+                key
+            })
+            .collect();
+        let mut found = Vec::new();
+        let (expected, options) = (Expected::Unknown, LookupOptions::default());
+        self.work
+            .snapshot
+            .lookup(self.older, &keys, expected, options, &self.tally.cost)
+            .visit_all(&mut |_, entry| found.push(entry.seq))?;
+        let looked_up = &self.work.counts().looked_up;
+        looked_up.fetch_add(keys.len() as u64, Relaxed);
+        for seq in found {
+            self.tally.over(seq)?;
+        }
+        self.wanted.clear();
+        self.ends.clear();
+        Ok(())
+    }
+}

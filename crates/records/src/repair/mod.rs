@@ -1,0 +1,278 @@
+//! Repair: finding the writes that are over, so that queries pass over what they left in the indexes and
+//! merges leave it out (Luo & Carey section 4.4; DELI section V).
+//!
+//! What is found goes to the dataset's set of writes that are over, with a mark: every write that was
+//! superseded up to the mark is in the set. Nothing else is written, so a repair can be repeated, broken
+//! off and overtaken by another; what it has found by then stays found, only the mark has not moved.
+//!
+//! | method | goes through | in order of | asks |
+//! | --- | --- | --- | --- |
+//! | [`RepairMethod::Key`] (`by_key.rs`) | the primary-key index since the mark | key | its older part |
+//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, by an external sorter | the primary-key index since the mark, deleted keys, or the data |
+//! | [`RepairMethod::Primary`] (`primary.rs`) | the records, all versions | key | nothing |
+
+mod against;
+mod by_index;
+mod by_key;
+mod primary;
+mod sorter;
+mod work;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use lsm::{Component, Seq, Snapshot, TreeId};
+
+use crate::change::refuse_unfinished;
+use crate::dataset::Dataset;
+use crate::def::{Maintenance, Repair};
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Role, TreeConfig, superseded_tree};
+use work::Work;
+
+/// Bytes that passes over entries read ahead.
+const READAHEAD: usize = 256 << 10;
+
+/// How the writes that are over are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RepairMethod {
+    /// By key where the primary-key index tells what it leaves out, else from the records where they do,
+    /// else by index.
+    #[default]
+    Auto,
+    /// What was written since the last repair, and what of older writes it replaced: from the primary-key index
+    /// alone, for all indexes at once.
+    Key,
+    /// Each index by itself: its facts, sorted by key, are validated (Luo & Carey, figure 7).
+    Index,
+    /// A pass over all versions of all records (DELI, algorithm 3).
+    Primary {
+        /// Whether the data is merged, too.
+        compaction: Compaction,
+    },
+}
+
+/// When a repair from the records merges them down to one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Compaction {
+    /// Not at all.
+    #[default]
+    Without,
+    /// After the pass, which reads many runs: the baseline that DELI measures.
+    Before,
+    /// Before the pass, which then reads one run: DELI's staged repair.
+    After,
+}
+
+/// How the entries of known keys are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Lookups {
+    /// As what there is to read suggests.
+    #[default]
+    Auto,
+    /// By sorted batches of point lookups.
+    Points,
+    /// By a pass over all entries.
+    MergeScan,
+}
+
+/// Settings of a repair.
+#[derive(Debug, Clone)]
+pub struct RepairOptions {
+    /// How the writes that are over are found.
+    pub method: RepairMethod,
+    /// Bytes of sorters and buffers together. Default 16 MiB.
+    pub memory: usize,
+    /// Threads that read. Default: as many as the machine has.
+    pub threads: usize,
+    /// Bytes that are read in a second at most. Default: as many as can be.
+    pub bytes_per_second: Option<u64>,
+    /// By index: keys that no key filter of the primary-key index since the mark knows are not sorted. Default
+    /// true. Helps most where the trees are merged together ([`crate::Merging::Correlated`]).
+    pub bloom: bool,
+    /// How the entries of known keys are found.
+    pub lookups: Lookups,
+}
+
+impl Default for RepairOptions {
+    fn default() -> RepairOptions {
+        RepairOptions {
+            method: RepairMethod::default(),
+            memory: 16 << 20,
+            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+            bytes_per_second: None,
+            bloom: true,
+            lookups: Lookups::default(),
+        }
+    }
+}
+
+/// How far a repair is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepairProgress {
+    /// Entries that were gone through.
+    pub done: u64,
+    /// How many there are, about.
+    pub total: u64,
+}
+
+/// Is told of the progress from time to time, and says whether to go on. It may use the dataset.
+pub type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p;
+
+/// What came of a repair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairReport {
+    /// The method; never [`RepairMethod::Auto`].
+    pub method: RepairMethod,
+    /// Entries that were gone through: of the primary-key index, the indexes, or the data.
+    pub entries: u64,
+    /// By index: those among them that were sorted, the others being known to be over or valid.
+    pub sorted: u64,
+    /// Sorted pieces that went to disk.
+    pub spilled: u64,
+    /// Keys that were looked up one by one.
+    pub looked_up: u64,
+    /// Writes that were found to be over and not known to be.
+    pub found: u64,
+    /// The mark before, and as it is now.
+    pub mark_before: Seq,
+    /// See `mark_before`.
+    pub mark: Seq,
+    /// Bytes that were read from files, without those that a compaction read.
+    pub bytes_read: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// False when the progress said to break off: what was found counts, but the mark has not moved.
+    pub complete: bool,
+}
+
+impl Dataset {
+    /// Finds what writes are over and not known to be: those that were superseded by anything written before the
+    /// call. Reads and writes go on meanwhile; snapshots see what they saw. Flushes the store first.
+    ///
+    /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`] when the method does not fit the dataset; [`crate::ErrorKind::Unavailable`] by index while an
+    /// index is changed, or that is unfinished; what reading and writing files gives.
+    pub fn repair(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
+        let group = &self.shared.group;
+        let superseded = self.superseded()?;
+        group.flush()?;
+        let now = self.snapshot();
+        let layout = &now.layout;
+        let before = mark(&now.snapshot, superseded);
+        let complete = is_complete(layout, before);
+        let method = choose(options.method, layout, complete)?;
+        // An index that is being built gets facts that this would not see.
+        let _claim = match method {
+            RepairMethod::Index => {
+                let claim = self.current.claim()?;
+                refuse_unfinished(&self.layout())?;
+                Some(claim)
+            }
+            _ => None,
+        };
+        let now = match method {
+            RepairMethod::Primary {
+                compaction: Compaction::After,
+            } => {
+                group.compact(Some(layout.data))?;
+                self.snapshot()
+            }
+            // Before it was claimed, an index may have been added.
+            RepairMethod::Index => self.snapshot(),
+            _ => now,
+        };
+        let layout = &now.layout;
+        let known = now.snapshot.superseded(superseded);
+        let known =
+            known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
+        let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
+        let result = match method {
+            RepairMethod::Key => by_key::run(&work, layout, progress),
+            RepairMethod::Index => {
+                let told = complete && layout.stored.upkeep.repair == Repair::Merge;
+                by_index::run(&work, layout, told, progress)
+            }
+            RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
+            RepairMethod::Auto => Ok(()),
+        };
+        let finished = work.finish(result)?;
+        if let RepairMethod::Primary {
+            compaction: Compaction::Before,
+        } = method
+        {
+            group.compact(Some(layout.data))?;
+        }
+        Ok(RepairReport {
+            method,
+            mark_before: before,
+            mark: mark(&group.snapshot(), superseded),
+            ..finished
+        })
+    }
+
+    /// The tree of the writes that are over; made where a store of before there was one lacks it.
+    fn superseded(&self) -> Result<TreeId> {
+        let _claim = match self.layout().superseded {
+            Some(tree) => return Ok(tree),
+            None => self.current.claim()?,
+        };
+        let layout = self.layout();
+        let config = TreeConfig::new(Role::Superseded, &layout.stored.upkeep);
+        let tree = (superseded_tree(self.name()), config.to_bytes());
+        let made = self.shared.group.create_trees(&[tree])?;
+        let made = made.first().copied();
+        made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
+    }
+}
+
+/// Every write that was superseded up to here is in the set.
+fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
+    let tree = snapshot.version().trees.get(&superseded);
+    tree.map_or(0, |tree| tree.mark())
+}
+
+/// True when merges have told of every write that they left out and that is not in the set, or have kept
+/// it.
+fn is_complete(layout: &Layout, mark: Seq) -> bool {
+    let upkeep = &layout.stored.upkeep;
+    upkeep.repair != Repair::None && mark >= upkeep.since
+}
+
+/// The method that is meant, if it fits.
+fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<RepairMethod> {
+    let upkeep = &layout.stored.upkeep;
+    let by_key = complete && layout.keys.is_some();
+    let primary = complete && upkeep.maintenance == Maintenance::Deferred;
+    match method {
+        RepairMethod::Auto if by_key => Ok(RepairMethod::Key),
+        RepairMethod::Auto if primary => Ok(RepairMethod::Primary {
+            compaction: Compaction::Without,
+        }),
+        RepairMethod::Auto => Ok(RepairMethod::Index),
+        RepairMethod::Key if !by_key => Err(Error::bad_input(
+            "a repair by key goes with a primary-key index whose merges tell what they leave out (--maintenance eager, validation or mutable-bitmap, --repair merge)",
+        )),
+        RepairMethod::Primary { .. } if !primary => Err(Error::bad_input(
+            "a primary repair goes with deferred maintenance, and with merges that tell or keep what is replaced (--repair merge or staged)",
+        )),
+        method => Ok(method),
+    }
+}
+
+/// The runs of a tree, newest first, without memtables.
+fn runs(work: &Work<'_>, tree: TreeId) -> Vec<Component> {
+    let mut components = work.snapshot.components(tree);
+    components.retain(|component| matches!(component, Component::Run(_)));
+    components
+}
+
+fn entries(components: &[Component]) -> u64 {
+    components.iter().map(Component::entries).sum()
+}

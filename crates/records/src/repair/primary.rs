@@ -1,0 +1,43 @@
+//! Repair from the records (DELI section V, algorithm 3): a pass over all versions of all records in the
+//! order of their keys. Merges have kept every replaced version that is not in the set
+//! ([`crate::Repair::Staged`]), or have told of it ([`crate::Repair::Merge`]), so the pass meets all others.
+
+use lsm::{Cursor, Kind, MAX_SEQ, TreeId};
+
+use super::work::{KeyRange, Tally, Work};
+use super::{OnRepair, READAHEAD, entries, runs};
+use crate::error::Result;
+use crate::layout::Layout;
+
+pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
+    let (data, versions) = (layout.data, layout.stored.upkeep.versions);
+    let components = runs(work, data);
+    let ranges = work.ranges(&components)?;
+    work.run(ranges, entries(&components), progress, |range| {
+        scan(work, data, versions, range)
+    })
+}
+
+/// All but the newest `versions` of a record, deletions counted as merges count them, are over.
+fn scan(work: &Work<'_>, data: TreeId, versions: u32, (from, to): KeyRange) -> Result<()> {
+    let mut tally = Tally::new(work);
+    let mut cursor = work.snapshot.entries_in(&runs(work, data), READAHEAD);
+    let mut key: Option<Vec<u8>> = None;
+    let mut newer = 0;
+    cursor.seek(&from, MAX_SEQ)?;
+    while cursor.valid() && to.as_deref().is_none_or(|to| cursor.key() < to) {
+        if key.as_deref() != Some(cursor.key()) {
+            let key = key.get_or_insert_default();
+            key.clear();
+            key.extend_from_slice(cursor.key());
+            newer = 0;
+        }
+        if newer >= versions && cursor.kind() == Kind::Put {
+            tally.over(cursor.seq())?;
+        }
+        newer = newer.saturating_add(1);
+        tally.entry(|| cursor.cost())?;
+        cursor.next()?;
+    }
+    tally.finish(&cursor.cost())
+}

@@ -1,0 +1,329 @@
+//! What the methods of repair share: threads, progress, the brake, and the way of what is found to the set.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use lsm::{Component, Cost, Group, Seq, SeqSet, Snapshot, Superseded, TreeId};
+use parking_lot::Mutex;
+
+use super::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Entries between two looks at the brake and at whether to go on.
+const STEP: u64 = 1024;
+
+/// Between two reports of progress, and the longest sleep at a time.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The least that each thread and the buffer of what was found get of the memory.
+const LEAST_SHARE: usize = 16 << 10;
+
+/// A repair under way.
+pub(super) struct Work<'a> {
+    pub(super) group: &'a Group,
+    pub(super) snapshot: Snapshot,
+    /// What was known to be over when it began.
+    pub(super) known: Superseded,
+    pub(super) options: &'a RepairOptions,
+    /// Up to here everything that was written is in tables: the next mark.
+    pub(super) target: Seq,
+    superseded: TreeId,
+    start: Instant,
+    /// Numbers that were found and are not in the tree yet.
+    buffer: Mutex<SeqSet>,
+    broken: AtomicBool,
+    total: AtomicU64,
+    counts: Counts,
+}
+
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) entries: AtomicU64,
+    pub(super) sorted: AtomicU64,
+    pub(super) spilled: AtomicU64,
+    pub(super) looked_up: AtomicU64,
+    found: AtomicU64,
+    bytes: AtomicU64,
+    /// A thread failed: that, and not the progress, broke the repair off.
+    failed: AtomicBool,
+}
+
+/// A part of the keys: from one, up to another one.
+pub(super) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+
+impl<'a> Work<'a> {
+    pub(super) fn new(
+        group: &'a Group,
+        superseded: TreeId,
+        snapshot: Snapshot,
+        known: Superseded,
+        options: &'a RepairOptions,
+    ) -> Work<'a> {
+        Work {
+            group,
+            target: snapshot.flushed().min(snapshot.seq()),
+            snapshot,
+            known,
+            options,
+            superseded,
+            start: Instant::now(),
+            buffer: Mutex::default(),
+            broken: AtomicBool::new(false),
+            total: AtomicU64::new(0),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Everything that was superseded up to here is known.
+    pub(super) fn mark(&self) -> Seq {
+        self.known.mark()
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    fn threads(&self) -> usize {
+        self.options.threads.max(1)
+    }
+
+    /// Bytes of memory for each thread.
+    pub(super) fn share(&self) -> usize {
+        (self.options.memory / (self.threads() + 1)).max(LEAST_SHARE)
+    }
+
+    /// Cuts the keys of some components into parts of like size, for the threads.
+    pub(super) fn ranges(&self, components: &[Component]) -> Result<Vec<KeyRange>> {
+        let pieces = match self.threads() {
+            1 => 1,
+            // More than threads: one that is done early helps the others.
+            threads => threads * 4,
+        };
+        let mut cuts = Vec::new();
+        if pieces > 1 {
+            for component in components {
+                cuts.extend(component.cuts()?);
+            }
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let chosen = (1..pieces).filter_map(|piece| cuts.get(piece * cuts.len() / pieces));
+        let mut ranges = vec![(Vec::new(), None)];
+        for cut in chosen {
+            if let Some((from, to)) = ranges.last_mut()
+                && from != cut
+            {
+                *to = Some(cut.clone());
+                ranges.push((cut.clone(), None));
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// Has threads do `each` of the tasks, which go through `total` entries together, and tells of the
+    /// progress.
+    pub(super) fn run<T: Send>(
+        &self,
+        tasks: Vec<T>,
+        total: u64,
+        progress: &mut OnRepair<'_>,
+        each: impl Fn(T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.total.store(total, Relaxed);
+        let mut tell = || {
+            if self.tell(progress).is_break() {
+                self.broken.store(true, Relaxed);
+            }
+        };
+        tell();
+        let threads = self.threads().min(tasks.len());
+        let tasks = Mutex::new(tasks.into_iter());
+        let next = || tasks.lock().next();
+        let mut result = Ok(());
+        std::thread::scope(|scope| {
+            let (done, ended) = channel();
+            for _ in 0..threads {
+                let (done, next, each) = (done.clone(), &next, &each);
+                scope.spawn(move || {
+                    let mut result = Ok(());
+                    while result.is_ok()
+                        && let Some(task) = next()
+                    {
+                        result = self.go_on().and_then(|()| each(task));
+                    }
+                    // Nobody listens when the one who asked is gone.
+                    let _ = done.send(result);
+                });
+            }
+            drop(done);
+            loop {
+                match ended.recv_timeout(TICK) {
+                    Ok(Err(error)) if result.is_ok() => {
+                        // The others need not go on.
+                        if !self.broken.swap(true, Relaxed) {
+                            self.counts.failed.store(true, Relaxed);
+                        }
+                        result = Err(error);
+                    }
+                    Ok(_) => {}
+                    Err(RecvTimeoutError::Timeout) => tell(),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        });
+        tell();
+        result
+    }
+
+    fn tell(&self, progress: &mut OnRepair<'_>) -> ControlFlow<()> {
+        let done = self.counts.entries.load(Relaxed);
+        let total = self.total.load(Relaxed).max(done);
+        progress(RepairProgress { done, total })
+    }
+
+    fn go_on(&self) -> Result<()> {
+        match self.broken.load(Relaxed) {
+            true => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the repair was broken off",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes what was read, and waits where that was too fast.
+    fn step(&self, entries: u64, bytes: u64) -> Result<()> {
+        self.counts.entries.fetch_add(entries, Relaxed);
+        let bytes = self.counts.bytes.fetch_add(bytes, Relaxed) + bytes;
+        let rate = self.options.bytes_per_second.unwrap_or(0);
+        if rate > 0 {
+            let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
+            while let Some(rest) = due.checked_sub(self.start.elapsed())
+                && !rest.is_zero()
+            {
+                self.go_on()?;
+                std::thread::sleep(rest.min(TICK));
+            }
+        }
+        self.go_on()
+    }
+
+    /// Takes numbers of writes that are over. A full buffer goes to the tree, for all indexes together (DELI
+    /// section V-B's combined deletes).
+    fn take(&self, numbers: &mut Vec<Seq>) -> Result<()> {
+        let mut buffer = self.buffer.lock();
+        let before = buffer.len();
+        buffer.extend(numbers.drain(..));
+        self.counts.found.fetch_add(buffer.len() - before, Relaxed);
+        if buffer.memory() < self.share() {
+            return Ok(());
+        }
+        let full = std::mem::take(&mut *buffer);
+        // The lock is kept: others wait until there is room again.
+        self.write(&full, None)
+    }
+
+    fn write(&self, numbers: &SeqSet, mark: Option<Seq>) -> Result<()> {
+        let mut numbers = numbers.iter().map(Ok);
+        Ok(self.group.supersede(self.superseded, &mut numbers, mark)?)
+    }
+
+    /// Writes what is left of what was found, and moves the mark if everything was.
+    pub(super) fn finish(&self, result: Result<()>) -> Result<RepairReport> {
+        let broke = self.broken.load(Relaxed) && !self.counts.failed.load(Relaxed);
+        if !broke {
+            result?;
+        }
+        let found = std::mem::take(&mut *self.buffer.lock());
+        let mark = Some(self.target).filter(|target| !broke && *target > self.mark());
+        if !found.is_empty() || mark.is_some() {
+            self.write(&found, mark)?;
+        }
+        let counts = &self.counts;
+        Ok(RepairReport {
+            method: RepairMethod::Auto,
+            entries: counts.entries.load(Relaxed),
+            sorted: counts.sorted.load(Relaxed),
+            spilled: counts.spilled.load(Relaxed),
+            looked_up: counts.looked_up.load(Relaxed),
+            found: counts.found.load(Relaxed),
+            mark_before: self.mark(),
+            mark: self.mark(),
+            bytes_read: counts.bytes.load(Relaxed),
+            elapsed: self.start.elapsed(),
+            complete: !broke,
+        })
+    }
+}
+
+/// What one thread counts and finds.
+pub(super) struct Tally<'w> {
+    work: &'w Work<'w>,
+    /// What lookups cost.
+    pub(super) cost: Cost,
+    entries: u64,
+    /// Bytes that were told of.
+    told: u64,
+    found: Vec<Seq>,
+}
+
+impl<'w> Tally<'w> {
+    pub(super) fn new(work: &'w Work<'w>) -> Tally<'w> {
+        Tally {
+            work,
+            cost: Cost::default(),
+            entries: 0,
+            told: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// Counts an entry of a pass whose cursors have cost so much so far.
+    #[inline]
+    pub(super) fn entry(&mut self, scanned: impl FnOnce() -> Cost) -> Result<()> {
+        self.entries += 1;
+        match self.entries.is_multiple_of(STEP) {
+            true => self.step(STEP, &scanned()),
+            false => Ok(()),
+        }
+    }
+
+    fn step(&mut self, entries: u64, scanned: &Cost) -> Result<()> {
+        let bytes = scanned.bytes_read.get() + self.cost.bytes_read.get();
+        let new = bytes.saturating_sub(self.told);
+        self.told = bytes;
+        self.work.step(entries, new)
+    }
+
+    /// Tells of what was read since.
+    pub(super) fn pause(&mut self, scanned: &Cost) -> Result<()> {
+        self.step(0, scanned)
+    }
+
+    /// Notes that a write is over.
+    #[inline]
+    pub(super) fn over(&mut self, seq: Seq) -> Result<()> {
+        if self.work.known.contains(seq) {
+            return Ok(());
+        }
+        self.found.push(seq);
+        match self.found.len() < STEP as usize {
+            true => Ok(()),
+            false => self.work.take(&mut self.found),
+        }
+    }
+
+    /// The end of a pass.
+    pub(super) fn finish(mut self, scanned: &Cost) -> Result<()> {
+        self.work.take(&mut self.found)?;
+        let rest = self.entries % STEP;
+        let result = self.step(rest, scanned);
+        let total = Cost::default();
+        total.absorb(scanned);
+        total.absorb(&self.cost);
+        self.work.group.count(&total);
+        result
+    }
+}

@@ -1,0 +1,608 @@
+//! Repair: by every method, of every strategy, at random moments, with long-lived snapshots: answers stay what
+//! they were, and nothing that is over remains unknown.
+//! `ESKER_SEEDS=50 cargo test --test repair` tries more; `ESKER_SEED=17` repeats one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use common::{DIR, Doing, check, keys, open, path, seeds, small};
+use esker::fs::Fs;
+use esker::fs::faulty::Faulty;
+use esker::fs::memory::{Memory, PowerCut};
+use esker::{
+    Compaction, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
+    KeyType, Lookups, Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions,
+    RepairReport, Type,
+};
+
+const KINDS: [IndexKind; 4] = [
+    IndexKind::Eager,
+    IndexKind::Lazy,
+    IndexKind::Composite,
+    IndexKind::Recent,
+];
+const MERGINGS: [Merging; 3] = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
+const REPAIRS: [Repair; 3] = [Repair::Merge, Repair::Staged, Repair::None];
+const VALUES: u64 = 5;
+
+/// By key: the value, and the order of the write.
+type Model = BTreeMap<u64, (u64, u64)>;
+
+fn def(maintenance: Maintenance, repair: Repair, merging: Merging) -> DatasetDef {
+    let def = DatasetDef::new(path("id"), KeyType::Int)
+        .maintenance(maintenance)
+        .repair(repair)
+        .merging(merging);
+    let index =
+        |def: DatasetDef, kind: IndexKind| def.index(path(&kind.to_string()), kind, Type::Int);
+    KINDS.into_iter().fold(def, index)
+}
+
+fn body(key: u64, value: u64, order: u64) -> String {
+    let fields: Vec<String> = KINDS
+        .iter()
+        .map(|kind| format!("\"{kind}\":[{value},{}]", value + 10))
+        .collect();
+    format!(
+        "{{\"id\":{key},{},\"order\":{order},\"pad\":\"{}\"}}",
+        fields.join(","),
+        "p".repeat((key % 50) as usize)
+    )
+}
+
+struct Life {
+    db: Database,
+    dataset: Dataset,
+    model: Model,
+    rng: fastrand::Rng,
+    order: u64,
+    pinned: Vec<(DatasetSnapshot, Model)>,
+}
+
+impl Life {
+    fn new(def: DatasetDef, seed: u64) -> Life {
+        let db = open(Arc::new(Memory::new())).unwrap();
+        let dataset = db.create_dataset("d", def).unwrap();
+        Life {
+            db,
+            dataset,
+            model: Model::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            order: 0,
+            pinned: Vec::new(),
+        }
+    }
+
+    fn write(&mut self, most: usize, keys: u64) {
+        let mut batch = self.dataset.batch();
+        for _ in 0..self.rng.usize(1..most) {
+            let key = self.rng.u64(0..keys);
+            if self.rng.usize(0..6) == 0 {
+                let encoded = self.dataset.parse_key(&key.to_string()).unwrap();
+                batch.delete(&encoded).unwrap();
+                self.model.remove(&key);
+            } else {
+                self.order += 1;
+                let value = self.rng.u64(0..VALUES);
+                batch.put(body(key, value, self.order).as_bytes()).unwrap();
+                self.model.insert(key, (value, self.order));
+            }
+        }
+        batch.commit(Durability::Os).unwrap();
+    }
+
+    fn agree(&self) {
+        let now = (self.dataset.snapshot(), self.model.clone());
+        for (snapshot, model) in self.pinned.iter().chain([&now]) {
+            for kind in KINDS {
+                for value in 0..VALUES {
+                    let query = snapshot
+                        .query()
+                        .equals(&path(&kind.to_string()), &value.to_string());
+                    assert_eq!(
+                        keys(&self.dataset, query),
+                        expected(model, value),
+                        "{kind} = {value}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn repair(&self, options: &RepairOptions) -> esker::Result<RepairReport> {
+        self.dataset
+            .repair(options, &mut |_| ControlFlow::Continue(()))
+    }
+}
+
+fn expected(model: &Model, value: u64) -> Vec<String> {
+    let mut rows: Vec<(u64, u64)> = model
+        .iter()
+        .filter(|(_, put)| put.0 == value)
+        .map(|(key, put)| (put.1, *key))
+        .collect();
+    rows.sort_unstable_by(|a, b| b.cmp(a));
+    rows.iter().map(|(_, key)| key.to_string()).collect()
+}
+
+/// The methods that a dataset can be repaired by.
+fn methods(maintenance: Maintenance, repair: Repair) -> Vec<RepairMethod> {
+    let mut methods = vec![RepairMethod::Auto, RepairMethod::Index];
+    let keys = [
+        Maintenance::Eager,
+        Maintenance::Validation,
+        Maintenance::MutableBitmap,
+    ];
+    if keys.contains(&maintenance) && repair == Repair::Merge {
+        methods.push(RepairMethod::Key);
+    }
+    if maintenance == Maintenance::Deferred && repair != Repair::None {
+        for compaction in [Compaction::Without, Compaction::Before, Compaction::After] {
+            methods.push(RepairMethod::Primary { compaction });
+        }
+    }
+    methods
+}
+
+fn options(method: RepairMethod, rng: &mut fastrand::Rng) -> RepairOptions {
+    RepairOptions {
+        method,
+        memory: [1, 100 << 10, 16 << 20][rng.usize(0..3)],
+        threads: rng.usize(1..4),
+        bytes_per_second: None,
+        bloom: rng.bool(),
+        lookups: [Lookups::Auto, Lookups::Points, Lookups::MergeScan][rng.usize(0..3)],
+    }
+}
+
+#[test]
+fn every_method_leaves_answers_as_they_are_and_nothing_unknown() {
+    for seed in seeds(2) {
+        for maintenance in Maintenance::ALL {
+            for repair in REPAIRS {
+                if repair == Repair::Staged && maintenance != Maintenance::Deferred {
+                    continue;
+                }
+                for merging in MERGINGS {
+                    let text = format!("ESKER_SEED={seed}: {maintenance}, {repair}, {merging}");
+                    let _doing = Doing(text);
+                    let seed = seed * 1000 + merging as u64;
+                    one_life(
+                        Life::new(def(maintenance, repair, merging), seed),
+                        maintenance,
+                        repair,
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn one_life(mut life: Life, maintenance: Maintenance, repair: Repair) {
+    let methods = methods(maintenance, repair);
+    let mut mark = 0;
+    for round in 0..30 {
+        life.write(150, 300);
+        match life.rng.usize(0..12) {
+            0..4 => life.db.flush().unwrap(),
+            4..6 => common::settle(&life.db),
+            6 if life.pinned.len() < 3 => {
+                life.pinned
+                    .push((life.dataset.snapshot(), life.model.clone()));
+            }
+            7 => life.db.compact(Some("d")).unwrap(),
+            8 if !life.pinned.is_empty() => drop(life.pinned.remove(0)),
+            9..12 => {
+                let method = methods[life.rng.usize(0..methods.len())];
+                let options = options(method, &mut life.rng);
+                let _doing = Doing(format!("round {round}: {options:?}"));
+                let report = life.repair(&options).unwrap();
+                assert!(report.complete);
+                assert!(report.mark_before >= mark && report.mark >= report.mark_before);
+                mark = report.mark;
+                check(&life.db);
+                life.agree();
+                // What was found is known now.
+                let again = life.repair(&options).unwrap();
+                assert_eq!((again.found, again.mark), (0, mark), "{again:?}");
+            }
+            _ => {}
+        }
+        if round % 10 == 9 {
+            life.agree();
+        }
+    }
+    let last = options(methods[0], &mut life.rng);
+    life.repair(&last).unwrap();
+    check(&life.db);
+    life.agree();
+    life.pinned.clear();
+    life.db.compact(None).unwrap();
+    check(&life.db);
+    life.agree();
+    if life.dataset.def().versions == 1 {
+        nothing_is_left(&life);
+    }
+    life.pinned.clear();
+    let Life { db, dataset, .. } = life;
+    drop(dataset);
+    db.close().unwrap();
+}
+
+/// After a repair and a compaction, trees have what is current and nothing else. Of lists the entries do not tell.
+fn nothing_is_left(life: &Life) {
+    let stats = life.dataset.stats();
+    for tree in stats["trees"].as_array().unwrap() {
+        let name = tree["name"].as_str().unwrap();
+        let records = life.model.len() as u64;
+        let expected = match name {
+            "data" | "primary-key index" => records,
+            "composite index of composite" | "recent index of recent" => 2 * records,
+            _ => continue,
+        };
+        let levels = tree["levels"].as_array().unwrap().iter();
+        let found: u64 = levels.map(|level| level["entries"].as_u64().unwrap()).sum();
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn of_several_versions_those_that_count_are_kept() {
+    for seed in seeds(2) {
+        for repair in REPAIRS {
+            for merging in MERGINGS {
+                let _doing = Doing(format!("ESKER_SEED={seed}: {repair}, {merging}"));
+                let def = def(Maintenance::Deferred, repair, merging).versions(2);
+                one_life(Life::new(def, seed), Maintenance::Deferred, repair);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_sorter_goes_to_disk_and_agrees() {
+    let mut found = Vec::new();
+    for (memory, threads) in [(1, 1), (16 << 20, 1), (64 << 10, 3)] {
+        let def = def(Maintenance::Validation, Repair::None, Merging::Tiered);
+        let mut life = Life::new(def, 5);
+        for _ in 0..60 {
+            life.write(200, 3000);
+        }
+        life.db.flush().unwrap();
+        let files = |life: &Life| {
+            let names = life.db.group().options().fs.list(FsPath::new(DIR)).unwrap();
+            names.len()
+        };
+        let before = files(&life);
+        let options = RepairOptions {
+            method: RepairMethod::Index,
+            memory,
+            threads,
+            bloom: false,
+            ..RepairOptions::default()
+        };
+        let report = life.repair(&options).unwrap();
+        assert_eq!(report.spilled > 0, memory < 16 << 20, "{report:?}");
+        // Only tables of the set were added, and the pieces are gone.
+        let snapshot = life.db.group().snapshot();
+        let tables = snapshot.version().tables().count();
+        assert!(files(&life) <= before + tables);
+        let listed = life.db.group().options().fs.list(FsPath::new(DIR)).unwrap();
+        let on_disk = listed
+            .iter()
+            .filter(|n| n.extension().is_some_and(|e| e == "tbl"));
+        assert_eq!(on_disk.count(), tables);
+        check(&life.db);
+        life.agree();
+        found.push((report.found, report.sorted));
+    }
+    assert!(found[0].0 > 0);
+    assert!(found.iter().all(|other| *other == found[0]), "{found:?}");
+}
+
+#[test]
+fn methods_that_do_not_fit_are_refused() {
+    let life = Life::new(
+        def(Maintenance::Validation, Repair::None, Merging::Leveled),
+        1,
+    );
+    let refused = |life: &Life, method| {
+        let options = RepairOptions {
+            method,
+            ..RepairOptions::default()
+        };
+        let error = life.repair(&options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadInput);
+    };
+    let primary = RepairMethod::Primary {
+        compaction: Compaction::Without,
+    };
+    refused(&life, RepairMethod::Key);
+    refused(&life, primary);
+    let life = Life::new(
+        def(Maintenance::Validation, Repair::Merge, Merging::Leveled),
+        1,
+    );
+    refused(&life, primary);
+    let life = Life::new(
+        def(Maintenance::Deferred, Repair::None, Merging::Leveled),
+        1,
+    );
+    refused(&life, primary);
+    refused(&life, RepairMethod::Key);
+}
+
+#[test]
+fn a_repair_that_is_broken_off_keeps_its_mark_and_what_it_found() {
+    let mut life = Life::new(
+        def(Maintenance::Validation, Repair::None, Merging::Tiered),
+        3,
+    );
+    for _ in 0..30 {
+        life.write(200, 500);
+    }
+    let options = RepairOptions::default();
+    let report = life
+        .dataset
+        .repair(&options, &mut |_| ControlFlow::Break(()))
+        .unwrap();
+    assert!(!report.complete);
+    assert_eq!((report.mark, report.found), (0, 0));
+    let report = life.repair(&options).unwrap();
+    assert!(report.complete && report.mark > 0 && report.found > 0);
+    life.agree();
+}
+
+#[test]
+fn a_brake_slows_reading() {
+    let mut life = Life::new(
+        def(Maintenance::Deferred, Repair::Staged, Merging::Tiered),
+        3,
+    );
+    for _ in 0..30 {
+        life.write(200, 500);
+    }
+    let rate = 1_000_000;
+    let options = RepairOptions {
+        bytes_per_second: Some(rate),
+        ..RepairOptions::default()
+    };
+    let report = life.repair(&options).unwrap();
+    assert!(report.bytes_read > 50_000, "{report:?}");
+    let least = report.bytes_read as f64 / rate as f64;
+    assert!(report.elapsed.as_secs_f64() >= least * 0.9, "{report:?}");
+}
+
+#[test]
+fn writes_go_on_during_a_repair() {
+    for maintenance in Maintenance::ALL {
+        let _doing = Doing(format!("{maintenance}"));
+        let fs: Arc<dyn Fs> = Arc::new(Memory::new());
+        let options = Options {
+            background: true,
+            ..small(fs)
+        };
+        let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
+        let def = def(maintenance, Repair::Merge, Merging::Tiered);
+        let dataset = db.create_dataset("d", def).unwrap();
+        let mut rng = fastrand::Rng::with_seed(9);
+        let mut model = Model::new();
+        let mut order = 0;
+        let mut write = |model: &mut Model| {
+            for _ in 0..20 {
+                order += 1;
+                let (key, value) = (rng.u64(0..400), rng.u64(0..VALUES));
+                dataset.put(body(key, value, order).as_bytes()).unwrap();
+                model.insert(key, (value, order));
+            }
+        };
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for method in [RepairMethod::Auto, RepairMethod::Index].repeat(4) {
+                    let options = RepairOptions {
+                        method,
+                        ..RepairOptions::default()
+                    };
+                    dataset
+                        .repair(&options, &mut |_| ControlFlow::Continue(()))
+                        .unwrap();
+                }
+                done.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                write(&mut model);
+            }
+        });
+        check(&db);
+        for kind in KINDS {
+            for value in 0..VALUES {
+                let at = path(&kind.to_string());
+                let query = dataset.query().equals(&at, &value.to_string());
+                assert_eq!(keys(&dataset, query), expected(&model, value), "{kind}");
+            }
+        }
+        drop(dataset);
+        db.close().unwrap();
+    }
+}
+
+const MODES: [PowerCut; 4] = [
+    PowerCut::Lost,
+    PowerCut::Kept,
+    PowerCut::Torn,
+    PowerCut::Reordered,
+];
+
+/// Writes some, then repairs; every call may fail.
+fn crashing(fs: Arc<dyn Fs>, def: DatasetDef, method: RepairMethod, seed: u64) -> Vec<Model> {
+    let mut states = vec![Model::new()];
+    let _ = try_crashing(fs, def, method, seed, &mut states);
+    states
+}
+
+fn try_crashing(
+    fs: Arc<dyn Fs>,
+    def: DatasetDef,
+    method: RepairMethod,
+    seed: u64,
+    states: &mut Vec<Model>,
+) -> esker::Result<()> {
+    let db = open(fs)?;
+    let dataset = db.create_dataset("d", def)?;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut order = 0;
+    for round in 0..8 {
+        let mut batch = dataset.batch();
+        let mut model = states.last().unwrap().clone();
+        for _ in 0..120 {
+            order += 1;
+            let (key, value) = (rng.u64(0..150), rng.u64(0..VALUES));
+            batch.put(body(key, value, order).as_bytes())?;
+            model.insert(key, (value, order));
+        }
+        states.push(model);
+        batch.commit(Durability::Sync)?;
+        if round % 3 == 2 {
+            db.flush()?;
+            let options = RepairOptions {
+                method,
+                memory: 1,
+                threads: 1,
+                bloom: false,
+                ..RepairOptions::default()
+            };
+            dataset.repair(&options, &mut |_| ControlFlow::Continue(()))?;
+        }
+    }
+    db.compact(None)?;
+    drop(dataset);
+    db.close()
+}
+
+fn verify(left: Memory, states: &[Model], method: RepairMethod) {
+    let db = open(Arc::new(left)).unwrap();
+    let Ok(dataset) = db.dataset("d") else {
+        assert!(states.len() <= 2);
+        return;
+    };
+    check(&db);
+    let agrees = |model: &Model| {
+        KINDS.iter().all(|kind| {
+            (0..VALUES).all(|value| {
+                let query = dataset
+                    .query()
+                    .equals(&path(&kind.to_string()), &value.to_string());
+                keys(&dataset, query) == expected(model, value)
+            })
+        })
+    };
+    // The last batch may not have been acknowledged.
+    let last = states.iter().rev().take(2).find(|state| agrees(state));
+    let last = last.expect("a state that may be there");
+    let options = RepairOptions {
+        method,
+        ..RepairOptions::default()
+    };
+    let report = dataset
+        .repair(&options, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    assert!(report.complete);
+    check(&db);
+    assert!(agrees(last));
+    // The first write removes what was left over.
+    dataset.put(body(1000, 1, 1_000_000).as_bytes()).unwrap();
+    let snapshot = db.group().snapshot();
+    let listed = db.group().options().fs.list(FsPath::new(DIR)).unwrap();
+    let tables = listed
+        .iter()
+        .filter(|name| name.extension().is_some_and(|e| e == "tbl"));
+    assert_eq!(tables.count(), snapshot.version().tables().count());
+}
+
+#[test]
+fn a_power_cut_at_any_call_of_a_repair_leaves_answers_right_and_a_repair_that_completes() {
+    let primary = |compaction| RepairMethod::Primary { compaction };
+    let cases = [
+        (Maintenance::Validation, Repair::Merge, RepairMethod::Key),
+        (Maintenance::Validation, Repair::None, RepairMethod::Index),
+        (
+            Maintenance::Deferred,
+            Repair::Staged,
+            primary(Compaction::After),
+        ),
+        (
+            Maintenance::Deferred,
+            Repair::Merge,
+            primary(Compaction::Before),
+        ),
+    ];
+    for (at, (maintenance, repair, method)) in cases.into_iter().enumerate() {
+        for seed in seeds(1) {
+            let def = def(maintenance, repair, MERGINGS[at % 3]);
+            let quiet = Faulty::new(Arc::new(Memory::new()));
+            let whole = crashing(Arc::new(quiet.clone()), def.clone(), method, seed);
+            assert_eq!(whole.len(), 9);
+            let calls = quiet.calls();
+            // All calls of one life in four are a few thousand stores; the others take their turn by seed.
+            for cut in (1 + seed % 3..=calls).step_by(3) {
+                let mode = MODES[(cut as usize / 3) % MODES.len()];
+                let _doing = Doing(format!(
+                    "ESKER_SEED={seed}: {method:?}, cut at {cut}, {mode:?}"
+                ));
+                let memory = Memory::new();
+                let faulty = Faulty::new(Arc::new(memory.clone()));
+                faulty.fail_from(cut);
+                let states = crashing(Arc::new(faulty), def.clone(), method, seed);
+                verify(memory.power_cut(seed ^ cut, mode), &states, method);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
+    let def = def(Maintenance::Validation, Repair::None, Merging::Tiered);
+    let memory = Memory::new();
+    let faulty = Faulty::new(Arc::new(memory.clone()));
+    let db = open(Arc::new(faulty.clone())).unwrap();
+    let dataset = db.create_dataset("d", def).unwrap();
+    for order in 0..2000 {
+        dataset
+            .put(body(order % 700, order % VALUES, order).as_bytes())
+            .unwrap();
+    }
+    let options = RepairOptions {
+        method: RepairMethod::Index,
+        memory: 1,
+        threads: 1,
+        bloom: false,
+        ..RepairOptions::default()
+    };
+    let mut failed = 0;
+    for at in 1..40 {
+        faulty.fail_reads_at(at * 3);
+        match dataset.repair(&options, &mut |_| ControlFlow::Continue(())) {
+            Ok(_) => {}
+            Err(error) => {
+                failed += 1;
+                assert!(matches!(
+                    error.kind(),
+                    ErrorKind::Unavailable | ErrorKind::Damaged
+                ));
+            }
+        }
+        faulty.clear();
+        dataset.put(body(at, 1, 10_000 + at).as_bytes()).unwrap();
+    }
+    assert!(failed > 0);
+    dataset
+        .repair(&options, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    check(&db);
+}
