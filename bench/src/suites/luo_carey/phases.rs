@@ -109,8 +109,10 @@ impl<'j> Lab<'j> {
 
     fn merge_size(&mut self) -> Result<()> {
         let mut row = self.ingest("merge-size")?;
-        row.parameters
-            .insert("largest".into(), (self.task.largest * 100.0).into());
+        row.parameters.insert(
+            "largest".into(),
+            ((self.task.largest * 1000.0).round() / 10.0).into(),
+        );
         self.session.report(&row)
     }
 

@@ -37,6 +37,8 @@ fn disk_reads(row: &Row) -> f64 {
 
 /// Reads of 4 KiB from the disk.
 pub const DISK_READS: (Cost, &str) = (disk_reads, "reads of 4 KiB");
+/// CPU time of the whole process, with its unit.
+pub const CPU: (Cost, &str) = (|row| row.cpu_us, "CPU µs");
 /// Wall time, with its unit.
 pub const WALL: (Cost, &str) = (wall, "µs");
 
