@@ -57,6 +57,12 @@ enum Command {
     /// Print the record with a key
     #[command(after_help = "Example:\n  esker get db events 200001")]
     Get(KeyArgs),
+    /// Print the latest versions of a record, newest first, behind the sequence numbers of their writes
+    #[command(after_help = READ_KEY_HELP)]
+    ReadKey(ReadKeyArgs),
+    /// Print the versions of records whose attributes match tokens, newest first, behind their numbers
+    #[command(after_help = READ_VALUE_HELP)]
+    ReadValue(ReadValueArgs),
     /// Delete the record with a key
     #[command(after_help = "Example:\n  esker delete db events 200001")]
     Delete(DeleteArgs),
@@ -101,8 +107,9 @@ enum Command {
 const LOAD_HELP: &str = "\
 FILE may be '-' (standard input), plain, .gz or .zst. Loading into a dataset that exists replaces
 records with the same key; its definition need not be repeated. Bad lines go to FILE.rejected.
-KIND is embedded, fingerprint, lazy, composite, recent or eager. TYPE is int, float, string, bool or time, by default what
-the first records show, and belongs to the dataset from then on.
+KIND is embedded, fingerprint, filter, lazy, composite, recent or eager. TYPE is int, float, string, bool or time, by default what
+the first records show, and belongs to the dataset from then on. TOKENIZER is exact (default), prefix (an index of the
+beginnings of strings, for ^=) or number (int, float and time).
 
 Examples:
   esker load db events events.ndjson.zst --key id --index user:lazy --index time:embedded
@@ -129,6 +136,22 @@ Examples:
   esker repair db events
   esker repair db events --method index --threads 2 --rate 50M
   esker repair db events --method primary --compaction after";
+
+const READ_KEY_HELP: &str = "\
+Of a dataset that keeps N versions one is gone once the key was written N more times.
+
+Examples:
+  esker read-key db prices 7
+  esker read-key db prices 7 --versions 3 --at 1200";
+
+const READ_VALUE_HELP: &str = "\
+A version is printed when it is among the latest M of its key (as of --at), and each attribute has a value that its
+TOKEN matches: the value itself, or with an index of prefixes its beginning. When there is more, the last line on
+standard error tells what --after goes on with.
+
+Examples:
+  esker read-value db jobs state=ready
+  esker read-value db jobs state=ready team=red --versions 2 --at 1200 --limit 20";
 
 const ADVISE_HELP: &str = "\
 The mix of operations is what programs that wrote counted; commands that only read leave nothing behind. With --mix each
@@ -168,7 +191,7 @@ struct LoadArgs {
     #[arg(long, value_name = "FIELD[:TYPE]")]
     key: Option<String>,
     /// An attribute to index, may be repeated [default kind: lazy]
-    #[arg(long = "index", value_name = "PATH[:KIND[:TYPE]]")]
+    #[arg(long = "index", value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     indexes: Vec<String>,
     /// When index entries of replaced records are found to be over: eager, validation, mutable-bitmap,
     /// deferred or deleted-key [default: deferred]
@@ -223,6 +246,47 @@ struct KeyArgs {
     /// The record's primary key
     #[arg(allow_negative_numbers = true)]
     key: String,
+}
+
+/// What the readers of versions take.
+#[derive(Args)]
+struct VersionArgs {
+    /// As of the write with this sequence number [default: now]
+    #[arg(long, value_name = "SEQ")]
+    at: Option<u64>,
+    /// How many of a key's versions count
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = versions)]
+    versions: usize,
+    /// Each version as one JSON object, {"seq":SEQ,"record":RECORD}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ReadKeyArgs {
+    #[command(flatten)]
+    record: KeyArgs,
+    #[command(flatten)]
+    wanted: VersionArgs,
+}
+
+#[derive(Args)]
+struct ReadValueArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// Attributes and what they must match; all must
+    #[arg(required = true, value_name = "PATH=TOKEN")]
+    tokens: Vec<String>,
+    #[command(flatten)]
+    wanted: VersionArgs,
+    /// Print at most this many versions
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit)]
+    limit: usize,
+    /// Go on behind the page that gave this token
+    #[arg(long, value_name = "TOKEN")]
+    after: Option<esker::ValueToken>,
 }
 
 #[derive(Args)]
@@ -397,7 +461,7 @@ struct IndexChangeArgs {
     /// The dataset's name
     dataset: String,
     /// The attribute, and how to index it, as in `load` [default: lazy]
-    #[arg(value_name = "PATH[:KIND[:TYPE]]")]
+    #[arg(value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     index: String,
 }
 
@@ -534,6 +598,15 @@ struct BackupArgs {
     dest: PathBuf,
 }
 
+/// Reads a number of versions.
+fn versions(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("the latest 0 versions are none; at least 1".to_string()),
+        Ok(versions) => Ok(versions),
+        Err(_) => Err("not a whole number".to_string()),
+    }
+}
+
 /// Reads a size in bytes such as `4096`, `64K`, `128M`, `1G` or `1GiB`.
 fn size(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -575,6 +648,8 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Load(args) => commands::load::load(&args, memory),
         Command::Put(args) => commands::write::put(&args, memory),
         Command::Get(args) => commands::query::get(&args, memory),
+        Command::ReadKey(args) => commands::versions::read_key(&args, memory),
+        Command::ReadValue(args) => commands::versions::read_value(&args, memory),
         Command::Delete(args) => commands::write::delete(&args, memory),
         Command::Lookup(args) => commands::query::lookup(&args, memory),
         Command::Range(args) => commands::query::range(&args, memory),

@@ -8,6 +8,9 @@ pub enum Summary {
     Filters,
     /// One map from fingerprints of values to blocks: a lookup asks one page of it.
     Fingerprints,
+    /// Nothing of its blocks, which may all hold any value: only the zone map of the table as a whole
+    /// is kept ([`crate::table::TableMeta::zones`]).
+    Zones,
 }
 
 /// Tells the attributes of an entry, so that tables can carry a synopsis of them (a zone map and a

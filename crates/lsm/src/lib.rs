@@ -90,8 +90,8 @@ pub use options::{
     TreeProvider,
 };
 pub use read::{
-    Component, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
-    TreeCursor,
+    Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
+    TreeCursor, WalkEntry,
 };
 pub use seqset::SeqSet;
 pub use slice::Slice;

@@ -111,7 +111,8 @@ pub enum LeavesOut {
     Silently,
     /// Its number goes to the bitmap tree, in the same step.
     Told,
-    /// Only once the bitmap tree's mark has passed it: until then it is kept, to be found by a scan.
+    /// Only once the bitmap tree's mark has passed the write that replaced it: until then it is kept, to be
+    /// found by a scan.
     Repaired,
 }
 
@@ -162,6 +163,14 @@ impl Default for TreeOptions {
             superseded: None,
             incomplete: false,
         }
+    }
+}
+
+impl TreeOptions {
+    /// True when flushes and merges leave one version of a key.
+    pub(crate) fn keeps_one(&self) -> bool {
+        let by = self.superseded.as_ref();
+        self.versions <= 1 && by.is_none_or(|by| by.leaves_out != LeavesOut::Repaired)
     }
 }
 

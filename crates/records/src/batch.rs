@@ -94,7 +94,7 @@ impl WriteBatch {
             self.writes.batch.also(Kind::Delete, keys, key, &[])?;
         }
         self.note_deleted(key)?;
-        self.cancel_old(key, &|_, _| false)?;
+        self.cancel_old(key, None)?;
         self.records += 1;
         self.touch(false, Some(key));
         Ok(())
@@ -119,6 +119,7 @@ impl WriteBatch {
         let layout = self.layout.clone();
         let mut trees: Vec<_> = layout.written().filter_map(|(_, a)| a.deleted).collect();
         // An index that is being switched is written to twice, with one tree of keys.
+        trees.sort_unstable();
         trees.dedup();
         for tree in trees {
             self.writes.batch.also(Kind::Put, tree, key, &[])?;
@@ -150,28 +151,24 @@ impl WriteBatch {
                 let Some(index) = index::of(attribute.kind) else {
                     continue;
                 };
-                for value in extracted.values(at) {
-                    index.add(
-                        &mut self.writes,
-                        Fact {
-                            attribute,
-                            value,
-                            key,
-                        },
-                    )?;
-                }
+                attribute.tokenizer.each(extracted.values(at), |value| {
+                    let fact = Fact {
+                        attribute,
+                        value,
+                        key,
+                    };
+                    index.add(&mut self.writes, fact)
+                })?;
             }
-            self.cancel_old(key, &|at, value| {
-                extracted.values(at).any(|new| new == value)
-            })
+            self.cancel_old(key, Some(&extracted))
         })();
         self.extracted = extracted;
         result
     }
 
-    /// Cancels the facts of the version in the memtable, if one is there, except those that `stays`
-    /// says the new version has too.
-    fn cancel_old(&mut self, key: &[u8], stays: &dyn Fn(usize, &[u8]) -> bool) -> Result<()> {
+    /// Cancels the facts of the version in the memtable, if one is there, except those that the `new`
+    /// version has too.
+    fn cancel_old(&mut self, key: &[u8], new: Option<&Extracted>) -> Result<()> {
         let layout = self.layout.clone();
         let mut written = layout.written();
         // Who looks at what a write replaces does so for the whole batch, at the commit.
@@ -192,22 +189,23 @@ impl WriteBatch {
         let Some(old) = RecordRef::parse(&old.value) else {
             return Ok(());
         };
-        for (id, value) in old.attributes() {
-            let written = layout.written();
-            for (at, attribute) in written.filter(|(_, attribute)| attribute.id == id) {
-                if let Some(index) = index::of(attribute.kind)
-                    && !stays(at, value)
-                {
-                    index.cancel(
-                        &mut self.writes,
-                        Fact {
-                            attribute,
-                            value,
-                            key,
-                        },
-                    )?;
-                }
-            }
+        for (at, attribute) in layout.written() {
+            let Some(index) = index::of(attribute.kind) else {
+                continue;
+            };
+            let mine = old.attributes().filter(|(id, _)| *id == attribute.id);
+            attribute.tokenizer.each_lost(
+                mine.map(|(_, value)| value),
+                new.iter().flat_map(|new| new.values(at)),
+                |value| {
+                    let fact = Fact {
+                        attribute,
+                        value,
+                        key,
+                    };
+                    index.cancel(&mut self.writes, fact)
+                },
+            )?;
         }
         Ok(())
     }
@@ -259,6 +257,7 @@ impl WriteBatch {
                 let usage = &self.dataset.current.usage;
                 usage.wrote(puts as u64, self.deletes as u64);
                 self.clear();
+                self.dataset.current.wrote(&shared.group);
                 return Ok(());
             };
             self.writes.rewind(mark);
@@ -320,19 +319,18 @@ impl WriteBatch {
     fn keep_last_versions(&mut self) -> Result<()> {
         let mut order: Vec<&Touched> = self.touched.iter().collect();
         order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
-        let twice = order
-            .windows(2)
-            .filter(|pair| matches!(pair, [a, b] if a.key == b.key));
         let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());
-        for pair in twice {
-            if let [earlier, later] = pair {
-                passed.insert(earlier.ordinal);
-                if earlier.insert && later.insert {
-                    return Err(self.exists(&later.key));
+        for of_key in order.chunk_by(|a, b| a.key == b.key) {
+            let Some((last, earlier)) = of_key.split_last() else {
+                continue;
+            };
+            passed.extend(earlier.iter().map(|touched| touched.ordinal));
+            match of_key.iter().filter(|touched| touched.insert).count() {
+                0 => {}
+                1 => {
+                    inserts.insert(last.key.clone());
                 }
-                if earlier.insert || later.insert {
-                    inserts.insert(later.key.clone());
-                }
+                _ => return Err(self.exists(&last.key)),
             }
         }
         if passed.is_empty() || !self.layout.stored.upkeep.maintenance.looks_at_writes() {

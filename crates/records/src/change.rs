@@ -11,7 +11,7 @@
 
 use std::ops::ControlFlow;
 
-use lsm::{Component, Cursor, RunSink, Snapshot, TreeChange, TreeCursor, TreeId};
+use lsm::{Component, Cursor, Kind, RunSink, Snapshot, TreeChange, TreeId};
 
 use crate::dataset::Dataset;
 use crate::def::{
@@ -20,9 +20,13 @@ use crate::def::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
-use crate::layout::{Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree};
+use crate::layout::{
+    Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
+    widens,
+};
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Path, RecordError, Type, infer};
+use crate::tokens::Tokenizer;
 
 /// Bytes that the passes over records and facts read ahead.
 const READAHEAD: usize = 256 << 10;
@@ -115,9 +119,24 @@ impl Dataset {
         ty: Option<Type>,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
+        self.add_tokenized(path, kind, ty, Tokenizer::Exact, progress)
+    }
+
+    /// As [`Dataset::add_index`], with an index of tokens.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadInput`] too when the tokenizer does not go with the kind or the type.
+    pub fn add_tokenized(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        ty: Option<Type>,
+        tokenizer: Tokenizer,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
         let _claim = self.current.claim()?;
         let layout = self.layout();
-        if goes_on(&layout, path, kind, ty)? {
+        if goes_on(&layout, path, kind, ty, Some(tokenizer))? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -150,12 +169,12 @@ impl Dataset {
             (None, Some(known)) => known.def.ty,
             (None, None) => self.infer(path)?,
         };
-        self.begin(&layout, path, kind, ty)?;
+        self.begin(&layout, path, kind, ty, tokenizer)?;
         self.build(progress)
     }
 
     /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
-    /// tells the errors too; the old index answers until the new one is complete.
+    /// tells the errors too; the old index answers until the new one is complete. The tokenizer stays.
     pub fn switch_index(
         &self,
         path: &Path,
@@ -164,7 +183,7 @@ impl Dataset {
     ) -> Result<IndexChange> {
         let claim = self.current.claim()?;
         let layout = self.layout();
-        if goes_on(&layout, path, kind, None)? {
+        if goes_on(&layout, path, kind, None, None)? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -177,7 +196,7 @@ impl Dataset {
             drop(claim);
             return self.drop_index(path);
         }
-        self.begin(&layout, path, kind, known.def.ty)?;
+        self.begin(&layout, path, kind, known.def.ty, known.def.tokenizer)?;
         self.build(progress)
     }
 
@@ -205,11 +224,17 @@ impl Dataset {
         let mut stored = layout.stored.clone();
         for attribute in stored.attributes.iter_mut().filter(|a| a.id == known.id) {
             attribute.def.kind = IndexKind::None;
+            attribute.def.tokenizer = Tokenizer::Exact;
         }
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
-                dropped: known.tree.into_iter().chain(known.deleted).collect(),
+                dropped: known
+                    .tree
+                    .into_iter()
+                    .chain(known.deleted)
+                    .chain(known.widened)
+                    .collect(),
                 ..TreeChange::default()
             })
         })?;
@@ -251,7 +276,15 @@ impl Dataset {
     }
 
     /// The first step of a change: from here on writes go to the new index.
-    fn begin(&self, layout: &Layout, path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
+    fn begin(
+        &self,
+        layout: &Layout,
+        path: &Path,
+        kind: IndexKind,
+        ty: Type,
+        tokenizer: Tokenizer,
+    ) -> Result<()> {
+        tokenizer.check(kind, ty)?;
         let name = self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();
@@ -259,22 +292,29 @@ impl Dataset {
             path: path.clone(),
             kind,
             ty,
+            tokenizer,
         };
-        let attribute = match known {
+        let mut attribute = match known {
             Some(known) => StoredAttribute {
                 id: known.id,
                 def,
                 // A tree of another name than the one in use.
                 tree: known.tree + u32::from(kind.is_standalone()),
+                since: 0,
             },
             None => StoredAttribute {
                 id: stored.next_id,
                 def,
                 tree: 0,
+                since: 0,
             },
         };
         stored.next_id = stored.next_id.max(attribute.id + 1);
         let mut created = Vec::new();
+        if widens(&stored.upkeep, kind) {
+            let config = TreeConfig::new(Role::Widened, &stored.upkeep);
+            created.push((widened_tree(name, attribute.id), config.to_bytes()));
+        }
         if kind.is_standalone() {
             let tree = index_tree(name, attribute.id, attribute.tree);
             let config = |role| TreeConfig::new(role, &stored.upkeep);
@@ -291,6 +331,7 @@ impl Dataset {
             // No flush or merge is under way now.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
+            attribute.since = since;
             stored.change = Some(StoredChange {
                 attribute: attribute.clone(),
                 since,
@@ -360,7 +401,7 @@ impl Dataset {
             .any(|a| a.id == building.attribute.id && a.tree.is_some());
         let deleted = building.attribute.deleted.filter(|_| !had_tree);
         let trees = building.attribute.tree.into_iter().chain(building.staging);
-        let trees = trees.chain(deleted);
+        let trees = trees.chain(deleted).chain(building.attribute.widened);
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
@@ -373,12 +414,19 @@ impl Dataset {
 }
 
 /// True when the change that is asked for was begun before.
-fn goes_on(layout: &Layout, path: &Path, kind: IndexKind, ty: Option<Type>) -> Result<bool> {
+fn goes_on(
+    layout: &Layout,
+    path: &Path,
+    kind: IndexKind,
+    ty: Option<Type>,
+    tokenizer: Option<Tokenizer>,
+) -> Result<bool> {
     let Some(change) = &layout.stored.change else {
         return Ok(false);
     };
     let def = &change.attribute.def;
-    if def.path == *path && def.kind == kind && ty.is_none_or(|ty| ty == def.ty) {
+    let fits = ty.is_none_or(|ty| ty == def.ty) && tokenizer.is_none_or(|t| t == def.tokenizer);
+    if def.path == *path && def.kind == kind && fits {
         return Ok(true);
     }
     refuse_unfinished(layout).map(|()| false)
@@ -469,6 +517,7 @@ impl Build<'_, '_> {
                 .and_then(|old| old.tree)
                 .into_iter()
                 .chain(keys)
+                .chain(old.and_then(|old| old.widened))
                 .collect(),
         }
     }
@@ -522,6 +571,8 @@ impl Build<'_, '_> {
         let group = &self.dataset.shared.group;
         let mut gathered = Gathered::read(&group.snapshot(), staging)?;
         let mut piece = Piece::new(self.building.attribute.kind);
+        // Nothing was written before the change.
+        gathered.complete |= self.building.since == 0;
         let limit = group.options().memory_budget / 16;
         while !gathered.complete {
             let mut facts = 0;
@@ -535,7 +586,9 @@ impl Build<'_, '_> {
             gathered.facts += facts;
             gathered.complete = last.is_none();
             gathered.last = last.unwrap_or_default();
-            if gathered.complete || piece.size() >= limit {
+            // Without a record there is nothing to gather, and in an empty store no number for a piece.
+            let last = gathered.complete && gathered.records > 0;
+            if last || piece.size() >= limit {
                 gathered.pieces += 1;
                 // Where a record was passed over because it was replaced since the change began, a power
                 // cut must not bring it back.
@@ -548,8 +601,9 @@ impl Build<'_, '_> {
         Ok(gathered)
     }
 
-    /// Reads the next records, and shows the facts of those that were there when the change began. Returns how many were
-    /// read, and the key of the last one; no key at the end of the data.
+    /// Reads the next records, and shows the facts of those that were there when the change began: of all versions
+    /// that are there, where several are kept. A newest version has to fit the attribute; older ones that do not have
+    /// no facts. Returns how many records were read, and the key of the last one; no key at the end of the data.
     fn round(
         &mut self,
         after: Option<Vec<u8>>,
@@ -558,7 +612,8 @@ impl Build<'_, '_> {
         let group = &self.dataset.shared.group;
         let limit = (group.options().memory_budget >> 14).clamp(1, ROUND);
         let snapshot = group.snapshot();
-        let mut cursor: TreeCursor = snapshot.cursor(self.layout.data, READAHEAD);
+        let versions = self.layout.stored.upkeep.versions;
+        let mut cursor = snapshot.entries(self.layout.data, READAHEAD);
         match after {
             Some(mut key) => {
                 key.push(0);
@@ -567,24 +622,39 @@ impl Build<'_, '_> {
             None => cursor.seek_first()?,
         }
         let (mut read, mut out) = (0, Extracted::default());
-        let mut last = Vec::new();
-        while cursor.valid() && read < limit as u64 {
-            read += 1;
-            last.clear();
-            last.extend_from_slice(cursor.key());
-            if cursor.seq() <= self.building.since {
+        let attribute = &self.building.attribute;
+        let mut last: Option<Vec<u8>> = None;
+        while cursor.valid() {
+            let (key, seq) = (cursor.key(), cursor.seq());
+            let is_newest = last.as_deref() != Some(key);
+            if is_newest {
+                if read >= limit as u64 {
+                    break;
+                }
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(key);
+                read += u64::from(cursor.kind() == Kind::Put);
+            }
+            let is_wanted = is_newest || versions > 1;
+            if is_wanted && cursor.kind() == Kind::Put && seq <= self.building.since {
                 let record = RecordRef::parse(cursor.value())
                     .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
-                let values = self.building.attribute.values_of(&record, &mut out);
-                for value in values.map_err(Stop::Refused)? {
-                    show(&value, cursor.key(), cursor.seq())?;
+                match attribute.values_of(&record, &mut out) {
+                    Ok(values) => {
+                        let values = values.iter().map(Vec::as_slice);
+                        let show = |token: &[u8]| show(token, key, seq);
+                        attribute.tokenizer.each(values, show)?;
+                    }
+                    Err(error) if is_newest => return Err(Stop::Refused(error)),
+                    Err(_) => {}
                 }
             }
             cursor.next()?;
         }
         let more = cursor.valid();
         group.count(&cursor.cost());
-        Ok((read, more.then_some(last)))
+        Ok((read, last.filter(|_| more)))
     }
 
     /// A change to a kind without a tree.

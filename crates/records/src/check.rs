@@ -55,10 +55,7 @@ impl Sum {
 
     /// Adds the facts of a record.
     fn add_values(&mut self, attribute: &Attribute, record: &RecordRef<'_>, key: &[u8], seq: Seq) {
-        attribute.any_value(record, |value| {
-            self.add(value, key, seq);
-            false
-        });
+        attribute.each_token(record, &mut |token| self.add(token, key, seq));
     }
 }
 

@@ -99,6 +99,14 @@ impl Shared {
         }
     }
 
+    /// Makes durable what queries found to be over, where this handle writes.
+    fn keep_over(&self) -> Result<()> {
+        let datasets: Vec<Arc<Current>> = self.datasets.lock().values().cloned().collect();
+        datasets
+            .iter()
+            .try_for_each(|current| current.keep_over(&self.group))
+    }
+
     fn replace_usage(&self, datasets: &HashMap<String, Arc<Current>>) {
         let counts: BTreeMap<String, UsageCounts> = datasets
             .iter()
@@ -110,6 +118,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        let _ = self.keep_over();
         self.keep_usage();
     }
 }
@@ -236,6 +245,7 @@ impl Database {
 
     /// Writes the memtables to tables.
     pub fn flush(&self) -> Result<()> {
+        self.shared.keep_over()?;
         Ok(self.shared.group.flush()?)
     }
 
@@ -283,8 +293,10 @@ impl Database {
     /// Closes the store: what was written is made durable, and later writes are refused, by clones
     /// and datasets of it too. Dropping does the same, but cannot tell errors.
     pub fn close(self) -> Result<()> {
+        let kept = self.shared.keep_over();
         self.shared.keep_usage();
-        Ok(self.shared.group.close()?)
+        self.shared.group.close()?;
+        kept
     }
 }
 

@@ -8,11 +8,12 @@ use serde_json::{Value as Json, json};
 
 use crate::error::{Error, Result};
 use crate::schema::{KeyType, Path, Type};
+use crate::tokens::Tokenizer;
 
 /// The most attributes that a dataset may have.
 pub(crate) const MAX_INDEXES: usize = 64;
 
-/// How an attribute is indexed (LevelDB++ sections 3 and 4). All kinds give the same answers; they
+/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers; they
 /// differ in what writes and queries cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IndexKind {
@@ -25,6 +26,10 @@ pub enum IndexKind {
     /// a filter per block, so that a lookup asks once a table. Nearly as cheap to write;
     /// lookups of a value come close to those of the kinds with a tree of their own.
     Fingerprint,
+    /// Nothing but the least and the greatest value of each component (Luo & Carey section 3). Costs
+    /// nothing to write; for ranges of an attribute that grows with time, read as a scan reads. How
+    /// many components a query can pass over depends on the [`Maintenance`].
+    Filter,
     /// A posting list per value, read and written back at each write. Writes slow down as lists
     /// grow; here because the papers measure it.
     Eager,
@@ -39,10 +44,11 @@ pub enum IndexKind {
 
 impl IndexKind {
     /// All kinds.
-    pub const ALL: [IndexKind; 7] = [
+    pub const ALL: [IndexKind; 8] = [
         IndexKind::None,
         IndexKind::Embedded,
         IndexKind::Fingerprint,
+        IndexKind::Filter,
         IndexKind::Eager,
         IndexKind::Lazy,
         IndexKind::Composite,
@@ -59,7 +65,10 @@ impl IndexKind {
 
     /// True for kinds that are part of the data: tables and memtables carry them.
     pub(crate) fn is_embedded(self) -> bool {
-        matches!(self, IndexKind::Embedded | IndexKind::Fingerprint)
+        matches!(
+            self,
+            IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter
+        )
     }
 
     fn name(self) -> &'static str {
@@ -67,6 +76,7 @@ impl IndexKind {
             IndexKind::None => "none",
             IndexKind::Embedded => "embedded",
             IndexKind::Fingerprint => "fingerprint",
+            IndexKind::Filter => "filter",
             IndexKind::Eager => "eager",
             IndexKind::Lazy => "lazy",
             IndexKind::Composite => "composite",
@@ -86,7 +96,7 @@ impl FromStr for IndexKind {
     fn from_str(text: &str) -> Result<IndexKind> {
         IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, fingerprint, eager, lazy, composite, recent, none"
+                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, none"
             ))
         })
     }
@@ -259,6 +269,8 @@ pub struct IndexDef {
     pub kind: IndexKind,
     /// What its values are.
     pub ty: Type,
+    /// What the index holds of them.
+    pub tokenizer: Tokenizer,
 }
 
 /// The definition of a dataset.
@@ -318,8 +330,24 @@ impl DatasetDef {
     }
 
     /// The same with one more indexed attribute.
-    pub fn index(mut self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
-        self.indexes.push(IndexDef { path, kind, ty });
+    pub fn index(self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
+        self.tokenized(path, kind, ty, Tokenizer::Exact)
+    }
+
+    /// The same with one more indexed attribute, of whose values the index holds tokens.
+    pub fn tokenized(
+        mut self,
+        path: Path,
+        kind: IndexKind,
+        ty: Type,
+        tokenizer: Tokenizer,
+    ) -> DatasetDef {
+        self.indexes.push(IndexDef {
+            path,
+            kind,
+            ty,
+            tokenizer,
+        });
         self
     }
 
@@ -343,6 +371,7 @@ impl DatasetDef {
             ));
         }
         for (at, index) in self.indexes.iter().enumerate() {
+            index.tokenizer.check(index.kind, index.ty)?;
             if self
                 .indexes
                 .iter()
@@ -364,6 +393,9 @@ impl fmt::Display for DatasetDef {
         write!(f, "--key {}:{}", self.key, self.key_type)?;
         for index in &self.indexes {
             write!(f, " --index {}:{}:{}", index.path, index.kind, index.ty)?;
+            if index.tokenizer != Tokenizer::default() {
+                write!(f, ":{}", index.tokenizer)?;
+            }
         }
         if self.maintenance != Maintenance::default() {
             write!(f, " --maintenance {}", self.maintenance)?;
@@ -388,6 +420,8 @@ pub(crate) struct StoredAttribute {
     pub(crate) def: IndexDef,
     /// Which of its index trees, one after the other, is in use (or was the last).
     pub(crate) tree: u32,
+    /// Later writes were done with this index; earlier ones were brought to it.
+    pub(crate) since: Seq,
 }
 
 /// A change of an index that is under way.
@@ -434,6 +468,7 @@ impl StoredDef {
                 id,
                 def: def.clone(),
                 tree: 0,
+                since: 0,
             })
             .collect();
         let next_id = attributes.len() as u32;
@@ -563,6 +598,13 @@ fn to_json(attribute: &StoredAttribute) -> Json {
     if let (1.., Json::Object(fields)) = (attribute.tree, &mut json) {
         fields.insert("tree".to_string(), json!(attribute.tree));
     }
+    if let (1.., Json::Object(fields)) = (attribute.since, &mut json) {
+        fields.insert("since".to_string(), json!(attribute.since));
+    }
+    let tokenizer = attribute.def.tokenizer;
+    if let (true, Json::Object(fields)) = (tokenizer != Tokenizer::default(), &mut json) {
+        fields.insert("tokenizer".to_string(), json!(tokenizer.to_string()));
+    }
     json
 }
 
@@ -573,9 +615,17 @@ fn from_json(json: &Json) -> Option<StoredAttribute> {
             path: text(json, "path")?.parse().ok()?,
             kind: text(json, "kind")?.parse().ok()?,
             ty: text(json, "type")?.parse().ok()?,
+            tokenizer: match json.get("tokenizer") {
+                Some(_) => text(json, "tokenizer")?.parse().ok()?,
+                None => Tokenizer::default(),
+            },
         },
         tree: match json.get("tree") {
             Some(_) => number(json, "tree")?,
+            None => 0,
+        },
+        since: match json.get("since") {
+            Some(since) => since.as_u64()?,
             None => 0,
         },
     })

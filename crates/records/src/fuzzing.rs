@@ -16,6 +16,7 @@ use lsm::merge::MergeOperator;
 use serde_json::Value as Json;
 
 use crate::def::StoredDef;
+use crate::layout::TreeConfig;
 use crate::posting::{Posting, PostingList, PostingMerge, PostingWriter};
 use crate::predicate::{Condition, JsonFilter};
 use crate::record::{self, RecordRef};
@@ -226,5 +227,12 @@ pub fn condition(data: &[u8]) {
 pub fn definition(data: &[u8]) {
     if let Some(stored) = StoredDef::from_bytes(data) {
         assert_eq!(StoredDef::from_bytes(&stored.to_bytes()), Some(stored));
+    }
+}
+
+/// The configuration of a dataset's tree, as it is stored.
+pub fn tree_config(data: &[u8]) {
+    if let Some(config) = TreeConfig::from_bytes(data) {
+        assert_eq!(TreeConfig::from_bytes(&config.to_bytes()), Some(config));
     }
 }

@@ -3,7 +3,7 @@
 use lsm::fuzzing::campaign;
 
 use super::*;
-use crate::{DatasetDef, IndexKind};
+use crate::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
 
 #[test]
 fn stored_records() {
@@ -85,10 +85,31 @@ fn definitions() {
     let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int)
         .index("a\\.b.c".parse().unwrap(), IndexKind::Lazy, Type::String)
         .index("at".parse().unwrap(), IndexKind::Embedded, Type::Time);
-    campaign(
-        6,
-        10_000,
-        &[StoredDef::new(&def).to_bytes()],
-        &mut definition,
-    );
+    let kept = def
+        .clone()
+        .maintenance(Maintenance::Deferred)
+        .repair(Repair::Staged)
+        .merging(Merging::Correlated)
+        .versions(7);
+    let before = r#"{"key":"id","key_type":"int","attributes":[],"next_id":0}"#;
+    let corpus = [
+        StoredDef::new(&def).to_bytes(),
+        StoredDef::new(&kept).to_bytes(),
+        before.as_bytes().to_vec(),
+    ];
+    campaign(6, 10_000, &corpus, &mut definition);
+}
+
+#[test]
+fn tree_configs() {
+    let corpus = [
+        "composite",
+        "lazy correlated incomplete",
+        "keys tiered silent",
+        "superseded",
+        "deleted correlated silent incomplete",
+        "staging leveled",
+    ];
+    let corpus = corpus.map(|text| text.as_bytes().to_vec());
+    campaign(7, 20_000, &corpus, &mut tree_config);
 }

@@ -5,7 +5,8 @@
 //! so on. While an index is built, `d/staging` gathers its facts. Beside them `d/keys` is the primary-key
 //! index (keys alone, under the sequence numbers of their records), where the maintenance strategy uses
 //! one; `d/superseded` is the bitmap tree of the writes that are over; and under deleted-key
-//! maintenance `d/deleted/N` are the keys written since index N began.
+//! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
+//! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,8 +23,10 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::def::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index;
+use crate::online::Online;
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use crate::tokens::Tokenizer;
 use crate::usage::Usage;
 
 const DATA: &str = "/data";
@@ -66,6 +69,11 @@ pub(crate) fn deleted_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/deleted/{id}")
 }
 
+/// The name of the tree of the values of attribute `id` that writes replaced.
+pub(crate) fn widened_tree(dataset: &str, id: u32) -> String {
+    format!("{dataset}/widened/{id}")
+}
+
 /// What the configuration of a dataset's tree says, other than the data tree's: words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeConfig {
@@ -75,6 +83,8 @@ pub(crate) struct TreeConfig {
     pub(crate) incomplete: bool,
     /// Merges do not tell the superseded tree what they leave out.
     pub(crate) silent: bool,
+    /// How many versions of a record an index keeps facts of.
+    pub(crate) versions: u32,
 }
 
 /// What such a tree is for.
@@ -85,10 +95,12 @@ pub(crate) enum Role {
     Keys,
     Superseded,
     Deleted,
+    Widened,
 }
 
 const INCOMPLETE: &str = "incomplete";
 const SILENT: &str = "silent";
+const VERSIONS: &str = "versions=";
 
 impl TreeConfig {
     pub(crate) fn new(role: Role, upkeep: &Upkeep) -> TreeConfig {
@@ -97,6 +109,10 @@ impl TreeConfig {
             merging: upkeep.merging,
             incomplete: false,
             silent: upkeep.repair != Repair::Merge && matches!(role, Role::Keys | Role::Deleted),
+            versions: match role {
+                Role::Index(_) => upkeep.versions,
+                _ => 1,
+            },
         }
     }
 
@@ -115,6 +131,7 @@ impl TreeConfig {
             Role::Keys => "keys".to_string(),
             Role::Superseded => "superseded".to_string(),
             Role::Deleted => "deleted".to_string(),
+            Role::Widened => "widened".to_string(),
         };
         if self.merging != Merging::Leveled {
             text += &format!(" {}", self.merging);
@@ -124,6 +141,9 @@ impl TreeConfig {
                 text += " ";
                 text += word;
             }
+        }
+        if self.versions > 1 {
+            text += &format!(" {VERSIONS}{}", self.versions);
         }
         text.into_bytes()
     }
@@ -136,17 +156,22 @@ impl TreeConfig {
                 "keys" => Role::Keys,
                 "superseded" => Role::Superseded,
                 "deleted" => Role::Deleted,
+                "widened" => Role::Widened,
                 kind => Role::Index(kind.parse().ok()?),
             },
             merging: Merging::Leveled,
             incomplete: false,
             silent: false,
+            versions: 1,
         };
         for word in words {
             match word {
                 INCOMPLETE => config.incomplete = true,
                 SILENT => config.silent = true,
-                merging => config.merging = merging.parse().ok()?,
+                word => match word.strip_prefix(VERSIONS) {
+                    Some(number) => config.versions = number.parse().ok()?,
+                    None => config.merging = word.parse().ok()?,
+                },
             }
         }
         Some(config)
@@ -159,6 +184,9 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
     let config = |role| TreeConfig::new(role, upkeep).to_bytes();
     let mut trees = vec![(data_tree(name), stored.to_bytes())];
     for attribute in &stored.attributes {
+        if widens(upkeep, attribute.def.kind) {
+            trees.push((widened_tree(name, attribute.id), config(Role::Widened)));
+        }
         if !attribute.def.kind.is_standalone() {
             continue;
         }
@@ -175,16 +203,28 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
     trees
 }
 
+/// True when writes tell a range filter of this kind what they replaced.
+pub(crate) fn widens(upkeep: &Upkeep, kind: IndexKind) -> bool {
+    upkeep.maintenance == Maintenance::Eager && kind == IndexKind::Filter
+}
+
 /// One attribute, ready for use.
 pub(crate) struct Attribute {
     pub(crate) id: u32,
     pub(crate) ty: Type,
     pub(crate) kind: IndexKind,
+    pub(crate) tokenizer: Tokenizer,
     pub(crate) path: Path,
+    /// How many versions of a record the index keeps facts of.
+    pub(crate) versions: u32,
     /// The tree of a stand-alone index.
     pub(crate) tree: Option<TreeId>,
     /// The tree of the keys written since the index began, under deleted-key maintenance.
     pub(crate) deleted: Option<TreeId>,
+    /// The tree of the values that writes replaced, of a range filter under eager maintenance.
+    pub(crate) widened: Option<TreeId>,
+    /// Later writes were done with this index.
+    pub(crate) since: Seq,
     /// True while its older facts are still to come.
     pub(crate) incomplete: bool,
     late: Late,
@@ -194,23 +234,35 @@ impl Attribute {
     fn new(
         dataset: &str,
         stored: &StoredAttribute,
-        key: &(Path, KeyType),
+        (key, versions): (&(Path, KeyType), u32),
         incomplete: bool,
         version: &Version,
     ) -> Option<Attribute> {
-        let StoredAttribute { id, def, tree } = stored;
+        let StoredAttribute {
+            id,
+            def,
+            tree,
+            since,
+        } = stored;
         let tree = if def.kind.is_standalone() {
             Some(version.tree_named(&index_tree(dataset, *id, *tree))?.id)
         } else {
             None
         };
         let deleted = version.tree_named(&deleted_tree(dataset, *id));
+        let widened = version.tree_named(&widened_tree(dataset, *id));
         Some(Attribute {
             id: *id,
             ty: def.ty,
+            widened: widened
+                .filter(|_| def.kind == IndexKind::Filter)
+                .map(|tree| tree.id),
+            since: *since,
             deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
             kind: def.kind,
+            tokenizer: def.tokenizer,
             path: def.path.clone(),
+            versions,
             tree,
             incomplete,
             late: Late::new(key, stored),
@@ -231,6 +283,24 @@ impl Attribute {
                 .any(|(id, value)| id == self.id && test(value));
         }
         self.late.any_value(record.body(), &mut test)
+    }
+
+    /// Shows what the index has of a record.
+    pub(crate) fn each_token(&self, record: &RecordRef<'_>, show: &mut dyn FnMut(&[u8])) {
+        let mut values = Vec::new();
+        self.any_value(record, |value| {
+            match self.tokenizer {
+                Tokenizer::Prefix => values.push(value.to_vec()),
+                Tokenizer::Exact | Tokenizer::Number => show(value),
+            }
+            false
+        });
+        let values = values.iter().map(Vec::as_slice);
+        // What is shown cannot fail.
+        let _ = self.tokenizer.each(values, |token| {
+            show(token);
+            Ok(())
+        });
     }
 
     /// Adds the values of a record to `out`; tells why a record that was stored before the attribute was
@@ -313,9 +383,10 @@ impl Layout {
         let data = version.tree_named(&data_tree(name))?;
         let stored = StoredDef::from_bytes(&data.config)?;
         let key = (stored.key.clone(), stored.key_type);
+        let versions = stored.upkeep.versions;
         let attributes = stored.attributes.iter();
         let attributes: Vec<Attribute> = attributes
-            .map(|stored| Attribute::new(name, stored, &key, false, version))
+            .map(|stored| Attribute::new(name, stored, (&key, versions), false, version))
             .collect::<Option<_>>()?;
         let mut extracted: Vec<(Path, Type)> = stored
             .attributes
@@ -324,7 +395,8 @@ impl Layout {
             .collect();
         let building = match &stored.change {
             Some(change) => {
-                let attribute = Attribute::new(name, &change.attribute, &key, true, version)?;
+                let attribute =
+                    Attribute::new(name, &change.attribute, (&key, versions), true, version)?;
                 let known = attributes.iter().position(|a| a.id == attribute.id);
                 if known.is_none() {
                     extracted.push((attribute.path.clone(), attribute.ty));
@@ -381,6 +453,7 @@ impl Layout {
             .written()
             .filter_map(|(_, attribute)| attribute.deleted);
         let mut trees: Vec<TreeId> = std::iter::once(self.data)
+            .chain(self.written().filter_map(|(_, a)| a.widened))
             .chain(self.keys)
             .chain(deleted)
             .chain(self.superseded)
@@ -409,6 +482,8 @@ pub(crate) struct Current {
     pub(crate) data: TreeId,
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
+    /// What queries found to be over.
+    pub(crate) online: Online,
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index, or drops the dataset.
     changing: Mutex<()>,
@@ -421,6 +496,7 @@ impl Current {
             data: layout.data,
             key_type: layout.stored.key_type,
             usage,
+            online: Online::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
         }
@@ -471,7 +547,7 @@ impl Current {
     }
 }
 
-/// Tells the engine the attributes of stored records that have an embedded or a fingerprint index.
+/// Tells the engine the attributes of stored records that have an index that tables carry.
 struct EmbeddedAttributes {
     ids: Vec<u32>,
     summaries: Vec<Summary>,
@@ -484,7 +560,7 @@ impl EmbeddedAttributes {
     fn new(stored: &StoredDef) -> EmbeddedAttributes {
         let key = (stored.key.clone(), stored.key_type);
         let building = stored.change.iter().map(|change| &change.attribute);
-        // Between the two kinds that tables carry, what is written now is of the new one.
+        // Between kinds that tables carry, what is written now is of the new one.
         let rebuilt = building.clone().find(|a| a.def.kind.is_embedded());
         let rebuilt = rebuilt.map(|a| a.id);
         let attributes: Vec<&StoredAttribute> = stored
@@ -498,6 +574,7 @@ impl EmbeddedAttributes {
         let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
         let summaries = attributes.iter().map(|a| match a.def.kind {
             IndexKind::Fingerprint => Summary::Fingerprints,
+            IndexKind::Filter => Summary::Zones,
             _ => Summary::Filters,
         });
         EmbeddedAttributes {
@@ -588,20 +665,32 @@ impl TreeProvider for Trees {
             let standalone = stored.attributes.iter().any(|a| a.def.kind.is_standalone());
             // With a primary-key index, that one tells, and is smaller.
             let deferred = upkeep.maintenance == Maintenance::Deferred && standalone;
+            let leaves_out = superseded(match upkeep.repair {
+                Repair::Merge if deferred => LeavesOut::Told,
+                // Whatever indexes there are now: readers must know that runs may hold several versions.
+                Repair::Staged => LeavesOut::Repaired,
+                _ => LeavesOut::Silently,
+            });
+            // What a write replaced is told beside that write. So it must not be left out while the
+            // version that it replaced, as the newest that is left of its key in a component, stays.
+            let building = stored.change.iter().map(|change| &change.attribute);
+            let mut attributes = stored.attributes.iter().chain(building);
+            let widened = attributes.any(|a| widens(upkeep, a.def.kind));
             return Ok(TreeOptions {
                 extractor,
                 policy: self.policy(upkeep.merging),
                 versions: upkeep.versions as usize,
-                superseded: superseded(match (deferred, upkeep.repair) {
-                    (true, Repair::Merge) => LeavesOut::Told,
-                    (true, Repair::Staged) => LeavesOut::Repaired,
-                    _ => LeavesOut::Silently,
-                }),
+                superseded: leaves_out.filter(|_| !widened),
                 ..TreeOptions::default()
             });
         }
         let config = TreeConfig::from_bytes(config).ok_or_else(unknown)?;
-        let follows = (config.merging == Merging::Correlated)
+        // What tells of the data's components has the same ones, where these are whole runs.
+        let correlated = match config.role {
+            Role::Widened => config.merging != Merging::Leveled,
+            _ => config.merging == Merging::Correlated,
+        };
+        let follows = correlated
             .then(|| name.split('/').next().map(data_tree))
             .flatten();
         let tiered = self.policy(Merging::Tiered);
@@ -615,6 +704,12 @@ impl TreeProvider for Trees {
                 policy: Policy::Tiered(Tiered::default()),
                 filter_bits_per_key: 0,
                 bitmap: true,
+                ..TreeOptions::default()
+            },
+            Role::Widened => TreeOptions {
+                policy: tiered,
+                follows,
+                filter_bits_per_key: 0,
                 ..TreeOptions::default()
             },
             // Tiers: their components' spans of sequence numbers do not overlap, which validation uses.
@@ -633,7 +728,7 @@ impl TreeProvider for Trees {
                 follows,
                 incomplete: config.incomplete,
                 superseded: superseded(LeavesOut::Silently),
-                ..index::tree_options(kind)
+                ..index::tree_options(kind, config.versions as usize)
             },
         })
     }

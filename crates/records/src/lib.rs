@@ -46,6 +46,7 @@ pub mod fuzzing;
 mod index;
 mod key;
 mod layout;
+mod online;
 mod posting;
 mod predicate;
 mod query;
@@ -54,6 +55,7 @@ mod repair;
 mod replaced;
 mod schema;
 mod stats;
+mod tokens;
 mod usage;
 
 pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
@@ -70,12 +72,15 @@ pub use key::Key;
 pub use lsm::fs;
 pub use lsm::{Durability, LookupOptions};
 pub use predicate::{Condition, Op};
-pub use query::{Answer, BulkOrder, Keys, Order, PageToken, Query, Scan, Validation};
+pub use query::{
+    Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
+};
 pub use record::Record;
 pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
 };
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+pub use tokens::Tokenizer;
 pub use usage::{Asked, UsageCounts};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.

@@ -14,7 +14,7 @@
 //!           the varints, the further bytes
 //! ```
 //!
-//! `cancels`: there may be cancels. `settled`: no key comes twice, and keys are prefix-compressed.
+//! `cancels`: there may be cancels. `settled`: no key comes more often than the tree keeps versions, and keys are prefix-compressed.
 //! A newest seq of 0, with one posting, stands for the sequence number of the entry that holds the
 //! fragment: a write does not know its number when it is encoded.
 //! The first key shares nothing, so an older fragment is joined to a newer one by rewriting only its
@@ -22,7 +22,7 @@
 //!
 //! A *cancel* is anti-matter: as of its sequence number the record does not have the value any more.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 
 use lsm::coding::{Reader, put_varint};
@@ -279,7 +279,7 @@ impl PostingWriter {
     }
 
     /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty.
-    /// `settled` says that no key came twice.
+    /// `settled` says that no key came more often than it may.
     pub(crate) fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
             let flags = if settled {
@@ -348,12 +348,12 @@ fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -
     Some(())
 }
 
-/// Drops from a fragment the postings of a key that come behind a newer one of the same key, plain
+/// Drops from a fragment the postings of a key that come behind `versions` newer ones of the same key, plain
 /// or cancel, and when nothing older can exist (`oldest`) the cancels too. Returns false when nothing
 /// is left. A malformed fragment stays as it is. O(postings), and O(1) for a settled fragment.
 /// `entry` is the number of the entry that holds it.
-pub(crate) fn settle(fragment: &mut Vec<u8>, entry: Seq, oldest: bool) -> bool {
-    match settled(fragment, entry, oldest) {
+pub(crate) fn settle(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
+    match settled(fragment, entry, oldest, versions) {
         Some(Settled::As(new)) if new.is_empty() => false,
         Some(Settled::As(new)) => {
             *fragment = new;
@@ -368,7 +368,7 @@ enum Settled {
     As(Vec<u8>),
 }
 
-fn settled(fragment: &[u8], entry: Seq, oldest: bool) -> Option<Settled> {
+fn settled(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Option<Settled> {
     let list = PostingList::head(fragment, entry)?;
     let drop_cancels = oldest && list.flags & CANCELS != 0;
     let distinct = list.flags & SETTLED != 0 || list.newest == list.oldest;
@@ -391,23 +391,25 @@ fn settled(fragment: &[u8], entry: Seq, oldest: bool) -> Option<Settled> {
     }
     let few = postings.len() <= FEW;
     let mut seen_few: [&[u8]; FEW] = [&[]; FEW];
-    let mut seen = if few {
-        HashSet::new()
+    let mut seen: HashMap<&[u8], usize> = if few {
+        HashMap::new()
     } else {
-        HashSet::with_capacity(postings.len())
+        HashMap::with_capacity(postings.len())
     };
     let mut writer = PostingWriter::new();
     writer.body.reserve(fragment.len());
     for (i, (seq, cancel, range)) in postings.into_iter().enumerate() {
         let key = keys.get(range)?;
-        let new = if few {
+        let wanted = if few {
             let (before, here) = seen_few.split_at_mut_checked(i)?;
             *here.first_mut()? = key;
-            !before.contains(&key)
+            before.iter().filter(|other| **other == key).count() < versions
         } else {
-            seen.insert(key)
+            let times = seen.entry(key).or_default();
+            *times += 1;
+            *times <= versions
         };
-        if new && !(cancel && oldest) {
+        if wanted && !(cancel && oldest) {
             writer.push(Posting { seq, key, cancel });
         }
     }
@@ -421,12 +423,15 @@ fn settled(fragment: &[u8], entry: Seq, oldest: bool) -> Option<Settled> {
 pub(crate) struct PostingMerge {
     /// A fragment of so many bytes takes no further one.
     pub chunk_bytes: usize,
+    /// So many postings of a key are kept.
+    pub versions: usize,
 }
 
 impl Default for PostingMerge {
     fn default() -> PostingMerge {
         PostingMerge {
             chunk_bytes: CHUNK_BYTES,
+            versions: 1,
         }
     }
 }
@@ -444,7 +449,7 @@ impl MergeOperator for PostingMerge {
     }
 
     fn finish(&self, _key: &[u8], seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
-        settle(operand, seq, oldest)
+        settle(operand, seq, oldest, self.versions)
     }
 }
 

@@ -125,6 +125,7 @@ fn merges_agree_with_the_model() {
     let mut rng = fastrand::Rng::with_seed(SEED + 1);
     let operator = PostingMerge {
         chunk_bytes: usize::MAX,
+        versions: 1,
     };
     for round in 0..1_000 {
         let count = rng.usize(1..80);
@@ -188,7 +189,10 @@ fn grouping_makes_no_difference() {
 
 #[test]
 fn a_full_chunk_takes_no_more() {
-    let operator = PostingMerge { chunk_bytes: 10 };
+    let operator = PostingMerge {
+        chunk_bytes: 10,
+        versions: 1,
+    };
     let mut newer = single(&(9, b"123".to_vec(), false));
     assert!(operator.combine(
         b"",
@@ -258,8 +262,8 @@ fn damage_is_found_or_harmless() {
         );
         let mut joined = single(&(MAX_SEQ, b"k".to_vec(), false));
         append(&mut joined, ENTRY, &bytes, ENTRY);
-        settle(&mut joined, ENTRY, rng.bool());
-        settle(&mut bytes, ENTRY, rng.bool());
+        settle(&mut joined, ENTRY, rng.bool(), 1);
+        settle(&mut bytes, ENTRY, rng.bool(), 1);
     }
 }
 
@@ -281,6 +285,6 @@ fn keys_that_unpack_without_bound_are_left_alone() {
         put_posting(&mut bomb, 1, &posting, MAX_PRIMARY_KEY);
     }
     let before = bomb.clone();
-    assert!(settle(&mut bomb, ENTRY, false));
+    assert!(settle(&mut bomb, ENTRY, false, 1));
     assert_eq!(bomb, before);
 }

@@ -96,7 +96,7 @@ impl Replaced {
                 && kind == Kind::Put
                 && let Some(record) = RecordRef::parse(value)
             {
-                new.insert(key.to_vec(), facts_of(&record));
+                new.insert(key.to_vec(), facts_of(layout, &record));
             }
         });
         let known: Vec<(&[u8], Seq)> = self
@@ -171,20 +171,25 @@ impl Replaced {
 /// Attribute ids and values of a record.
 type Facts = Vec<(u32, Vec<u8>)>;
 
-fn facts_of(record: &RecordRef<'_>) -> Facts {
-    record
-        .attributes()
-        .map(|(id, value)| (id, value.to_vec()))
-        .collect()
+/// What the indexes have of a record; of one that was stored before an attribute was declared, too.
+fn facts_of(layout: &Layout, record: &RecordRef<'_>) -> Facts {
+    let mut facts = Facts::new();
+    for (_, attribute) in layout.written() {
+        attribute.any_value(record, |value| {
+            facts.push((attribute.id, value.to_vec()));
+            false
+        });
+    }
+    facts
 }
 
-/// Takes back the facts of an old record, the write `seq`, but for those that stay.
+/// Takes back the facts of an old record, the write `seq`, but for those that the new one has.
 fn cancel_record(
     layout: &Layout,
     writes: &mut Writes,
     (key, seq): (&[u8], Seq),
     old: &[u8],
-    stays: &[(u32, Vec<u8>)],
+    new: &[(u32, Vec<u8>)],
 ) -> Result<()> {
     let Some(old) = RecordRef::parse(old) else {
         return Err(Error::damaged("a stored record is malformed"));
@@ -192,19 +197,28 @@ fn cancel_record(
     let bitmap = layout.superseded.unwrap_or(layout.data);
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
     for (_, attribute) in layout.written() {
-        let Some(index) = index::of(attribute.kind).filter(|_| attribute.tree.is_some()) else {
+        let told = attribute.tree.or(attribute.widened);
+        let Some(index) = index::of(attribute.kind).filter(|_| told.is_some()) else {
             continue;
         };
-        let over = old.attributes().filter(|(id, _)| *id == attribute.id);
-        let over = over.filter(|(id, value)| !stays.iter().any(|(i, v)| i == id && v == value));
-        for (_, value) in over {
-            let fact = Fact {
-                attribute,
-                value,
-                key,
-            };
-            index.cancel(writes, fact)?;
-        }
+        let mut had: Vec<Vec<u8>> = Vec::new();
+        attribute.any_value(&old, |value| {
+            had.push(value.to_vec());
+            false
+        });
+        let has = new.iter().filter(|(id, _)| *id == attribute.id);
+        attribute.tokenizer.each_lost(
+            had.iter().map(Vec::as_slice),
+            has.map(|(_, value)| value.as_slice()),
+            |value| {
+                let fact = Fact {
+                    attribute,
+                    value,
+                    key,
+                };
+                index.cancel(writes, fact)
+            },
+        )?;
     }
     Ok(())
 }

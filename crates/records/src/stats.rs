@@ -101,6 +101,9 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
         return format!("keys written since the index of {} began", a.path);
     }
+    if let Some((_, a)) = layout.written().find(|(_, a)| a.widened == Some(tree.id)) {
+        return format!("replaced values of {}", a.path);
+    }
     let attribute = layout.written().find(|(_, a)| a.tree == Some(tree.id));
     attribute.map_or_else(
         || "facts of the index being built".to_string(),

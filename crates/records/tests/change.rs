@@ -111,6 +111,19 @@ fn answers_are_those_of_the_model_while_indexes_change() {
 }
 
 #[test]
+fn an_index_of_a_store_that_was_never_written_to_is_added() {
+    for kind in IndexKind::ALL {
+        let (db, dataset) = store(0);
+        let v = path("v");
+        let change = dataset.add_index(&v, kind, Some(Type::Int), &mut go_on);
+        assert!(change.unwrap().complete);
+        put(&dataset, 1, 5);
+        agree(&dataset.snapshot(), &dataset, 4..7);
+        check(&db);
+    }
+}
+
+#[test]
 fn every_change_of_kind_is_exact_before_amid_and_after() {
     for (from, to) in pairs() {
         let (db, dataset) = store(300);
@@ -152,7 +165,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
         check(&db);
         agree(&dataset.snapshot(), &dataset, 0..7);
         let trees = dataset.stats()["trees"].as_array().unwrap().len();
-        assert_eq!(trees, 1 + usize::from(to.is_standalone()), "{from:?} {to}");
+        assert_eq!(trees, 2 + usize::from(to.is_standalone()), "{from:?} {to}");
         let plan = dataset.query().equals(&path("v"), "1").run().unwrap();
         let plan = plan.explain()["plan"].clone();
         match to {
@@ -306,7 +319,7 @@ fn a_record_that_does_not_fit_fails_the_add_and_leaves_everything_as_before() {
         assert_eq!(error.to_string(), text);
         assert_eq!(dataset.def(), def);
         assert_eq!(dataset.unfinished_index(), None);
-        assert_eq!(dataset.stats()["trees"].as_array().unwrap().len(), 1);
+        assert_eq!(dataset.stats()["trees"].as_array().unwrap().len(), 2);
         // Any type goes as before.
         dataset.put(br#"{"id":152,"v":"x"}"#).unwrap();
         for id in [150, 151, 152] {

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use common::{check, open, path, rows, seeds};
 use esker::fs::memory::Memory;
-use esker::{DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
-use life::live;
+use esker::{DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Type};
+use life::upkeep::MERGINGS;
+use life::{Upkeep, live, live_under};
 use serde_json::json;
 
 #[test]
@@ -31,6 +32,21 @@ fn each_combination_of_two_kinds_gives_the_answers_of_the_model() {
         for one in IndexKind::ALL {
             for other in IndexKind::ALL {
                 live(seed, &[one, other], false);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_kind_under_each_strategy_gives_the_answers_of_the_model() {
+    for seed in seeds(1) {
+        for maintenance in Maintenance::ALL {
+            for (at, kind) in IndexKind::ALL.into_iter().enumerate() {
+                let merging = MERGINGS[(seed as usize + at) % MERGINGS.len()];
+                let other = [&[][..], &[IndexKind::Composite]][seed as usize % 2];
+                live_under(seed, &[&[kind], other].concat(), false, &|rng| {
+                    Upkeep::under(maintenance, merging, rng)
+                });
             }
         }
     }

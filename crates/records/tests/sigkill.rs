@@ -1,6 +1,6 @@
-//! A process is killed with SIGKILL in the middle of loading, with flushes and merges under way, a
-//! hundred times on the same folder: nothing acknowledged is lost, batches are whole, and every
-//! index agrees with the data. `ESKER_KILLS=1000 cargo test --test sigkill` kills more often.
+//! A process is killed with SIGKILL in the middle of loading, with flushes and merges under way, again
+//! and again on the same folder, under each maintenance strategy: nothing acknowledged is lost, batches are
+//! whole, every index agrees with the data, and no current record is among the writes that are over. `ESKER_KILLS=1000 cargo test --test sigkill` kills more often.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,8 +11,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path as FsPath;
 use std::process::{Command, Stdio};
 
-use common::{Doing, INDEXED, PATHS, check, keys, number, path, scan};
-use esker::{Database, DatasetDef, Durability, KeyType, Options, Type};
+use common::{
+    Doing, INDEXED, PATHS, check, check_set, keys_in_every_way, number, path, scan, upkeep,
+};
+use esker::{Database, DatasetDef, Durability, KeyType, Maintenance, Options, Type};
 
 /// Tells the child where to load, and from which batch on.
 const DIR: &str = "ESKER_SIGKILL_DIR";
@@ -131,10 +133,22 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     if std::env::var(DIR).is_ok() {
         return;
     }
+    let strategies = Maintenance::ALL.len();
+    let kills = number("ESKER_KILLS", 100) / strategies;
+    let mut rng = fastrand::Rng::with_seed(common::seeds(1).start);
+    // Those that do not come by turns of the strategy.
+    let turn = rng.usize(0..3);
+    for strategy in 0..strategies {
+        kill_often(strategy + turn * strategies, kills, &mut rng);
+    }
+}
+
+fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
+    let def = upkeep(DatasetDef::new(path("id"), KeyType::Int), number);
+    let strategy = def.to_string();
     {
-        let def = DatasetDef::new(path("id"), KeyType::Int);
         let def = PATHS
             .iter()
             .zip(INDEXED)
@@ -146,13 +160,11 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     // Key -> (value, batch) after all batches before `next`.
     let mut model: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     let mut next = 0;
-    let mut rng = fastrand::Rng::with_seed(common::seeds(1).start);
-    let kills = number("ESKER_KILLS", 100);
     for kill in 0..kills {
         let acknowledgements = rng.usize(1..70);
         let first = next;
         let _doing = Doing(format!(
-            "kill {kill}, after {acknowledgements} batches from {first}"
+            "{strategy}: kill {kill}, after {acknowledgements} batches from {first}"
         ));
         let last = kill_after(dir, first, acknowledgements).unwrap();
         let db = Database::open(dir, options()).unwrap();
@@ -178,6 +190,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             .collect();
         assert!(found == right, "records differ after batch {upto}");
         check(&db);
+        check_set(&db);
         for value in (kill as u64 % 7..VALUES).step_by(7) {
             let mut right: Vec<String> = model
                 .iter()
@@ -187,7 +200,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             right.sort();
             for at in PATHS {
                 let query = dataset.query().equals(&path(at), &value.to_string());
-                let mut found = keys(&dataset, query);
+                let mut found = keys_in_every_way(&dataset, &query);
                 found.sort();
                 assert_eq!(found, right, "{at} = {value}");
             }
@@ -197,5 +210,5 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             db.close().unwrap();
         }
     }
-    println!("{kills} kills, {next} batches");
+    println!("{strategy}: {kills} kills, {next} batches");
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use esker::{
     Condition, Database, Dataset, DatasetDef, Durability, IndexDef, IndexKind, KeyType, Op, Query,
-    Type,
+    Tokenizer, Type,
 };
 use serde_json::Value;
 
@@ -38,6 +38,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
             path: path.parse()?,
             kind,
             ty: Type::Int,
+            tokenizer: Tokenizer::default(),
         })
     };
     let def = DatasetDef {

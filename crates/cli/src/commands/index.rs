@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, IndexChange, IndexKind, IndexProgress, OnProgress, Path, Type};
+use esker::{Database, Dataset, IndexChange, IndexKind, IndexProgress, OnProgress};
 
-use super::load::{USUAL, parse_index, parse_path};
+use super::load::{USUAL, WantedIndex, parse_index, parse_path};
 use super::{dataset, open};
 use crate::failure::{Failure, Outcome};
 use crate::output::{note, thousands};
@@ -16,11 +16,17 @@ use crate::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResume
 pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure> {
     match &args.change {
         IndexCommand::Add(args) => change(args, memory, "add", |dataset, wanted, progress| {
-            dataset.add_index(&wanted.0, wanted.1, wanted.2, progress)
+            let WantedIndex {
+                path,
+                kind,
+                ty,
+                tokenizer,
+            } = wanted;
+            dataset.add_tokenized(path, *kind, *ty, *tokenizer, progress)
         }),
         IndexCommand::Switch(args) => {
             change(args, memory, "switch", |dataset, wanted, progress| {
-                dataset.switch_index(&wanted.0, wanted.1, progress)
+                dataset.switch_index(&wanted.path, wanted.kind, progress)
             })
         }
         IndexCommand::Drop(args) => drop_index(args, memory),
@@ -28,13 +34,11 @@ pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure>
     }
 }
 
-type Wanted = (Path, IndexKind, Option<Type>);
-
 fn change(
     args: &IndexChangeArgs,
     memory: usize,
     verb: &str,
-    make: impl Fn(&Dataset, &Wanted, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
+    make: impl Fn(&Dataset, &WantedIndex, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
 ) -> Result<Outcome, Failure> {
     let text = &args.index;
     let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
@@ -42,7 +46,7 @@ fn change(
         return Err(refuse(format!("say the new kind, as in {text}:{USUAL}")));
     }
     let wanted = parse_index(text).map_err(refuse)?;
-    if verb == "switch" && wanted.2.is_some() {
+    if verb == "switch" && wanted.ty.is_some() {
         return Err(refuse("a switch keeps the type: leave it out".to_string()));
     }
     let db = open(&args.dir, memory)?;

@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexDef, IndexKind, KeyType,
-    Maintenance, Merging, Path, Repair, Type,
+    Maintenance, Merging, Path, Repair, Tokenizer, Type,
 };
 
 use super::{options, promise};
@@ -221,22 +221,33 @@ impl Loading {
 /// The definition that the command line gives; what it leaves open is `None`.
 struct Wanted {
     key: Option<(Path, Option<KeyType>)>,
-    indexes: Vec<(Path, IndexKind, Option<Type>)>,
+    indexes: Vec<WantedIndex>,
     maintenance: Option<Maintenance>,
     repair: Option<Repair>,
     merging: Option<Merging>,
     versions: Option<u32>,
 }
 
+/// An attribute as the command line says it is to be indexed.
+pub(crate) struct WantedIndex {
+    pub(crate) path: Path,
+    pub(crate) kind: IndexKind,
+    pub(crate) ty: Option<Type>,
+    pub(crate) tokenizer: Tokenizer,
+}
+
 impl Wanted {
     fn parse(args: &LoadArgs) -> Result<Self, Failure> {
         let key = args.key.as_deref().map(parse_key).transpose()?;
-        let mut indexes: Vec<(Path, IndexKind, Option<Type>)> = Vec::new();
+        let mut indexes: Vec<WantedIndex> = Vec::new();
         for text in &args.indexes {
             let refuse = |what| Failure::Usage(format!("--index {text}: {what}"));
             let index = parse_index(text).map_err(refuse)?;
-            if indexes.iter().any(|(path, ..)| *path == index.0) {
-                return Err(Failure::Usage(format!("--index names `{}` twice", index.0)));
+            if indexes.iter().any(|other| other.path == index.path) {
+                return Err(Failure::Usage(format!(
+                    "--index names `{}` twice",
+                    index.path
+                )));
             }
             indexes.push(index);
         }
@@ -258,11 +269,12 @@ impl Wanted {
             .is_none_or(|(path, ty)| *path == def.key && ty.is_none_or(|ty| ty == def.key_type));
         let indexes = self.indexes.is_empty()
             || self.indexes.len() == def.indexes.len()
-                && self.indexes.iter().all(|(path, kind, ty)| {
+                && self.indexes.iter().all(|wanted| {
                     def.indexes.iter().any(|index| {
-                        index.path == *path
-                            && index.kind == *kind
-                            && ty.is_none_or(|ty| ty == index.ty)
+                        index.path == wanted.path
+                            && index.kind == wanted.kind
+                            && index.tokenizer == wanted.tokenizer
+                            && wanted.ty.is_none_or(|ty| ty == index.ty)
                     })
                 });
         let upkeep = self.maintenance.is_none_or(|said| said == def.maintenance)
@@ -285,7 +297,7 @@ impl Wanted {
         let Some((key, key_type)) = self.key else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
         };
-        let open = key_type.is_none() || self.indexes.iter().any(|(_, _, ty)| ty.is_none());
+        let open = key_type.is_none() || self.indexes.iter().any(|index| index.ty.is_none());
         let sample = match open {
             true => feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES),
             false => Default::default(),
@@ -312,8 +324,10 @@ impl Wanted {
                 )));
             }
         };
-        let indexes = self.indexes.into_iter().map(|(path, kind, ty)| {
-            let ty = ty
+        let indexes = self.indexes.into_iter().map(|wanted| {
+            let path = wanted.path;
+            let ty = wanted
+                .ty
                 .or_else(|| esker::infer_type(&sample.records, &path))
                 .unwrap_or_else(|| {
                     note(format_args!(
@@ -321,7 +335,12 @@ impl Wanted {
                     ));
                     Type::String
                 });
-            IndexDef { path, kind, ty }
+            IndexDef {
+                path,
+                kind: wanted.kind,
+                ty,
+                tokenizer: wanted.tokenizer,
+            }
         });
         let indexes = indexes.collect();
         let usual = DatasetDef::new(key, key_type);
@@ -343,11 +362,14 @@ impl Wanted {
             Some((path, None)) => format!("--key {path}"),
             None => String::new(),
         };
-        for (path, kind, ty) in &self.indexes {
-            text += &match ty {
-                Some(ty) => format!(" --index {path}:{kind}:{ty}"),
-                None => format!(" --index {path}:{kind}"),
-            };
+        for index in &self.indexes {
+            text += &format!(" --index {}:{}", index.path, index.kind);
+            if let Some(ty) = index.ty {
+                text += &format!(":{ty}");
+            }
+            if index.tokenizer != Tokenizer::default() {
+                text += &format!(":{}", index.tokenizer);
+            }
         }
         for (name, said) in [
             ("maintenance", self.maintenance.map(|said| said.to_string())),
@@ -382,25 +404,42 @@ fn parse_key(text: &str) -> Result<(Path, Option<KeyType>), Failure> {
 /// without reading much else, the one that is quickest to ask (docs/performance.md).
 pub(crate) const USUAL: IndexKind = IndexKind::Lazy;
 
-/// Reads `PATH[:KIND[:TYPE]]`; says what is wrong with it.
-pub(crate) fn parse_index(text: &str) -> Result<(Path, IndexKind, Option<Type>), String> {
-    let path = |text: &str| text.parse::<Path>().map_err(|error| error.to_string());
+/// Reads `PATH[:KIND[:TYPE[:TOKENIZER]]]`; says what is wrong with it.
+pub(crate) fn parse_index(text: &str) -> Result<WantedIndex, String> {
+    let wanted = |path: &str, kind, ty| -> Result<WantedIndex, String> {
+        Ok(WantedIndex {
+            path: path.parse::<Path>().map_err(|error| error.to_string())?,
+            kind,
+            ty,
+            tokenizer: Tokenizer::default(),
+        })
+    };
     let Some((head, last)) = text.rsplit_once(':') else {
-        return Ok((path(text)?, USUAL, None));
+        return wanted(text, USUAL, None);
     };
     if let Ok(kind) = last.parse() {
-        return Ok((path(head)?, kind, None));
+        return wanted(head, kind, None);
+    }
+    // A tokenizer comes behind a type: a name with a colon in it is not mistaken for one.
+    if let Ok(tokenizer) = last.parse()
+        && let Some((_, ty)) = head.rsplit_once(':')
+        && ty.parse::<Type>().is_ok()
+    {
+        return Ok(WantedIndex {
+            tokenizer,
+            ..parse_index(head)?
+        });
     }
     let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
     let kind = kind.parse().map_err(|_| {
         format!(
-            "unknown index kind `{kind}` (embedded, fingerprint, lazy, composite, recent or eager)"
+            "unknown index kind `{kind}` (embedded, fingerprint, filter, lazy, composite, recent or eager)"
         )
     })?;
     let ty = last
         .parse()
         .map_err(|_| format!("unknown type `{last}` (int, float, string, bool or time)"))?;
-    Ok((path(head)?, kind, Some(ty)))
+    wanted(head, kind, Some(ty))
 }
 
 pub(crate) fn parse_path(text: &str) -> Result<Path, Failure> {

@@ -8,6 +8,7 @@ pub(crate) mod load;
 mod picture;
 pub(crate) mod query;
 pub(crate) mod repair;
+pub(crate) mod versions;
 pub(crate) mod write;
 
 use std::path::Path;

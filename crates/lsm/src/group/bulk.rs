@@ -95,6 +95,8 @@ impl Inner {
             min: visible,
             max: visible,
         };
+        // A power cut must not take a write that another one is over by.
+        self.sync_all()?;
         self.work_on(|edit| {
             workshop.write_bits(target, numbers, component, edit)?;
             edit.marks

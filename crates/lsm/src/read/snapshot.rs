@@ -126,7 +126,13 @@ impl Snapshot {
     /// The keys of a tree that have a value. `readahead` of more than 0 bytes reads ahead and leaves
     /// the block cache as it is: for scans of much of a tree.
     pub fn cursor(&self, tree: TreeId, readahead: usize) -> TreeCursor {
-        TreeCursor::new(self.sources(tree, readahead), self.seq)
+        self.cursor_over(&self.components(tree), readahead)
+    }
+
+    /// The keys that have a value in these components alone, newest first as [`Snapshot::components`]
+    /// gives them (a run may lack some of its tables): for who knows that the others do not matter.
+    pub fn cursor_over(&self, components: &[Component], readahead: usize) -> TreeCursor {
+        TreeCursor::new(sources(components, readahead), self.seq)
     }
 
     /// Every entry of a tree, superseded ones included.
@@ -153,21 +159,23 @@ impl Snapshot {
         Entries::new(self.components(tree), key, seq.min(self.seq))
     }
 
-    /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]`:
+    /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]` of `tree`:
     /// LevelDB++'s GetLite (section 3), made exact by reading the key's block where a filter of a
     /// newer component says "maybe".
     pub fn is_newest(
         &self,
+        tree: TreeId,
         components: &[Component],
         at: usize,
         key: &[u8],
         seq: Seq,
         cost: &Cost,
     ) -> Result<bool> {
+        let keeps_one = self.tree(tree).is_some_and(|tree| tree.options.keeps_one());
         for (index, component) in components.iter().take(at + 1).enumerate() {
-            // Of a run's entries of a key that is put and deleted whole, only one survives merges;
-            // a memtable holds them all.
-            if index == at && matches!(component, Component::Run(_)) {
+            // Of a run's entries of a key that is put and deleted whole, only one survives merges in most
+            // trees; a memtable holds them all.
+            if index == at && keeps_one && matches!(component, Component::Run(_)) {
                 break;
             }
             if let Some(newest) = component.newest(key, self.seq, cost)? {

@@ -13,7 +13,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    MapBuilder, Zone, ZoneRef, cover, put_zone, read_zone, shorten_greatest, shorten_least,
+    ANYTHING, MapBuilder, Zone, ZoneRef, cover, put_zone, read_zone, shorten_greatest,
+    shorten_least,
 };
 use crate::attributes::Summary;
 use crate::coding::{Reader, put_bytes, put_varint};
@@ -24,7 +25,8 @@ use crate::entry::{MAX_SEQ, Seq};
 pub(crate) const BITS_PER_VALUE: usize = 16;
 const PROBES: usize = 6;
 
-/// Gathers the synopsis block of one partition after another, and the fingerprint maps of the table.
+/// Gathers the synopsis block of one partition after another, and the zone maps and fingerprint maps of
+/// the table.
 pub(crate) struct SynopsisBuilder {
     slots: Vec<Slot>,
     /// The open partition, and the bits of a block's number within its partition.
@@ -45,9 +47,13 @@ struct Slot {
     hashes: Vec<u64>,
     /// Instead of filters: where the values of the table are.
     map: Option<MapBuilder>,
+    /// Blocks and partitions are not told apart.
+    coarse: bool,
     // Of the finished blocks of the partition.
     records: Vec<u8>,
     zone: Option<Zone>,
+    // Of the finished blocks of the table.
+    table_zone: Option<Zone>,
 }
 
 const NO_BOUNDS: (Seq, Seq) = (MAX_SEQ, 0);
@@ -62,6 +68,7 @@ impl SynopsisBuilder {
     ) -> SynopsisBuilder {
         let slot = |summary: &Summary| Slot {
             map: (*summary == Summary::Fingerprints).then(MapBuilder::default),
+            coarse: *summary == Summary::Zones,
             ..Slot::default()
         };
         SynopsisBuilder {
@@ -90,11 +97,13 @@ impl SynopsisBuilder {
         let Some(slot) = self.slots.get_mut(slot) else {
             return;
         };
-        let hash = xxh3_64(value);
-        match &mut slot.map {
-            Some(map) => map.add(hash, self.partition << self.shift | self.bounds.len()),
-            None if slot.hashes.last() != Some(&hash) => slot.hashes.push(hash),
-            None => {}
+        if !slot.coarse {
+            let hash = xxh3_64(value);
+            match &mut slot.map {
+                Some(map) => map.add(hash, self.partition << self.shift | self.bounds.len()),
+                None if slot.hashes.last() != Some(&hash) => slot.hashes.push(hash),
+                None => {}
+            }
         }
         let first = !slot.holds;
         slot.holds = true;
@@ -116,6 +125,11 @@ impl SynopsisBuilder {
     /// Takes the map of a slot, if it is to have one.
     pub(crate) fn take_map(&mut self, slot: usize) -> Option<MapBuilder> {
         self.slots.get_mut(slot)?.map.take()
+    }
+
+    /// Takes the zone map that a slot has of the whole table; `None` when it holds no value of it.
+    pub(crate) fn take_zone(&mut self, slot: usize) -> Option<Zone> {
+        self.slots.get_mut(slot)?.table_zone.take()
     }
 
     /// Bytes of the fingerprint maps so far, about.
@@ -187,10 +201,12 @@ impl Slot {
         let bounded = shorten_greatest(&mut self.max);
         let max = bounded.then_some(self.max.as_slice());
         let zone = Some((self.min.as_slice(), max));
+        cover(&mut self.table_zone, zone);
+        let zone = if self.coarse { Some(ANYTHING) } else { zone };
         put_zone(&mut self.records, zone);
         cover(&mut self.zone, zone);
         // One value that the zone map holds unshortened needs no filter beside it.
-        if self.map.is_some() || max == Some(&self.min) {
+        if self.coarse || self.map.is_some() || max == Some(&self.min) {
             put_bytes(&mut self.records, &[]);
         } else {
             self.hashes.sort_unstable();

@@ -90,6 +90,9 @@ impl ValueRange {
 /// A zone map in place, borrowed from where it is stored.
 pub(crate) type ZoneRef<'a> = (&'a [u8], Option<&'a [u8]>);
 
+/// The zone map that any value lies in.
+pub(crate) const ANYTHING: ZoneRef<'static> = (&[], None);
+
 /// Cuts a least value to a bound: not above it.
 fn shorten_least(min: &mut Vec<u8>) {
     min.truncate(MAX_BOUND_LEN);

@@ -11,7 +11,7 @@ use crate::coding::put_varint;
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, compare};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
-use crate::synopsis::{SynopsisBuilder, Zone, cover, zone_ref};
+use crate::synopsis::{SynopsisBuilder, Zone};
 
 /// Bytes gathered before they go to the file.
 const APPEND_LEN: usize = 256 << 10;
@@ -38,7 +38,6 @@ pub struct TableBuilder {
     synopsis: SynopsisBuilder,
     // The table.
     top: Top,
-    zones: Vec<Option<Zone>>,
     data_blocks: u64,
     key_bytes: u64,
     value_bytes: u64,
@@ -91,7 +90,6 @@ impl TableBuilder {
                 options.value_filter_bits,
             ),
             top: Top::new(ids.len()),
-            zones: vec![None; ids.len()],
             data_blocks: 0,
             key_bytes: 0,
             value_bytes: 0,
@@ -184,13 +182,8 @@ impl TableBuilder {
         if self.is_empty() {
             self.meta.min_seq = 0;
         }
-        for ((_, held), zone) in self
-            .meta
-            .zones
-            .iter_mut()
-            .zip(std::mem::take(&mut self.zones))
-        {
-            *held = zone;
+        for (slot, (_, held)) in self.meta.zones.iter_mut().enumerate() {
+            *held = self.synopsis.take_zone(slot);
         }
 
         self.scratch.clear();
@@ -221,7 +214,7 @@ impl TableBuilder {
     /// Writes the fingerprint maps.
     fn write_maps(&mut self) -> Result<()> {
         let shift = self.synopsis.shift();
-        for slot in 0..self.zones.len() {
+        for slot in 0..self.meta.zones.len() {
             let Some(map) = self.synopsis.take_map(slot) else {
                 continue;
             };
@@ -300,7 +293,7 @@ impl TableBuilder {
             self.out.write_block(&self.scratch, false)?
         };
 
-        let mut zones = vec![None; self.zones.len()];
+        let mut zones: Vec<Option<Zone>> = vec![None; self.meta.zones.len()];
         self.scratch.clear();
         let (min_seq, max_seq) = self.synopsis.finish(&mut self.scratch, |slot, zone| {
             if let Some(held) = zones.get_mut(slot) {
@@ -321,9 +314,6 @@ impl TableBuilder {
         };
         self.top.push(&self.separator, part);
         push_zones(&mut self.top, &zones);
-        for (all, zone) in self.zones.iter_mut().zip(&zones) {
-            cover(all, zone_ref(zone));
-        }
         self.meta.min_seq = self.meta.min_seq.min(min_seq);
         self.meta.max_seq = self.meta.max_seq.max(max_seq);
         Ok(())

@@ -11,7 +11,9 @@ use crate::attributes::Extractor;
 use crate::cost::Cost;
 use crate::entry::{Kind, Seq, compare};
 use crate::error::{Error, Result};
-use crate::synopsis::{BlockSynopsis, MapPage, Synopsis, ValueRange, ZoneRef, map_hash, zone_ref};
+use crate::synopsis::{
+    ANYTHING, BlockSynopsis, MapPage, Synopsis, ValueRange, ZoneRef, map_hash, zone_ref,
+};
 
 impl Table {
     /// Reads the whole file and checks it: checksums, the order of entries, the index, that key
@@ -139,7 +141,9 @@ impl Audit<'_> {
                 && slots.iter().enumerate().all(|(slot, blocks)| {
                     let whole = self.table.top().zone(p, slot);
                     let file = meta.zones.get(slot).and_then(|(_, z)| zone_ref(z));
-                    encloses(file, whole) && blocks.iter().all(|b| encloses(whole, b.zone))
+                    // A partition that is not told apart says less than its table.
+                    let fits = whole == Some(ANYTHING) || encloses(file, whole);
+                    fits && blocks.iter().all(|b| encloses(whole, b.zone))
                 })
         });
         if synopsis.is_some() && !described {
@@ -237,13 +241,16 @@ impl Audit<'_> {
             let Some(slot) = self.slots.get(slot).copied().flatten() else {
                 return;
             };
+            let only = ValueRange::only(value);
+            let admits =
+                |zone: Option<ZoneRef<'_>>| zone.is_some_and(|(min, max)| only.overlaps(min, max));
+            let table = self.table.meta().zones.get(slot);
+            covered &= table.is_none_or(|(_, zone)| admits(zone_ref(zone)));
             if let Some(synopsis) = claim.synopses.get(slot) {
                 let hash = BlockSynopsis::hash(value);
                 covered &= self.mapped(slot, hash, claim)
                     && synopsis.may_hold(hash)
-                    && synopsis
-                        .zone
-                        .is_some_and(|(min, max)| ValueRange::only(value).overlaps(min, max));
+                    && admits(synopsis.zone);
             }
         });
         covered

@@ -399,7 +399,7 @@ fn why(kind: IndexKind, work: &Workload, facts: &Facts) -> String {
             percent(work.limited),
             work.limit
         ),
-        IndexKind::None | IndexKind::Eager => String::new(),
+        IndexKind::None | IndexKind::Eager | IndexKind::Filter => String::new(),
     }
 }
 

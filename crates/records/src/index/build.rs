@@ -5,9 +5,12 @@
 //! ```text
 //! staging tree, key       value
 //! 00                      how far the gathering is: see `Gathered`
-//! 01 value key            sequence number (8 bytes, big-endian)          kinds ordered by key
+//! 01 value key            sequence numbers (8 bytes each, big-endian),    kinds ordered by key
+//!                         newest first: as many as versions have the value
 //! 01 value inverted key   empty; `inverted` is the number complemented   kinds ordered by age
 //! ```
+
+use std::cmp::Reverse;
 
 use lsm::coding::{Reader, put_bytes, put_varint};
 use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
@@ -112,13 +115,20 @@ impl Piece {
     pub(crate) fn write(&mut self, gathered: &Gathered, sink: &mut RunSink<'_>) -> lsm::Result<()> {
         let bytes = &self.bytes;
         let key = |entry: &(usize, usize, Seq)| bytes.get(entry.0..entry.1).unwrap_or_default();
-        self.entries.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+        self.entries
+            .sort_unstable_by(|a, b| (key(a), Reverse(a.2)).cmp(&(key(b), Reverse(b.2))));
         let piece = gathered.pieces;
         sink(&[GATHERED], piece, Kind::Put, &gathered.encode())?;
-        for entry in &self.entries {
-            let seq = entry.2.to_be_bytes();
-            let value: &[u8] = if self.by_key { &seq } else { &[] };
-            sink(key(entry), piece, Kind::Put, value)?;
+        let mut value = Vec::new();
+        for same in self.entries.chunk_by(|a, b| key(a) == key(b)) {
+            value.clear();
+            if self.by_key {
+                same.iter()
+                    .for_each(|entry| value.extend_from_slice(&entry.2.to_be_bytes()));
+            }
+            if let Some(entry) = same.first() {
+                sink(key(entry), piece, Kind::Put, &value)?;
+            }
         }
         Ok(())
     }
@@ -144,8 +154,13 @@ pub(crate) fn each_staged(
         let fact = cursor.key().get(1..).unwrap_or_default();
         let (value, rest) = Value::split(attribute.ty, fact).ok_or_else(malformed)?;
         if is_by_key(attribute.kind) {
-            let seq = cursor.value().try_into().map_err(|_| malformed())?;
-            visit(value, rest, Seq::from_be_bytes(seq))?;
+            let (numbers, left) = cursor.value().as_chunks();
+            if numbers.is_empty() || !left.is_empty() {
+                return Err(malformed());
+            }
+            for seq in numbers {
+                visit(value, rest, Seq::from_be_bytes(*seq))?;
+            }
         } else {
             let (inverted, key) = rest.split_first_chunk().ok_or_else(malformed)?;
             visit(value, key, !Seq::from_be_bytes(*inverted))?;
@@ -201,7 +216,9 @@ impl Oldest {
                 recent::Entry::Add(key).encode(&mut self.out);
                 return sink(value, seq, Kind::Operand, &self.out);
             }
-            IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint => return Ok(()),
+            IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => {
+                return Ok(());
+            }
         };
         if value != self.value || self.list.len() >= full {
             self.finish(sink)?;

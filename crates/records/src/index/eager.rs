@@ -33,6 +33,8 @@ pub(crate) struct Change {
     value: Vec<u8>,
     key: Vec<u8>,
     cancel: bool,
+    /// How many versions of a record the list keeps postings of.
+    versions: u32,
     /// Which of the batch's sequence numbers it has.
     ordinal: u32,
 }
@@ -94,6 +96,7 @@ fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
         value: fact.value.to_vec(),
         key: fact.key.to_vec(),
         cancel,
+        versions: fact.attribute.versions,
         ordinal,
     });
     Ok(())
@@ -113,10 +116,11 @@ pub(crate) fn complete(
         (a.tree, &a.value, Reverse(a.ordinal)).cmp(&(b.tree, &b.value, Reverse(b.ordinal)))
     });
     let last = first + Seq::from(batch.sequences()).max(1) - 1;
-    let operator = PostingMerge {
-        chunk_bytes: CHUNK_BYTES,
-    };
     for list in changes.chunk_by(|a, b| a.tree == b.tree && a.value == b.value) {
+        let operator = PostingMerge {
+            chunk_bytes: CHUNK_BYTES,
+            versions: list.first().map_or(1, |change| change.versions as usize),
+        };
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for change in list {
             let mut one = Vec::new();

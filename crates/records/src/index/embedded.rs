@@ -20,8 +20,9 @@ use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind};
 
 use super::{Best, Fact, Index, Lookup, Range, Writes};
+use crate::def::Repair;
 use crate::error::Result;
-use crate::layout::Attribute;
+use crate::layout::{Attribute, Layout};
 use crate::record::RecordRef;
 
 pub(super) struct Embedded;
@@ -139,6 +140,12 @@ impl Index for Embedded {
         }
         Ok(records)
     }
+}
+
+/// True when a run has one version of a record.
+fn keeps_one(layout: &Layout) -> bool {
+    let upkeep = &layout.stored.upkeep;
+    upkeep.versions == 1 && upkeep.repair != Repair::Staged
 }
 
 /// How many values a memtable has in the range; counts no further than 1,000.
@@ -366,8 +373,12 @@ impl Walk<'_> {
     fn block(&self, component: usize, mut entries: BlockEntries, best: &mut Best) -> Result<()> {
         while entries.advance()? {
             if entries.kind() == Kind::Put && self.matches(entries.value()) {
-                // A copy: the record must not keep the other records of its block in memory.
-                let bring = || Some((entries.value().into(), component));
+                // A copy: the record must not keep the other records of its block in memory. Where a run may have
+                // several versions of a record, its component does not tell whether this is the newest.
+                let bring = || match keeps_one(self.lookup.layout) {
+                    true => Some((entries.value().into(), component)),
+                    false => None,
+                };
                 best.offer_with(entries.seq(), entries.key(), bring);
             }
         }

@@ -7,6 +7,7 @@ mod composite;
 mod eager;
 mod embedded;
 pub(crate) mod every;
+mod filter;
 mod lazy;
 mod purge;
 mod range;
@@ -21,6 +22,7 @@ use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId
 pub use best::Order;
 pub(crate) use best::{Best, Window};
 pub(crate) use eager::complete as complete_eager;
+pub(crate) use filter::{Take, each_match};
 pub(crate) use range::Range;
 
 use crate::def::IndexKind;
@@ -67,9 +69,13 @@ impl Writes {
 pub(crate) struct Candidate {
     pub(crate) seq: Seq,
     pub(crate) key: Vec<u8>,
-    /// The stored record, where the index came by it, and which component it was found in.
+    /// The stored record, where the index came by it, and which component it was found in: no newer one
+    /// may have the key. [`CURRENT`] when that is known already.
     pub(crate) record: Option<(Slice, usize)>,
 }
+
+/// In the place of a component: the record is known to be current.
+pub(crate) const CURRENT: usize = usize::MAX;
 
 /// What a lookup in an index works with.
 pub(crate) struct Lookup<'a> {
@@ -105,6 +111,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
         IndexKind::None => None,
         // What a table carries, it knows itself.
         IndexKind::Embedded | IndexKind::Fingerprint => Some(&embedded::Embedded),
+        IndexKind::Filter => Some(&filter::Filter),
         IndexKind::Eager => Some(&eager::Eager),
         IndexKind::Lazy => Some(&lazy::Lazy),
         IndexKind::Composite => Some(&composite::Composite),
@@ -112,12 +119,16 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     }
 }
 
-/// The options of the tree of a stand-alone kind, but for its policy.
-pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
+/// The options of the tree of a stand-alone kind that keeps the facts of so many versions of a record,
+/// but for its policy.
+pub(crate) fn tree_options(kind: IndexKind, versions: usize) -> TreeOptions {
     match kind {
         // Lists are asked for by their exact key.
         IndexKind::Lazy => TreeOptions {
-            operator: Some(Arc::new(PostingMerge::default())),
+            operator: Some(Arc::new(PostingMerge {
+                versions,
+                ..PostingMerge::default()
+            })),
             filter: Some(Arc::new(purge::Purge)),
             ..TreeOptions::default()
         },
@@ -127,12 +138,17 @@ pub(crate) fn tree_options(kind: IndexKind) -> TreeOptions {
             ..TreeOptions::default()
         },
         IndexKind::Recent => TreeOptions {
-            filter: Some(Arc::new(recent::Cleaning)),
+            filter: Some(Arc::new(recent::Cleaning { versions })),
             ..TreeOptions::default()
         },
-        // Keys are only ever searched by prefix.
+        // Keys are only ever searched by prefix. A composite entry's key is a fact: its versions are those of
+        // the record.
         _ => TreeOptions {
             filter_bits_per_key: 0,
+            versions: match kind {
+                IndexKind::Composite => versions,
+                _ => 1,
+            },
             ..TreeOptions::default()
         },
     }

@@ -140,13 +140,18 @@ fn write(writes: &mut Writes, fact: Fact<'_>, entry: Entry<'_>) -> Result<()> {
 /// Drops at merges the entries that a newer one of the same value and key has made useless. It
 /// remembers the keys that it has seen of a value, newest first, as far as they fit into a fixed
 /// number of bytes: beyond, useless entries may stay, which costs time and space, but nothing else.
-pub(super) struct Cleaning;
+pub(super) struct Cleaning {
+    /// So many entries of a value and key are kept: as many versions as the record has.
+    pub(super) versions: usize,
+}
 
 impl MergeFilter for Cleaning {
     fn begin(&self, over: &Over) -> Box<dyn Judge> {
         Box::new(Pass {
             value: Vec::new(),
             seen: Seen::default(),
+            versions: self.versions,
+            numbered: Vec::new(),
             over: over.clone(),
         })
     }
@@ -160,7 +165,24 @@ impl MergeFilter for Cleaning {
 struct Pass {
     value: Vec<u8>,
     seen: Seen,
+    versions: usize,
+    numbered: Vec<u8>,
     over: Over,
+}
+
+impl Pass {
+    /// True when a key of the value was seen less often than it may be; notes that it was.
+    fn is_wanted(&mut self, key: &[u8]) -> bool {
+        if self.versions <= 1 {
+            return self.seen.insert(key);
+        }
+        (0..self.versions as u64).any(|number| {
+            self.numbered.clear();
+            self.numbered.extend_from_slice(&number.to_be_bytes());
+            self.numbered.extend_from_slice(key);
+            self.seen.insert(&self.numbered)
+        })
+    }
 }
 
 impl Judge for Pass {
@@ -176,7 +198,7 @@ impl Judge for Pass {
         };
         // A cancel has done its work when nothing older is left that it could be about.
         let over = !cancel && self.over.contains(entry.seq);
-        if over || !self.seen.insert(key) || (cancel && is_oldest()) {
+        if over || !self.is_wanted(key) || (cancel && is_oldest()) {
             return Verdict::Drop;
         }
         Verdict::Keep
@@ -209,8 +231,8 @@ mod tests {
     }
 
     /// What a pass leaves of entries, each a value, an entry and whether it is the oldest.
-    fn left(entries: &[(&str, Entry<'_>)], oldest: bool) -> Vec<usize> {
-        let mut pass = Cleaning.begin(&Over::default());
+    fn left(entries: &[(&str, Entry<'_>)], oldest: bool, versions: usize) -> Vec<usize> {
+        let mut pass = Cleaning { versions }.begin(&Over::default());
         let keeps = |(at, (value, entry)): (usize, &(&str, Entry<'_>))| {
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
@@ -238,7 +260,9 @@ mod tests {
             ("b", Add(b"2")),
             ("b", Cancel(b"2")),
         ];
-        assert_eq!(left(&entries, false), [0, 1, 4, 5, 6]);
-        assert_eq!(left(&entries, true), [0, 4, 5, 6]);
+        assert_eq!(left(&entries, false, 1), [0, 1, 4, 5, 6]);
+        assert_eq!(left(&entries, true, 1), [0, 4, 5, 6]);
+        let thrice = [("a", Add(b"1")), ("a", Add(b"1")), ("a", Add(b"1"))];
+        assert_eq!(left(&thrice, true, 2), [0, 1]);
     }
 }

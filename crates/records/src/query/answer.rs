@@ -13,7 +13,7 @@ use super::predicate::Predicates;
 use super::{Order, Query, scan};
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
-use crate::index::{self, Best, Candidate, Lookup, Window};
+use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
 use crate::key::Key;
 use crate::record::{Record, RecordRef};
 
@@ -24,9 +24,6 @@ const PAGE: usize = 256 << 10;
 /// until their size is known.
 const FETCH: usize = 1024;
 const FIRST_FETCH: usize = 64;
-
-/// A candidate whose record is known to be current.
-const CURRENT: usize = usize::MAX;
 
 /// Where a page ended. Valid for the same query on the same snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +40,7 @@ pub(super) struct Ready {
 /// Matching records in order, found as they are asked for.
 pub struct Answer {
     pub(super) snapshot: DatasetSnapshot,
-    components: Vec<Component>,
+    pub(super) components: Vec<Component>,
     pub(super) predicates: Predicates,
     pub(super) plan: Plan,
     pub(super) order: Order,
@@ -232,13 +229,14 @@ impl Answer {
         let driver = match self.plan.driver {
             Driver::Index(at) => self.predicates.declared.get(at).and_then(|predicate| {
                 let attribute = layout.attributes.get(predicate.attribute)?;
-                Some((index::of(attribute.kind)?, attribute, predicate))
+                let sought = predicate.sought.as_ref()?;
+                Some((index::of(attribute.kind)?, attribute, sought))
             }),
             Driver::Scan => None,
         };
         match driver {
-            Some((index, attribute, predicate)) => {
-                index.candidates(&lookup, attribute, &predicate.range, &mut best)?;
+            Some((index, attribute, sought)) => {
+                index.candidates(&lookup, attribute, sought, &mut best)?;
             }
             None => self.scan_all(&mut best, want)?,
         }
@@ -291,6 +289,8 @@ impl Answer {
         let wanted = self.remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
+        self.snapshot.leave_out_noted(&mut chunk);
+        self.steps.superseded += (take - chunk.len()) as u64;
         if self.asks {
             let total = (chunk.len() + self.pending.len()) as u64;
             let before = chunk.len();
@@ -318,6 +318,7 @@ impl Answer {
             };
             let current = component == CURRENT
                 || snapshot.is_newest(
+                    layout.data,
                     &self.components,
                     component,
                     &candidate.key,
@@ -351,10 +352,12 @@ impl Answer {
             let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
             // The write that made the fact is the one that made the record: the value is still true,
             // without looking at it.
-            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at))
-                && found.seq == candidate.seq
-            {
-                *slot = Some(found.value.compact());
+            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at)) {
+                if found.seq == candidate.seq {
+                    *slot = Some(found.value.compact());
+                } else if layout.stored.upkeep.versions == 1 {
+                    self.snapshot.note_over(candidate.seq, found.seq);
+                }
             }
         })?;
         self.steps.fetched += keys.len() as u64;

@@ -116,7 +116,8 @@ impl Answer {
         attribute: &Attribute,
     ) -> Result<Sorted> {
         let mut sorter = self.sorter();
-        let Some(range) = self.predicates.declared.get(driver).map(|p| &p.range) else {
+        let declared = self.predicates.declared.get(driver);
+        let Some(range) = declared.and_then(|predicate| predicate.sought.as_ref()) else {
             return Ok(sorter.finish()?);
         };
         let snapshot = &self.snapshot.snapshot;

@@ -1,15 +1,18 @@
 //! Counting: a number has no order, so one pass over the index or the data is enough, and nothing
 //! needs to be kept.
 
-use lsm::{Cursor, Expected, Seq, SeqSet};
+use lsm::{Component, Cursor, Expected, Seq, SeqSet};
 
 use super::answer::{Answer, parse};
+use super::explain::Steps;
 use super::plan::Driver;
+use super::predicate::Predicates;
 use super::scan;
-use crate::def::Maintenance;
+use crate::def::{IndexKind, Maintenance};
 use crate::error::Result;
-use crate::index::{self, Candidate, Range};
+use crate::index::{self, Candidate, Lookup, Range, Take};
 use crate::layout::{Attribute, Layout};
+use crate::tokens::Tokenizer;
 
 /// Facts whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;
@@ -28,10 +31,14 @@ impl Answer {
                     let driver = self.predicates.declared.get(at);
                     let attribute = driver.and_then(|p| layout.attributes.get(p.attribute));
                     if let (Some(driver), Some(attribute)) = (driver, attribute)
-                        && attribute.kind.is_standalone()
+                        && let Some(sought) = driver.sought.clone()
                     {
-                        let range = driver.range.clone();
-                        return self.count_index(&layout, at, attribute, &range);
+                        if attribute.kind.is_standalone() {
+                            return self.count_index(&layout, at, attribute, &sought);
+                        }
+                        if attribute.kind == IndexKind::Filter {
+                            return self.count_matches(&layout, at, attribute, &sought);
+                        }
                     }
                 }
             }
@@ -58,6 +65,32 @@ impl Answer {
             cursor.next()?;
         }
         self.data_cost.absorb(&cursor.cost());
+        self.exhausted = true;
+        Ok(self.steps.answers)
+    }
+
+    /// Goes through the records that a range filter lets in.
+    fn count_matches(
+        &mut self,
+        layout: &Layout,
+        driver: usize,
+        attribute: &Attribute,
+        range: &Range,
+    ) -> Result<u64> {
+        let lookup = Lookup {
+            layout,
+            snapshot: &self.snapshot.snapshot,
+            data_cost: &self.data_cost,
+            index_cost: &self.index_cost,
+        };
+        let mut matches = Matches {
+            lookup: &lookup,
+            components: &self.components,
+            predicates: &self.predicates,
+            driver,
+            steps: &mut self.steps,
+        };
+        index::each_match(&lookup, attribute, range, self.order, &mut matches)?;
         self.exhausted = true;
         Ok(self.steps.answers)
     }
@@ -186,12 +219,15 @@ impl Answer {
             match parse(&found.value) {
                 Ok(record) => {
                     confirmed += 1;
-                    let mut first = false;
-                    attribute.any_value(&record, |other| {
-                        let inside = range.contains(other);
-                        first = inside && other == value.as_slice();
-                        inside
-                    });
+                    // Of one token a record has one fact, of values as many as lie in the range.
+                    let mut first = attribute.tokenizer == Tokenizer::Prefix;
+                    if !first {
+                        attribute.any_value(&record, |other| {
+                            let inside = range.contains(other);
+                            first = inside && other == value.as_slice();
+                            inside
+                        });
+                    }
                     if first && predicates.confirm(&record, layout, Some(driver)) {
                         steps.answers += 1;
                     }
@@ -202,5 +238,39 @@ impl Answer {
         steps.superseded += keys.len() as u64 - confirmed;
         facts.clear();
         damage.map_or(Ok(()), Err)
+    }
+}
+
+/// Counts the records of a range that meet the other conditions.
+struct Matches<'a> {
+    lookup: &'a Lookup<'a>,
+    components: &'a [Component],
+    predicates: &'a Predicates,
+    driver: usize,
+    steps: &'a mut Steps,
+}
+
+impl Take for Matches<'_> {
+    fn wants(&mut self, _: Seq, _: Seq) -> bool {
+        true
+    }
+
+    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()> {
+        self.steps.candidates += 1;
+        let Lookup {
+            layout, snapshot, ..
+        } = *self.lookup;
+        let (all, cost) = (self.components, self.lookup.data_cost);
+        if !current && !snapshot.is_newest(layout.data, all, all.len(), key, seq, cost)? {
+            self.steps.superseded += 1;
+        } else if self
+            .predicates
+            .confirm(&parse(record)?, layout, Some(self.driver))
+        {
+            self.steps.answers += 1;
+        } else {
+            self.steps.discarded += 1;
+        }
+        Ok(())
     }
 }

@@ -4,17 +4,20 @@
 mod answer;
 mod asked;
 mod bulk;
+mod candidates;
 mod count;
 mod current;
 mod explain;
 mod plan;
 mod predicate;
 mod scan;
+mod versions;
 
 pub use answer::{Answer, Keys, PageToken};
 pub use bulk::BulkOrder;
 pub use current::Validation;
 pub use scan::Scan;
+pub use versions::{Page, ValuePage, ValueToken};
 
 use std::ops::ControlFlow;
 

@@ -3,7 +3,8 @@
 use super::predicate::Predicates;
 use crate::def::IndexKind;
 use crate::error::Result;
-use crate::index::{self, Lookup};
+use crate::index::{self, Lookup, Range};
+use crate::layout::{Attribute, Layout};
 
 /// How candidates are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +27,21 @@ pub(super) struct Plan {
 fn weight(kind: IndexKind) -> f64 {
     match kind {
         IndexKind::None => f64::INFINITY,
-        IndexKind::Embedded | IndexKind::Fingerprint => 0.5,
+        IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => 0.5,
         IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent => 2.0,
     }
+}
+
+/// The attributes whose indexes can be asked about the conditions, and what for.
+pub(super) fn indexed<'a>(
+    layout: &'a Layout,
+    predicates: &'a Predicates,
+) -> impl Iterator<Item = (&'a Attribute, &'a Range)> {
+    predicates.declared.iter().filter_map(|predicate| {
+        let attribute = layout.attributes.get(predicate.attribute)?;
+        let sought = predicate.sought.as_ref()?;
+        (attribute.kind != IndexKind::None).then_some((attribute, sought))
+    })
 }
 
 pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Plan> {
@@ -38,9 +51,8 @@ pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Pla
         .iter()
         .enumerate()
         .filter(|(_, p)| {
-            attributes
-                .get(p.attribute)
-                .is_some_and(|a| a.kind != IndexKind::None)
+            let attribute = attributes.get(p.attribute);
+            p.sought.is_some() && attribute.is_some_and(|a| a.kind != IndexKind::None)
         })
         .map(|(at, _)| at)
         .collect();
@@ -71,7 +83,10 @@ pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Pla
         let Some(index) = index::of(attribute.kind) else {
             continue;
         };
-        let expected = index.estimate(lookup, attribute, &predicate.range)?;
+        let Some(sought) = &predicate.sought else {
+            continue;
+        };
+        let expected = index.estimate(lookup, attribute, sought)?;
         compared.push((at, expected));
         let cost = expected as f64 * weight(attribute.kind);
         if cheapest.is_none_or(|(least, _)| cost < least) {

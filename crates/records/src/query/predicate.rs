@@ -9,12 +9,17 @@ use crate::layout::Layout;
 use crate::predicate::{Condition, JsonFilter, Op};
 use crate::record::RecordRef;
 use crate::schema::Path;
+use crate::tokens::{Tokenizer, prefix_token};
 
 /// "Some value of the attribute lies in the range."
 pub(super) struct Predicate {
     /// Position in the layout.
     pub(super) attribute: usize,
     pub(super) range: Range,
+    /// The tokens that records which meet it have, where the attribute's index can be asked for them.
+    pub(super) sought: Option<Range>,
+    /// All records with such a token meet it.
+    pub(super) answered: bool,
     /// The conditions it came from, for people.
     pub(super) text: String,
 }
@@ -53,8 +58,10 @@ impl Predicates {
                 .iter()
                 .find(|(known, _)| joins && *known == at)
                 .map(|(_, index)| *index);
+            let (sought, answered) = sought(attribute.tokenizer, condition, &range);
             if let Some(predicate) = same.and_then(|index| declared.get_mut(index)) {
                 predicate.range = predicate.range.clone().and(range);
+                predicate.sought = sought.map(|_| predicate.range.clone());
                 predicate.text = format!("{} {condition}", predicate.text);
                 refuse_upside_down(&predicate.range, conditions, &condition.path)?;
                 continue;
@@ -65,6 +72,8 @@ impl Predicates {
             declared.push(Predicate {
                 attribute: at,
                 range,
+                sought,
+                answered,
                 text: condition.to_string(),
             });
         }
@@ -87,7 +96,10 @@ impl Predicates {
 
     /// True when there is no condition but the one that the driving index has answered.
     pub(super) fn is_answered_by(&self, driver: Option<usize>) -> bool {
-        driver.is_some() && self.declared.len() == 1 && self.filter.is_none()
+        let driver = driver.and_then(|driver| self.declared.get(driver));
+        driver.is_some_and(|driver| driver.answered)
+            && self.declared.len() == 1
+            && self.filter.is_none()
     }
 
     /// True when a record meets all conditions but the one that the driving index has answered.
@@ -98,7 +110,7 @@ impl Predicates {
         answered: Option<usize>,
     ) -> bool {
         self.declared.iter().enumerate().all(|(index, predicate)| {
-            answered == Some(index)
+            (answered == Some(index) && predicate.answered)
                 || layout
                     .attributes
                     .get(predicate.attribute)
@@ -109,6 +121,25 @@ impl Predicates {
             .filter
             .as_ref()
             .is_none_or(|filter| filter.matches(record.body()))
+    }
+}
+
+/// What an index with this tokenizer is asked for, and whether that answers the condition.
+fn sought(tokenizer: Tokenizer, condition: &Condition, range: &Range) -> (Option<Range>, bool) {
+    if tokenizer != Tokenizer::Prefix {
+        return (Some(range.clone()), true);
+    }
+    let (token, whole) = prefix_token(&condition.text);
+    let point = Range {
+        lo: Bound::Included(token.clone()),
+        hi: Bound::Included(token),
+    };
+    match condition.op {
+        // Every string begins with the empty one, which is the token of no other.
+        Op::Prefix if condition.text.is_empty() => (None, false),
+        Op::Prefix => (Some(point), whole),
+        Op::Eq => (Some(point), false),
+        Op::Ge | Op::Le | Op::Gt | Op::Lt => (None, false),
     }
 }
 

@@ -162,6 +162,7 @@ impl Dataset {
     ) -> Result<RepairReport> {
         let group = &self.shared.group;
         let superseded = self.superseded()?;
+        self.current.keep_over(group)?;
         group.flush()?;
         let now = self.snapshot();
         let layout = &now.layout;

@@ -7,22 +7,24 @@ use std::sync::Arc;
 
 use esker::fs::Fs;
 use esker::{
-    Condition, Database, Dataset, DatasetSnapshot, Durability, IndexKind, Op, Options, Order, Path,
-    Query, Type, Value,
+    Condition, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, IndexKind, Maintenance,
+    Merging, Op, Options, Order, Path, Query, Repair, Type, Validation, Value,
 };
+use lsm::Cursor;
 use serde_json::{Map, Value as Json, json};
 
 /// Where the stores of tests in memory are.
 pub(crate) const DIR: &str = "/store";
 
 /// The kinds that keep or find something.
-pub(crate) const INDEXED: [IndexKind; 6] = [
+pub(crate) const INDEXED: [IndexKind; 7] = [
     IndexKind::Embedded,
     IndexKind::Eager,
     IndexKind::Lazy,
     IndexKind::Composite,
     IndexKind::Recent,
     IndexKind::Fingerprint,
+    IndexKind::Filter,
 ];
 
 /// An attribute for each of [`INDEXED`], named after it.
@@ -33,6 +35,7 @@ pub(crate) const PATHS: [&str; INDEXED.len()] = [
     "composite",
     "recent",
     "fingerprint",
+    "filter",
 ];
 
 /// Settings that make much happen with little data, and the same each time: memtables of 64 KiB,
@@ -101,6 +104,50 @@ pub(crate) fn settle(db: &Database) {
 pub(crate) fn check(db: &Database) {
     let report = db.check().unwrap();
     assert_eq!(report.errors, Vec::<String>::new());
+}
+
+/// What must hold of the dataset `d` whatever its maintenance strategy is: the set of writes that are over
+/// has no current record's.
+pub(crate) fn check_set(db: &Database) {
+    let snapshot = db.group().snapshot();
+    let tree = |name| snapshot.version().tree_named(name).unwrap().id;
+    let set = snapshot.superseded(tree("d/superseded")).unwrap();
+    assert!(set.mark() <= snapshot.seq());
+    let mut cursor = snapshot.cursor(tree("d/data"), 0);
+    cursor.seek_first().unwrap();
+    while cursor.valid() {
+        let seq = cursor.seq();
+        assert!(!set.contains(seq), "write {seq} is current and in the set");
+        cursor.next().unwrap();
+    }
+}
+
+/// Every way of maintenance that tests go through: strategies, times of repair and ways of merging by turns.
+pub(crate) fn upkeep(def: DatasetDef, number: usize) -> DatasetDef {
+    let maintenance = Maintenance::ALL[number % Maintenance::ALL.len()];
+    let turn = number / Maintenance::ALL.len() + number;
+    let repair = match (turn % 3, maintenance) {
+        (1, _) => Repair::None,
+        (2, Maintenance::Deferred) => Repair::Staged,
+        _ => Repair::Merge,
+    };
+    let merging = [Merging::Leveled, Merging::Tiered, Merging::Correlated][turn % 3];
+    def.maintenance(maintenance).repair(repair).merging(merging)
+}
+
+/// A query's keys in order, found in every way that there is: all must agree.
+pub(crate) fn keys_in_every_way(dataset: &Dataset, query: &Query) -> Vec<String> {
+    let found = keys(dataset, query.clone());
+    for validation in [Validation::Auto, Validation::Direct, Validation::Timestamp] {
+        let query = query.clone().validation(validation);
+        let alone = query.clone().keys().unwrap();
+        let alone: Vec<String> = alone.map(|key| key.unwrap().to_string()).collect();
+        assert_eq!(alone, found, "keys alone, {validation:?}");
+        assert_eq!(keys(dataset, query.clone()), found, "{validation:?}");
+        let count = query.count().unwrap().0;
+        assert_eq!(count, found.len() as u64, "count, {validation:?}");
+    }
+    found
 }
 
 /// A record as an answer gave it: its key, and its bytes.

@@ -3,10 +3,11 @@ use crate::attributes::Summary;
 use crate::synopsis::ValueRange;
 use std::ops::Bound;
 
-/// Values of the form `slot byte, length byte, value bytes, ...`; slot 2 is never emitted.
+/// Values of the form `slot byte, length byte, value bytes, ...`; slot 2 is never emitted, slot 3 has what
+/// slot 0 has, without synopses of blocks.
 struct Tagged;
 
-const IDS: [u32; 3] = [10, 700, 3];
+const IDS: [u32; 4] = [10, 700, 3, 5];
 
 fn attributes(value: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let (mut rest, mut found) = (value, Vec::new());
@@ -25,12 +26,20 @@ impl Extractor for Tagged {
         &IDS
     }
     fn summary(&self, slot: usize) -> Summary {
-        [Summary::Filters, Summary::Fingerprints, Summary::Filters][slot]
+        [
+            Summary::Filters,
+            Summary::Fingerprints,
+            Summary::Filters,
+            Summary::Zones,
+        ][slot]
     }
     fn extract(&self, _: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
-        attributes(value)
-            .iter()
-            .for_each(|(slot, value)| emit(*slot, value));
+        for (slot, value) in attributes(value) {
+            emit(slot, &value);
+            if slot == 0 {
+                emit(3, &value);
+            }
+        }
     }
 }
 
@@ -109,6 +118,7 @@ fn check_zones(table: &Table, entries: &[Entry]) {
     assert_eq!(table.slot_of(700), Some(1));
     assert_eq!(table.slot_of(1), None);
     assert_eq!(table.meta().zones[2], (3, None));
+    assert_eq!(table.meta().zones[3].1, table.meta().zones[0].1);
     let mut any = [false; 2];
     for entry in entries.iter().filter(|e| e.kind == Kind::Put) {
         for (slot, value) in attributes(&entry.value) {
@@ -135,6 +145,14 @@ fn check_range(table: &Table, slot: usize, range: &ValueRange) {
             .matching_blocks(p, slot, range, &cost, &mut matching)
             .unwrap();
         assert!(matching.iter().all(|hint| all.contains(hint)));
+        if slot == 0 {
+            let mut coarse = Vec::new();
+            table
+                .matching_blocks(p, 3, range, &cost, &mut coarse)
+                .unwrap();
+            assert!(matching.iter().all(|hint| coarse.contains(hint)));
+            assert!(coarse.is_empty() || table.partition_may_match(p, 3, range));
+        }
         for hint in &all {
             let mut block = table.block_entries(hint, &cost).unwrap();
             while block.advance().unwrap() {

@@ -1,0 +1,62 @@
+//! `read-key`, `read-value`: versions of records on standard output, newest first.
+
+use std::str;
+
+use esker::{Page, Path, Record};
+
+use super::load::parse_path;
+use super::{dataset, open};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, note};
+use crate::{ReadKeyArgs, ReadValueArgs};
+
+/// `esker read-key DIR DATASET KEY`
+pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.record.dir, memory)?;
+    let dataset = dataset(&db, &args.record.dataset)?;
+    let key = dataset.parse_key(&args.record.key)?;
+    let records = dataset.read_key(&key, args.wanted.at, args.wanted.versions)?;
+    print(&records, args.wanted.json)
+}
+
+/// `esker read-value DIR DATASET PATH=TOKEN...`
+pub(crate) fn read_value(args: &ReadValueArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let tokens = args.tokens.iter().map(|text| parse_token(text));
+    let tokens: Vec<(Path, &str)> = tokens.collect::<Result<_, _>>()?;
+    let tokens: Vec<(&Path, &str)> = tokens.iter().map(|(path, token)| (path, *token)).collect();
+    let mut page = Page::newest(args.limit);
+    if let Some(token) = args.after {
+        page = page.after(token);
+    }
+    let found = dataset.read_values(&tokens, args.wanted.at, args.wanted.versions, page)?;
+    let outcome = print(&found.records, args.wanted.json)?;
+    if let Some(next) = found.next {
+        note(format_args!("there is more: --after {next}"));
+    }
+    Ok(outcome)
+}
+
+/// Reads `PATH=TOKEN`.
+fn parse_token(text: &str) -> Result<(Path, &str), Failure> {
+    let Some((path, token)) = text.split_once('=') else {
+        return Err(Failure::Usage(format!("`{text}` is not PATH=TOKEN")));
+    };
+    Ok((parse_path(path)?, token))
+}
+
+fn print(records: &[Record], json: bool) -> Result<Outcome, Failure> {
+    let mut output = Output::new();
+    for record in records {
+        // A record is JSON, so it is text.
+        let body = str::from_utf8(record.body()).unwrap_or_default();
+        let line = match json {
+            true => format!("{{\"seq\":{},\"record\":{body}}}", record.seq()),
+            false => format!("{}\t{body}", record.seq()),
+        };
+        output.record(line.as_bytes())?;
+    }
+    output.finish()?;
+    Ok(Outcome::found(records.len() as u64))
+}

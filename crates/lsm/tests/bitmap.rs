@@ -1,0 +1,575 @@
+//! Bitmap trees: what merges tell them is exactly what they left out, snapshots see the bits of their
+//! own time, marks and bits survive reopenings, and damage in one is an error that names the file.
+//! `ESKER_SEEDS=1000 cargo test --test bitmap` tries more; `ESKER_SEED=17` repeats one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, mpsc};
+
+use common::{DIR, Doing, seeds, skewed, small};
+use lsm::entry::seq_key;
+use lsm::fs::memory::{Memory, PowerCut};
+use lsm::merge::{Dropped, MergeObserver};
+use lsm::{
+    Batch, BitmapMerges, Cost, Cursor, Durability, Error, Group, Kind, LeavesOut, Leveled, Options,
+    Policy, Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
+};
+
+/// Trees by what their merges do about what they leave out, each with a bitmap tree of its own.
+const TREES: [(&str, LeavesOut); 3] = [
+    ("told", LeavesOut::Told),
+    ("kept", LeavesOut::Repaired),
+    ("silent", LeavesOut::Silently),
+];
+
+fn bits_of(name: &str) -> String {
+    format!("{name}/bits")
+}
+
+#[derive(Default)]
+struct Trees {
+    tiered: bool,
+    /// Hears of what the tree `silent` leaves out.
+    observer: Option<Arc<dyn MergeObserver>>,
+}
+
+impl TreeProvider for Trees {
+    fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
+        let policy = match self.tiered || name.ends_with("/bits") {
+            true => Policy::Tiered(Tiered::default()),
+            false => Policy::Leveled(Leveled {
+                level0_runs: 2,
+                level1_bytes: 4 << 10,
+                multiplier: 3,
+            }),
+        };
+        let plain = TreeOptions {
+            policy,
+            ..TreeOptions::default()
+        };
+        let Some((_, leaves_out)) = TREES.iter().find(|(tree, _)| *tree == name) else {
+            return Ok(TreeOptions {
+                bitmap: name.ends_with("/bits"),
+                ..plain
+            });
+        };
+        Ok(TreeOptions {
+            superseded: Some(SupersededBy {
+                tree: bits_of(name),
+                leaves_out: *leaves_out,
+            }),
+            observer: self.observer.clone().filter(|_| name == "silent"),
+            ..plain
+        })
+    }
+}
+
+/// A group with the trees of [`TREES`], each before its bits.
+fn create(options: Options, trees: Arc<Trees>) -> Group {
+    let group = Group::open(Path::new(DIR), options, trees, true).unwrap();
+    let names = TREES
+        .iter()
+        .flat_map(|(name, _)| [(*name).to_string(), bits_of(name)]);
+    let names: Vec<(String, Vec<u8>)> = names.map(|name| (name, Vec::new())).collect();
+    group.create_trees(&names).unwrap();
+    group
+}
+
+fn ids(group: &Group, name: &str) -> (TreeId, TreeId) {
+    (
+        group.tree(name).unwrap(),
+        group.tree(&bits_of(name)).unwrap(),
+    )
+}
+
+/// The writes of a tree, by key, oldest first.
+type Past = BTreeMap<Vec<u8>, Vec<(Seq, Kind)>>;
+
+/// Puts with newer writes of their key, and the number of the next one.
+fn replaced(past: &Past) -> BTreeMap<Seq, Seq> {
+    let pairs = past.values().flat_map(|writes| writes.windows(2));
+    let puts = pairs.filter(|pair| pair[0].1 == Kind::Put);
+    puts.map(|pair| (pair[0].0, pair[1].0)).collect()
+}
+
+/// The numbers of the puts that are stored.
+fn stored(snapshot: &Snapshot, tree: TreeId) -> BTreeSet<Seq> {
+    let mut stored = BTreeSet::new();
+    let mut cursor = snapshot.entries(tree, 0);
+    cursor.seek_first().unwrap();
+    while cursor.valid() {
+        if cursor.kind() == Kind::Put {
+            stored.insert(cursor.seq());
+        }
+        cursor.next().unwrap();
+    }
+    stored
+}
+
+/// The numbers up to `last` that a bitmap tree has, asked one by one.
+fn bits(snapshot: &Snapshot, tree: TreeId, last: Seq) -> BTreeSet<Seq> {
+    let set = snapshot.superseded(tree).unwrap();
+    (1..=last + 1).filter(|seq| set.contains(*seq)).collect()
+}
+
+/// A snapshot, and what it must show for ever: of each tree the bits and the mark.
+struct Pinned {
+    snapshot: Snapshot,
+    shown: Vec<(BTreeSet<Seq>, Seq)>,
+}
+
+struct Test {
+    trees: Arc<Trees>,
+    options: Options,
+    group: Option<Group>,
+    rng: fastrand::Rng,
+    past: BTreeMap<&'static str, Past>,
+    last: Seq,
+    /// What writers and repairs set, of each tree.
+    set: BTreeMap<&'static str, BTreeSet<Seq>>,
+    mark: Seq,
+    pinned: Vec<Pinned>,
+}
+
+impl Test {
+    fn new(seed: u64) -> Test {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let fs = Memory::new();
+        let trees = Arc::new(Trees {
+            tiered: rng.bool(),
+            observer: None,
+        });
+        let options = Options {
+            table_size: 1 << 10,
+            bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
+            ..small(Arc::new(fs.clone()))
+        };
+        Test {
+            group: Some(create(options.clone(), trees.clone())),
+            trees,
+            options,
+            rng,
+            past: TREES.iter().map(|(name, _)| (*name, Past::new())).collect(),
+            last: 0,
+            set: TREES
+                .iter()
+                .map(|(name, _)| (*name, BTreeSet::new()))
+                .collect(),
+            mark: 0,
+            pinned: Vec::new(),
+        }
+    }
+
+    fn group(&self) -> &Group {
+        self.group.as_ref().unwrap()
+    }
+
+    fn write(&mut self) {
+        let mut batch = Batch::new();
+        let mut number = self.last;
+        for _ in 0..self.rng.usize(1..10) {
+            number += 1;
+            let name = TREES[self.rng.usize(0..TREES.len())].0;
+            let (tree, bits) = ids(self.group(), name);
+            let key = format!("key{:02}", skewed(&mut self.rng, 40)).into_bytes();
+            let kind = match self.rng.usize(0..5) {
+                0 => Kind::Delete,
+                _ => Kind::Put,
+            };
+            let value = vec![b'v'; self.rng.usize(0..100)];
+            match kind {
+                Kind::Delete => batch.delete(tree, &key).unwrap(),
+                _ => batch.put(tree, &key, &value).unwrap(),
+            }
+            let writes = self.past.get_mut(name).unwrap().entry(key).or_default();
+            let old = writes.last().filter(|old| old.1 == Kind::Put).copied();
+            writes.push((number, kind));
+            // Some writers know what they replace.
+            if let (Some((old, _)), "silent") = (old, name) {
+                batch.also(Kind::Put, bits, &seq_key(old), &[]).unwrap();
+                self.set.get_mut(name).unwrap().insert(old);
+            }
+        }
+        self.last = self.group().write(&mut batch, Durability::Os).unwrap();
+        assert_eq!(self.last, number);
+    }
+
+    /// As a staged repair does it: scans for what is replaced, notes it, and moves the mark.
+    fn repair(&mut self) {
+        let (tree, bits) = ids(self.group(), "kept");
+        let snapshot = self.group().snapshot();
+        let mut over = BTreeSet::new();
+        let (mut cursor, mut last) = (snapshot.entries(tree, 0), None);
+        cursor.seek_first().unwrap();
+        while cursor.valid() {
+            if last.as_deref() == Some(cursor.key()) && cursor.kind() == Kind::Put {
+                over.insert(cursor.seq());
+            }
+            last = Some(cursor.key().to_vec());
+            cursor.next().unwrap();
+        }
+        // What was not stored any more must have been in the set.
+        self.mark = match self.rng.usize(0..3) {
+            0 => self.rng.u64(self.mark..=self.last),
+            _ => self.last,
+        };
+        let replaced = replaced(&self.past["kept"]);
+        over.retain(|seq| replaced[seq] <= self.mark);
+        let set = self.set.get_mut("kept").unwrap();
+        set.extend(over.iter().copied());
+        let mut numbers = over.into_iter().map(Ok);
+        self.group
+            .as_ref()
+            .unwrap()
+            .supersede(bits, &mut numbers, Some(self.mark))
+            .unwrap();
+    }
+
+    fn reopen(&mut self) {
+        self.pinned.clear();
+        let group = self.group.take().unwrap();
+        if self.rng.bool() {
+            group.close().unwrap();
+        }
+        drop(group);
+        let group = Group::open(
+            Path::new(DIR),
+            self.options.clone(),
+            self.trees.clone(),
+            false,
+        );
+        self.group = Some(group.unwrap());
+        assert_eq!(self.group().snapshot().seq(), self.last);
+    }
+
+    fn step(&mut self) {
+        match self.rng.usize(0..40) {
+            0..=2 => self.group().flush().unwrap(),
+            3 => self.group().settle_merges().unwrap(),
+            4 => {
+                let tree = TREES[self.rng.usize(0..TREES.len())].0;
+                let (tree, bits) = ids(self.group(), tree);
+                let tree = [None, Some(tree), Some(bits)][self.rng.usize(0..3)];
+                self.group().compact(tree).unwrap();
+            }
+            5 => self.reopen(),
+            6 | 7 => self.repair(),
+            8..=10 => {
+                let snapshot = self.group().snapshot();
+                let shown = self.shown(&snapshot);
+                self.pinned.push(Pinned { snapshot, shown });
+                if self.pinned.len() > 4 {
+                    let at = self.rng.usize(0..4);
+                    self.pinned.swap_remove(at);
+                }
+            }
+            _ => self.write(),
+        }
+        self.check();
+    }
+
+    fn shown(&self, snapshot: &Snapshot) -> Vec<(BTreeSet<Seq>, Seq)> {
+        let one = |(name, _): &(&str, LeavesOut)| {
+            let (_, tree) = ids(self.group(), name);
+            let mark = snapshot.superseded(tree).unwrap().mark();
+            (bits(snapshot, tree, self.last), mark)
+        };
+        TREES.iter().map(one).collect()
+    }
+
+    fn check(&self) {
+        let snapshot = self.group().snapshot();
+        for (name, leaves_out) in TREES {
+            let (tree, bitmap) = ids(self.group(), name);
+            let (past, set) = (&self.past[name], &self.set[name]);
+            let (stored, bits) = (stored(&snapshot, tree), bits(&snapshot, bitmap, self.last));
+            let replaced = replaced(past);
+            let mark = snapshot.superseded(bitmap).unwrap().mark();
+            for writes in past.values() {
+                let (last, kind) = *writes.last().unwrap();
+                assert_eq!(
+                    stored.contains(&last),
+                    kind == Kind::Put,
+                    "{name}: current {last}"
+                );
+                assert!(
+                    !bits.contains(&last),
+                    "{name}: the bit of the current {last}"
+                );
+            }
+            match leaves_out {
+                // Told of is exactly what was left out.
+                LeavesOut::Told => {
+                    let left_out = replaced.keys().filter(|seq| !stored.contains(*seq));
+                    assert_eq!(bits, left_out.copied().collect(), "{name}");
+                }
+                // Left out is only what is in the set, which has all up to the mark.
+                LeavesOut::Repaired => {
+                    assert_eq!((&bits, mark), (set, self.mark), "{name}");
+                    for (seq, by) in &replaced {
+                        assert!(
+                            stored.contains(seq) || bits.contains(seq),
+                            "{name}: {seq}, replaced by {by}, mark {mark}"
+                        );
+                        assert!(*by > mark || bits.contains(seq), "{name}: {seq} by {by}");
+                    }
+                }
+                LeavesOut::Silently => assert_eq!(&bits, set, "{name}"),
+            }
+        }
+        for pinned in &self.pinned {
+            let shown = pinned.shown.iter().zip(self.shown(&pinned.snapshot));
+            for (then, now) in shown {
+                assert_eq!(then.1, now.1);
+                assert!(then.0 == now.0, "{:?} became {:?}", then.0, now.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_bits_are_those_of_the_model() {
+    for seed in seeds(60) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let mut test = Test::new(seed);
+        for _ in 0..150 {
+            test.step();
+        }
+        test.reopen();
+        test.check();
+        test.repair();
+        test.group().compact(None).unwrap();
+        test.check();
+        // A single run is merged again once there is another.
+        for (name, _) in TREES {
+            put(test.group(), ids(test.group(), name).0, &["zz"]);
+        }
+        test.group().flush().unwrap();
+        test.group().compact(None).unwrap();
+        // What is over is gone, whether it was set by a writer, a merge or a repair.
+        let snapshot = test.group().snapshot();
+        for (name, _) in TREES {
+            let (tree, bitmap) = ids(test.group(), name);
+            let over = bits(&snapshot, bitmap, test.last);
+            assert!(stored(&snapshot, tree).is_disjoint(&over), "{name}");
+        }
+        let report = test.group().check();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        let cost = Cost::default();
+        for (name, past) in &test.past {
+            let (tree, _) = ids(test.group(), name);
+            for (key, writes) in past {
+                let found = snapshot.get(tree, key, &cost).unwrap();
+                let last = writes.last().filter(|last| last.1 == Kind::Put);
+                assert_eq!(found.map(|found| found.seq), last.map(|last| last.0));
+            }
+        }
+    }
+}
+
+fn put(group: &Group, tree: TreeId, keys: &[&str]) -> Seq {
+    let mut batch = Batch::new();
+    for key in keys {
+        batch.put(tree, key.as_bytes(), b"value").unwrap();
+    }
+    group.write(&mut batch, Durability::Os).unwrap()
+}
+
+#[test]
+fn many_bits_of_a_memtable_are_seen_from_their_write_on() {
+    let group = create(small(Arc::new(Memory::new())), Arc::default());
+    let (_, tree) = ids(&group, "silent");
+    let mut batch = Batch::new();
+    let mut snapshots = vec![group.snapshot()];
+    for seq in 1..=600_u64 {
+        batch.clear();
+        batch.put(tree, &seq_key(seq * 3), &[]).unwrap();
+        // Again: it stays what it was for those who saw it.
+        batch.put(tree, &seq_key(seq), &[]).unwrap();
+        group.write(&mut batch, Durability::Os).unwrap();
+        if seq % 200 == 0 {
+            snapshots.push(group.snapshot());
+        }
+    }
+    for _ in 0..2 {
+        for (at, snapshot) in snapshots.iter().enumerate() {
+            let upto = at as u64 * 200;
+            let set = snapshot.superseded(tree).unwrap();
+            for seq in 0..2000 {
+                let there =
+                    (1..=upto).contains(&seq) || (seq % 3 == 0 && (3..=upto * 3).contains(&seq));
+                assert_eq!(set.contains(seq), there, "{seq} at {upto}");
+            }
+        }
+        group.flush().unwrap();
+        group.compact(None).unwrap();
+    }
+}
+
+/// Stops a merge at the first version that it drops, until it is told to go on.
+struct Stop {
+    reached: Mutex<Option<mpsc::Sender<()>>>,
+    go_on: Mutex<Option<mpsc::Receiver<()>>>,
+}
+
+impl MergeObserver for Stop {
+    fn dropped(&self, _: Dropped<'_>) -> Result<()> {
+        if let (Some(reached), Some(go_on)) = (
+            self.reached.lock().unwrap().take(),
+            self.go_on.lock().unwrap().take(),
+        ) {
+            reached.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_merge_asks() {
+    for bitmap_merges in [BitmapMerges::SideFile, BitmapMerges::Lock] {
+        let (reached, was_reached) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel();
+        let trees = Arc::new(Trees {
+            tiered: true,
+            observer: Some(Arc::new(Stop {
+                reached: Mutex::new(Some(reached)),
+                go_on: Mutex::new(Some(goes_on)),
+            })),
+        });
+        let options = Options {
+            bitmap_merges,
+            ..small(Arc::new(Memory::new()))
+        };
+        let group = create(options, trees);
+        let (tree, bitmap) = ids(&group, "silent");
+        let z = put(&group, tree, &["a", "z"]);
+        group.flush().unwrap();
+        put(&group, tree, &["a"]);
+        group.flush().unwrap();
+        let before = group.snapshot();
+        std::thread::scope(|scope| {
+            let merge = scope.spawn(|| group.compact(Some(tree)).unwrap());
+            was_reached.recv().unwrap();
+            // The merge has read past `a`. Now `z` is written anew, and its old bit set.
+            put(&group, tree, &["z"]);
+            group.flush().unwrap();
+            group
+                .supersede(bitmap, &mut [Ok(z)].into_iter(), None)
+                .unwrap();
+            go_on.send(()).unwrap();
+            merge.join().unwrap();
+        });
+        let after = group.snapshot();
+        assert!(after.superseded(bitmap).unwrap().contains(z));
+        let at_once = bitmap_merges == BitmapMerges::Lock;
+        assert_eq!(
+            stored(&after, tree).contains(&z),
+            !at_once,
+            "{bitmap_merges:?}"
+        );
+        assert!(!before.superseded(bitmap).unwrap().contains(z));
+        assert!(stored(&before, tree).contains(&z));
+        group.compact(Some(tree)).unwrap();
+        assert!(!stored(&group.snapshot(), tree).contains(&z));
+        let cost = Cost::default();
+        for key in ["a", "z"] {
+            assert!(
+                group
+                    .snapshot()
+                    .get(tree, key.as_bytes(), &cost)
+                    .unwrap()
+                    .is_some()
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
+    for mode in [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered] {
+        let memory = Memory::new();
+        let options = small(Arc::new(memory.clone()));
+        let group = create(options, Arc::default());
+        let (tree, bitmap) = ids(&group, "silent");
+        let old = put(&group, tree, &["k"]);
+        group.flush().unwrap();
+        let new = put(&group, tree, &["k"]);
+        group
+            .supersede(bitmap, &mut [Ok(old)].into_iter(), Some(new))
+            .unwrap();
+        let left = memory.power_cut(1, mode);
+        drop(group);
+        let options = small(Arc::new(left));
+        let group = Group::open(Path::new(DIR), options, Arc::<Trees>::default(), false).unwrap();
+        let snapshot = group.snapshot();
+        let set = snapshot.superseded(bitmap).unwrap();
+        assert!(set.mark() <= snapshot.seq(), "{mode:?}: numbers come again");
+        let found = snapshot.get(tree, b"k", &Cost::default()).unwrap().unwrap();
+        assert!(
+            !set.contains(found.seq),
+            "{mode:?}: the current write is over"
+        );
+        assert_eq!((found.seq, set.mark()), (new, new));
+    }
+}
+
+#[test]
+fn damage_in_the_table_of_a_bitmap_tree_is_an_error_that_names_the_file() {
+    let memory = Memory::new();
+    let options = || small(Arc::new(memory.clone()));
+    let group = create(options(), Arc::default());
+    let (tree, bitmap) = ids(&group, "told");
+    for _ in 0..3 {
+        put(&group, tree, &["a", "b", "c"]);
+    }
+    group.close().unwrap();
+    drop(group);
+    let open = || Group::open(Path::new(DIR), options(), Arc::<Trees>::default(), false);
+    let group = open().unwrap();
+    group.flush().unwrap();
+    let snapshot = group.snapshot();
+    let right = bits(&snapshot, bitmap, 9);
+    assert_eq!(right, (1..=6).collect());
+    let runs = &snapshot.version().trees[&bitmap].runs;
+    let paths: Vec<PathBuf> = runs
+        .iter()
+        .flat_map(|run| run.tables.iter().map(|table| table.path()))
+        .collect();
+    let [path] = paths.as_slice() else {
+        panic!("{paths:?}");
+    };
+    drop(snapshot);
+    group.close().unwrap();
+    drop(group);
+    let good = memory.read(path).unwrap();
+    let names_it = |error: &Error| match error {
+        Error::Corruption { path: at, .. }
+        | Error::Io { path: at, .. }
+        | Error::NewerFormat { path: at, .. } => assert_eq!(at, path),
+        other => panic!("{other:?}"),
+    };
+    let mut errors = 0;
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        memory.write(path, &bad);
+        match open() {
+            Err(error) => {
+                names_it(&error);
+                errors += 1;
+            }
+            Ok(group) => assert_eq!(bits(&group.snapshot(), bitmap, 9), right, "byte {at}"),
+        }
+    }
+    assert!(errors * 2 > good.len(), "{errors} of {}", good.len());
+    for len in 0..good.len() {
+        memory.write(path, &good[..len]);
+        names_it(&open().err().unwrap());
+    }
+    memory.write(path, &good);
+    assert_eq!(bits(&open().unwrap().snapshot(), bitmap, 9), right);
+}

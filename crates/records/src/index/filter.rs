@@ -1,0 +1,379 @@
+//! The range filter (Luo & Carey sections 3 and 6.4.2): of each component the least and the greatest value,
+//! nothing else. A query scans the components whose filter lets it in; which others it has to read along,
+//! lest it takes an old version of a record for the newest, depends on the maintenance strategy:
+//!
+//! - *mutable-bitmap*: none. Every entry that is over has its bit set, so each component, and each table of
+//!   one, is read by itself (section 5.2).
+//! - *validation*, and strategies that know as little of old values: all that are newer (section 4.2).
+//! - *eager*: newer ones that have replaced a value of the range (section 3.1). The paper widens a
+//!   component's filter by the old values. Here they are keys of a tree of their own, `d/widened/N`,
+//!   written in the same batch, so that a component of the data has those of the components there whose
+//!   spans of sequence numbers overlap its own.
+//!
+//! "Newer" is looked at table by table: only those matter that share keys with an older table that is let in.
+
+use std::sync::Arc;
+
+use lsm::memtable::Memtable;
+use lsm::read::Part;
+use lsm::synopsis::ValueRange;
+use lsm::table::{ReadOptions, TableMeta};
+use lsm::version::{ComponentId, Run};
+use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
+
+use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
+use crate::def::Maintenance;
+use crate::error::Result;
+use crate::layout::Attribute;
+use crate::record::RecordRef;
+
+pub(super) struct Filter;
+
+/// Bytes that a scan reads ahead; what is smaller is read through the cache.
+const READAHEAD: usize = 256 << 10;
+
+/// Takes records that match.
+pub(crate) trait Take {
+    /// False when nothing between these sequence numbers is wanted.
+    fn wants(&mut self, min: Seq, max: Seq) -> bool;
+    /// A record with a value in the range: sequence number, key, stored record. Each comes once; unless
+    /// it is `current`, a newer version may be where nobody looked.
+    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()>;
+}
+
+impl Index for Filter {
+    fn add(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
+        match fact.attribute.widened {
+            Some(tree) => super::also(writes, Kind::Put, tree, fact.value, &[]),
+            None => Ok(()),
+        }
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        let order = best.order();
+        let behind = lookup.snapshot.components(lookup.layout.data).len();
+        each_match(lookup, attribute, range, order, &mut Offer { best, behind })
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        let parts = match Reading::plan(lookup, attribute, range) {
+            Reading::Alone(parts, _) => parts,
+            Reading::Together(components, _) => components.iter().flat_map(parts_of).collect(),
+        };
+        let entries = parts.iter().map(|part| match part {
+            Part::Memtable(memtable) => memtable.len() as u64,
+            Part::Table(table) => table.meta().entries,
+        });
+        Ok(entries.sum())
+    }
+}
+
+struct Offer<'b> {
+    best: &'b mut Best,
+    /// Stands for a component behind all: then all are asked for newer versions.
+    behind: usize,
+}
+
+impl Take for Offer<'_> {
+    fn wants(&mut self, min: Seq, max: Seq) -> bool {
+        let wants = self.best.admits_span(min, max);
+        if !wants {
+            self.best.note_skipped();
+        }
+        wants
+    }
+
+    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()> {
+        let component = if current { CURRENT } else { self.behind };
+        // A copy: the record must not keep the other records of its block in memory.
+        let bring = || Some((record.into(), component));
+        self.best.offer_with(seq, key, bring);
+        Ok(())
+    }
+}
+
+/// What is read for a range, and how.
+enum Reading {
+    /// Each part by itself: what is not in the set is current.
+    Alone(Vec<Part>, Superseded),
+    /// All together: of each key the newest entry, which is the record if its number is above this one.
+    Together(Vec<Component>, Seq),
+}
+
+impl Reading {
+    fn plan(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Reading {
+        let (snapshot, layout) = (lookup.snapshot, lookup.layout);
+        let components = snapshot.components(layout.data);
+        let zones = Zones {
+            id: attribute.id,
+            values: range.to_value_range(),
+        };
+        let upkeep = &layout.stored.upkeep;
+        let superseded = layout.superseded.and_then(|tree| snapshot.superseded(tree));
+        let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
+        let asked = tables(&all);
+        let (reading, read) = match (upkeep.maintenance, superseded, attribute.widened) {
+            (Maintenance::MutableBitmap, Some(superseded), _)
+                if superseded.mark() >= upkeep.since =>
+            {
+                let admitted = |part: &Part| match part {
+                    Part::Memtable(_) => true,
+                    Part::Table(table) => zones.admit(table.meta()),
+                };
+                let parts: Vec<Part> = all.into_iter().filter(admitted).collect();
+                let read = tables(&parts);
+                (Reading::Alone(parts, superseded), read)
+            }
+            (maintenance, _, widened) => {
+                let widened = widened.filter(|_| maintenance == Maintenance::Eager);
+                let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
+                // What replaced an earlier write need not have told.
+                let sure_after = match &widened {
+                    Some(_) => upkeep.since.max(attribute.since),
+                    None => 0,
+                };
+                let chosen = zones.together(&components, widened.as_deref());
+                let read = tables(&chosen.iter().flat_map(parts_of).collect::<Vec<_>>());
+                (Reading::Together(chosen, sure_after), read)
+            }
+        };
+        Cost::add(&lookup.data_cost.synopses_asked, asked);
+        Cost::add(&lookup.data_cost.synopses_negative, asked - read);
+        reading
+    }
+}
+
+/// The range filters of the components, asked for one range.
+struct Zones {
+    id: u32,
+    values: ValueRange,
+}
+
+impl Zones {
+    /// False when a table certainly has no value of the range. One from before the index was there is not known.
+    fn admit(&self, meta: &TableMeta) -> bool {
+        let zone = meta.zones.iter().find(|(id, _)| *id == self.id);
+        zone.is_none_or(|(_, zone)| {
+            let overlaps =
+                |(min, max): &(Vec<u8>, Option<Vec<u8>>)| self.values.overlaps(min, max.as_deref());
+            zone.as_ref().is_some_and(overlaps)
+        })
+    }
+
+    /// The spans of the components of replaced values that may have one of the range.
+    fn spans(&self, replaced: &[Component]) -> Vec<ComponentId> {
+        let runs = replaced.iter().filter_map(run_of).filter(|run| {
+            let ends = run.tables.first().zip(run.tables.last());
+            ends.is_some_and(|(first, last)| {
+                let (min, max) = (&first.meta().smallest, &last.meta().largest);
+                self.values.overlaps(min, Some(max))
+            })
+        });
+        runs.map(Run::component).collect()
+    }
+
+    /// The memtables; the tables that are admitted; and those that may have replaced, or deleted, what
+    /// these hold: where spans are given, by a write of these.
+    fn together(
+        &self,
+        components: &[Component],
+        widened: Option<&[ComponentId]>,
+    ) -> Vec<Component> {
+        let mut chosen = Vec::with_capacity(components.len());
+        for (at, component) in components.iter().enumerate() {
+            let Component::Run(run) = component else {
+                chosen.push(component.clone());
+                continue;
+            };
+            let older = components.get(at + 1..).unwrap_or_default();
+            let hides = |meta: &TableMeta| {
+                older.iter().filter_map(run_of).any(|run| {
+                    let overlapped = run.overlapping(&meta.smallest, &meta.largest);
+                    overlapped.iter().any(|table| self.admit(table.meta()))
+                })
+            };
+            let tables = run.tables.iter().filter(|table| {
+                let span = table.component();
+                let overlap = |other: &ComponentId| other.min <= span.max && span.min <= other.max;
+                let replaces = || widened.is_none_or(|spans| spans.iter().any(overlap));
+                self.admit(table.meta()) || (replaces() && hides(table.meta()))
+            });
+            chosen.push(Component::Run(Run {
+                tables: Arc::new(tables.cloned().collect()),
+                ..run.clone()
+            }));
+        }
+        chosen
+    }
+}
+
+fn run_of(component: &Component) -> Option<&Run> {
+    match component {
+        Component::Memtable(_) => None,
+        Component::Run(run) => Some(run),
+    }
+}
+
+fn parts_of(component: &Component) -> Vec<Part> {
+    component.parts(&[], None)
+}
+
+fn tables(parts: &[Part]) -> u64 {
+    let tables = parts.iter().filter(|part| matches!(part, Part::Table(_)));
+    tables.count() as u64
+}
+
+/// Bytes to read ahead in tables of so many.
+fn options(bytes: u64) -> ReadOptions {
+    let readahead = if bytes > READAHEAD as u64 {
+        READAHEAD
+    } else {
+        0
+    };
+    ReadOptions {
+        fill_cache: readahead == 0,
+        readahead,
+    }
+}
+
+/// Gives every record with a value in the range to `take`, or at least what it wants: best parts first
+/// where the maintenance strategy lets them be read by themselves.
+pub(crate) fn each_match(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    order: Order,
+    take: &mut dyn Take,
+) -> Result<()> {
+    let scan = Scan {
+        lookup,
+        attribute,
+        range,
+    };
+    match Reading::plan(lookup, attribute, range) {
+        Reading::Alone(mut parts, superseded) => {
+            parts.sort_by_key(|part| {
+                let (min, max) = part.seq_bounds();
+                order.best_rank(min, max)
+            });
+            for part in parts {
+                let (min, max) = part.seq_bounds();
+                if take.wants(min, max) {
+                    scan.alone(&part, &superseded, take)?;
+                }
+            }
+            Ok(())
+        }
+        Reading::Together(components, sure_after) => scan.together(&components, sure_after, take),
+    }
+}
+
+struct Scan<'a> {
+    lookup: &'a Lookup<'a>,
+    attribute: &'a Attribute,
+    range: &'a Range,
+}
+
+impl Scan<'_> {
+    /// True when a stored record has a value in the range; with `only` when that is the first of them.
+    fn matches(&self, record: &[u8], only: Option<&[u8]>) -> bool {
+        let mut right = true;
+        RecordRef::parse(record).is_some_and(|record| {
+            self.attribute.any_value(&record, |value| {
+                let inside = self.range.contains(value);
+                right = only.is_none_or(|only| !inside || only == value);
+                inside
+            })
+        }) && right
+    }
+
+    fn alone(&self, part: &Part, superseded: &Superseded, take: &mut dyn Take) -> Result<()> {
+        let size = match part {
+            Part::Memtable(memtable) => {
+                if let Some(slot) = memtable.slot_of(self.attribute.id) {
+                    return self.mapped(memtable, slot, superseded, take);
+                }
+                0
+            }
+            Part::Table(table) => table.meta().size,
+        };
+        let mut cursor = part.cursor(options(size));
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let seq = cursor.seq();
+            if cursor.kind() == Kind::Put
+                && seq <= self.lookup.snapshot.seq()
+                && take.wants(seq, seq)
+                && !superseded.contains(seq)
+                && self.matches(cursor.value(), None)
+            {
+                take.take(seq, cursor.key(), cursor.value(), true)?;
+            }
+            cursor.next()?;
+        }
+        self.lookup.data_cost.absorb(&cursor.cost());
+        Ok(())
+    }
+
+    /// A memtable that has an ordered map of the attribute.
+    fn mapped(
+        &self,
+        memtable: &Memtable,
+        slot: usize,
+        superseded: &Superseded,
+        take: &mut dyn Take,
+    ) -> Result<()> {
+        let (lo, hi) = self.range.key_bounds();
+        let mut cursor = memtable.attribute_cursor(slot);
+        cursor.seek(&lo, MAX_SEQ)?;
+        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+            let (seq, key) = (cursor.seq(), cursor.value());
+            if seq <= self.lookup.snapshot.seq()
+                && take.wants(seq, seq)
+                && !superseded.contains(seq)
+                && let Some(entry) = memtable.get(key, seq)
+                // Of several values in the range by the first.
+                && self.matches(entry.value, Some(cursor.key()))
+            {
+                take.take(seq, key, entry.value, true)?;
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn together(
+        &self,
+        components: &[Component],
+        sure_after: Seq,
+        take: &mut dyn Take,
+    ) -> Result<()> {
+        let size = components.iter().filter_map(run_of).map(Run::size).sum();
+        let readahead = options(size).readahead;
+        let snapshot = self.lookup.snapshot;
+        let mut cursor = snapshot.cursor_over(components, readahead);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let seq = cursor.seq();
+            if cursor.kind() == Kind::Put
+                && take.wants(seq, seq)
+                && self.matches(cursor.value(), None)
+            {
+                take.take(seq, cursor.key(), cursor.value(), seq > sure_after)?;
+            }
+            cursor.next()?;
+        }
+        self.lookup.data_cost.absorb(&cursor.cost());
+        Ok(())
+    }
+}

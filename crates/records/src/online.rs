@@ -1,0 +1,151 @@
+//! Online repair (DELI section IV-B): what queries find to be over is remembered, passed over by later
+//! queries of this process at once, and put into the set of writes that are over at the next flush or close
+//! of a handle that writes. A handle that only reads changes nothing on disk, and forgets it.
+//!
+//! Nothing depends on it: what is forgotten is found again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use lsm::{Cursor, Group, Kind, Seq};
+use parking_lot::{RwLock, RwLockReadGuard};
+
+use crate::error::Result;
+use crate::layout::{Current, Layout};
+
+/// Numbers that are remembered, at most.
+const MOST: usize = 64 << 10;
+
+/// Bytes that the pass over the records reads ahead.
+const READAHEAD: usize = 256 << 10;
+
+/// What queries of a dataset found, since it was last made durable.
+#[derive(Default)]
+pub(crate) struct Online {
+    noted: RwLock<Noted>,
+    /// Something was written through this handle.
+    writes: AtomicBool,
+}
+
+#[derive(Default)]
+pub(crate) struct Noted {
+    /// Writes that are over, and a write as of which they are.
+    over: BTreeMap<Seq, Seq>,
+    /// Numbers that index entries have and the record of their key has not: half-done writes, in DELI. Here a
+    /// batch is whole, so they stem from damage or a mistake, which may have hit the key rather than
+    /// the number: before one is taken for over it is looked for in all records.
+    dangling: BTreeSet<Seq>,
+}
+
+impl Noted {
+    /// True when the write `seq` is over for a snapshot that sees writes up to `at`.
+    pub(crate) fn is_over(&self, seq: Seq, at: Seq) -> bool {
+        self.over.get(&seq).is_some_and(|by| *by <= at)
+    }
+
+    fn len(&self) -> usize {
+        self.over.len() + self.dangling.len()
+    }
+}
+
+impl Online {
+    /// What was noted so far. To be held for some questions, not for I/O.
+    pub(crate) fn noted(&self) -> RwLockReadGuard<'_, Noted> {
+        self.noted.read()
+    }
+
+    /// Notes that the write `seq` is over, as of the write `by`, which a snapshot has seen: no snapshot that sees
+    /// `by` shows anything of `seq`, and merges may leave it out.
+    pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
+        let mut noted = self.noted.write();
+        if self.has_room(&mut noted) {
+            noted.over.insert(seq, by);
+        }
+    }
+
+    /// Notes that an index has an entry of the write `seq`, of which the data has nothing.
+    pub(crate) fn note_dangling(&self, seq: Seq) {
+        let mut noted = self.noted.write();
+        if self.has_room(&mut noted) {
+            noted.dangling.insert(seq);
+        }
+    }
+
+    /// A full buffer waits for the next write; where none comes, it begins anew.
+    fn has_room(&self, noted: &mut Noted) -> bool {
+        if noted.len() < MOST {
+            return true;
+        }
+        if !self.writes.load(Relaxed) {
+            *noted = Noted::default();
+            return true;
+        }
+        false
+    }
+}
+
+impl Current {
+    /// To be called after each write: what was noted is made durable when the buffer is full.
+    pub(crate) fn wrote(&self, group: &Group) {
+        if !self.online.writes.load(Relaxed) {
+            self.online.writes.store(true, Relaxed);
+        }
+        if self.online.noted().len() >= MOST {
+            // The write is done, whatever becomes of this.
+            let _ = self.keep_over(group);
+        }
+    }
+
+    /// Makes durable what queries noted to be over, where this handle writes.
+    ///
+    /// The log is synced first: a number must not be over on disk while the write that made it so can still be
+    /// lost, since merges leave out what is over.
+    pub(crate) fn keep_over(&self, group: &Group) -> Result<()> {
+        if !self.online.writes.load(Relaxed) {
+            return Ok(());
+        }
+        let (mut numbers, mut dangling) = {
+            let noted = self.online.noted();
+            let over: BTreeSet<Seq> = noted.over.keys().copied().collect();
+            (over, noted.dangling.clone())
+        };
+        if numbers.is_empty() && dangling.is_empty() {
+            return Ok(());
+        }
+        let taken: Vec<Seq> = numbers.union(&dangling).copied().collect();
+        let snapshot = group.snapshot();
+        let layout = self.layout_in(snapshot.version());
+        let known = layout.superseded.and_then(|tree| snapshot.superseded(tree));
+        if let (Some(tree), Some(known)) = (layout.superseded, known) {
+            remove_written(group, &layout, &mut dangling)?;
+            numbers.append(&mut dangling);
+            numbers.retain(|seq| !known.contains(*seq));
+            if !numbers.is_empty() {
+                group.sync()?;
+                group.supersede(tree, &mut numbers.into_iter().map(Ok), None)?;
+            }
+        }
+        let mut noted = self.online.noted.write();
+        for seq in taken {
+            noted.over.remove(&seq);
+            noted.dangling.remove(&seq);
+        }
+        Ok(())
+    }
+}
+
+/// Takes those numbers out that a record has.
+fn remove_written(group: &Group, layout: &Layout, numbers: &mut BTreeSet<Seq>) -> Result<()> {
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let mut records = group.snapshot().entries(layout.data, READAHEAD);
+    records.seek_first()?;
+    while records.valid() {
+        if records.kind() == Kind::Put {
+            numbers.remove(&records.seq());
+        }
+        records.next()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,402 @@
+//! How versions are found by value (DELI section IV-B, algorithm 2): the candidates of each index come newest
+//! first, those that all have are compared with the versions of their keys, and what is over is noted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lsm::{Cost, Cursor, Entries, Kind, Seq, Slice, Superseded, WalkEntry};
+
+use super::answer::parse;
+use super::predicate::Predicates;
+use super::scan::READAHEAD;
+use super::{Order, plan};
+use crate::dataset::DatasetSnapshot;
+use crate::def::Maintenance;
+use crate::error::Result;
+use crate::index::CURRENT;
+use crate::index::{self, Best, Candidate, Index, Lookup, Range, Window};
+use crate::layout::Attribute;
+use crate::record::Record;
+
+/// The most candidates that are asked for at a time, and the least.
+const MOST: usize = 64 << 10;
+const LEAST: usize = 64;
+
+/// Candidates that are looked at together.
+const TOGETHER: usize = 256;
+
+/// The entries of a key that the dataset keeps, newest first.
+pub(super) struct Kept {
+    pub(super) walk: Entries,
+    left: u32,
+}
+
+impl Kept {
+    pub(super) fn new(snapshot: &DatasetSnapshot, key: &[u8]) -> Kept {
+        Kept {
+            walk: snapshot.snapshot.walk(snapshot.layout.data, key),
+            left: snapshot.layout.stored.upkeep.versions,
+        }
+    }
+
+    pub(super) fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let entry = self.walk.next_entry()?;
+        self.left -= u32::from(entry.is_some());
+        Ok(entry)
+    }
+}
+
+/// A search for versions by value.
+pub(super) struct Search<'a> {
+    pub(super) snapshot: &'a DatasetSnapshot,
+    pub(super) predicates: &'a Predicates,
+    /// Versions as of this write.
+    pub(super) at: Seq,
+    /// How many of a key count.
+    pub(super) m: usize,
+    /// Writes that are known to be over: more than the dataset keeps versions are newer.
+    pub(super) over: Option<Arc<Superseded>>,
+    pub(super) data_cost: Cost,
+    pub(super) index_cost: Cost,
+}
+
+/// The candidates of one index, newest first, a page at a time.
+pub(super) struct Stream<'a> {
+    index: &'static dyn Index,
+    attribute: &'a Attribute,
+    range: &'a Range,
+    expected: u64,
+    page: VecDeque<Candidate>,
+    /// There may be more behind the page.
+    more: bool,
+    want: usize,
+}
+
+impl<'a> Search<'a> {
+    fn lookup(&self) -> Lookup<'_> {
+        Lookup {
+            layout: &self.snapshot.layout,
+            snapshot: &self.snapshot.snapshot,
+            data_cost: &self.data_cost,
+            index_cost: &self.index_cost,
+        }
+    }
+
+    /// The indexes that can be asked, the one that is expected to have the least first.
+    pub(super) fn streams(&self) -> Result<Vec<Stream<'a>>> {
+        let mut streams = Vec::new();
+        let layout = &self.snapshot.layout;
+        for (attribute, range) in plan::indexed(layout, self.predicates) {
+            let Some(index) = index::of(attribute.kind) else {
+                continue;
+            };
+            streams.push(Stream {
+                index,
+                attribute,
+                range,
+                expected: 0,
+                page: VecDeque::new(),
+                more: true,
+                want: LEAST,
+            });
+        }
+        if let [_, _, ..] = streams.as_slice() {
+            for stream in &mut streams {
+                let lookup = self.lookup();
+                let expected = stream
+                    .index
+                    .estimate(&lookup, stream.attribute, stream.range);
+                stream.expected = expected?;
+            }
+            streams.sort_by_key(|stream| stream.expected);
+        }
+        Ok(streams)
+    }
+
+    /// Finds one version more than `limit` where there is one, by the indexes. Versions are below `below`.
+    pub(super) fn by_index(
+        &mut self,
+        mut streams: Vec<Stream<'a>>,
+        mut below: Seq,
+        limit: usize,
+    ) -> Result<(Vec<Record>, bool)> {
+        let share = streams.len();
+        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
+        for stream in &mut streams {
+            stream.want = limit.saturating_add(limit / 4 + 1).clamp(LEAST, MOST);
+        }
+        let mut records = Vec::new();
+        loop {
+            let mut chunk = Vec::new();
+            let missing = (limit - records.len().min(limit)).saturating_add(1);
+            while chunk.len() < missing.min(TOGETHER) {
+                match self.next(&mut streams, below, budget / 16 / share)? {
+                    Some(candidate) => {
+                        below = candidate.seq;
+                        chunk.push(candidate);
+                    }
+                    None => break,
+                }
+            }
+            if chunk.is_empty() {
+                return Ok((records, false));
+            }
+            self.confirm(chunk, &mut records)?;
+            if records.len() > limit {
+                return Ok((records, true));
+            }
+        }
+    }
+
+    /// The newest candidate below `below` that all indexes have.
+    fn next(
+        &self,
+        streams: &mut [Stream<'a>],
+        below: Seq,
+        bytes: usize,
+    ) -> Result<Option<Candidate>> {
+        let mut below = below;
+        'again: loop {
+            let mut found: Option<Candidate> = None;
+            for stream in streams.iter_mut() {
+                let Some(head) = self.head(stream, below, bytes)? else {
+                    return Ok(None);
+                };
+                match &found {
+                    None => {
+                        // The others have nothing to say about what is newer.
+                        below = head.seq.saturating_add(1);
+                        found = Some(head.clone());
+                    }
+                    Some(first) if first.seq == head.seq && first.key == head.key => {}
+                    Some(first) => {
+                        below = head.seq.saturating_add(1).min(first.seq);
+                        continue 'again;
+                    }
+                }
+            }
+            return Ok(found);
+        }
+    }
+
+    /// The newest candidate below `below` that one index has.
+    fn head<'s>(
+        &self,
+        stream: &'s mut Stream<'a>,
+        below: Seq,
+        bytes: usize,
+    ) -> Result<Option<&'s Candidate>> {
+        loop {
+            let newer = stream.page.iter().take_while(|c| c.seq >= below).count();
+            stream.page.drain(..newer);
+            if !stream.page.is_empty() || !stream.more {
+                return Ok(stream.page.front());
+            }
+            let mut best = Best::new(Window {
+                order: Order::Newest,
+                after: Some(below),
+                want: stream.want,
+                bytes,
+            })
+            .without(self.over.clone());
+            stream.want = (stream.want * 2).min(MOST);
+            let (lookup, attribute) = (self.lookup(), stream.attribute);
+            stream
+                .index
+                .candidates(&lookup, attribute, stream.range, &mut best)?;
+            let (mut candidates, more) = best.finish();
+            // Memory is for candidates, not for records.
+            candidates.iter_mut().for_each(|c| c.record = None);
+            stream.more = more && !candidates.is_empty();
+            stream.page = candidates.into();
+        }
+    }
+
+    /// Adds those of the candidates (newest first) that are among the latest versions of their keys and match.
+    fn confirm(&mut self, mut chunk: Vec<Candidate>, records: &mut Vec<Record>) -> Result<()> {
+        let snapshot = &self.snapshot.snapshot;
+        let layout = &self.snapshot.layout;
+        self.snapshot.leave_out_noted(&mut chunk);
+        let key = |at: &usize| chunk.get(*at).map_or(&[][..], |c| c.key.as_slice());
+        let mut order: Vec<usize> = (0..chunk.len()).collect();
+        // Stable: of a key the newest stays first.
+        order.sort_by(|a, b| key(a).cmp(key(b)));
+        let groups: Vec<&[usize]> = order.chunk_by(|a, b| key(a) == key(b)).collect();
+        let keys: Vec<&[u8]> = groups
+            .iter()
+            .map(|group| group.first().map_or(&[][..], key))
+            .collect();
+        let mut values: Vec<Option<Slice>> = vec![None; chunk.len()];
+        let seq = |at: &usize| chunk.get(*at).map_or(0, |c| c.seq);
+        // All together: most candidates are the newest version of their key.
+        let mut open = vec![true; groups.len()];
+        snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
+            if let (Some([only]), Some(open)) = (groups.get(nth), open.get_mut(nth))
+                && seq(only) == found.seq
+                && let Some(slot) = values.get_mut(*only)
+            {
+                *slot = Some(found.value.compact());
+                *open = false;
+            }
+        })?;
+        for (group, _) in groups.iter().zip(open).filter(|(_, open)| *open) {
+            let group: Vec<(usize, Seq)> = group.iter().map(|at| (*at, seq(at))).collect();
+            let key = group.first().map_or(&[][..], |(at, _)| key(at));
+            self.judge(key, &group, &mut |at, value| {
+                if let Some(slot) = values.get_mut(at) {
+                    *slot = Some(value);
+                }
+            })?;
+        }
+        for (candidate, value) in chunk.into_iter().zip(values) {
+            if let Some(value) = value
+                && self.predicates.confirm(&parse(&value)?, layout, None)
+            {
+                records.push(Record::new(candidate.key, candidate.seq, value)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives `fresh` those of the candidates of one key (place and number, newest first) that are among its latest versions.
+    fn judge(
+        &self,
+        key: &[u8],
+        candidates: &[(usize, Seq)],
+        fresh: &mut dyn FnMut(usize, Slice),
+    ) -> Result<()> {
+        let mut kept = Kept::new(self.snapshot, key);
+        let mut left = candidates.iter().copied().peekable();
+        let (mut rank, mut ended, mut newest) = (0, false, None);
+        while left.peek().is_some()
+            && let Some(entry) = kept.next_entry()?
+        {
+            newest = newest.or(Some(entry.seq));
+            // Its record is not where it should be, between those that are there.
+            while let Some((_, seq)) = left.next_if(|(_, seq)| *seq > entry.seq) {
+                self.snapshot.note_dangling(seq);
+            }
+            let is_version = !ended && entry.seq <= self.at;
+            ended |= is_version && entry.kind != Kind::Put;
+            rank += usize::from(is_version);
+            if let Some((at, _)) = left.next_if(|(_, seq)| *seq == entry.seq)
+                && is_version
+                && !ended
+                && rank <= self.m
+            {
+                fresh(at, entry.value);
+            }
+        }
+        self.data_cost.absorb(kept.walk.cost());
+        let versions = self.snapshot.layout.stored.upkeep.versions;
+        // Where one version is kept, a deletion goes with what it deleted.
+        let is_gone = kept.left == 0 || (versions == 1 && newest.is_none());
+        for (_, seq) in left {
+            match is_gone {
+                true => {
+                    let by = newest.unwrap_or(self.snapshot.seq());
+                    self.snapshot.note_over(seq, by);
+                }
+                false => self.snapshot.note_dangling(seq),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds one version more than `limit` where there is one, by reading all records. The versions are below `below`.
+    pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
+        let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
+        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
+        let mut best = Best::new(Window {
+            order: Order::Newest,
+            after: Some(below),
+            want: limit.saturating_add(1),
+            bytes: budget / 16,
+        });
+        let mut cursor = snapshot.entries(layout.data, READAHEAD);
+        cursor.seek_first()?;
+        let mut last: Option<Vec<u8>> = None;
+        let (mut left, mut rank, mut ended) = (0, 0, false);
+        while cursor.valid() {
+            if last.as_deref() != Some(cursor.key()) {
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(cursor.key());
+                (left, rank, ended) = (layout.stored.upkeep.versions, 0, false);
+            }
+            let is_version = left > 0 && !ended && cursor.seq() <= self.at;
+            left = left.saturating_sub(1);
+            ended |= is_version && cursor.kind() != Kind::Put;
+            rank += usize::from(is_version);
+            if is_version && !ended && rank <= self.m {
+                let seq = cursor.seq();
+                if !best.admits(Order::Newest.rank(seq)) {
+                    if best.is_beyond(Order::Newest.rank(seq)) {
+                        best.note_skipped();
+                    }
+                } else if self
+                    .predicates
+                    .confirm(&parse(cursor.value())?, layout, None)
+                {
+                    let bring = || Some((Slice::from(cursor.value()), CURRENT));
+                    best.offer_with(seq, cursor.key(), bring);
+                }
+            }
+            cursor.next()?;
+        }
+        self.data_cost.absorb(&cursor.cost());
+        let (candidates, more) = best.finish();
+        let mut records = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            match candidate.record {
+                Some((value, _)) => {
+                    records.push(Record::new(candidate.key, candidate.seq, value)?);
+                }
+                // Too large to be held while the others were looked for.
+                None => {
+                    let (key, seq) = (candidate.key, candidate.seq);
+                    let mut walk = snapshot.walk_from(layout.data, &key, seq);
+                    if let Some(entry) = walk.next_entry()?.filter(|entry| entry.seq == seq) {
+                        records.push(Record::new(key, seq, entry.value)?);
+                    }
+                    self.data_cost.absorb(walk.cost());
+                }
+            }
+        }
+        Ok((records, more))
+    }
+}
+
+impl DatasetSnapshot {
+    /// Notes that the write `seq` is over, as of the write `by`, which the snapshot sees: what an index entry said of a
+    /// record that is not there any more. For deferred maintenance; the others have ways of their own.
+    pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
+        if self.notes() && seq < by {
+            self.dataset.current.online.note_over(seq, by);
+        } else if seq > by {
+            // All that there is of its record is older.
+            self.note_dangling(seq);
+        }
+    }
+
+    /// Notes that there is an index entry of the write `seq`, and no record.
+    pub(crate) fn note_dangling(&self, seq: Seq) {
+        if self.notes() {
+            self.dataset.current.online.note_dangling(seq);
+        }
+    }
+
+    /// Leaves the candidates out that are known to be over.
+    pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
+        let noted = self.dataset.current.online.noted();
+        candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));
+    }
+
+    fn notes(&self) -> bool {
+        self.layout.superseded.is_some()
+            && self.layout.stored.upkeep.maintenance == Maintenance::Deferred
+    }
+}
