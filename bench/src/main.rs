@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::{Failure, Result};
-use suites::{leveldbpp, peers};
+use suites::{deli, leveldbpp, luo_carey, peers, upkeep};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -39,6 +39,10 @@ enum Command {
     Peers(suites::Options),
     /// The experiments of the LevelDB++ paper, on synthetic and on real records
     Leveldbpp(leveldbpp::Options),
+    /// The experiments of Luo & Carey: lookups and ways to maintain indexes
+    LuoCarey(upkeep::Options),
+    /// The experiments of DELI: indexes that are repaired when data is merged
+    Deli(upkeep::Options),
     /// Makes the table, the charts and the page of a run again
     Report {
         /// The folder of the run
@@ -87,6 +91,16 @@ fn act(command: &Command) -> Result<()> {
             make_report(&options.out)?;
             failures
         }
+        Command::LuoCarey(options) => {
+            let failures = luo_carey::run(options)?;
+            make_report(&options.out)?;
+            failures
+        }
+        Command::Deli(options) => {
+            let failures = deli::run(options)?;
+            make_report(&options.out)?;
+            failures
+        }
         Command::Report { out } => return make_report(out),
         Command::Diff {
             before,
@@ -107,6 +121,8 @@ fn act(command: &Command) -> Result<()> {
             return match job.suite.as_str() {
                 peers::SUITE => peers::child(&job),
                 leveldbpp::SUITE => leveldbpp::child(&job),
+                luo_carey::SUITE => luo_carey::child(&job),
+                deli::SUITE => deli::child(&job),
                 other => Err(Failure::new(format!("there is no suite `{other}`"))),
             };
         }

@@ -11,7 +11,7 @@ pub struct Only {
 
 impl Only {
     /// Understands terms, each a name or a part of several, of any of the groups (subjects,
-    /// operations, experiments). Within a group that a term names something of, only what terms name
+    /// operations, experiments). A whole name means nothing but that. Within a group that a term names something of, only what terms name
     /// is left; other groups are left whole.
     pub fn new(terms: &[String], groups: &[&[String]]) -> Result<Only> {
         let mut chosen = Vec::new();
@@ -19,7 +19,7 @@ impl Only {
         for group in groups {
             let mut of_group = Vec::new();
             for (term, used) in terms.iter().zip(&mut used) {
-                let exact = group.contains(term);
+                let exact = groups.iter().any(|group| group.contains(term));
                 let fits = |name: &&String| {
                     if exact {
                         *name == term

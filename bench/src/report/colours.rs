@@ -9,7 +9,7 @@ pub const INK: RGBColor = RGBColor(1, 1, 1);
 pub const GRID: RGBColor = RGBColor(2, 2, 2);
 
 /// By what a subject's name holds; the first that fits counts.
-const KNOWN: [(&str, RGBColor); 17] = [
+const KNOWN: [(&str, RGBColor); 42] = [
     ("fingerprint", RGBColor(213, 94, 0)),
     ("embedded", RGBColor(222, 152, 0)),
     ("eager", RGBColor(200, 105, 155)),
@@ -27,6 +27,35 @@ const KNOWN: [(&str, RGBColor); 17] = [
     ("lmdb", RGBColor(60, 150, 150)),
     ("redb", RGBColor(180, 80, 95)),
     ("esker", RGBColor(20, 115, 185)),
+    // Ways to maintain indexes.
+    ("update-in-place", RGBColor(200, 105, 155)),
+    ("validation + repair", RGBColor(20, 115, 185)),
+    ("validation", RGBColor(75, 170, 225)),
+    ("mutable-bitmap", RGBColor(0, 152, 112)),
+    ("deleted-key", RGBColor(222, 152, 0)),
+    ("deferred", RGBColor(213, 94, 0)),
+    ("no index", RGBColor(138, 138, 138)),
+    // Ways to look records up, the better the greener.
+    ("naive", RGBColor(200, 105, 155)),
+    ("+ batches", RGBColor(213, 94, 0)),
+    ("stateful", RGBColor(222, 152, 0)),
+    ("blocked", RGBColor(75, 170, 225)),
+    ("component ids", RGBColor(0, 152, 112)),
+    ("any order", RGBColor(0, 152, 112)),
+    ("by key", RGBColor(20, 115, 185)),
+    ("newest first", RGBColor(222, 152, 0)),
+    ("primary-key index", RGBColor(0, 152, 112)),
+    ("records alone", RGBColor(213, 94, 0)),
+    // Ways to repair.
+    ("primary + merge", RGBColor(213, 94, 0)),
+    ("primary", RGBColor(222, 152, 0)),
+    ("secondary + bloom", RGBColor(75, 170, 225)),
+    ("secondary", RGBColor(0, 152, 112)),
+    // Shares of the records.
+    ("0.1 %", RGBColor(75, 170, 225)),
+    ("1 %", RGBColor(0, 152, 112)),
+    ("10 %", RGBColor(222, 152, 0)),
+    ("20 %", RGBColor(213, 94, 0)),
 ];
 
 /// How many of them are kinds of index, of Esker alone.

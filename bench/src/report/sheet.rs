@@ -95,6 +95,42 @@ impl Measure {
 pub const MIB: f64 = 1024.0 * 1024.0;
 
 impl Chart {
+    /// Bars.
+    pub fn bars(
+        title: &'static str,
+        operations: &'static [&'static str],
+        split: &'static [&'static str],
+        group: &'static [&'static str],
+        measure: Measure,
+    ) -> Chart {
+        Chart {
+            title,
+            operations,
+            split,
+            group,
+            measure,
+            form: Form::Bars,
+        }
+    }
+
+    /// Lines along a parameter (or figure); with the axis's label.
+    pub fn lines(
+        title: &'static str,
+        operations: &'static [&'static str],
+        split: &'static [&'static str],
+        measure: Measure,
+        along: (&'static str, &'static str),
+    ) -> Chart {
+        Chart {
+            title,
+            operations,
+            split,
+            group: &[],
+            measure,
+            form: Form::Lines(along.0, along.1),
+        }
+    }
+
     /// True when the row is drawn here.
     pub fn takes(&self, row: &Row) -> bool {
         (self.operations.is_empty() || self.operations.contains(&row.operation.as_str()))

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use crate::workload::profile::SeedSet;
 
 pub mod bars;
+pub mod deli;
 pub mod leveldbpp;
+pub mod luo_carey;
 pub mod peers;
 pub mod session;
 pub mod table;
+pub mod upkeep;
 
 /// How a suite is run.
 #[derive(Debug, Clone, clap::Args)]
@@ -43,5 +46,8 @@ pub struct Options {
 
 /// What the page shows of the experiments, where a suite says so.
 pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
-    leveldbpp::sheets::all()
+    let mut sheets = leveldbpp::sheets::all();
+    sheets.extend(luo_carey::sheets::all());
+    sheets.extend(deli::sheets::all());
+    sheets
 }

@@ -4,6 +4,7 @@ pub mod plan;
 pub mod profile;
 pub mod sample;
 pub mod tweets;
+pub mod upserts;
 
 /// A record on its way to a subject.
 #[derive(Debug, Clone, Copy)]

@@ -125,7 +125,7 @@ impl Tweets {
 }
 
 /// Appends a number in decimal; `write!` would cost more than all the rest of a record.
-fn decimal(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn decimal(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
     loop {
@@ -141,7 +141,7 @@ fn decimal(out: &mut Vec<u8>, mut number: u64) {
 
 /// So many bytes of words of a made-up vocabulary, frequent ones more often, with a mention or tag
 /// now and then.
-fn words(rng: &mut Rng, bytes: usize) -> Vec<u8> {
+pub(super) fn words(rng: &mut Rng, bytes: usize) -> Vec<u8> {
     let vocabulary: Vec<String> = (0..WORDS)
         .map(|_| (0..rng.usize(2..=9)).map(|_| rng.lowercase()).collect())
         .collect();

@@ -2,41 +2,7 @@
 
 use super::SUITE;
 use super::cost::EXPERIMENT;
-use crate::report::sheet::{Chart, Form, Measure, Sheet};
-
-fn bars(
-    title: &'static str,
-    operations: &'static [&'static str],
-    split: &'static [&'static str],
-    group: &'static [&'static str],
-    measure: Measure,
-) -> Chart {
-    Chart {
-        title,
-        operations,
-        split,
-        group,
-        measure,
-        form: Form::Bars,
-    }
-}
-
-fn lines(
-    title: &'static str,
-    operations: &'static [&'static str],
-    split: &'static [&'static str],
-    measure: Measure,
-    along: (&'static str, &'static str),
-) -> Chart {
-    Chart {
-        title,
-        operations,
-        split,
-        group: &[],
-        measure,
-        form: Form::Lines(along.0, along.1),
-    }
-}
+use crate::report::sheet::{Chart, Measure, Sheet};
 
 fn mixed(experiment: &'static str, title: &'static str, asks: &'static str) -> Sheet {
     let along = ("operations", "operations so far");
@@ -48,17 +14,17 @@ fn mixed(experiment: &'static str, title: &'static str, asks: &'static str) -> S
         title,
         asks,
         charts: vec![
-            lines("all operations", &["all"], &["data"], Measure::Cpu, along),
-            lines("put", &["put"], &["data"], mean, along),
-            lines(
+            Chart::lines("all operations", &["all"], &["data"], Measure::Cpu, along),
+            Chart::lines("put", &["put"], &["data"], mean, along),
+            Chart::lines(
                 "written",
                 &["all"],
                 &["data"],
                 Measure::Figure("written_bytes", "MiB written so far"),
                 along,
             ),
-            lines("gets", &["get"], &["data"], accesses, along),
-            lines("lookups", &["lookup"], &["data"], accesses, along),
+            Chart::lines("gets", &["get"], &["data"], accesses, along),
+            Chart::lines("lookups", &["lookup"], &["data"], accesses, along),
         ],
         table: false,
         headline: false,
@@ -83,15 +49,15 @@ pub fn all() -> Vec<Sheet> {
             "Space, puts and gets by kind of index (figure 8)",
             "What does an index on the user, or on the time, add to the size of the store and to puts and gets? (Eager on users has a tenth of the records, everywhere on this page: its cost grows with its lists.)",
             vec![
-                bars(
+                Chart::bars(
                     "size",
                     &["put"],
                     &["data"],
                     &["index"],
                     Measure::Figure("bytes_per_record", "bytes on disk a record"),
                 ),
-                bars("put", &["put"], &["data"], &["index"], Measure::Cpu),
-                bars("get", &["get"], &["data"], &["index"], Measure::Cpu),
+                Chart::bars("put", &["put"], &["data"], &["index"], Measure::Cpu),
+                Chart::bars("get", &["get"], &["data"], &["index"], Measure::Cpu),
             ],
             true,
         ),
@@ -99,7 +65,7 @@ pub fn all() -> Vec<Sheet> {
             "put-over-time",
             "Puts as the store grows (figure 9)",
             "Does a put cost more the more records there are?",
-            vec![lines(
+            vec![Chart::lines(
                 "put",
                 &["put"],
                 &["data", "index"],
@@ -112,7 +78,7 @@ pub fn all() -> Vec<Sheet> {
             "by-user",
             "Lookups and ranges of users (figure 10)",
             "Which kind finds the newest K records of a user, or of some users, fastest, where values are scattered over the store?",
-            vec![bars(
+            vec![Chart::bars(
                 "",
                 &[],
                 &["data", "operation", "selectivity"],
@@ -125,7 +91,7 @@ pub fn all() -> Vec<Sheet> {
             "by-time",
             "Lookups and ranges of time (figure 11)",
             "And where values grow with time, so that zone maps can prune?",
-            vec![bars(
+            vec![Chart::bars(
                 "",
                 &[],
                 &["data", "operation", "selectivity"],
@@ -154,21 +120,21 @@ pub fn all() -> Vec<Sheet> {
             "The length of value filters (table 8)",
             "How many bits should the filters of the embedded index spend on a value? (Esker: 10.)",
             vec![
-                lines(
+                Chart::lines(
                     "lookup of an absent value",
                     &["lookup of an absent value"],
                     &[],
                     Measure::Figure("false_positive_percent", "% of filters wrong"),
                     ("bits", "bits a value"),
                 ),
-                lines(
+                Chart::lines(
                     "lookup",
                     &["lookup"],
                     &["K"],
                     Measure::Cpu,
                     ("bits", "bits a value"),
                 ),
-                lines(
+                Chart::lines(
                     "size",
                     &["put"],
                     &[],
@@ -183,8 +149,8 @@ pub fn all() -> Vec<Sheet> {
             "With and without compression (figures 18, 19)",
             "Does compression change which kind is best?",
             vec![
-                bars("put", &["put"], &[], &["compression"], Measure::Cpu),
-                bars(
+                Chart::bars("put", &["put"], &[], &["compression"], Measure::Cpu),
+                Chart::bars(
                     "",
                     &["lookup", "range"],
                     &["operation", "K"],
@@ -198,7 +164,7 @@ pub fn all() -> Vec<Sheet> {
             "threads",
             "Several threads (figure 20)",
             "How many lookups and ranges of ten users (K = 10) a second do threads get through together?",
-            vec![lines(
+            vec![Chart::lines(
                 "",
                 &["lookup", "range"],
                 &["operation"],
@@ -211,7 +177,7 @@ pub fn all() -> Vec<Sheet> {
             EXPERIMENT,
             "The cost model (tables 3 and 5)",
             "How many data blocks should a question access by the paper's formulas, with this run's own levels and blocks, and how many does it?",
-            vec![bars(
+            vec![Chart::bars(
                 "",
                 &[],
                 &["index", "operation", "selectivity"],
