@@ -25,6 +25,7 @@ use crate::def::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, Store
 use crate::error::{Error, ErrorKind, Result};
 use crate::index;
 use crate::online::Online;
+use crate::query::KeptFilter;
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
 use crate::tokens::Tokenizer;
@@ -493,6 +494,7 @@ pub(crate) struct Current {
     pub(crate) data: TreeId,
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
+    pub(crate) kept_filter: Arc<KeptFilter>,
     /// What queries found to be over.
     pub(crate) online: Online,
     layout: ArcSwap<Layout>,
@@ -510,6 +512,7 @@ impl Current {
             data: layout.data,
             key_type: layout.stored.key_type,
             usage,
+            kept_filter: Arc::default(),
             online: Online::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),

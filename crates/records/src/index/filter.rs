@@ -124,7 +124,9 @@ impl Reading {
         let asked = tables(&all);
         let (reading, read) = match (upkeep.maintenance, superseded, attribute.widened) {
             (Maintenance::MutableBitmap, Some(superseded), _)
-                if superseded.mark() >= upkeep.since =>
+                // A repair by index finds what indexes have facts of, which is not all: so only a bitmap that
+                // was kept from the first write on tells of records without their indexes.
+                if upkeep.since == 0 =>
             {
                 let admitted = |part: &Part| match part {
                     Part::Memtable(_) => true,

@@ -87,7 +87,8 @@ impl Answer {
             Driver::Scan => None,
         };
         let driver = driver.and_then(|predicate| layout.attributes.get(predicate.attribute));
-        let validity = Validity::new(snapshot, &layout, driver);
+        let kept = &query.snapshot.dataset.current.kept_filter;
+        let validity = Validity::new(snapshot, &layout, driver, kept);
         let asks = match query.validation {
             Validation::Direct => false,
             Validation::Timestamp => validity.asks(),

@@ -148,6 +148,21 @@ impl Answer {
         // What eager maintenance has taken back is not among the facts.
         let eager = layout.stored.upkeep.maintenance == Maintenance::Eager && validity.can_tell();
         let mut doubtful: Vec<Candidate> = Vec::new();
+        let expected = {
+            let lookup = Lookup {
+                layout,
+                snapshot: &snapshot,
+                data_cost: &self.data_cost,
+                index_cost: &index_cost,
+            };
+            match index::of(attribute.kind) {
+                Some(index) => index.estimate(&lookup, attribute, range)?,
+                None => 0,
+            }
+        };
+        if !eager {
+            validity.prepare(expected, &keys_cost)?;
+        }
         let settle = |doubtful: &mut Vec<Candidate>, counted: &mut SeqSet| {
             doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let total = doubtful.len() as u64;
@@ -162,6 +177,10 @@ impl Answer {
                 steps.superseded += 1;
             } else if validity.is_exact() || (eager && sure) {
                 counted.insert(seq);
+            } else if let Some(superseded) = validity.knows_superseded(seq, key) {
+                if !superseded {
+                    counted.insert(seq);
+                }
             } else {
                 doubtful.push(Candidate {
                     seq,

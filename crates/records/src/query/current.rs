@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 use lsm::table::KeyFilter;
 use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
 
+use parking_lot::Mutex;
+
 use crate::def::{Maintenance, Repair};
 use crate::error::{Error, Result};
 use crate::index::Candidate;
@@ -65,6 +67,7 @@ impl Validity {
         snapshot: &Snapshot,
         layout: &Layout,
         attribute: Option<&Attribute>,
+        kept: &Arc<KeptFilter>,
     ) -> Validity {
         let over = layout
             .superseded
@@ -84,7 +87,7 @@ impl Validity {
         let newer = tree.filter(|_| settled && !exact).map(|tree| {
             let told = upkeep.repair == Repair::Merge;
             let complete = upkeep.maintenance != Maintenance::DeletedKey;
-            Newer::new(snapshot, tree, mark, (told, complete))
+            Newer::new(snapshot, tree, mark, (told, complete), kept.clone())
         });
         Validity { over, exact, newer }
     }
@@ -140,7 +143,16 @@ impl Validity {
         }
     }
 
-    /// To be told how many facts will be asked about, before they are.
+    /// The same as far as it is known without reading anything.
+    #[inline]
+    pub(crate) fn knows_superseded(&self, seq: Seq, key: &[u8]) -> Option<bool> {
+        match &self.newer {
+            Some(newer) => newer.knows(seq, key),
+            None => Some(false),
+        }
+    }
+
+    /// To be told about how many facts will be asked about, before they are.
     pub(crate) fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
         match &self.newer {
             Some(newer) => newer.prepare(total, cost),
@@ -151,6 +163,7 @@ impl Validity {
 
 /// The components of a tree of keys, as far as they may have a newer entry than an index fact.
 struct Newer {
+    tree: TreeId,
     components: Vec<Span>,
     /// The last number that the snapshot sees.
     seq: Seq,
@@ -159,9 +172,11 @@ struct Newer {
     /// Every record has its entry; so where a fact's own is gone, its record was deleted, and the delete
     /// went in a merge that told nobody.
     complete: bool,
-    /// The keys of all that the set does not know of yet: almost every current fact is known to be so by
-    /// one question (the superseded keys filter).
-    filter: OnceLock<Option<KeyFilter>>,
+    /// The keys of the newest components, and how many these are: almost every current fact is known to be
+    /// so by one question (the superseded keys filter).
+    filter: OnceLock<(usize, Arc<KeyFilter>)>,
+    /// Where the filter is kept for other queries.
+    kept: Arc<KeptFilter>,
 }
 
 /// A component and the numbers that it spans.
@@ -174,7 +189,13 @@ struct Span {
 }
 
 impl Newer {
-    fn new(snapshot: &Snapshot, tree: TreeId, mark: Seq, (told, complete): (bool, bool)) -> Newer {
+    fn new(
+        snapshot: &Snapshot,
+        tree: TreeId,
+        mark: Seq,
+        (told, complete): (bool, bool),
+        kept: Arc<KeptFilter>,
+    ) -> Newer {
         let components = snapshot.components(tree).into_iter().map(|component| {
             let (min, max, is_run) = match &component {
                 Component::Memtable(memtable) => {
@@ -194,28 +215,40 @@ impl Newer {
             }
         });
         Newer {
+            tree,
             components: components.filter(|span| span.max > mark).collect(),
             seq: snapshot.seq(),
             mark,
             complete: complete && !told,
             filter: OnceLock::new(),
+            kept,
         }
     }
 
-    /// Where many facts are to be asked about, gathers the keys of what is newer than the mark in a filter.
+    /// Where many facts are to be asked about, gathers the keys of the newest components in a filter: as
+    /// many as that pays for.
     fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
         if self.filter.get().is_some() {
             return Ok(());
         }
-        let entries = self.components.iter().map(|span| match &span.component {
-            Component::Memtable(memtable) => memtable.len() as u64,
-            Component::Run(run) => run.tables.iter().map(|table| table.meta().entries).sum(),
+        let mut names: Vec<Name> = self.components.iter().map(Span::name).collect();
+        let mut left = total.saturating_mul(WORTH);
+        let fits = names.iter().take_while(|name| {
+            let rest = left.checked_sub(name.entries);
+            left = rest.unwrap_or(0);
+            rest.is_some()
         });
-        if entries.sum::<u64>() > total.saturating_mul(WORTH) {
+        let wanted = fits.count();
+        if wanted == 0 {
             return Ok(());
         }
+        if let Some(filter) = self.kept.get(self.tree, &names, wanted) {
+            let _ = self.filter.set(filter);
+            return Ok(());
+        }
+        names.truncate(wanted);
         let mut keys = KeyFilter::builder();
-        for span in &self.components {
+        for span in self.components.iter().take(names.len()) {
             for part in span.component.parts(&[], None) {
                 let mut cursor = part.cursor(lsm::table::ReadOptions {
                     fill_cache: true,
@@ -229,28 +262,60 @@ impl Newer {
                 cost.absorb(&cursor.cost());
             }
         }
-        let _ = self.filter.set(Some(keys.build(FILTER_BITS)));
+        let filter = Arc::new(keys.build(FILTER_BITS));
+        let _ = self.filter.set((names.len(), filter.clone()));
+        self.kept.put(Kept {
+            tree: self.tree,
+            names,
+            filter,
+        });
         Ok(())
+    }
+
+    /// How many of the newest components are known not to have the key.
+    #[inline]
+    fn without(&self, key: &[u8]) -> usize {
+        match self.filter.get() {
+            Some((count, filter)) if !filter.may_contain(key) => *count,
+            _ => 0,
+        }
+    }
+
+    /// What [`Newer::has`] says, where nothing need be read for it.
+    #[inline]
+    fn knows(&self, seq: Seq, key: &[u8]) -> Option<bool> {
+        let mut without = None;
+        for (at, span) in self.components.iter().enumerate() {
+            if self.ends_before(span, seq) {
+                return Some(false);
+            }
+            if at >= *without.get_or_insert_with(|| self.without(key)) {
+                return None;
+            }
+            if self.complete && span.min <= seq {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    /// True when neither a component nor an older one can have a newer entry that the set lacks.
+    #[inline]
+    fn ends_before(&self, span: &Span, seq: Seq) -> bool {
+        span.max <= seq.max(self.mark) || (span.told && span.min <= seq)
     }
 
     /// True when there is an entry of `key` with a larger number than `seq`, which the set lacks.
     fn has(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
-        if let Some(Some(filter)) = self.filter.get()
-            && !filter.may_contain(key)
-        {
-            // Its own component is among those that were gathered, unless the mark is past it.
-            let own = |span: &Span| span.min <= seq && seq <= span.max;
-            return Ok(self.complete && self.components.iter().any(own));
-        }
-        for span in &self.components {
-            // Newest first: what follows is older still.
-            if span.max <= seq.max(self.mark) {
+        let without = self.without(key);
+        // Newest first.
+        for (at, span) in self.components.iter().enumerate() {
+            if self.ends_before(span, seq) {
                 break;
             }
-            if span.told && span.min <= seq {
-                break;
-            }
-            if let Some(newest) = span.component.newest(key, self.seq, cost)? {
+            if at >= without
+                && let Some(newest) = span.component.newest(key, self.seq, cost)?
+            {
                 return Ok(newest > seq);
             }
             if self.complete && span.min <= seq {
@@ -258,5 +323,48 @@ impl Newer {
             }
         }
         Ok(false)
+    }
+}
+
+/// What tells a component of a tree from others, and from itself before more was written to it: sequence
+/// numbers are given out once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Name {
+    min: Seq,
+    max: Seq,
+    entries: u64,
+}
+
+impl Span {
+    fn name(&self) -> Name {
+        Name {
+            min: self.min,
+            max: self.max,
+            entries: self.component.entries(),
+        }
+    }
+}
+
+/// The filter of the last query that gathered one, for the next: of which components of which tree.
+#[derive(Default)]
+pub(crate) struct KeptFilter(Mutex<Option<Kept>>);
+
+struct Kept {
+    tree: TreeId,
+    names: Vec<Name>,
+    filter: Arc<KeyFilter>,
+}
+
+impl KeptFilter {
+    /// A filter of at least so many of the newest components, and of how many.
+    fn get(&self, tree: TreeId, names: &[Name], wanted: usize) -> Option<(usize, Arc<KeyFilter>)> {
+        let kept = self.0.lock();
+        let kept = kept.as_ref().filter(|kept| kept.tree == tree)?;
+        let fits = kept.names.len() >= wanted && names.starts_with(&kept.names);
+        fits.then(|| (kept.names.len(), kept.filter.clone()))
+    }
+
+    fn put(&self, kept: Kept) {
+        *self.0.lock() = Some(kept);
     }
 }

@@ -15,6 +15,7 @@ mod versions;
 
 pub use answer::{Answer, Keys, PageToken};
 pub use bulk::BulkOrder;
+pub(crate) use current::KeptFilter;
 pub use current::Validation;
 pub use scan::Scan;
 pub use versions::{Page, ValuePage, ValueToken};

@@ -99,7 +99,13 @@ pub(crate) fn current(snapshot: &Snapshot) -> BTreeMap<Vec<u8>, Seq> {
 impl Known {
     pub(crate) fn of(upkeep: &Upkeep) -> Known {
         Known {
-            partial: upkeep.versions > 1,
+            // Found by going through indexes: what no index has a fact of is not looked for.
+            partial: upkeep.versions > 1
+                || upkeep.repair != Repair::Merge
+                || !matches!(
+                    upkeep.maintenance,
+                    Maintenance::Eager | Maintenance::Validation | Maintenance::MutableBitmap
+                ),
             ..Known::default()
         }
     }
