@@ -93,6 +93,11 @@ enum Command {
     /// Read and verify every file of a store
     #[command(after_help = "Example:\n  esker check db")]
     Check(DirArgs),
+    /// Change how a dataset finds out which index entries are over, while it stays as it is
+    #[command(
+        after_help = "A command that was killed goes on when it is given again; answers are exact in between.\n\nExamples:\n  esker maintain db events mutable-bitmap\n  esker maintain db events auto"
+    )]
+    Maintain(MaintainArgs),
     /// Find what replaced records left behind, so that queries pass over it and merges leave it out
     #[command(after_help = REPAIR_HELP)]
     Repair(RepairArgs),
@@ -194,9 +199,9 @@ struct LoadArgs {
     #[arg(long = "index", value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     indexes: Vec<String>,
     /// When index entries of replaced records are found to be over: eager, validation, mutable-bitmap,
-    /// deferred or deleted-key [default: deferred]
+    /// deferred, deleted-key, or auto, which chooses by what is measured [default: deferred]
     #[arg(long, value_name = "STRATEGY")]
-    maintenance: Option<esker::Maintenance>,
+    maintenance: Option<commands::maintain::Strategy>,
     /// When that is noted for good: merge, staged or none [default: merge]
     #[arg(long, value_name = "WHEN")]
     repair: Option<esker::Repair>,
@@ -518,6 +523,16 @@ struct DirArgs {
 }
 
 #[derive(Args)]
+struct MaintainArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The dataset's name
+    dataset: String,
+    /// eager, validation, mutable-bitmap, deferred, deleted-key, or auto, which chooses by what is measured
+    strategy: commands::maintain::Strategy,
+}
+
+#[derive(Args)]
 struct RepairArgs {
     /// The store's directory
     dir: PathBuf,
@@ -660,6 +675,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Advise(args) => commands::advise::advise(&args, memory),
         Command::Stat(args) => commands::admin::stat(&args, memory),
         Command::Check(args) => commands::admin::check(&args, memory),
+        Command::Maintain(args) => commands::maintain::maintain(&args, memory),
         Command::Repair(args) => commands::repair::repair(&args, memory),
         Command::Compact(args) => commands::admin::compact(&args, memory),
         Command::Backup(args) => commands::admin::backup(&args, memory),

@@ -532,10 +532,11 @@ impl Current {
         self.changing.try_lock().ok_or_else(|| self.is_changing())
     }
 
-    /// The upkeep is at work, until the guard is dropped.
-    pub(crate) fn give_way(&self) -> impl Drop + '_ {
+    /// The upkeep is at work, until the guard is dropped. Refused while somebody changes the dataset.
+    pub(crate) fn give_way(&self) -> Result<impl Drop + '_> {
+        drop(self.changing.try_lock().ok_or_else(|| self.is_changing())?);
         self.gives_way.store(true, Ordering::SeqCst);
-        GivesWay(&self.gives_way)
+        Ok(GivesWay(&self.gives_way))
     }
 
     /// True when somebody waits for the right to change the dataset's trees.

@@ -23,7 +23,8 @@ use esker::{
 const KEYS: u64 = 80;
 const VALUES: u64 = 5;
 
-const KINDS: [IndexKind; 4] = [
+const KINDS: [IndexKind; 5] = [
+    IndexKind::Filter,
     IndexKind::Composite,
     IndexKind::Lazy,
     IndexKind::Recent,

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::path::Path as FilePath;
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexDef, IndexKind, KeyType,
-    Maintenance, Merging, Path, Repair, Tokenizer, Type,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexDef, IndexKind, KeyType, Merging,
+    Path, Repair, Tokenizer, Type,
 };
 
+use super::maintain::Strategy;
 use super::{options, promise};
 use crate::LoadArgs;
 use crate::failure::{Failure, Outcome};
@@ -222,7 +223,7 @@ impl Loading {
 struct Wanted {
     key: Option<(Path, Option<KeyType>)>,
     indexes: Vec<WantedIndex>,
-    maintenance: Option<Maintenance>,
+    maintenance: Option<Strategy>,
     repair: Option<Repair>,
     merging: Option<Merging>,
     versions: Option<u32>,
@@ -277,7 +278,9 @@ impl Wanted {
                             && wanted.ty.is_none_or(|ty| ty == index.ty)
                     })
                 });
-        let upkeep = self.maintenance.is_none_or(|said| said == def.maintenance)
+        let upkeep = self
+            .maintenance
+            .is_none_or(|said| said == Strategy::of(def))
             && self.repair.is_none_or(|said| said == def.repair)
             && self.merging.is_none_or(|said| said == def.merging)
             && self.versions.is_none_or(|said| said == def.versions);
@@ -346,11 +349,14 @@ impl Wanted {
         let usual = DatasetDef::new(key, key_type);
         let def = DatasetDef {
             indexes,
-            maintenance: self.maintenance.unwrap_or(usual.maintenance),
             repair: self.repair.unwrap_or(usual.repair),
             merging: self.merging.unwrap_or(usual.merging),
             versions: self.versions.unwrap_or(usual.versions),
             ..usual
+        };
+        let def = match self.maintenance {
+            Some(strategy) => strategy.apply(def),
+            None => def,
         };
         def.validate()?;
         Ok(Some(def))

@@ -5,6 +5,7 @@ pub(crate) mod advise;
 pub(crate) mod demo;
 pub(crate) mod index;
 pub(crate) mod load;
+pub(crate) mod maintain;
 mod picture;
 pub(crate) mod query;
 pub(crate) mod repair;

@@ -3,6 +3,7 @@
 use super::answer::Answer;
 use super::plan::Driver;
 use super::predicate::Predicate;
+use crate::def::IndexKind;
 use crate::upkeep::Measured;
 use crate::usage::Asked;
 
@@ -17,7 +18,10 @@ impl Answer {
         let steps = &self.steps;
         if !attribute.is_some_and(|attribute| attribute.kind.is_standalone()) {
             return Measured {
-                scanned: steps.candidates,
+                scanned: match attribute {
+                    Some(attribute) if attribute.kind == IndexKind::Filter => steps.candidates,
+                    _ => 0,
+                },
                 ..Measured::default()
             };
         }

@@ -25,7 +25,7 @@ use lsm::{Component, Seq, Snapshot, TreeId};
 
 use crate::change::refuse_unfinished;
 use crate::dataset::Dataset;
-use crate::def::{Maintenance, Repair};
+use crate::def::{IndexKind, Maintenance, Repair};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Role, TreeConfig, superseded_tree};
 use work::Work;
@@ -213,7 +213,16 @@ impl Dataset {
             RepairMethod::Index => {
                 let complete = is_complete(layout, mark(&now.snapshot, superseded));
                 let told = complete && layout.stored.upkeep.repair == Repair::Merge;
-                by_index::run(&work, layout, told, progress)
+                let mut result = by_index::run(&work, layout, told, progress);
+                let filters = layout
+                    .attributes
+                    .iter()
+                    .any(|a| a.kind == IndexKind::Filter);
+                if filters && !complete {
+                    // A range filter's facts are the records themselves, all versions that are there.
+                    result = result.and_then(|()| primary::run(&work, layout, progress));
+                }
+                result
             }
             RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
             RepairMethod::Auto => Ok(()),

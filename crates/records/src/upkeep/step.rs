@@ -87,7 +87,7 @@ impl Dataset {
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
         let current = &self.current;
-        let _gives_way = current.give_way();
+        let _gives_way = current.give_way()?;
         work(&|| go_on() && !current.is_wanted())
     }
 

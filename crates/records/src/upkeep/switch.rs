@@ -20,7 +20,9 @@ use crate::change::{records, refuse_unfinished};
 use crate::dataset::Dataset;
 use crate::def::Maintenance;
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Role, TreeConfig, deleted_tree, keys_tree, superseded_tree};
+use crate::layout::{
+    Layout, Role, TreeConfig, deleted_tree, keys_tree, superseded_tree, widened_tree, widens,
+};
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 
 /// Bytes that the pass over the records reads ahead.
@@ -193,7 +195,15 @@ impl Dataset {
                         .created
                         .push((tree, config(Role::Deleted).to_bytes()));
                 }
-                let deleted = layout.attributes.iter().filter_map(|a| a.deleted);
+                let filters = layout.attributes.iter();
+                for attribute in filters.filter(|a| widens(&stored.upkeep, a.kind)) {
+                    let tree = widened_tree(self.name(), attribute.id);
+                    change
+                        .created
+                        .push((tree, config(Role::Widened).to_bytes()));
+                }
+                let attributes = layout.attributes.iter();
+                let deleted = attributes.flat_map(|a| a.deleted.into_iter().chain(a.widened));
                 let keys = layout.keys_written.filter(|_| !to.uses_keys());
                 change.dropped = deleted.chain(keys).collect();
             }
