@@ -64,7 +64,7 @@ fn gets(found: &Found<'_>, out: &mut Vec<Claim>) {
         of: mixed("all", 0),
         to: mixed("all", 100),
         most: 0.5,
-        why: "",
+        why: "keys by Zipf's law: with nothing but reads the cache holds those that are asked for, and there is nothing to flush",
     }));
 }
 
@@ -88,7 +88,7 @@ fn writes(found: &Found<'_>, out: &mut Vec<Claim>) {
         of: at("deferred"),
         to: at("no index"),
         most: 1.5,
-        why: "",
+        why: "an index entry is a second entry to log, flush and merge, and with direct reads merges wait for the disk",
     }));
 }
 
@@ -115,7 +115,7 @@ fn mixes(found: &Found<'_>, out: &mut Vec<Claim>) {
             of: at(cache, "deferred", "all", 10),
             to: at(cache, to, "all", 10),
             most,
-            why: "",
+            why: "reads take most of the time of a mix with few of them, whichever way the index is kept",
         }));
     }
     for (fast, slow, operation, text) in [
@@ -140,7 +140,7 @@ fn mixes(found: &Found<'_>, out: &mut Vec<Claim>) {
             of: at("direct", fast, operation, 50),
             to: at("direct", slow, operation, 50),
             most: 1.0,
-            why: "",
+            why: "what a deferred read finds to be over it notes, so that the next pays nothing for it; both then read the records",
         }));
     }
 }
@@ -193,7 +193,7 @@ fn repairs(found: &Found<'_>, out: &mut Vec<Claim>) {
                 of: at(of),
                 to: at(to),
                 most,
-                why: "",
+                why: "both read the records twice; the small components are read as neighbours in any case",
             }));
         }
     }

@@ -91,7 +91,11 @@ mod tests {
     /// What a scan over the writes says of the key's record.
     fn naive(upserts: &Upserts, writes: usize, number: usize, first: bool) -> Option<usize> {
         let mut of_key = (0..writes).filter(|&write| upserts.number(write) == number);
-        if first { of_key.next() } else { of_key.next_back() }
+        if first {
+            of_key.next()
+        } else {
+            of_key.next_back()
+        }
     }
 
     #[test]
