@@ -487,3 +487,57 @@ fn with_threads(seed: u64) {
     assert_eq!(found, right);
     check(&db);
 }
+
+#[test]
+fn an_automatic_strategy_follows_the_workload_and_says_why() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int)
+        .index(path("a"), IndexKind::Composite, Type::Int)
+        .auto();
+    assert!(def.to_string().ends_with("--maintenance auto"));
+    let dataset = db.create_dataset("d", def).unwrap();
+    let mut life = Life {
+        rng: fastrand::Rng::with_seed(1),
+        model: Model::new(),
+        order: 0,
+    };
+    // Nobody asks: writes stay blind.
+    for _ in 0..1200 {
+        life.write(&dataset, 40, Durability::Os).unwrap();
+    }
+    assert_eq!(dataset.def().maintenance, Maintenance::Validation);
+    let stats = dataset.stats();
+    let choice = &stats["upkeep"]["choice"];
+    assert_eq!(choice["strategy"], "validation", "{stats:#}");
+    assert!(choice["would_change"].is_string(), "{stats:#}");
+    assert!(
+        stats["upkeep"]["last_repair"]["why"].is_string(),
+        "{stats:#}"
+    );
+    assert!(
+        stats["upkeep"]["update_ratio"].as_f64().unwrap() > 0.5,
+        "{stats:#}"
+    );
+    // Many index-only queries.
+    for _ in 0..1200 {
+        life.write(&dataset, 40, Durability::Os).unwrap();
+        for value in (0..VALUES).cycle().take(100) {
+            let query = dataset.query().equals(&path("a"), &value.to_string());
+            query.count().unwrap();
+        }
+    }
+    let stats = dataset.stats();
+    assert_ne!(
+        dataset.def().maintenance,
+        Maintenance::Validation,
+        "{stats:#}"
+    );
+    assert_eq!(stats["upkeep"]["settled"], true, "{stats:#}");
+    assert!(dataset.def().auto);
+    let now = dataset.snapshot();
+    for value in 0..VALUES {
+        let right = life.model.values().filter(|put| put.0 == value).count() as u64;
+        let query = now.query().equals(&path("a"), &value.to_string());
+        assert_eq!(query.count().unwrap().0, right);
+    }
+}
