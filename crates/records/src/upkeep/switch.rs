@@ -12,6 +12,7 @@
 //! A change that is cut off after the first step is a dataset that is not settled: whoever changes it to
 //! the same strategy again goes on, and so does the upkeep of a store that is written to.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
@@ -232,10 +233,7 @@ impl Dataset {
         let mut stored = layout.stored.clone();
         stored.upkeep.keys_after = None;
         let config = TreeConfig::new(Role::Keys, &stored.upkeep);
-        let change = TreeChange {
-            configured: vec![(layout.data, stored.to_bytes()), (tree, config.to_bytes())],
-            ..TreeChange::default()
-        };
+        let seen = Cell::new(stored.upkeep.since);
         let total = records(&group.snapshot(), layout.data);
         let (mut keys, mut read, mut broke) = (0, 0, false);
         let mut tell = |done: u64| {
@@ -250,7 +248,10 @@ impl Dataset {
         let mut write = |sink: &mut RunSink<'_>| {
             let mut last: Option<Vec<u8>> = None;
             loop {
-                let mut cursor = group.snapshot().cursor(layout.data, READAHEAD);
+                let snapshot = group.snapshot();
+                seen.set(snapshot.seq().max(seen.get()));
+                let mut cursor = snapshot.cursor(layout.data, READAHEAD);
+                drop(snapshot);
                 match &mut last {
                     Some(key) => {
                         key.push(0);
@@ -264,7 +265,7 @@ impl Dataset {
                         tell(read)?;
                     }
                     read += 1;
-                    // Later writes are there, and what they replaced is below them or not: it makes no difference.
+                    // Later writes are there. What they replaced before it was read is missing below them.
                     if cursor.seq() <= after {
                         sink(cursor.key(), cursor.seq(), Kind::Put, &[])?;
                         keys += 1;
@@ -282,7 +283,16 @@ impl Dataset {
             // Where a record was passed over because it was replaced since, a power cut must not bring it back.
             group.sync()
         };
-        let result = group.ingest_oldest(tree, &mut write, &mut || Ok(change.clone()));
+        // So the index tells what was replaced since the last look at the records, and of everything before a
+        // repair must have told: whatever the mark was moved to meanwhile.
+        let mut change = || {
+            stored.upkeep.since = seen.get();
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes()), (tree, config.to_bytes())],
+                ..TreeChange::default()
+            })
+        };
+        let result = group.ingest_oldest(tree, &mut write, &mut change);
         match result {
             Ok(_) => Ok(Some(keys)),
             Err(_) if broke => Ok(None),
