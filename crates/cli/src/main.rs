@@ -318,7 +318,8 @@ struct QueryArgs {
     /// Print at most this many records
     #[arg(long, value_name = "K", value_parser = limit)]
     limit: Option<usize>,
-    /// Print the keys of the records alone; where the dataset's maintenance allows it no record is read
+    /// Print the keys of the records alone; where the dataset's maintenance allows it no record is read (a
+    /// scan reads them)
     #[arg(long)]
     keys_only: bool,
     /// How candidates of an index are validated: auto, direct (by their records) or timestamp (by the

@@ -321,7 +321,7 @@ impl DatasetDef {
 
     /// The same with a maintenance strategy that follows what is measured: validation to begin with,
     /// then eager, validation or mutable-bitmap, whichever is expected to cost least
-    /// ([`crate::Dataset::upkeep`] tells why).
+    /// ([`crate::Dataset::stats`] tells why).
     pub fn auto(self) -> DatasetDef {
         DatasetDef {
             maintenance: Maintenance::Validation,

@@ -712,7 +712,10 @@ impl TreeProvider for Trees {
                 Some(Arc::new(embedded))
             };
             let upkeep = &stored.upkeep;
-            let standalone = stored.attributes.iter().any(|a| a.def.kind.is_standalone());
+            // An index that is being built has facts already.
+            let building = stored.change.iter().map(|change| &change.attribute);
+            let mut all = stored.attributes.iter().chain(building);
+            let standalone = all.any(|a| a.def.kind.is_standalone());
             // With a primary-key index, that one tells, and is smaller.
             let deferred = upkeep.maintenance == Maintenance::Deferred && standalone;
             let leaves_out = superseded(match upkeep.repair {

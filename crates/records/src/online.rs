@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use lsm::{Cursor, Group, Kind, Seq};
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::error::Result;
 use crate::layout::{Current, Layout};
@@ -25,6 +25,8 @@ pub(crate) struct Online {
     noted: RwLock<Noted>,
     /// Something was written through this handle.
     writes: AtomicBool,
+    /// Held by the writer that makes a full buffer durable: others go on.
+    keeping: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -90,7 +92,9 @@ impl Current {
         if !self.online.writes.load(Relaxed) {
             self.online.writes.store(true, Relaxed);
         }
-        if self.online.noted().len() >= MOST {
+        if self.online.noted().len() >= MOST
+            && let Some(_alone) = self.online.keeping.try_lock()
+        {
             // The write is done, whatever becomes of this.
             let _ = self.keep_over(group);
         }

@@ -680,3 +680,24 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
         }
     }
 }
+
+/// A range filter gives the newest of each key and no other version: versions are looked for without it.
+#[test]
+fn a_range_filter_hides_no_version() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = one(IndexKind::Filter, 2).index(path("w"), IndexKind::Composite, Type::String);
+    let dataset = db.create_dataset("d", def).unwrap();
+    dataset.put(br#"{"id":1,"v":"a","w":"x"}"#).unwrap();
+    dataset.put(br#"{"id":1,"v":"b","w":"x"}"#).unwrap();
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+        }
+        let of_a = dataset.read_value(&path("v"), "a", None, 2, Page::newest(9));
+        assert_eq!(of_a.unwrap().records.len(), 1);
+        let (v, w) = (path("v"), path("w"));
+        let both = [(&v, "a"), (&w, "x")];
+        let both = dataset.read_values(&both, None, 2, Page::newest(9));
+        assert_eq!(both.unwrap().records.len(), 1);
+    }
+}

@@ -128,7 +128,15 @@ fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome
     let query = query
         .limit(args.query.limit)
         .validation(args.query.validation);
+    let keys_only = args.query.keys_only;
+    if keys_only && order == AnswerOrder::Key {
+        return Err(Failure::Usage(
+            "--keys-only goes with --order newest, oldest or any".to_string(),
+        ));
+    }
     let query = match order {
+        // Keys come without records in the order of recency as well as in any other.
+        AnswerOrder::Any if keys_only => query,
         AnswerOrder::Newest => query,
         AnswerOrder::Oldest => query.order(Order::Oldest),
         AnswerOrder::Any => return visit(query, BulkOrder::Any, args),
@@ -136,7 +144,7 @@ fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome
     };
     let mut output = Output::new();
     let mut printed = 0;
-    if args.query.keys_only {
+    if keys_only {
         let mut keys = query.keys()?;
         for text in keys.notes() {
             note(format_args!("note: {text}"));

@@ -257,7 +257,7 @@ impl TreeVersion {
     }
 
     /// Of a bitmap tree: every number that was superseded by a write up to this one is in it (Luo &
-    /// Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::mark`], with what it stands for.
+    /// Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
     pub fn mark(&self) -> Seq {
         self.mark
     }

@@ -11,7 +11,7 @@ use super::predicate::Predicates;
 use super::scan::READAHEAD;
 use super::{Order, plan};
 use crate::dataset::DatasetSnapshot;
-use crate::def::Maintenance;
+use crate::def::{IndexKind, Maintenance};
 use crate::error::Result;
 use crate::index::CURRENT;
 use crate::index::{self, Best, Candidate, Index, Lookup, Range, Window};
@@ -90,7 +90,9 @@ impl<'a> Search<'a> {
         let mut streams = Vec::new();
         let layout = &self.snapshot.layout;
         for (attribute, range) in plan::indexed(layout, self.predicates) {
-            let Some(index) = index::of(attribute.kind) else {
+            // A range filter gives the newest of each key, and no other version.
+            let index = index::of(attribute.kind).filter(|_| attribute.kind != IndexKind::Filter);
+            let Some(index) = index else {
                 continue;
             };
             streams.push(Stream {

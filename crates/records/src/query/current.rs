@@ -51,6 +51,9 @@ impl FromStr for Validation {
 /// Fewer entries than this many times the candidates are worth a filter of their keys.
 const WORTH: u64 = 2;
 
+/// The most keys of such a filter: 1.5 MiB, and 8 MiB while it is made.
+const MOST_KEYS: u64 = 1 << 20;
+
 /// Bits of that filter per key.
 const FILTER_BITS: usize = 12;
 
@@ -232,7 +235,7 @@ impl Newer {
             return Ok(());
         }
         let mut names: Vec<Name> = self.components.iter().map(Span::name).collect();
-        let mut left = total.saturating_mul(WORTH);
+        let mut left = total.saturating_mul(WORTH).min(MOST_KEYS);
         let fits = names.iter().take_while(|name| {
             let rest = left.checked_sub(name.entries);
             left = rest.unwrap_or(0);

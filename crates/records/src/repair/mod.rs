@@ -208,7 +208,11 @@ impl Dataset {
         let known =
             known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
+        // Where each write says what it replaces there is nothing to be found.
+        let maintenance = layout.stored.upkeep.maintenance;
+        let says = maintenance.looks_at_writes() && layout.is_settled(before);
         let result = match method {
+            _ if says && options.method == RepairMethod::Auto => Ok(()),
             RepairMethod::Key => by_key::run(&work, layout, progress),
             RepairMethod::Index => {
                 let complete = is_complete(layout, mark(&now.snapshot, superseded));
