@@ -20,13 +20,13 @@ use crate::def::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
-use crate::layout::{
-    Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
-    widens,
-};
+use crate::layout::{Building, Layout};
 use crate::record::RecordRef;
 use crate::schema::{Extracted, Path, RecordError, Type, infer};
 use crate::tokens::Tokenizer;
+use crate::trees::{
+    Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree, widens,
+};
 
 /// Bytes that the passes over records and facts read ahead.
 const READAHEAD: usize = 256 << 10;

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Current, Layout, Trees, dataset_of, new_trees};
+use crate::layout::{Current, Layout};
+use crate::trees::{Trees, dataset_of, new_trees};
 use crate::upkeep::Keeper;
 use crate::usage::{self, Usage, UsageCounts};
 

@@ -16,13 +16,13 @@ use lsm::merge::MergeOperator;
 use serde_json::Value as Json;
 
 use crate::def::StoredDef;
-use crate::layout::TreeConfig;
 use crate::posting::{Posting, PostingList, PostingMerge, PostingWriter};
 use crate::predicate::{Condition, JsonFilter};
 use crate::record::{self, RecordRef};
 use crate::schema::{
     Extracted, Extraction, KeyType, Type, Value, decode_key, encode_key, infer, infer_key,
 };
+use crate::trees::TreeConfig;
 
 #[cfg(test)]
 #[path = "fuzzing_tests.rs"]

@@ -56,6 +56,7 @@ mod replaced;
 mod schema;
 mod stats;
 mod tokens;
+mod trees;
 mod upkeep;
 mod usage;
 

@@ -27,7 +27,8 @@ use crate::change::refuse_unfinished;
 use crate::dataset::Dataset;
 use crate::def::{IndexKind, Maintenance, Repair};
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Role, TreeConfig, superseded_tree};
+use crate::layout::Layout;
+use crate::trees::{Role, TreeConfig, superseded_tree};
 use work::Work;
 
 /// Bytes that passes over entries read ahead.
