@@ -606,3 +606,50 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
         .unwrap();
     check(&db);
 }
+
+/// A store of before there was a set of writes that are over: the first repair makes it.
+#[test]
+fn a_store_without_a_set_gets_one() {
+    let fs = Arc::new(Memory::new());
+    let engine = lsm::Options {
+        fs: fs.clone(),
+        background: false,
+        ..lsm::Options::default()
+    };
+    let group = lsm::Group::open(DIR.as_ref(), engine, Arc::new(lsm::PlainTrees), true).unwrap();
+    let definition = br#"{"key":"id","key_type":"int","attributes":[{"id":0,"path":"a","kind":"lazy","type":"int"}],"next_id":1}"#;
+    let trees = [
+        ("d/data".to_string(), definition.to_vec()),
+        ("d/index/0".to_string(), b"lazy".to_vec()),
+    ];
+    group.create_trees(&trees).unwrap();
+    group.close().unwrap();
+    drop(group);
+    let db = Database::open(DIR.as_ref(), small(fs)).unwrap();
+    let dataset = db.dataset("d").unwrap();
+    for a in [1, 2] {
+        for id in 0..20 {
+            dataset
+                .put(format!("{{\"id\":{id},\"a\":{a}}}").as_bytes())
+                .unwrap();
+        }
+        db.flush().unwrap();
+    }
+    // The upkeep has made the set by then, or the repair does.
+    for _ in 0..2 {
+        let go = &mut |_| ControlFlow::Continue(());
+        assert!(
+            dataset
+                .repair(&RepairOptions::default(), go)
+                .unwrap()
+                .complete
+        );
+        let snapshot = db.group().snapshot();
+        let set = snapshot.version().tree_named("d/superseded").unwrap();
+        assert_eq!((set.bitmap().len(), set.mark()), (20, 40));
+    }
+    let (count, plan) = dataset.query().equals(&path("a"), "1").count().unwrap();
+    assert_eq!(count, 0);
+    assert_eq!(plan["steps"]["fetched"], 0, "{plan}");
+    check(&db);
+}

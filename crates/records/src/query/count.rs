@@ -115,7 +115,13 @@ impl Answer {
         // Facts whose records are looked up together: the more, the closer to each other they are.
         let room = self.snapshot.dataset.shared.group.options().memory_budget / 16;
         let mut bytes = 0;
+        let validity = self.validity.clone();
+        let mut over = 0;
         let mut take = |value: &[u8], key: &[u8], seq| {
+            if validity.is_over(seq) {
+                over += 1;
+                return Ok(());
+            }
             bytes += key.len() + value.len() + FACT_BYTES;
             facts.push((key.to_vec(), seq, value.to_vec()));
             if bytes < room {
@@ -126,6 +132,8 @@ impl Answer {
         };
         let bounds = (lo.as_slice(), hi.as_deref());
         index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
+        self.steps.candidates += over;
+        self.steps.superseded += over;
         self.count_current(layout, driver, attribute, range, &mut facts)?;
         self.index_cost.absorb(&index_cost);
         self.exhausted = true;

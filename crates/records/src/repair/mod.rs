@@ -21,7 +21,7 @@ mod work;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lsm::{Component, Seq, Snapshot, TreeId};
+use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
 
 use crate::change::refuse_unfinished;
 use crate::dataset::Dataset;
@@ -255,8 +255,16 @@ impl Dataset {
         };
         let layout = self.layout();
         let config = TreeConfig::new(Role::Superseded, &layout.stored.upkeep);
-        let tree = (superseded_tree(self.name()), config.to_bytes());
-        let made = self.shared.group.create_trees(&[tree])?;
+        // With the definition, so that layouts of it are made anew.
+        let change = TreeChange {
+            created: vec![(superseded_tree(self.name()), config.to_bytes())],
+            configured: vec![(layout.data, layout.stored.to_bytes())],
+            ..TreeChange::default()
+        };
+        let made = self
+            .shared
+            .group
+            .change_trees(&mut |_| Ok(change.clone()))?;
         let made = made.first().copied();
         made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
     }
