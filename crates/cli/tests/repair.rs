@@ -191,3 +191,47 @@ fn bad_values_are_refused_with_the_good_ones() {
         assert!(said.contains(good), "{said}");
     }
 }
+
+#[test]
+fn the_strategy_is_changed_and_keys_come_without_records() {
+    let (dir, file) = lines();
+    let (store, run) = load(&dir, "store", &file, &[]);
+    run.expect(0);
+    let keys = |args: &[&str]| {
+        let mut all = vec!["lookup", &store, "d", "v", "3", "--keys-only"];
+        all.extend(args);
+        let mut keys: Vec<i64> = (esker(&all).expect(0).stdout.lines())
+            .map(|line| line.parse().unwrap())
+            .collect();
+        keys.sort_unstable();
+        keys
+    };
+    let right = keys(&["--validation", "direct"]);
+    assert!(right.len() > 100);
+    for strategy in ["mutable-bitmap", "deleted-key", "eager", "auto", "deferred"] {
+        esker(&["maintain", &store, "d", strategy]).expect(0);
+        let upkeep = json(esker(&["stat", &store, "d", "--json"]))["upkeep"].clone();
+        assert_eq!(upkeep["automatic"], strategy == "auto", "{upkeep}");
+        assert_eq!(upkeep["settled"], true, "{upkeep}");
+        if strategy != "auto" {
+            assert_eq!(upkeep["maintenance"], strategy);
+        }
+        for order in ["newest", "oldest", "any"] {
+            assert_eq!(keys(&["--order", order]), right, "{strategy}, {order}");
+        }
+        esker(&["check", &store]).expect(0);
+    }
+    let by_key = [
+        "lookup",
+        &store,
+        "d",
+        "v",
+        "3",
+        "--keys-only",
+        "--order",
+        "key",
+    ];
+    assert!(esker(&by_key).expect(2).stderr.contains("newest"));
+    let unknown = esker(&["maintain", &store, "d", "never"]).expect(2).stderr;
+    assert!(unknown.contains("mutable-bitmap"), "{unknown}");
+}
