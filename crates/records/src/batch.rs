@@ -333,6 +333,9 @@ impl WriteBatch {
     /// Where it matters what a batch replaces, of a record that comes several times only the last version is
     /// written: nobody can see the others.
     fn keep_last_versions(&mut self) -> Result<()> {
+        if self.touched.len() < 2 {
+            return Ok(());
+        }
         let mut order: Vec<&Touched> = self.touched.iter().collect();
         order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
         let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());

@@ -104,7 +104,8 @@ pub struct Dropped<'a> {
 }
 
 /// Sees every version that a flush or merge drops, with what shadowed it, before the result is
-/// installed (streaming repair, DELI section 3.2). Called on flush and merge threads, in key order;
+/// installed. Who only wants the numbers of the dropped puts kept, in the same edit, needs none:
+/// [`crate::LeavesOut::Told`] (streaming repair, DELI section V). Called on flush and merge threads, in key order;
 /// must not call into the engine. An error abandons the merge: nothing is dropped.
 pub trait MergeObserver: Send + Sync {
     /// A version that will be gone once the result is installed.

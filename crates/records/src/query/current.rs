@@ -13,7 +13,6 @@ use std::sync::{Arc, OnceLock};
 
 use lsm::table::KeyFilter;
 use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
-
 use parking_lot::Mutex;
 
 use crate::def::{Maintenance, Repair};
@@ -136,9 +135,7 @@ impl Validity {
         });
         failed.map_or(Ok(()), Err)
     }
-}
 
-impl Validity {
     /// True when the tree of keys, if there is one, has a newer write of the key of a fact.
     pub(crate) fn is_superseded(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
         match &self.newer {
