@@ -24,6 +24,7 @@ use std::time::Duration;
 use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
 
 use crate::change::refuse_unfinished;
+use crate::coverage::{Coverage, Source};
 use crate::dataset::Dataset;
 use crate::def::{IndexKind, Maintenance, Repair};
 use crate::error::{Error, Result};
@@ -182,7 +183,7 @@ impl Dataset {
         let now = self.snapshot();
         let layout = &now.layout;
         let before = mark(&now.snapshot, superseded);
-        let complete = is_complete(layout, before);
+        let complete = Coverage::at(layout, before).loses_nothing();
         let method = choose(options.method, layout, complete)?;
         // An index that is being built gets facts that this would not see.
         let _claim = match method {
@@ -210,13 +211,14 @@ impl Dataset {
             known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
         // Where each write says what it replaces there is nothing to be found.
-        let maintenance = layout.stored.upkeep.maintenance;
-        let says = maintenance.looks_at_writes() && layout.is_settled(before);
+        let coverage = Coverage::at(layout, before);
+        let says = coverage.of(Source::IndexEntries).is_always();
         let result = match method {
             _ if says && options.method == RepairMethod::Auto => Ok(()),
             RepairMethod::Key => by_key::run(&work, layout, progress),
             RepairMethod::Index => {
-                let complete = is_complete(layout, mark(&now.snapshot, superseded));
+                let mark = mark(&now.snapshot, superseded);
+                let complete = Coverage::at(layout, mark).loses_nothing();
                 let told = complete && layout.stored.upkeep.repair == Repair::Merge;
                 let mut result = by_index::run(&work, layout, told, progress);
                 let filters = layout
@@ -274,13 +276,6 @@ impl Dataset {
 fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
     let tree = snapshot.version().trees.get(&superseded);
     tree.map_or(0, |tree| tree.mark())
-}
-
-/// True when merges have told of every write that they left out and that is not in the set, or have kept
-/// it.
-fn is_complete(layout: &Layout, mark: Seq) -> bool {
-    let upkeep = &layout.stored.upkeep;
-    upkeep.repair != Repair::None && mark >= upkeep.since
 }
 
 /// The method that is meant, if it fits.

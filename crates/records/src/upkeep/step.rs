@@ -10,6 +10,7 @@ use serde_json::json;
 use super::choose::{Workload, choose};
 use super::measured::{LastRepair, Measured};
 use super::pacing::{Backlog, due};
+use crate::coverage::Coverage;
 use crate::dataset::Dataset;
 use crate::def::{Maintenance, Repair};
 use crate::error::{ErrorKind, Result};
@@ -213,7 +214,7 @@ impl Dataset {
         let mut json = json!({
             "maintenance": upkeep.maintenance.to_string(),
             "automatic": upkeep.auto,
-            "settled": upkeep.keys_after.is_none() && layout.is_settled(mark),
+            "settled": upkeep.keys_after.is_none() && Coverage::at(layout, mark).has_converged(),
             "repair": upkeep.repair.to_string(),
             "merging": upkeep.merging.to_string(),
             "versions": upkeep.versions,
