@@ -525,6 +525,9 @@ impl Build<'_, '_> {
     fn standalone(&mut self, tree: TreeId, staging: TreeId) -> std::result::Result<(), Stop> {
         let gathered = self.gather(staging)?;
         self.records = gathered.records;
+        // Where no record was left there was no piece to sync the log for: a power cut must not bring back
+        // what was deleted while the index was built without it.
+        self.dataset.shared.group.sync()?;
         let snapshot = self.dataset.shared.group.snapshot();
         let attribute = &self.building.attribute;
         let mut oldest = Oldest::new(attribute.kind);

@@ -89,7 +89,8 @@ pub struct RepairOptions {
     pub method: RepairMethod,
     /// Bytes of sorters and buffers together. Default 16 MiB.
     pub memory: usize,
-    /// Threads that read. Default: as many as the machine has.
+    /// Threads that read; one is the thread of the caller. Default 0: as many as the machine has, or one where the store
+    /// has no background threads ([`crate::Options::background`]).
     pub threads: usize,
     /// Bytes that are read in a second at most. Default: as many as can be.
     pub bytes_per_second: Option<u64>,
@@ -105,7 +106,7 @@ impl Default for RepairOptions {
         RepairOptions {
             method: RepairMethod::default(),
             memory: 16 << 20,
-            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+            threads: 0,
             bytes_per_second: None,
             bloom: true,
             lookups: Lookups::default(),

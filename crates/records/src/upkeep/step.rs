@@ -101,7 +101,11 @@ impl Dataset {
             .and_then(|tree| version(&now.snapshot, tree));
         let over = over.map_or(0, |tree| tree.bitmap().len());
         let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
-        let repair = LastRepair::new(report, usage.writes(), over, why);
+        let mut repair = LastRepair::new(report, usage.writes(), over, why);
+        if !self.shared.group.options().background {
+            // It is kept in a file, and a run of the store is to be the same each time.
+            repair.micros = 0;
+        }
         usage.upkeep.repaired(repair, blind);
     }
 
