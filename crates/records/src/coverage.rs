@@ -82,14 +82,16 @@ pub(crate) struct Coverage {
 impl Coverage {
     /// The coverage of a snapshot with this layout and this set (`None`: the store was created before there was a set).
     pub(crate) fn new(layout: &Layout, set: Option<&Superseded>) -> Coverage {
-        let watermark = set.map_or(0, Superseded::mark);
-        Coverage::at(layout, watermark)
+        // Of a set that could not be read whole nothing is known.
+        let set = set.filter(|set| set.is_whole());
+        Coverage::at(layout, set.map(Superseded::mark))
     }
 
-    /// The same, for who knows the watermark and not the set.
-    pub(crate) fn at(layout: &Layout, watermark: Seq) -> Coverage {
+    /// The same, for who knows the watermark and not the set; `None` where there is no set, or not all of it can be read.
+    pub(crate) fn at(layout: &Layout, watermark: Option<Seq>) -> Coverage {
         let upkeep = &layout.stored.upkeep;
-        let has_set = layout.superseded.is_some();
+        let has_set = layout.superseded.is_some() && watermark.is_some();
+        let watermark = watermark.unwrap_or(0);
         Coverage {
             watermark,
             converged: has_set && watermark >= upkeep.since,

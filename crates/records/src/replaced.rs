@@ -200,7 +200,9 @@ fn cancel_record(
     let Some(old) = RecordRef::parse(old) else {
         return Err(Error::damaged("a stored record is malformed"));
     };
-    let bitmap = layout.superseded.unwrap_or(layout.data);
+    let bitmap = layout.superseded.ok_or_else(|| {
+        Error::damaged("eager maintenance: the dataset has no set of obsolete writes")
+    })?;
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
     for (_, attribute) in layout.written() {
         let told = attribute.tree.or(attribute.widened);

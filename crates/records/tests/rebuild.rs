@@ -10,7 +10,10 @@ use std::sync::Arc;
 use common::{DIR, Doing, INDEXED, PATHS, check, keys, open, path, settle};
 use esker::fs::Fs;
 use esker::fs::memory::Memory;
-use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
+use esker::{
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
+    RepairOptions, Type,
+};
 
 /// What becomes of a file.
 #[derive(Debug, Clone, Copy)]
@@ -42,13 +45,19 @@ impl Damage {
 const RECORDS: u64 = 300;
 
 fn store() -> Memory {
+    store_under(Maintenance::default())
+}
+
+fn store_under(maintenance: Maintenance) -> Memory {
     let fs = Memory::new();
     let db = open(Arc::new(fs.clone())).unwrap();
     let def = PATHS.iter().zip(INDEXED).fold(
         DatasetDef::new(path("id"), KeyType::Int),
         |def, (at, kind)| def.index(path(at), kind, Type::Int),
     );
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db
+        .create_dataset("d", def.maintenance(maintenance))
+        .unwrap();
     for round in 0..3 {
         for id in (0..RECORDS).filter(|id| id % (round + 1) == 0) {
             put(&dataset, id, id % 5 + round);
@@ -72,8 +81,12 @@ fn put(dataset: &Dataset, id: u64, value: u64) {
 /// The files of the index of `at`.
 fn files(db: &Database, at: &str) -> Vec<PathBuf> {
     let place = PATHS.iter().position(|path| *path == at).unwrap();
+    files_of(db, &format!("d/index/{place}"))
+}
+
+fn files_of(db: &Database, tree: &str) -> Vec<PathBuf> {
     let snapshot = db.group().snapshot();
-    let tree = snapshot.version().tree_named(&format!("d/index/{place}"));
+    let tree = snapshot.version().tree_named(tree);
     let runs = &tree.unwrap().runs;
     let tables = runs.iter().flat_map(|run| run.tables.iter());
     tables.map(|table| table.path()).collect()
@@ -234,4 +247,54 @@ fn a_rebuild_that_was_broken_off_goes_on_or_is_taken_back() {
     let key = dataset.parse_key("1").unwrap();
     dataset.delete(&key, Durability::Os).unwrap();
     assert_eq!(FsPath::new(DIR), db.group().dir());
+}
+
+/// The obsolete set is read whole at the opening; where it cannot be, everything but it works, and a repair makes it anew.
+#[test]
+fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
+    for maintenance in Maintenance::ALL {
+        for damage in DAMAGES {
+            let _doing = Doing(format!("{maintenance}, {damage:?}"));
+            let fs = store_under(maintenance);
+            let db = open(Arc::new(fs.clone())).unwrap();
+            let dataset = db.dataset("d").unwrap();
+            // So that there is something in the set, under every strategy.
+            let repaired = dataset.repair(&RepairOptions::default(), &mut go).unwrap();
+            assert!(repaired.complete);
+            drop(dataset);
+            db.close().unwrap();
+            let db = open(Arc::new(fs.clone())).unwrap();
+            let files = files_of(&db, "d/superseded");
+            assert!(!files.is_empty());
+            drop(db);
+            files.iter().for_each(|file| damage.happens_to(&fs, file));
+            let db = open(Arc::new(fs.clone())).unwrap();
+            let dataset = db.dataset("d").unwrap();
+            exact(&dataset);
+            let named = |text: &String| files.iter().any(|f| text.contains(f.to_str().unwrap()));
+            let errors = db.check().unwrap().errors;
+            assert!(!errors.is_empty() && errors.iter().all(named), "{errors:?}");
+            let other = DatasetDef::new(path("id"), KeyType::Int);
+            let other = db.create_dataset("other", other).unwrap();
+            other.put(b"{\"id\":1}").unwrap();
+            put(&dataset, 7, 1);
+            put(&dataset, 8, 3);
+            exact(&dataset);
+            db.flush().unwrap();
+            exact(&dataset);
+            let repaired = dataset.repair(&RepairOptions::default(), &mut go).unwrap();
+            assert!(repaired.complete);
+            exact(&dataset);
+            check(&db);
+            put(&dataset, 9, 4);
+            db.compact(None).unwrap();
+            exact(&dataset);
+            check(&db);
+            drop((dataset, other));
+            db.close().unwrap();
+            let db = open(Arc::new(fs)).unwrap();
+            exact(&db.dataset("d").unwrap());
+            check(&db);
+        }
+    }
 }

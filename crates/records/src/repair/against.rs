@@ -49,7 +49,7 @@ impl<'w> Against<'w> {
         let upkeep = &layout.stored.upkeep;
         // A change of strategy leaves behind what the trees of keys do not tell of: deletions, and what was
         // replaced before the index's own tree began.
-        let settled = Coverage::at(layout, work.mark()).has_converged();
+        let settled = Coverage::at(layout, Some(work.mark())).has_converged();
         let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| settled)) {
             (Some(keys), _) => (keys, true),
             (None, Some(deleted)) => (deleted, false),

@@ -213,12 +213,15 @@ impl Dataset {
         let upkeep = &layout.stored.upkeep;
         let over = layout.superseded.and_then(|tree| version(snapshot, tree));
         let mark = over.map_or(0, TreeVersion::mark);
+        let whole = over
+            .filter(|tree| tree.damage().is_none())
+            .map(TreeVersion::mark);
         let usage = &self.current.usage;
         let backlog = self.backlog(layout, snapshot);
         let mut json = json!({
             "maintenance": upkeep.maintenance.to_string(),
             "automatic": upkeep.auto,
-            "settled": upkeep.keys_after.is_none() && Coverage::at(layout, mark).has_converged(),
+            "settled": upkeep.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
             "repair": upkeep.repair.to_string(),
             "merging": upkeep.merging.to_string(),
             "versions": upkeep.versions,
