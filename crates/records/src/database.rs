@@ -115,10 +115,10 @@ impl Shared {
     }
 
     /// Makes durable what queries found to be over, where this handle writes.
-    fn keep_over(&self) -> Result<()> {
-        self.currents()
-            .iter()
-            .try_for_each(|current| current.keep_over(&self.group))
+    fn keep_over(&self) {
+        for current in self.currents() {
+            current.try_keep_over(&self.group);
+        }
     }
 
     fn replace_usage(&self, datasets: &BTreeMap<String, Arc<Current>>) {
@@ -132,7 +132,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _ = self.keep_over();
+        self.keep_over();
         self.keep_usage();
     }
 }
@@ -263,7 +263,7 @@ impl Database {
 
     /// Writes the memtables to tables.
     pub fn flush(&self) -> Result<()> {
-        self.shared.keep_over()?;
+        self.shared.keep_over();
         Ok(self.shared.group.flush()?)
     }
 
@@ -312,10 +312,9 @@ impl Database {
     /// and datasets of it too. Dropping does the same, but cannot tell errors.
     pub fn close(self) -> Result<()> {
         self.keeper.stop();
-        let kept = self.shared.keep_over();
+        self.shared.keep_over();
         self.shared.keep_usage();
-        self.shared.group.close()?;
-        kept
+        Ok(self.shared.group.close()?)
     }
 }
 
