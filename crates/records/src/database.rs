@@ -1,11 +1,11 @@
 //! A store: datasets in a folder, over one tree group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use lsm::{Durability, Group};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
@@ -93,9 +93,43 @@ pub(crate) struct Shared {
     pub(crate) durability: Durability,
     /// Whether changes and repairs are done that nobody asked for.
     pub(crate) upkeep: bool,
-    /// Also held while a dataset is created or dropped.
+    /// Held for no I/O and no waiting: whoever wants a handle takes it.
     /// By name, so that whatever is done for all of them is done in the same order each time.
     datasets: Mutex<BTreeMap<String, Arc<Current>>>,
+    names: Names,
+    /// Held while `USAGE` is replaced.
+    usage_file: Mutex<()>,
+}
+
+/// The names of datasets that are created or dropped now: one at a time for each name.
+#[derive(Default)]
+struct Names {
+    taken: Mutex<BTreeSet<String>>,
+    given_back: Condvar,
+}
+
+/// A name that nobody else creates or drops a dataset of, until this is dropped.
+struct Reserved<'a> {
+    names: &'a Names,
+    name: &'a str,
+}
+
+impl Names {
+    /// Waits for whoever has the name.
+    fn reserve<'a>(&'a self, name: &'a str) -> Reserved<'a> {
+        let mut taken = self.taken.lock();
+        while !taken.insert(name.to_string()) {
+            self.given_back.wait(&mut taken);
+        }
+        Reserved { names: self, name }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.names.taken.lock().remove(self.name);
+        self.names.given_back.notify_all();
+    }
 }
 
 impl Shared {
@@ -106,11 +140,11 @@ impl Shared {
 
     /// Keeps what was counted, when something was written. A failure loses statistics only.
     fn keep_usage(&self) {
-        let datasets = self.datasets.lock();
+        let datasets = self.currents();
         // All are asked: each notes that it is kept now.
-        let written = datasets.values().filter(|d| d.usage.take_written());
+        let written = datasets.iter().filter(|d| d.usage.take_written());
         if written.count() > 0 {
-            self.replace_usage(&datasets);
+            self.replace_usage();
         }
     }
 
@@ -121,10 +155,12 @@ impl Shared {
         }
     }
 
-    fn replace_usage(&self, datasets: &BTreeMap<String, Arc<Current>>) {
-        let counts: BTreeMap<String, UsageCounts> = datasets
-            .iter()
-            .map(|(name, current)| (name.clone(), current.usage.read()))
+    fn replace_usage(&self) {
+        let _replacing = self.usage_file.lock();
+        let counts: BTreeMap<String, UsageCounts> = self
+            .currents()
+            .into_iter()
+            .map(|current| (current.name.clone(), current.usage.read()))
             .collect();
         let _ = usage::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
     }
@@ -189,6 +225,8 @@ impl Database {
             durability: options.durability,
             upkeep: options.tuning.upkeep,
             datasets: Mutex::new(datasets),
+            names: Names::default(),
+            usage_file: Mutex::default(),
         };
         Ok(Database {
             keeper: Arc::default(),
@@ -205,23 +243,27 @@ impl Database {
         self.shared.datasets.lock().keys().cloned().collect()
     }
 
-    /// The dataset called `name`.
+    /// The dataset called `name`. Waits for nothing, also while datasets are created and dropped.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
-        match self.shared.datasets.lock().get(name) {
-            Some(current) => Ok(self.handle(current.clone())),
-            None => Err(Error::new(
+        Ok(self.handle(self.current(name)?))
+    }
+
+    fn current(&self, name: &str) -> Result<Arc<Current>> {
+        let current = self.shared.datasets.lock().get(name).cloned();
+        current.ok_or_else(|| {
+            Error::new(
                 ErrorKind::UnknownDataset,
                 format!("no dataset `{name}` here"),
-            )),
-        }
+            )
+        })
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
         check_dataset_name(name)?;
         def.validate()?;
-        let mut datasets = self.shared.datasets.lock();
-        if datasets.contains_key(name) {
+        let _reserved = self.shared.names.reserve(name);
+        if self.shared.datasets.lock().contains_key(name) {
             return Err(Error::new(
                 ErrorKind::Exists,
                 format!("dataset `{name}` exists"),
@@ -233,26 +275,23 @@ impl Database {
         let layout = Layout::new(name, group.snapshot().version())
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
         let current = Arc::new(Current::new(name, layout, Usage::default()));
+        let mut datasets = self.shared.datasets.lock();
         datasets.insert(name.to_string(), current.clone());
+        drop(datasets);
         Ok(self.handle(current))
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
     /// ([`ErrorKind::Unavailable`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
-        let mut datasets = self.shared.datasets.lock();
-        let Some(current) = datasets.get(name).cloned() else {
-            return Err(Error::new(
-                ErrorKind::UnknownDataset,
-                format!("no dataset `{name}` here"),
-            ));
-        };
+        let _reserved = self.shared.names.reserve(name);
+        let current = self.current(name)?;
         let _changing = current.claim()?;
         let group = &self.shared.group;
         let layout = current.layout_in(group.snapshot().version());
         group.drop_trees(&layout.trees())?;
-        datasets.remove(name);
-        self.shared.replace_usage(&datasets);
+        self.shared.datasets.lock().remove(name);
+        self.shared.replace_usage();
         Ok(())
     }
 
