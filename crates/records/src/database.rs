@@ -309,19 +309,19 @@ impl Database {
     /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
     /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let names = match dataset {
-            Some(name) => vec![name.to_string()],
-            None => self.dataset_names(),
-        };
-        for name in names {
-            self.compact_dataset(&self.dataset(&name)?.layout())?;
+        if let Some(name) = dataset {
+            return self.compact_dataset(&self.dataset(name)?.layout());
+        }
+        // One that is dropped meanwhile needs no merges any more.
+        for current in self.shared.currents() {
+            self.compact_dataset(&self.handle(current).layout())?;
         }
         Ok(())
     }
 
     fn compact_dataset(&self, layout: &Layout) -> Result<()> {
         let group = &self.shared.group;
-        // A change of an index may have dropped the tree meanwhile.
+        // A change of an index may have dropped the tree meanwhile, or somebody the dataset.
         let unless_dropped = |tree, result: lsm::Result<()>| match result {
             Err(_) if !group.snapshot().version().trees.contains_key(&tree) => Ok(()),
             result => result,

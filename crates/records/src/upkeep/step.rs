@@ -31,7 +31,7 @@ impl Dataset {
             return;
         }
         let result = self.try_keep_up(go_on);
-        let ended = !go_on() || self.is_dropped();
+        let ended = !go_on() || self.snapshot().is_dropped();
         let mut remembered = live.remembered.lock();
         match result {
             Ok(()) => remembered.succeeded(),
@@ -39,10 +39,6 @@ impl Dataset {
             Err(error) if error.is_busy() || ended => {}
             Err(error) => remembered.failed(&error),
         }
-    }
-
-    fn is_dropped(&self) -> bool {
-        version(&self.shared.group.snapshot(), self.current.data).is_none()
     }
 
     fn try_keep_up(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
