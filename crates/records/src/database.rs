@@ -1,11 +1,11 @@
 //! A store: datasets in a folder, over one tree group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use lsm::{Durability, Group};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
@@ -93,9 +93,43 @@ pub(crate) struct Shared {
     pub(crate) durability: Durability,
     /// Whether changes and repairs are done that nobody asked for.
     pub(crate) upkeep: bool,
-    /// Also held while a dataset is created or dropped.
+    /// Held for no I/O and no waiting: whoever wants a handle takes it.
     /// By name, so that whatever is done for all of them is done in the same order each time.
     datasets: Mutex<BTreeMap<String, Arc<Current>>>,
+    names: Names,
+    /// Held while `USAGE` is replaced.
+    usage_file: Mutex<()>,
+}
+
+/// The names of datasets that are created or dropped now: one at a time for each name.
+#[derive(Default)]
+struct Names {
+    taken: Mutex<BTreeSet<String>>,
+    given_back: Condvar,
+}
+
+/// A name that nobody else creates or drops a dataset of, until this is dropped.
+struct Reserved<'a> {
+    names: &'a Names,
+    name: &'a str,
+}
+
+impl Names {
+    /// Waits for whoever has the name.
+    fn reserve<'a>(&'a self, name: &'a str) -> Reserved<'a> {
+        let mut taken = self.taken.lock();
+        while !taken.insert(name.to_string()) {
+            self.given_back.wait(&mut taken);
+        }
+        Reserved { names: self, name }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.names.taken.lock().remove(self.name);
+        self.names.given_back.notify_all();
+    }
 }
 
 impl Shared {
@@ -106,25 +140,27 @@ impl Shared {
 
     /// Keeps what was counted, when something was written. A failure loses statistics only.
     fn keep_usage(&self) {
-        let datasets = self.datasets.lock();
+        let datasets = self.currents();
         // All are asked: each notes that it is kept now.
-        let written = datasets.values().filter(|d| d.usage.take_written());
+        let written = datasets.iter().filter(|d| d.usage.take_written());
         if written.count() > 0 {
-            self.replace_usage(&datasets);
+            self.replace_usage();
         }
     }
 
     /// Makes durable what queries found to be over, where this handle writes.
-    fn keep_over(&self) -> Result<()> {
-        self.currents()
-            .iter()
-            .try_for_each(|current| current.keep_over(&self.group))
+    fn keep_over(&self) {
+        for current in self.currents() {
+            current.try_keep_over(&self.group);
+        }
     }
 
-    fn replace_usage(&self, datasets: &BTreeMap<String, Arc<Current>>) {
-        let counts: BTreeMap<String, UsageCounts> = datasets
-            .iter()
-            .map(|(name, current)| (name.clone(), current.usage.read()))
+    fn replace_usage(&self) {
+        let _replacing = self.usage_file.lock();
+        let counts: BTreeMap<String, UsageCounts> = self
+            .currents()
+            .into_iter()
+            .map(|current| (current.name.clone(), current.usage.read()))
             .collect();
         let _ = usage::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
     }
@@ -132,7 +168,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _ = self.keep_over();
+        self.keep_over();
         self.keep_usage();
     }
 }
@@ -189,6 +225,8 @@ impl Database {
             durability: options.durability,
             upkeep: options.tuning.upkeep,
             datasets: Mutex::new(datasets),
+            names: Names::default(),
+            usage_file: Mutex::default(),
         };
         Ok(Database {
             keeper: Arc::default(),
@@ -205,23 +243,27 @@ impl Database {
         self.shared.datasets.lock().keys().cloned().collect()
     }
 
-    /// The dataset called `name`.
+    /// The dataset called `name`. Waits for nothing, also while datasets are created and dropped.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
-        match self.shared.datasets.lock().get(name) {
-            Some(current) => Ok(self.handle(current.clone())),
-            None => Err(Error::new(
+        Ok(self.handle(self.current(name)?))
+    }
+
+    fn current(&self, name: &str) -> Result<Arc<Current>> {
+        let current = self.shared.datasets.lock().get(name).cloned();
+        current.ok_or_else(|| {
+            Error::new(
                 ErrorKind::UnknownDataset,
                 format!("no dataset `{name}` here"),
-            )),
-        }
+            )
+        })
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
         check_dataset_name(name)?;
         def.validate()?;
-        let mut datasets = self.shared.datasets.lock();
-        if datasets.contains_key(name) {
+        let _reserved = self.shared.names.reserve(name);
+        if self.shared.datasets.lock().contains_key(name) {
             return Err(Error::new(
                 ErrorKind::Exists,
                 format!("dataset `{name}` exists"),
@@ -233,26 +275,23 @@ impl Database {
         let layout = Layout::new(name, group.snapshot().version())
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
         let current = Arc::new(Current::new(name, layout, Usage::default()));
+        let mut datasets = self.shared.datasets.lock();
         datasets.insert(name.to_string(), current.clone());
+        drop(datasets);
         Ok(self.handle(current))
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
     /// ([`ErrorKind::Unavailable`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
-        let mut datasets = self.shared.datasets.lock();
-        let Some(current) = datasets.get(name).cloned() else {
-            return Err(Error::new(
-                ErrorKind::UnknownDataset,
-                format!("no dataset `{name}` here"),
-            ));
-        };
+        let _reserved = self.shared.names.reserve(name);
+        let current = self.current(name)?;
         let _changing = current.claim()?;
         let group = &self.shared.group;
         let layout = current.layout_in(group.snapshot().version());
         group.drop_trees(&layout.trees())?;
-        datasets.remove(name);
-        self.shared.replace_usage(&datasets);
+        self.shared.datasets.lock().remove(name);
+        self.shared.replace_usage();
         Ok(())
     }
 
@@ -263,26 +302,26 @@ impl Database {
 
     /// Writes the memtables to tables.
     pub fn flush(&self) -> Result<()> {
-        self.shared.keep_over()?;
+        self.shared.keep_over();
         Ok(self.shared.group.flush()?)
     }
 
     /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
     /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let names = match dataset {
-            Some(name) => vec![name.to_string()],
-            None => self.dataset_names(),
-        };
-        for name in names {
-            self.compact_dataset(&self.dataset(&name)?.layout())?;
+        if let Some(name) = dataset {
+            return self.compact_dataset(&self.dataset(name)?.layout());
+        }
+        // One that is dropped meanwhile needs no merges any more.
+        for current in self.shared.currents() {
+            self.compact_dataset(&self.handle(current).layout())?;
         }
         Ok(())
     }
 
     fn compact_dataset(&self, layout: &Layout) -> Result<()> {
         let group = &self.shared.group;
-        // A change of an index may have dropped the tree meanwhile.
+        // A change of an index may have dropped the tree meanwhile, or somebody the dataset.
         let unless_dropped = |tree, result: lsm::Result<()>| match result {
             Err(_) if !group.snapshot().version().trees.contains_key(&tree) => Ok(()),
             result => result,
@@ -312,10 +351,9 @@ impl Database {
     /// and datasets of it too. Dropping does the same, but cannot tell errors.
     pub fn close(self) -> Result<()> {
         self.keeper.stop();
-        let kept = self.shared.keep_over();
+        self.shared.keep_over();
         self.shared.keep_usage();
-        self.shared.group.close()?;
-        kept
+        Ok(self.shared.group.close()?)
     }
 }
 

@@ -164,6 +164,12 @@ pub struct DatasetSnapshot {
 }
 
 impl DatasetSnapshot {
+    /// True when the dataset was dropped before the snapshot was taken.
+    pub(crate) fn is_dropped(&self) -> bool {
+        let trees = &self.snapshot.version().trees;
+        !trees.contains_key(&self.layout.data)
+    }
+
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
         self.dataset.current.usage.got();

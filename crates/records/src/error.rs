@@ -29,6 +29,7 @@ pub struct Error {
     kind: ErrorKind,
     text: String,
     source: Option<lsm::Error>,
+    busy: bool,
 }
 
 impl Error {
@@ -37,6 +38,15 @@ impl Error {
             kind,
             text: text.into(),
             source: None,
+            busy: false,
+        }
+    }
+
+    /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
+    pub(crate) fn busy(text: impl Into<String>) -> Error {
+        Error {
+            busy: true,
+            ..Error::new(ErrorKind::Unavailable, text)
         }
     }
 
@@ -51,6 +61,11 @@ impl Error {
     /// Its class.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// True for an [`Error::busy`], among all that are [`ErrorKind::Unavailable`].
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
     }
 
     /// The engine's error behind it, if it is one.
@@ -88,6 +103,7 @@ impl From<lsm::Error> for Error {
             kind,
             text: source.to_string(),
             source: Some(source),
+            busy: false,
         }
     }
 }

@@ -11,7 +11,7 @@ use lsm::{Seq, TreeId};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::def::{IndexKind, StoredAttribute, StoredDef};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::online::Online;
 use crate::query::KeptFilter;
 use crate::record::RecordRef;
@@ -350,11 +350,8 @@ impl Current {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    fn is_changing(&self) -> Error {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("dataset `{}` is being changed", self.name),
-        )
+    pub(crate) fn is_changing(&self) -> Error {
+        Error::busy(format!("dataset `{}` is being changed", self.name))
     }
 
     /// The layout that was right a moment ago: for writers, which are told when it is not any more.

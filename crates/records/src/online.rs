@@ -96,11 +96,19 @@ impl Current {
             && let Some(_alone) = self.online.keeping.try_lock()
         {
             // The write is done, whatever becomes of this.
-            let _ = self.keep_over(group);
+            self.try_keep_over(group);
         }
     }
 
-    /// Makes durable what queries noted to be over, where this handle writes.
+    /// As [`Current::keep_over`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
+    pub(crate) fn try_keep_over(&self, group: &Group) {
+        if let Err(error) = self.keep_over(group) {
+            self.usage.upkeep.remembered.lock().not_kept = Some(error.to_string());
+        }
+    }
+
+    /// Makes durable what queries noted to be over, where this handle writes. What could not be written is forgotten:
+    /// queries find it again, and a failure that stays must not be met again by each write.
     ///
     /// The log is synced first: a number must not be over on disk while the write that made it so can still be
     /// lost, since merges leave out what is over.
@@ -117,22 +125,36 @@ impl Current {
             return Ok(());
         }
         let taken: Vec<Seq> = numbers.union(&dangling).copied().collect();
-        let snapshot = group.snapshot();
-        let layout = self.layout_in(snapshot.version());
-        let known = layout.superseded.and_then(|tree| snapshot.superseded(tree));
-        if let (Some(tree), Some(known)) = (layout.superseded, known) {
-            remove_written(group, &layout, &mut dangling)?;
-            numbers.append(&mut dangling);
-            numbers.retain(|seq| !known.contains(*seq));
-            if !numbers.is_empty() {
-                group.sync()?;
-                group.supersede(tree, &mut numbers.into_iter().map(Ok), None)?;
-            }
-        }
+        let result = self.write_over(group, &mut numbers, &mut dangling);
         let mut noted = self.online.noted.write();
         for seq in taken {
             noted.over.remove(&seq);
             noted.dangling.remove(&seq);
+        }
+        drop(noted);
+        if result.is_ok() {
+            self.usage.upkeep.remembered.lock().not_kept = None;
+        }
+        result
+    }
+
+    fn write_over(
+        &self,
+        group: &Group,
+        numbers: &mut BTreeSet<Seq>,
+        dangling: &mut BTreeSet<Seq>,
+    ) -> Result<()> {
+        let snapshot = group.snapshot();
+        let layout = self.layout_in(snapshot.version());
+        let known = layout.superseded.and_then(|tree| snapshot.superseded(tree));
+        if let (Some(tree), Some(known)) = (layout.superseded, known) {
+            remove_written(group, &layout, dangling)?;
+            numbers.append(dangling);
+            numbers.retain(|seq| !known.contains(*seq));
+            if !numbers.is_empty() {
+                group.sync()?;
+                group.supersede(tree, &mut numbers.iter().copied().map(Ok), None)?;
+            }
         }
         Ok(())
     }

@@ -427,13 +427,10 @@ fn goes_on(
 pub(crate) fn refuse_unfinished(layout: &Layout) -> Result<()> {
     match &layout.stored.change {
         None => Ok(()),
-        Some(StoredChange { attribute, .. }) => Err(Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "the change of the index of `{0}` to {1} is unfinished: resume it, or drop `{0}` to take it back",
-                attribute.def.path, attribute.def.kind
-            ),
-        )),
+        Some(StoredChange { attribute, .. }) => Err(Error::busy(format!(
+            "the change of the index of `{0}` to {1} is unfinished: resume it, or drop `{0}` to take it back",
+            attribute.def.path, attribute.def.kind
+        ))),
     }
 }
 

@@ -82,7 +82,10 @@ impl Database {
         };
         report.errors.extend(self.ownerless_trees());
         for name in self.dataset_names() {
-            let dataset = self.dataset(&name)?;
+            // One that is dropped meanwhile has nothing to check.
+            let Ok(dataset) = self.dataset(&name) else {
+                continue;
+            };
             if let Err(error) = check_dataset(&dataset, &mut report) {
                 report.errors.push(format!("dataset {name}: {error}"));
             }
@@ -112,6 +115,9 @@ impl Database {
 
 fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
     let now = dataset.snapshot();
+    if now.is_dropped() {
+        return Ok(());
+    }
     let (snapshot, layout) = (&now.snapshot, &now.layout);
     let building = layout.building.as_ref();
     let gathered = match building.and_then(|building| building.staging) {

@@ -9,6 +9,7 @@ use lsm::Seq;
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json, json};
 
+use crate::error::Error;
 use crate::repair::RepairReport;
 
 /// Writes and queries after which all counts are halved.
@@ -175,6 +176,37 @@ pub(crate) struct Remembered {
     pub(crate) error: Option<String>,
     /// Operations that were counted when the strategy was last thought about.
     pub(crate) considered: u64,
+    /// What went wrong when what queries found to be obsolete was last written, if it was not written since.
+    pub(crate) not_kept: Option<String>,
+    /// How often in a row it went wrong, and how many looks are still to be passed over.
+    failures: u32,
+    pause: u32,
+}
+
+/// At most so many looks are passed over after a failure: about two minutes.
+const LONGEST_PAUSE: u32 = 255;
+
+impl Remembered {
+    /// To be called once a look: whether it is too early to try again. Counted in looks and not in time, so that without
+    /// background threads a run is the same each time.
+    pub(super) fn pauses(&mut self) -> bool {
+        let pauses = self.pause > 0;
+        self.pause = self.pause.saturating_sub(1);
+        pauses
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.error = None;
+        self.failures = 0;
+    }
+
+    pub(super) fn failed(&mut self, error: &Error) {
+        self.error = Some(error.to_string());
+        self.failures = self.failures.saturating_add(1);
+        // 1, 3, 7 and so on.
+        let pause = 1_u32.checked_shl(self.failures).unwrap_or(0);
+        self.pause = pause.wrapping_sub(1).min(LONGEST_PAUSE);
+    }
 }
 
 /// The live counts of a dataset.
@@ -246,10 +278,11 @@ impl Live {
         fields.insert("measured".to_string(), self.read().to_json());
         let remembered = self.remembered.lock();
         let repair = remembered.repair.as_ref().map(LastRepair::to_json);
+        let error = remembered.error.as_ref().or(remembered.not_kept.as_ref());
         for (name, value) in [
             ("last_repair", repair),
             ("choice", remembered.choice.clone()),
-            ("error", remembered.error.as_ref().map(|error| json!(error))),
+            ("error", error.map(|error| json!(error))),
         ] {
             if let Some(value) = value {
                 fields.insert(name.to_string(), value);
@@ -268,7 +301,7 @@ impl Live {
             repair: json.get("last_repair").and_then(LastRepair::from_json),
             choice: json.get("choice").cloned(),
             error: json.get("error").and_then(Json::as_str).map(String::from),
-            considered: 0,
+            ..Remembered::default()
         };
         live
     }

@@ -13,7 +13,7 @@ use super::pacing::{Backlog, due};
 use crate::coverage::Coverage;
 use crate::dataset::Dataset;
 use crate::def::{Maintenance, Repair};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::layout::Layout;
 use crate::repair::RepairOptions;
 
@@ -24,14 +24,21 @@ const CONSIDER: u64 = 8192;
 const RATE: u64 = 64 << 20;
 
 impl Dataset {
-    /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks.
+    /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks, and tried again
+    /// after growing pauses.
     pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
         let live = &self.current.usage.upkeep;
-        match self.try_keep_up(go_on) {
+        if live.remembered.lock().pauses() {
+            return;
+        }
+        let result = self.try_keep_up(go_on);
+        let ended = !go_on() || self.snapshot().is_dropped();
+        let mut remembered = live.remembered.lock();
+        match result {
+            Ok(()) => remembered.succeeded(),
             // Somebody is changing the dataset, or an index is unfinished: later.
-            Err(error) if error.kind() == ErrorKind::Unavailable => {}
-            Err(error) => live.remembered.lock().error = Some(error.to_string()),
-            Ok(()) => {}
+            Err(error) if error.is_busy() || ended => {}
+            Err(error) => remembered.failed(&error),
         }
     }
 
@@ -58,7 +65,10 @@ impl Dataset {
     fn change_to(&self, to: Maintenance, auto: bool, go_on: &dyn Fn() -> bool) -> Result<()> {
         let report =
             self.while_wanted(go_on, |go_on| self.switch(to, auto, &mut |_| on(go_on())))?;
-        if let Some(repair) = report.repair.filter(|_| report.complete) {
+        if !report.complete {
+            return Err(self.current.is_changing());
+        }
+        if let Some(repair) = report.repair {
             self.note_repair(&repair, "the strategy was changed");
         }
         Ok(())
@@ -75,9 +85,10 @@ impl Dataset {
         let report = self.while_wanted(go_on, |go_on| {
             self.repair_flushed(&options, &mut |_| on(go_on()))
         })?;
-        if report.complete {
-            self.note_repair(&report, why);
+        if !report.complete {
+            return Err(self.current.is_changing());
         }
+        self.note_repair(&report, why);
         Ok(())
     }
 
