@@ -1,57 +1,78 @@
-//! Online checkpoints: a copy of the store as of now, made of hard links where the file system has
+//! Online checkpoints: a copy of the store as one snapshot saw it, made of hard links where the file system has
 //! them, while reads and writes go on.
+//!
+//! A copy is consistent by construction. It is made of one snapshot: the tables of its version, and its memtables up
+//! to its sequence number, which are written to tables of the copy's own. Whatever a version holds (bits, marks,
+//! definitions, tables) refers to writes that were visible when it was installed, and the snapshot sees all of
+//! those. So there is nothing in the copy that refers to a write that it lacks, whatever the store does meanwhile;
+//! nobody is waited for, and nothing of the store itself is changed. The numbers that the copy gives out go on from
+//! the snapshot's.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::fs::Fs;
 use crate::group::Group;
-use crate::version::{Current, Manifest, Seal, log_path, table_path};
+use crate::version::{Current, Manifest, Seal, TableSource, log_path, table_path};
 use crate::wal::{LogKind, LogWriter};
 
-/// Number of the segment and the manifest of a checkpoint, above those of all its tables.
-const NUMBERS: u64 = 2;
-
 impl Group {
-    /// Makes a store of its own in `dest` (which must not exist, or be empty) that holds everything
-    /// written before the call. Tables are immutable, so links to them are enough.
+    /// Makes a store of its own in `dest` (which must not exist, or be empty) that holds everything written before
+    /// the call: exactly what one snapshot sees, with its sequence numbers. Tables are immutable, so links to them
+    /// are enough; what the memtables hold is written anew. When it fails, what was made in `dest` is removed again.
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
         let fs = &*self.source().fs;
-        if fs.exists(dest)
-            && !fs
-                .list(dest)
-                .map_err(|e| Error::io(dest, "list", e))?
-                .is_empty()
-        {
+        let list = || fs.list(dest).map_err(|e| Error::io(dest, "list", e));
+        if fs.exists(dest) && !list()?.is_empty() {
             return Err(Error::Invalid(format!("{}: not empty", dest.display())));
         }
         fs.create_dir(dest)
             .map_err(|e| Error::io(dest, "create the folder", e))?;
-        self.flush()?;
+        let result = self.copy_to(dest);
+        if result.is_err() {
+            // `CURRENT` goes first: what is left of a copy is no store.
+            let _ = fs.remove(&dest.join("CURRENT"));
+            for name in list().unwrap_or_default() {
+                let _ = fs.remove(&dest.join(name));
+            }
+        }
+        result
+    }
+
+    fn copy_to(&self, dest: &Path) -> Result<()> {
+        let fs: &dyn Fs = &*self.source().fs;
         // The snapshot keeps the tables from being removed while they are linked.
         let snapshot = self.snapshot();
         let version = snapshot.version();
-        let mut next = 1;
-        let mut last_seq = 0;
+        let (next_file, next_tree) = self.internals().next_numbers();
         for table in version.tables() {
-            let number = table.meta().number;
-            let to = table_path(dest, number);
+            let to = table_path(dest, table.meta().number);
             fs.link(&table.path(), &to)
                 .map_err(|e| Error::io(&to, "link", e))?;
-            next = next.max(number + 1);
-            last_seq = last_seq.max(table.component().max);
         }
-        let log = LogWriter::create(fs, &log_path(dest, next), LogKind::Wal, next, None)?;
-        log.sync()?;
+        let next = Cell::new(next_file);
+        let new_file = || next.replace(next.get() + 1);
         let mut edit = version.snapshot();
-        edit.log = Some(next);
-        edit.next_file = Some(next + NUMBERS);
-        edit.next_tree = Some(self.internals().next_tree());
-        edit.last_seq = Some(last_seq);
-        let manifest = Manifest::create(fs, dest, next + 1, &edit)?;
+        let copy = TableSource {
+            dir: dest.to_path_buf(),
+            ..self.source().clone()
+        };
+        self.internals()
+            .copy_memtables(&snapshot, &copy, &new_file, &mut edit)?;
+        let number = new_file();
+        let log = LogWriter::create(fs, &log_path(dest, number), LogKind::Wal, number, None)?;
+        log.sync()?;
+        let manifest = new_file();
+        edit.log = Some(number);
+        edit.next_file = Some(next.get());
+        edit.next_tree = Some(next_tree);
+        edit.last_seq = Some(snapshot.seq());
+        let manifest = Manifest::create(fs, dest, manifest, &edit)?;
         manifest.sync()?;
         let seal = Seal {
             manifest_len: manifest.len(),
-            logs: vec![(next, log.len())],
+            logs: vec![(number, log.len())],
         };
         Current {
             manifest: manifest.number(),

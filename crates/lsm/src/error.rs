@@ -65,6 +65,10 @@ pub enum Error {
     /// The group's trees are not those any more that the batch was made for
     /// ([`crate::Batch::made_for`]); nothing was written.
     Stale,
+    /// The store is closed, or about to be: nothing is written any more.
+    Closed,
+    /// Another thread's work came in between; the same call may succeed when it is made again.
+    Conflict(String),
     /// The call does not fit the state of the store.
     Invalid(String),
 }
@@ -136,7 +140,8 @@ impl fmt::Display for Error {
                 )
             }
             Error::Stale => f.write_str("the trees have changed since the batch was made"),
-            Error::Invalid(what) => f.write_str(what),
+            Error::Closed => f.write_str("the store is closed"),
+            Error::Conflict(what) | Error::Invalid(what) => f.write_str(what),
         }
     }
 }

@@ -84,7 +84,7 @@ pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
-pub use group::{Complete, Group, Ticket, TreeChange};
+pub use group::{Complete, Group, Job, JobFailure, Retry, Ticket, TreeChange};
 pub use options::{
     BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
     TreeProvider,

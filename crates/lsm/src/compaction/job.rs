@@ -8,11 +8,12 @@ use crate::batch::check_limits;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq, compare, seq_key};
 use crate::error::{Error, Result};
-use crate::memtable::Memtable;
+use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{Bitmap, MergeCursor, MergeStream, Over, Rules};
 use crate::options::{BitmapMerges, LeavesOut, Options};
 use crate::read::{RunCursor, SourceCursor};
 use crate::seqset::SeqSet;
+use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
 use crate::version::{
@@ -69,6 +70,30 @@ impl Workshop<'_> {
         edit: &mut Edit,
     ) -> Result<()> {
         let sources = vec![SourceCursor::Memtable(memtable.cursor())];
+        self.flush_from(tree, sources, memtable, component, edit)
+    }
+
+    /// The same of the entries up to `seq`: of a memtable that is still written to.
+    pub(crate) fn flush_up_to(
+        &self,
+        tree: &TreeVersion,
+        memtable: &Arc<Memtable>,
+        seq: Seq,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let sources = vec![UpTo(memtable.cursor(), seq)];
+        self.flush_from(tree, sources, memtable, component, edit)
+    }
+
+    fn flush_from<C: Cursor>(
+        &self,
+        tree: &TreeVersion,
+        sources: Vec<C>,
+        memtable: &Memtable,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
         let ingesting = self.ingesting.load(Ordering::SeqCst);
         let more = ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
@@ -117,7 +142,7 @@ impl Workshop<'_> {
             readahead: READAHEAD,
         };
         let runs = choice.runs.iter().filter(|run| !run.is_empty());
-        let sources = runs
+        let sources: Vec<SourceCursor> = runs
             .map(|run| SourceCursor::Run(RunCursor::new(Arc::new(run.clone()), options)))
             .collect();
         let older = older_runs(tree, choice);
@@ -296,10 +321,10 @@ impl Workshop<'_> {
             .all(|pair| matches!(pair, [a, b] if a.largest < b.smallest))
     }
 
-    fn write(
+    fn write<C: Cursor>(
         &self,
         tree: &TreeVersion,
-        sources: Vec<SourceCursor>,
+        sources: Vec<C>,
         is_oldest: &dyn Fn(&[u8]) -> bool,
         entries_in: u64,
         component: ComponentId,
@@ -402,6 +427,59 @@ impl Workshop<'_> {
     }
 }
 
+/// The entries of a memtable up to a sequence number.
+struct UpTo(MemCursor, Seq);
+
+impl UpTo {
+    fn pass_over(&mut self, step: fn(&mut MemCursor) -> Result<()>) -> Result<()> {
+        while self.0.valid() && self.0.seq() > self.1 {
+            step(&mut self.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for UpTo {
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+    fn seq(&self) -> Seq {
+        self.0.seq()
+    }
+    fn kind(&self) -> Kind {
+        self.0.kind()
+    }
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+    fn value_slice(&self) -> Slice {
+        self.0.value_slice()
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        self.0.seek_first()?;
+        self.pass_over(MemCursor::next)
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        self.0.seek_last()?;
+        self.pass_over(MemCursor::prev)
+    }
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.0.seek(key, seq.min(self.1))?;
+        self.pass_over(MemCursor::next)
+    }
+    fn next(&mut self) -> Result<()> {
+        self.0.next()?;
+        self.pass_over(MemCursor::next)
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.0.prev()?;
+        self.pass_over(MemCursor::prev)
+    }
+}
+
 /// Tables being written one after the other, cut between keys when they have their size. Dropped
 /// before its end, it removes what it wrote.
 struct Output<'a> {
@@ -443,7 +521,7 @@ impl<'a> Output<'a> {
     fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         self.count += 1;
         if self.count.is_multiple_of(1024) && self.shop.closing.load(Ordering::Relaxed) {
-            return Err(Error::Invalid("the store is closing".to_string()));
+            return Err(Error::Closed);
         }
         let new_key = self.last_key.as_slice() != key;
         let table_size = self.shop.options.table_size;

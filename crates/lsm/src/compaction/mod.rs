@@ -7,7 +7,8 @@ mod tiered;
 
 use std::sync::Arc;
 
-use crate::version::{TableFile, TreeVersion};
+use crate::entry::Seq;
+use crate::version::{Run, TableFile, TreeVersion};
 
 pub use job::{RunSink, WriteRun};
 pub use leveled::Leveled;
@@ -80,6 +81,22 @@ impl Policy {
             Policy::Leveled(leveled) => leveled.pick(tree),
             Policy::Tiered(tiered) => tiered.pick(tree),
         }
+    }
+
+    /// What should be merged of the runs of level 0 that are newer than `above`, among themselves: where older ones
+    /// cannot be read.
+    pub(crate) fn pick_above(&self, tree: &TreeVersion, above: Seq) -> Option<(f64, Choice)> {
+        let newer = |run: &&Run| run.level == 0 && run.component().min > above;
+        let runs = tree.runs.iter().take_while(newer);
+        let newer = TreeVersion {
+            runs: runs.cloned().collect(),
+            ..tree.clone()
+        };
+        let tiered = match self {
+            Policy::Leveled(_) => Tiered::default(),
+            Policy::Tiered(tiered) => tiered.clone(),
+        };
+        tiered.pick(&newer)
     }
 
     /// Everything into one run: what `compact` asks for. `None` when there is nothing to do.

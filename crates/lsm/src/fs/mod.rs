@@ -5,6 +5,7 @@
 mod batch;
 pub mod disk;
 pub mod faulty;
+pub mod hooked;
 pub mod memory;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]

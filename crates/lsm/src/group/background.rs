@@ -1,12 +1,13 @@
 //! Flushes and merges, and the threads that do them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Inner;
+use super::failures::{Attempt, most_urgent};
 use crate::batch::TreeId;
 use crate::compaction::Choice;
 use crate::compaction::job::Workshop;
@@ -15,69 +16,79 @@ use crate::generation::{Generation, View};
 use crate::stats::Counters;
 use crate::version::{Edit, TreeVersion, Version, log_path};
 
-/// Bytes of the largest merge that closing waits for.
-const SMALL_MERGE: u64 = 4 << 20;
+/// How long a thread waits for work before it looks again.
+const IDLE: Duration = Duration::from_secs(1);
 
-/// How long a failed job is left alone before it is tried again.
-const RETRY: Duration = Duration::from_millis(500);
+/// How long a failed flush is left alone before it is tried again.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
+
+/// Which of a group's threads are alive. What a missing one would do (it could not be started, or has
+/// panicked) is done by the writers that need it.
+#[derive(Default)]
+pub(super) struct Workers {
+    pub(super) flush: AtomicBool,
+    pub(super) merge: AtomicBool,
+    pub(super) sync: AtomicBool,
+}
+
+/// A thread's loop, and its flag in [`Workers`].
+type Job = (&'static str, fn(&Inner), fn(&Workers) -> &AtomicBool);
 
 /// Starts the threads of a group: one flushes, one merges, one syncs for periodic durability.
 pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
-    type Job = fn(&Inner);
-    let jobs: [(&str, Job); 3] = [
-        ("esker-flush", flush_loop),
-        ("esker-merge", merge_loop),
-        ("esker-sync", sync_loop),
+    let jobs: [Job; 3] = [
+        ("esker-flush", flush_loop, |workers| &workers.flush),
+        ("esker-merge", merge_loop, |workers| &workers.merge),
+        ("esker-sync", sync_loop, |workers| &workers.sync),
     ];
-    for (name, job) in jobs {
-        let inner = inner.clone();
+    for (name, job, alive) in jobs {
+        let shared = inner.clone();
+        alive(&inner.workers).store(true, Ordering::SeqCst);
         let thread = std::thread::Builder::new()
             .name(name.to_string())
-            .spawn(move || job(&inner));
-        // Without threads the work is done when writers wait for it.
-        threads.extend(thread.ok());
+            .spawn(move || {
+                let _alive = Raised::new(alive(&shared.workers));
+                job(&shared);
+            });
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(_) => alive(&inner.workers).store(false, Ordering::SeqCst),
+        }
     }
 }
 
 fn flush_loop(inner: &Inner) {
-    inner.work_loop(Duration::from_secs(1), |inner| {
-        inner.flush_full()?;
-        Ok(false)
-    });
+    let flush = |inner: &Inner| inner.flush_full().map(|()| false);
+    inner.work_loop(flush, Inner::note_flush_failure);
 }
 
 fn merge_loop(inner: &Inner) {
-    inner.work_loop(Duration::from_secs(1), Inner::merge_once);
+    // Failures of trees are noted with them; what gets here is one of the store, which writers meet as well.
+    let note = |inner: &Inner, _| Counters::add(&inner.counters.background_failures, 1);
+    inner.work_loop(Inner::merge_once, note);
 }
 
+/// Syncs the log when the first of the periodic writes that are not synced yet wants it.
 fn sync_loop(inner: &Inner) {
-    loop {
-        let mut signals = inner.signals.lock();
-        if inner.closing.load(Ordering::SeqCst) {
-            return;
-        }
-        let wait = signals.periodic.unwrap_or(Duration::from_secs(3600));
-        inner.wake_sync(&mut signals, wait);
-        let due = signals.periodic.is_some();
-        drop(signals);
-        if due && !inner.closing.load(Ordering::SeqCst) {
-            // A failure has poisoned the group, which the next write tells.
-            let _ = inner.sync_all();
+    let mut signals = inner.signals.lock();
+    while !inner.closing.load(Ordering::SeqCst) {
+        match signals.sync_at {
+            None => inner.wake.wait(&mut signals),
+            Some(due) if due > Instant::now() => {
+                inner.wake.wait_until(&mut signals, due);
+            }
+            Some(_) => {
+                signals.sync_at = None;
+                parking_lot::MutexGuard::unlocked(&mut signals, || {
+                    // A failure has poisoned the group, which the next write tells.
+                    let _ = inner.sync_all();
+                });
+            }
         }
     }
 }
 
 impl Inner {
-    fn wake_sync(&self, signals: &mut parking_lot::MutexGuard<'_, super::Signals>, wait: Duration) {
-        let until = std::time::Instant::now() + wait;
-        let set = signals.periodic;
-        while !self.closing.load(Ordering::SeqCst) && signals.periodic == set {
-            if self.wake.wait_until(signals, until).timed_out() {
-                return;
-            }
-        }
-    }
-
     pub(super) fn wake_background(&self) {
         let mut signals = self.signals.lock();
         signals.work = true;
@@ -85,13 +96,17 @@ impl Inner {
     }
 
     /// Runs `job` whenever there may be work, again while it says that there is more.
-    fn work_loop(&self, pause: Duration, job: impl Fn(&Inner) -> Result<bool>) {
+    fn work_loop(
+        &self,
+        job: impl Fn(&Inner) -> Result<bool>,
+        note_failure: impl Fn(&Inner, Error),
+    ) {
         while !self.closing.load(Ordering::SeqCst) {
             let wait = match job(self) {
                 Ok(true) => continue,
-                Ok(false) => pause,
+                Ok(false) => IDLE,
                 Err(error) => {
-                    self.note_failure(error);
+                    note_failure(self, error);
                     RETRY
                 }
             };
@@ -105,12 +120,18 @@ impl Inner {
         }
     }
 
-    fn note_failure(&self, error: Error) {
+    /// Notes that a flush failed: writers that wait for it are told.
+    fn note_flush_failure(&self, error: Error) {
         if self.closing.load(Ordering::SeqCst) {
             return;
         }
         Counters::add(&self.counters.background_failures, 1);
-        self.signals.lock().failure = Some(error);
+        let mut signals = self.signals.lock();
+        let times = signals
+            .flush_failure
+            .as_ref()
+            .map_or(0, |(_, times)| *times);
+        signals.flush_failure = Some((error, times + 1));
         self.flushed.notify_all();
     }
 
@@ -120,14 +141,16 @@ impl Inner {
         if self.view.load().full.is_empty() {
             return;
         }
-        let work = || -> Result<()> {
-            self.flush_full()?;
-            while self.merge_once()? {}
-            Ok(())
-        };
-        if let Err(error) = work() {
-            self.note_failure(error);
+        match self.flush_full() {
+            Ok(()) => self.merge_inline(),
+            Err(error) => self.note_flush_failure(error),
         }
+    }
+
+    /// Does the merges that are due. Failures are noted with their trees, or met by the next flush.
+    pub(super) fn merge_inline(&self) {
+        self.begin_round();
+        while let Ok(true) = self.merge_once() {}
     }
 
     pub(super) fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
@@ -216,7 +239,7 @@ impl Inner {
             // An old segment that stays is removed at the next opening.
             let _ = self.source.fs.remove(&log_path(&self.source.dir, done));
         }
-        self.signals.lock().failure = None;
+        self.signals.lock().flush_failure = None;
         self.flushed.notify_all();
         self.wake_background();
         Ok(())
@@ -277,9 +300,7 @@ impl Inner {
         let before = self.view.load_full();
         let options = |name: &str, config: &[u8]| self.provider.tree_options(name, config);
         let Some(manifest) = &mut versions.manifest else {
-            return Err(Error::Invalid(
-                "no manifest to install a version in".to_string(),
-            ));
+            return Err(Error::Closed);
         };
         let mut version = before
             .version
@@ -317,44 +338,73 @@ impl Inner {
         Ok(())
     }
 
-    /// Does the most urgent merge; false when there is none.
+    /// Does the most urgent merge; false when there is none. A merge that fails is noted with its tree, and counts
+    /// as done: the next one is another tree's.
     pub(super) fn merge_once(&self) -> Result<bool> {
         let _guard = self.merging.lock();
         if self.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let view = self.view.load_full();
-        let Some((tree, choice)) = most_urgent(&view, u64::MAX) else {
-            return Ok(false);
-        };
-        self.merge(&view, tree, choice, &self.closing)?;
-        Ok(true)
+        self.merge_one(u64::MAX, &self.closing)
     }
 
-    /// Does the small merges that are due, as a part of closing: a store that is opened for a few
-    /// writes at a time has no other moment for them, and would gather runs.
-    pub(super) fn merge_small(&self) -> Result<()> {
-        let _guard = self.merging.lock();
-        let never = AtomicBool::new(false);
+    /// The same for merges of at most `bytes`, under the `merging` lock.
+    pub(super) fn merge_one(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
+        let view = self.view.load_full();
+        let picked = most_urgent(&view, bytes, |tree| self.attempt(tree));
+        let Some((tree, choice, whole)) = picked else {
+            return Ok(false);
+        };
+        self.start_writing(&mut self.writer.lock())?;
+        match self.merge(&view, tree, choice, closing, whole) {
+            Err(error) if !self.is_contained(&error) => Err(error),
+            _ => Ok(true),
+        }
+    }
+
+    /// Merges until no policy asks for more. Trees whose merges failed before are tried, too; what fails now is
+    /// passed over, and the first error returned in the end.
+    pub(super) fn merge_all(&self) -> Result<()> {
+        let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
+        let mut first = None;
         loop {
+            let _guard = self.merging.lock();
+            self.check_open()?;
             let view = self.view.load_full();
-            let Some((tree, choice)) = most_urgent(&view, SMALL_MERGE) else {
-                return Ok(());
+            let picked = most_urgent(&view, u64::MAX, |tree| match failed.contains_key(&tree) {
+                true => Attempt::None,
+                false => Attempt::Any,
+            });
+            let Some((tree, choice, whole)) = picked else {
+                return first.map_or(Ok(()), Err);
             };
-            self.merge(&view, tree, choice, &never)?;
+            self.start_writing(&mut self.writer.lock())?;
+            if let Err(error) = self.merge(&view, tree, choice, &self.closing, whole) {
+                self.goes_on_after(&error)?;
+                first.get_or_insert_with(|| error.clone());
+                failed.insert(tree.id, error);
+            }
+        }
+    }
+
+    /// The error itself, unless it is one tree's and others may do better.
+    fn goes_on_after(&self, error: &Error) -> Result<()> {
+        match self.is_contained(error) && !error.is_disk_full() {
+            true => Ok(()),
+            false => Err(error.clone()),
         }
     }
 
     /// Carries out `choice` on `tree`, and the same components of the trees that follow it, and
-    /// installs all of it at once.
+    /// installs all of it at once. `whole` tells that the tree is in order again when that succeeds.
     fn merge(
         &self,
         view: &View,
         tree: &Arc<TreeVersion>,
         choice: Choice,
         closing: &AtomicBool,
+        whole: bool,
     ) -> Result<()> {
-        self.start_writing(&mut self.writer.lock())?;
         let next_file = || self.new_file();
         let workshop = Workshop {
             closing,
@@ -371,11 +421,17 @@ impl Inner {
             }
             workshop.merge(tree, &choice, edit)
         };
-        self.work(write, |view, version| View {
+        let result = self.work(write, |view, version| View {
             active: view.active.clone(),
             full: view.full.clone(),
             version,
-        })
+        });
+        match &result {
+            Ok(()) if whole => self.clear_merge_failure(tree.id),
+            Ok(()) => {}
+            Err(error) => self.note_merge_failure(&view.version, tree, error, whole),
+        }
+        result
     }
 
     pub(super) fn compact(&self, only: Option<TreeId>) -> Result<()> {
@@ -397,16 +453,23 @@ impl Inner {
             .filter(|(lead, ..)| only.is_none_or(|only| only == *lead))
             .collect();
         trees.sort_unstable();
+        let mut first = None;
         for (_, _, id) in trees {
             let view = self.view.load_full();
             let Some(tree) = view.version.trees.get(&id) else {
                 continue;
             };
-            if let Some(choice) = tree.options.policy.pick_all(tree) {
-                self.merge(&view, tree, choice, &self.closing)?;
+            let Some(choice) = tree.options.policy.pick_all(tree) else {
+                continue;
+            };
+            self.start_writing(&mut self.writer.lock())?;
+            if let Err(error) = self.merge(&view, tree, choice, &self.closing, true) {
+                // One damaged tree does not keep the others from being merged.
+                self.goes_on_after(&error)?;
+                first.get_or_insert(error);
             }
         }
-        Ok(())
+        first.map_or(Ok(()), Err)
     }
 
     pub(super) fn leave_out(&self, tree: TreeId) -> Result<()> {
@@ -424,7 +487,8 @@ impl Inner {
         if numbers(tree).into_iter().min() < told
             && let Some(choice) = tree.options.policy.all(tree)
         {
-            self.merge(&view, tree, choice, &self.closing)?;
+            self.start_writing(&mut self.writer.lock())?;
+            self.merge(&view, tree, choice, &self.closing, true)?;
         }
         Ok(())
     }
@@ -446,28 +510,11 @@ impl Drop for Raised<'_> {
     }
 }
 
-/// The merge of at most `bytes` that is the most urgent: its tree and what to merge. Trees that
-/// follow others are merged with them.
-fn most_urgent(view: &View, bytes: u64) -> Option<(&Arc<TreeVersion>, Choice)> {
-    let trees = view.version.trees.values();
-    let leads = trees.filter(|tree| tree.options.follows.is_none());
-    let picked = leads.filter_map(|tree| {
-        let (score, choice) = tree.options.policy.pick(tree)?;
-        (choice.size() <= bytes).then_some((score, tree, choice))
-    });
-    let (_, tree, choice) = picked.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some((tree, choice))
-}
-
 pub(super) fn no_tree(id: TreeId) -> Error {
     Error::Invalid(format!("the group has no tree {id}"))
 }
 
 impl super::Internals<'_> {
-    pub(crate) fn next_tree(&self) -> TreeId {
-        self.0.manifest.lock().next_tree
-    }
-
     pub(crate) fn ingest<'e>(
         &self,
         tree: TreeId,

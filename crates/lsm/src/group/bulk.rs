@@ -1,18 +1,20 @@
-//! Runs that are written past the log and the memtables, and tables that are written again.
+//! Runs that are written past the log and the memtables, tables that are written again, and memtables that are
+//! written for a copy of the store.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::background::no_tree;
 use super::{Inner, TreeChange};
 use crate::batch::TreeId;
-use crate::compaction::job::WriteRun;
+use crate::compaction::job::{Workshop, WriteRun};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::generation::View;
-use crate::read::Component;
+use crate::read::{Component, Snapshot};
+use crate::stats::Counters;
 use crate::table::TableMeta;
-use crate::version::{ComponentId, Edit, Run, TableFile, TreeVersion};
+use crate::version::{ComponentId, Edit, Run, TableFile, TableSource, TreeVersion};
 
 impl Inner {
     /// Puts a run above all of a tree. Its numbers must be above those in the tree, and given out.
@@ -170,6 +172,58 @@ impl Inner {
             },
         )?;
         Ok(Some(table.meta().entries))
+    }
+}
+
+impl super::Internals<'_> {
+    /// The next numbers of a file and of a tree: no version so far has any as large.
+    pub(crate) fn next_numbers(&self) -> (u64, TreeId) {
+        let next_tree = self.0.manifest.lock().next_tree;
+        (self.0.next_file.load(Ordering::SeqCst), next_tree)
+    }
+
+    /// Writes what `snapshot` sees of its memtables to tables of another store, into `edit`.
+    pub(crate) fn copy_memtables(
+        &self,
+        snapshot: &Snapshot,
+        to: &TableSource,
+        new_file: &dyn Fn() -> u64,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let view = snapshot.view();
+        let version = view.version.clone();
+        // What the tables say of older runs is not known of the memtables beside them, so anti-matter stays.
+        let (never, always) = (AtomicBool::new(false), AtomicBool::new(true));
+        let workshop = Workshop {
+            source: to,
+            options: &self.0.options,
+            counters: &Counters::default(),
+            next_file: new_file,
+            closing: &never,
+            ingesting: &always,
+            version: version.clone(),
+            now: Arc::new(move || version.clone()),
+        };
+        let oldest_first = view.full.iter().rev().chain([&view.active]);
+        for generation in oldest_first {
+            let all = generation.component();
+            let component = ComponentId {
+                min: all.min,
+                max: all.max.min(snapshot.seq()),
+            };
+            if component.min > component.max {
+                continue;
+            }
+            for (id, memtable) in generation.filled() {
+                if let Some(tree) = view.version.trees.get(&id) {
+                    // Its observer hears of what happens to the store itself.
+                    let mut tree = TreeVersion::clone(tree);
+                    tree.options.observer = None;
+                    workshop.flush_up_to(&tree, memtable, snapshot.seq(), component, edit)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

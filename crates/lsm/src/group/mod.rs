@@ -14,10 +14,13 @@
 
 mod background;
 mod bulk;
+mod close;
+mod failures;
 mod recover;
 mod trees;
 mod write;
 
+pub use failures::{Job, JobFailure, Retry};
 pub use trees::TreeChange;
 pub use write::Complete;
 
@@ -25,11 +28,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
+use self::background::Workers;
+use self::failures::Failures;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
@@ -42,7 +47,7 @@ use crate::options::{Durability, Options, TreeProvider};
 use crate::read::{Component, Snapshot};
 use crate::stats::{Counters, ReadCounters, Stats};
 use crate::table::TableMeta;
-use crate::version::{Current, Manifest, Seal, TableSource};
+use crate::version::{Current, Manifest, TableSource};
 use crate::wal::LogWriter;
 
 /// Generations that may wait for their flush before writers wait too.
@@ -86,15 +91,18 @@ struct Versions {
     /// The first log segment that an opening must replay.
     log: u64,
     next_tree: TreeId,
+    /// What closing has still to write.
+    seal: Option<Current>,
 }
 
 #[derive(Default)]
 struct Signals {
     /// Raised to wake the background threads.
     work: bool,
-    /// The last failure of a background job that has not succeeded since.
-    failure: Option<Error>,
-    periodic: Option<Duration>,
+    /// The last failure of a flush, when none has succeeded since, and how many there were in a row.
+    flush_failure: Option<(Error, u64)>,
+    /// When the log is to be synced for the writes that asked for it.
+    sync_at: Option<Instant>,
 }
 
 struct Inner {
@@ -124,6 +132,10 @@ struct Inner {
     /// Woken when a flush has ended, well or not.
     flushed: Condvar,
     closing: AtomicBool,
+    /// Held by the one who closes.
+    closers: Mutex<()>,
+    workers: Workers,
+    failures: Mutex<Failures>,
     poisoned: AtomicBool,
     poison: Mutex<Option<String>>,
     /// Merge backlog, as `f64` bits: 0 or less is none, 1 is the most.
@@ -228,10 +240,10 @@ impl Group {
         self.inner.leave_out(tree)
     }
 
-    /// Merges until no policy asks for more.
+    /// Merges until no policy asks for more. Where the merge of a tree fails the others are merged all the same, and
+    /// the first error is returned.
     pub fn settle_merges(&self) -> Result<()> {
-        while self.inner.merge_once()? {}
-        Ok(())
+        self.inner.merge_all()
     }
 
     /// The number of the tree called `name`.
@@ -323,19 +335,28 @@ impl Group {
         &self.inner.source.cache
     }
 
-    /// Flushes what is large, makes the rest durable, and seals the store, so that the next opening
-    /// knows how long every file must be. Writes are refused from here on; reads still work.
+    /// What flushes and merges of this handle failed and have not succeeded since. A tree whose merge fails is left
+    /// alone for growing pauses; others are merged as usual.
+    pub fn failures(&self) -> Vec<JobFailure> {
+        self.inner.list_failures()
+    }
+
+    /// Makes everything that was written durable, flushes what is large, and seals the store, so that the next
+    /// opening knows how long every file must be. Writes are refused from here on ([`Error::Closed`]); reads still work.
+    /// Jobs of other threads that are under way either end before the seal, or fail with [`Error::Closed`].
     /// Dropping the group does the same but cannot tell errors.
+    ///
+    /// # Errors
+    /// Why the log could not be synced, a memtable not flushed, or the seal not written. All that can be done is done
+    /// all the same, the sync first; closing again tries what is left. That a merge fails is no error.
     pub fn close(&self) -> Result<()> {
-        {
-            let _signals = self.inner.signals.lock();
-            self.inner.closing.store(true, Ordering::SeqCst);
-            self.inner.wake.notify_all();
-        }
+        let _alone = self.inner.closers.lock();
+        self.inner.begin_closing();
+        let synced = self.inner.sync_what_was_written();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join();
         }
-        self.inner.seal()
+        synced.and(self.inner.finish())
     }
 
     pub(crate) fn start_threads(&self) {
@@ -343,7 +364,7 @@ impl Group {
             return;
         }
         let mut threads = self.threads.lock();
-        if threads.is_empty() {
+        if threads.is_empty() && !self.inner.closing.load(Ordering::SeqCst) {
             background::start(&self.inner, &mut threads);
         }
     }
@@ -427,15 +448,26 @@ impl Inner {
     fn change_view(&self, change: impl FnOnce(&View) -> View) {
         let _guard = self.view_change.lock();
         let next = change(&self.view.load());
-        let pressure = next
-            .version
-            .trees
-            .values()
+        self.measure_pressure(&next);
+        self.view.store(Arc::new(next));
+    }
+
+    /// Measures the pressure again, when a tree's merges have begun or ceased to fail.
+    fn change_pressure(&self) {
+        let _guard = self.view_change.lock();
+        self.measure_pressure(&self.view.load());
+    }
+
+    /// How far merges are behind. Trees whose merges fail do not count: slowing writers down does not help them.
+    fn measure_pressure(&self, view: &View) {
+        let failures = self.failures.lock();
+        let trees = view.version.trees.values();
+        let pressure = trees
+            .filter(|tree| !failures.has(tree.id))
             .map(|tree| tree.options.policy.pressure(tree))
             .fold(0.0, f64::max);
         self.pressure
             .store(f64::to_bits(pressure), Ordering::Relaxed);
-        self.view.store(Arc::new(next));
     }
 
     fn check_poison(&self) -> Result<()> {
@@ -451,42 +483,5 @@ impl Inner {
         self.poison.lock().get_or_insert_with(|| error.to_string());
         self.poisoned.store(true, Ordering::Release);
         self.flushed.notify_all();
-    }
-
-    /// The end of a clean close.
-    fn seal(&self) -> Result<()> {
-        if self.writer.lock().segment.is_none() {
-            return Ok(());
-        }
-        self.check_poison()?;
-        self.flush_full()?;
-        if self.view.load().active.memory() >= FLUSH_AT_CLOSE {
-            self.rotate_now()?;
-            self.flush_full()?;
-        }
-        self.merge_small()?;
-        self.sync_all()?;
-        let mut writer = self.writer.lock();
-        let Some(segment) = writer.segment.take() else {
-            return Ok(());
-        };
-        let manifest_lock = self.manifest.lock();
-        let Some(manifest) = &manifest_lock.manifest else {
-            return Ok(());
-        };
-        manifest.sync()?;
-        let seal = Seal {
-            manifest_len: manifest.len(),
-            logs: vec![(segment.number, segment.log.len())],
-        };
-        let current = Current {
-            manifest: manifest.number(),
-            seal: Some(seal),
-        };
-        let result = current.write(&*self.source.fs, &self.source.dir);
-        if let Err(error) = &result {
-            self.poison_with(error);
-        }
-        result
     }
 }

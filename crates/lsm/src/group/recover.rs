@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
+use super::background::Workers;
+use super::failures::Failures;
 use super::{Inner, Signals, Versions, Writer};
 use crate::batch::{TreeId, decode};
 use crate::cache::BlockCache;
@@ -76,6 +78,7 @@ pub(super) fn open(
             manifest: None,
             log: recovered.log,
             next_tree: recovered.next_tree,
+            seal: None,
         };
         (recovered.version, versions, next_file)
     } else {
@@ -85,6 +88,7 @@ pub(super) fn open(
                 manifest: None,
                 log: 0,
                 next_tree: 1,
+                seal: None,
             },
             1,
         )
@@ -124,6 +128,9 @@ pub(super) fn open(
         wake: Condvar::new(),
         flushed: Condvar::new(),
         closing: AtomicBool::new(false),
+        closers: Mutex::new(()),
+        workers: Workers::default(),
+        failures: Mutex::new(Failures::default()),
         poisoned: AtomicBool::new(false),
         poison: Mutex::new(None),
         pressure: AtomicU64::new(0),

@@ -23,6 +23,10 @@ pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c
 /// Bytes per second that writers are held to at the onset and at the height of merge pressure.
 const SLOW_RATE: (f64, f64) = (64e6, 2e6);
 
+/// Periodic writes that ask for less are synced before they return, and those that ask for more wait so long.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl Inner {
     /// `complete`, if any, is called under the writer lock with the first sequence number that the
     /// batch will have and everything written before it.
@@ -35,7 +39,7 @@ impl Inner {
         let mut writer = self.writer.lock();
         loop {
             if self.closing.load(Ordering::Relaxed) {
-                return Err(Error::Invalid("the store is closing".to_string()));
+                return Err(Error::Closed);
             }
             self.start_writing(&mut writer)?;
             let view = self.view.load();
@@ -73,7 +77,7 @@ impl Inner {
 
     fn apply(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Ticket> {
         let Some(segment) = writer.segment.clone() else {
-            return Err(Error::Invalid("no log segment".to_string()));
+            return Err(Error::Closed);
         };
         let first = writer.next_seq;
         if batch.is_empty() {
@@ -126,7 +130,7 @@ impl Inner {
     pub(super) fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
         match durability {
             Durability::Sync => self.sync_to(ticket.segment, ticket.end)?,
-            Durability::Periodic(interval) => self.note_periodic(interval)?,
+            Durability::Periodic(interval) => self.note_periodic(ticket, interval)?,
             Durability::Os => {}
         }
         self.visible.fetch_max(ticket.last, Ordering::AcqRel);
@@ -194,7 +198,7 @@ impl Inner {
             return Ok(());
         }
         if self.closing.load(Ordering::Relaxed) {
-            return Err(Error::Invalid("the store is closed".to_string()));
+            return Err(Error::Closed);
         }
         let (fs, dir) = (&*self.source.fs, &self.source.dir);
         // A process that was killed may have left its log in the system's cache, and this handle's
@@ -299,17 +303,23 @@ impl Inner {
     /// Waits until a full generation is on disk; a flush that fails for a full disk fails the
     /// writes that wait for it.
     fn wait_for_flush(&self) -> Result<()> {
-        if !self.options.background {
-            return self.flush_full();
+        if !self.workers.flush.load(Ordering::SeqCst) {
+            self.flush_full()?;
+            if self.options.background && !self.workers.merge.load(Ordering::SeqCst) {
+                self.merge_inline();
+            }
+            return Ok(());
         }
         let start = Instant::now();
         self.wake_background();
         let mut signals = self.signals.lock();
         while self.view.load().full.len() >= FULL_GENERATIONS {
-            if let Some(failure) = &signals.failure {
+            if let Some((failure, _)) = &signals.flush_failure {
                 return Err(failure.clone());
             }
-            if self.poisoned.load(Ordering::Acquire) || self.closing.load(Ordering::Relaxed) {
+            let gone = !self.workers.flush.load(Ordering::SeqCst);
+            let closing = self.closing.load(Ordering::Relaxed);
+            if gone || closing || self.poisoned.load(Ordering::Acquire) {
                 break;
             }
             self.flushed
@@ -337,13 +347,15 @@ impl Inner {
             .then(|| Duration::from_micros(std::mem::take(&mut writer.delay).min(20_000)))
     }
 
-    fn note_periodic(&self, interval: Duration) -> Result<()> {
-        if !self.options.background {
-            return self.sync_all();
+    /// Has the log synced within `interval`. Nobody waits less than [`SHORTEST`]: that is a sync now.
+    fn note_periodic(&self, ticket: Ticket, interval: Duration) -> Result<()> {
+        if interval < SHORTEST || !self.workers.sync.load(Ordering::SeqCst) {
+            return self.sync_to(ticket.segment, ticket.end);
         }
+        let due = Instant::now() + interval.min(LONGEST);
         let mut signals = self.signals.lock();
-        if signals.periodic.is_none_or(|set| interval < set) {
-            signals.periodic = Some(interval);
+        if signals.sync_at.is_none_or(|set| due < set) {
+            signals.sync_at = Some(due);
             self.wake.notify_all();
         }
         Ok(())

@@ -102,6 +102,10 @@ impl Snapshot {
         oldest.component().min - 1
     }
 
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
     /// What the bitmap tree `tree` says of writes; `None` when there is no such tree.
     pub fn superseded(&self, tree: TreeId) -> Option<Superseded> {
         let version = self.tree(tree)?;

@@ -72,6 +72,19 @@ pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.tbl"))
 }
 
+/// The number of the table at `path`, if it has the name of one.
+pub(crate) fn table_number(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    own_number(name, "", ".tbl")
+}
+
+/// The number in the name of a file that the engine gave it: in at least six digits.
+pub(crate) fn own_number(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+    let number = digits.parse().ok().filter(|number| *number <= MAX_FILE)?;
+    (format!("{number:06}") == digits).then_some(number)
+}
+
 /// The path of log segment `number`.
 pub(crate) fn log_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.log"))

@@ -1,0 +1,165 @@
+//! A file system that calls back before each call: for tests that need something to happen at exactly one
+//! place (another thread's close, an error of one file), without waiting for chance.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::{Fs, Lock, ReadFile, WriteFile};
+
+/// Which call it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// A file is created or emptied.
+    Create,
+    /// A file is opened for reading.
+    Open,
+    /// A piece of a file is read.
+    Read,
+    /// Bytes are appended.
+    Append,
+    /// A file is made durable.
+    Sync,
+    /// A file is cut back.
+    Truncate,
+    /// A file is renamed; the path is the new one.
+    Rename,
+    /// A file is removed.
+    Remove,
+    /// A file is linked; the path is the new one.
+    Link,
+    /// The names of a folder are made durable.
+    SyncDir,
+}
+
+/// What is called before each call, with no lock held. An error of it is the call's, which then does nothing.
+pub type Hook = dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync;
+
+/// Wraps a file system. A clone is a second handle on the same.
+#[derive(Clone)]
+pub struct Hooked {
+    inner: Arc<dyn Fs>,
+    hook: Arc<RwLock<Option<Arc<Hook>>>>,
+}
+
+impl Hooked {
+    /// Wraps `inner`; nothing is called back yet.
+    pub fn new(inner: Arc<dyn Fs>) -> Hooked {
+        Hooked {
+            inner,
+            hook: Arc::default(),
+        }
+    }
+
+    /// Calls `hook` before each call from now on.
+    pub fn set(&self, hook: impl Fn(Call, &Path) -> io::Result<()> + Send + Sync + 'static) {
+        *self.hook.write() = Some(Arc::new(hook));
+    }
+
+    /// Calls nothing from now on.
+    pub fn clear(&self) {
+        *self.hook.write() = None;
+    }
+
+    fn call(&self, call: Call, path: &Path) -> io::Result<()> {
+        let hook = self.hook.read().clone();
+        hook.map_or(Ok(()), |hook| hook(call, path))
+    }
+}
+
+impl Fs for Hooked {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.call(Call::Create, path)?;
+        Ok(Box::new(File {
+            inner: self.inner.create(path)?,
+            fs: self.clone(),
+            path: path.to_path_buf(),
+        }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.call(Call::Open, path)?;
+        Ok(Arc::new(File {
+            inner: self.inner.open(path)?,
+            fs: self.clone(),
+            path: path.to_path_buf(),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Rename, to)?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.call(Call::Remove, path)?;
+        self.inner.remove(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Link, to)?;
+        self.inner.link(from, to)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.inner.list(dir)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.call(Call::Sync, path)?;
+        self.inner.sync(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.call(Call::SyncDir, dir)?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.inner.exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.inner.lock(path)
+    }
+}
+
+struct File<F> {
+    inner: F,
+    fs: Hooked,
+    path: PathBuf,
+}
+
+impl WriteFile for File<Box<dyn WriteFile>> {
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        self.fs.call(Call::Append, &self.path)?;
+        self.inner.append(data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.fs.call(Call::Sync, &self.path)?;
+        self.inner.sync()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.fs.call(Call::Truncate, &self.path)?;
+        self.inner.truncate(len)
+    }
+}
+
+impl ReadFile for File<Arc<dyn ReadFile>> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.fs.call(Call::Read, &self.path)?;
+        self.inner.read_at(offset, buf)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+}

@@ -1,0 +1,109 @@
+//! Closing. The order is the protocol:
+//!
+//! 1. The store is marked as closing: later writes are refused, merges give up, the threads end.
+//! 2. The log is synced, before anything that may fail: what was written is durable then.
+//! 3. Memtables that are large are flushed. A failure is told in the end, and stops nothing: the log has their writes.
+//! 4. Small merges that are due are done. Nothing depends on them, so a failure is only noted.
+//! 5. Under the writer lock and the manifest lock the manifest is taken away, and `CURRENT` records how long it and
+//!    the log segments are. Whatever job is at work still cannot install a version from then on
+//!    ([`Error::Closed`]), so nothing on disk changes behind the seal.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{FLUSH_AT_CLOSE, Inner};
+use crate::error::{Error, Result};
+use crate::version::{Current, Seal};
+
+/// Bytes of the largest merge that closing waits for.
+const SMALL_MERGE: u64 = 4 << 20;
+
+impl Inner {
+    /// From here on writes are refused, and jobs give up where they can.
+    pub(super) fn begin_closing(&self) {
+        let _signals = self.signals.lock();
+        self.closing.store(true, Ordering::SeqCst);
+        self.wake.notify_all();
+        self.flushed.notify_all();
+    }
+
+    /// Syncs the log. Once the writer lock was taken, every write has either been appended or will be refused.
+    pub(super) fn sync_what_was_written(&self) -> Result<()> {
+        drop(self.writer.lock());
+        self.sync_all()
+    }
+
+    /// Does what is left to do when the threads have ended. Called again after a failure it tries again what is left.
+    pub(super) fn finish(&self) -> Result<()> {
+        if self.writer.lock().segment.is_none() {
+            return self.write_seal();
+        }
+        self.check_poison()?;
+        let flushed = self.flush_at_close();
+        self.merge_small();
+        self.take_manifest()?;
+        self.write_seal()?;
+        flushed
+    }
+
+    fn flush_at_close(&self) -> Result<()> {
+        self.flush_full()?;
+        if self.view.load().active.memory() >= FLUSH_AT_CLOSE {
+            self.rotate_now()?;
+            self.flush_full()?;
+        }
+        Ok(())
+    }
+
+    /// Does the small merges that are due: a store that is opened for a few writes at a time has no
+    /// other moment for them, and would gather runs. Somebody else's merge is not waited for.
+    fn merge_small(&self) {
+        let Some(_guard) = self.merging.try_lock() else {
+            return;
+        };
+        let never = AtomicBool::new(false);
+        // What fails is passed over from then on, so this ends.
+        while let Ok(true) = self.merge_one(SMALL_MERGE, &never) {}
+    }
+
+    /// Ends installing: what the seal says stays true.
+    fn take_manifest(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.sync_all()?;
+        let mut versions = self.manifest.lock();
+        self.check_poison()?;
+        if let Some(manifest) = &versions.manifest {
+            manifest.sync()?;
+            // Those before `log` are flushed, and may be removed any moment.
+            let segments = self.segments.lock();
+            let needed = segments.iter().filter(|live| live.number >= versions.log);
+            let logs = needed.map(|live| (live.number, live.log.len())).collect();
+            versions.seal = Some(Current {
+                manifest: manifest.number(),
+                seal: Some(Seal {
+                    manifest_len: manifest.len(),
+                    logs,
+                }),
+            });
+        }
+        versions.manifest = None;
+        writer.segment = None;
+        Ok(())
+    }
+
+    /// Writes the seal that is still to be written, if any.
+    fn write_seal(&self) -> Result<()> {
+        let mut versions = self.manifest.lock();
+        if let Some(current) = &versions.seal {
+            current.write(&*self.source.fs, &self.source.dir)?;
+            versions.seal = None;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        match self.closing.load(Ordering::SeqCst) {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
+    }
+}
