@@ -12,7 +12,7 @@ use common::{Doing, INDEXED, check, open, path};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Repair,
-    Type, Validation,
+    RepairOptions, Type, Validation,
 };
 
 /// What is asked of `a` under all validations: count, keys, records.
@@ -153,5 +153,38 @@ fn large_records_of_an_embedded_index_are_current_after_a_change_of_strategy() {
                 .count()
         };
         assert_eq!((found(1), found(2)), (0, 1000));
+    }
+}
+
+/// Merges that report nothing may leave nothing of a primary-key index: no component then tells that a write is obsolete.
+#[test]
+fn what_is_deleted_stays_so_when_nothing_is_left_of_the_primary_key_index() {
+    for kind in INDEXED {
+        for repaired in [false, true] {
+            let _doing = Doing(format!("{kind}, repaired {repaired}"));
+            let db = open(Arc::new(Memory::new())).unwrap();
+            let def = DatasetDef::new(path("id"), KeyType::Int)
+                .index(path("a"), kind, Type::Int)
+                .maintenance(Maintenance::Validation)
+                .repair(Repair::None);
+            let dataset = db.create_dataset("d", def).unwrap();
+            put(&dataset, 1, 1);
+            db.flush().unwrap();
+            if repaired {
+                let options = RepairOptions::default();
+                let report = dataset.repair(&options, &mut |_| ControlFlow::Continue(()));
+                assert!(report.unwrap().complete);
+            }
+            let first = dataset.parse_key("1").unwrap();
+            dataset.delete(&first, Durability::Os).unwrap();
+            let keys = db.group().tree("d/keys").unwrap();
+            db.group().compact(Some(keys)).unwrap();
+            ask(&dataset, 1, &[]);
+            put(&dataset, 2, 1);
+            ask(&dataset, 1, &["2"]);
+            db.compact(None).unwrap();
+            ask(&dataset, 1, &["2"]);
+            check(&db);
+        }
     }
 }

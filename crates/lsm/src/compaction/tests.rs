@@ -63,6 +63,7 @@ fn tree(runs: Vec<Run>) -> TreeVersion {
         runs,
         cursors: Default::default(),
         bitmap: Default::default(),
+        damage: None,
         mark: 0,
         options: TreeOptions::default(),
     }

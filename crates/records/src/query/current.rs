@@ -186,6 +186,8 @@ struct Newer {
     /// The set knows all that was superseded up to this number.
     mark: Seq,
     dropped: Dropped,
+    /// Where what is gone is obsolete: the numbers that each component spans, those that need not be probed included.
+    spans: Vec<(Seq, Seq)>,
     /// The keys of the newest components, and how many these are: almost every current fact is known to be
     /// so by one question (the superseded keys filter).
     filter: OnceLock<(usize, Arc<KeyFilter>)>,
@@ -240,9 +242,16 @@ impl Newer {
                 reported: dropped == Dropped::InTheSet && is_run,
             }
         });
+        let mut components: Vec<Span> = components.collect();
+        let spans = match dropped {
+            Dropped::Obsolete => components.iter().map(|span| (span.min, span.max)).collect(),
+            Dropped::InTheSet | Dropped::Unknown => Vec::new(),
+        };
+        components.retain(|span| span.max > mark);
         Newer {
             tree,
-            components: components.filter(|span| span.max > mark).collect(),
+            spans,
+            components,
             seq: snapshot.seq(),
             mark,
             dropped,
@@ -313,7 +322,7 @@ impl Newer {
         let mut without = None;
         for (at, span) in self.components.iter().enumerate() {
             if self.ends_before(span, seq) {
-                return Some(false);
+                break;
             }
             if at >= *without.get_or_insert_with(|| self.without(key)) {
                 return None;
@@ -322,7 +331,15 @@ impl Newer {
                 return Some(true);
             }
         }
-        Some(false)
+        Some(self.has_vanished(seq))
+    }
+
+    /// True when the entry of the write `seq` is gone with its whole component: all that a merge read was overwritten or
+    /// deleted, and it wrote nothing.
+    #[inline]
+    fn has_vanished(&self, seq: Seq) -> bool {
+        let spans = |(min, max): &(Seq, Seq)| (*min..=*max).contains(&seq);
+        self.dropped == Dropped::Obsolete && !self.spans.iter().any(spans)
     }
 
     /// True when neither a component nor an older one can have a newer entry that the set lacks.
@@ -348,7 +365,7 @@ impl Newer {
                 return Ok(true);
             }
         }
-        Ok(false)
+        Ok(self.has_vanished(seq))
     }
 }
 
