@@ -228,6 +228,12 @@ pub(crate) enum Action {
         /// 0: for sure, 1: soon, else when the system sees fit.
         durability: u8,
     },
+    /// Every record is deleted.
+    Clear {
+        store: u8,
+        set: u8,
+        durability: u8,
+    },
     /// A batch that is made now, for [`Action::Commit`].
     Prepare {
         store: u8,
@@ -293,7 +299,7 @@ pub(crate) enum Action {
         store: u8,
         close: bool,
     },
-    /// A power cut so many calls from now; `mode` among [`crate::crash::MODES`].
+    /// A power cut so many calls from now, at once for 0; `mode` among [`crate::crash::MODES`].
     Cut {
         store: u8,
         after: u16,
@@ -343,6 +349,7 @@ impl Action {
             Create { store, .. }
             | DropSet { store, .. }
             | Batch { store, .. }
+            | Clear { store, .. }
             | Prepare { store, .. }
             | Flush { store }
             | Settle { store }
@@ -362,6 +369,37 @@ impl Action {
             | Check { store }
             | Look { store } => Some(*store),
             Commit { .. } | Release { .. } => None,
+        }
+    }
+
+    /// For counting.
+    pub(crate) fn name(&self) -> &'static str {
+        use Action::*;
+        match self {
+            Create { .. } => "create",
+            DropSet { .. } => "drop",
+            Batch { .. } => "batch",
+            Clear { .. } => "clear",
+            Prepare { .. } => "prepare",
+            Commit { .. } => "commit",
+            Flush { .. } => "flush",
+            Settle { .. } => "settle",
+            Compact { .. } => "compact",
+            SyncLog { .. } => "sync",
+            Hold { .. } => "hold",
+            Release { .. } => "release",
+            Index { .. } => "index",
+            Strategy { .. } => "strategy",
+            RepairSet { .. } => "repair",
+            Backup { .. } => "backup",
+            Reopen { .. } => "reopen",
+            Cut { .. } => "cut",
+            Fail { .. } => "fail",
+            Full { .. } => "full",
+            Room { .. } => "room",
+            Damage { .. } => "damage",
+            Check { .. } => "check",
+            Look { .. } => "look",
         }
     }
 

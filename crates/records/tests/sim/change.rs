@@ -11,7 +11,7 @@ use esker::{
 use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick, tokenizer};
 use crate::common::path;
 use crate::obsolete::Known;
-use crate::runner;
+use crate::runner::{self, count};
 use crate::world::{Set, Within, World};
 
 /// What may be said of a call that does not fit what else is under way.
@@ -201,6 +201,11 @@ impl World {
         let indexes = dataset.def().indexes;
         let found = indexes.iter().find(|index| index.path == changed.path);
         let left = dataset.unfinished_index();
+        count(if changed.complete {
+            "index: complete"
+        } else {
+            "index: broken off"
+        });
         if changed.complete {
             assert_eq!(left, None, "a change that is complete");
             // What was taken back may not have been declared.
@@ -298,6 +303,11 @@ impl World {
             return failed;
         };
         assert!(report.complete || inside.stop_after.is_some());
+        count(if report.complete {
+            "strategy: complete"
+        } else {
+            "strategy: broken off"
+        });
         if self.depth == 0 && inner {
             let now = dataset.def();
             assert_eq!((now.maintenance, now.auto), (report.to, auto));
@@ -334,6 +344,15 @@ impl World {
             return false;
         };
         assert!(report.complete || inside.stop_after.is_some());
+        count(match report.method {
+            RepairMethod::Auto => "repair: none",
+            RepairMethod::Key => "repair: key",
+            RepairMethod::Index => "repair: index",
+            RepairMethod::Primary { .. } => "repair: primary",
+        });
+        if report.found > 0 {
+            count("repair: found some");
+        }
         assert!(report.mark >= report.mark_before, "the mark went back");
         let seq = self.stores[at].now().seq;
         let store = &mut self.stores[at];

@@ -8,6 +8,7 @@ use esker::{Database, ErrorKind};
 
 use crate::action::{Action, Fault};
 use crate::ask;
+use crate::runner::count;
 use crate::world::{State, Store, World};
 
 pub(crate) const MODES: [PowerCut; 4] = [
@@ -68,7 +69,7 @@ impl World {
                 let at = self.store_at(*store);
                 let store = &mut self.stores[at];
                 if store.armed.is_none() {
-                    let after = u64::from(*after).max(1);
+                    let after = u64::from(*after);
                     store.faulty.clear();
                     store.faulty.short_writes(seed % 3 == 0);
                     store.faulty.fail_from(after);
@@ -240,6 +241,14 @@ impl World {
             let numbers: Vec<u64> = all.iter().map(|state| state.seq).collect();
             panic!("{}", self.differs(at, seq, &numbers));
         };
+        count(match (mode.is_some(), found.seq == store.now().seq) {
+            (true, true) => "recovered: all",
+            (true, false) => "recovered: a part",
+            (false, _) => "opened again",
+        });
+        if store.attempts.iter().any(|state| state.seq == found.seq) {
+            count("recovered: what had failed");
+        }
         let mut found = (*found).clone();
         // Deletions of what was not there leave no trace.
         found.seq = seq;
@@ -301,7 +310,10 @@ impl World {
         };
         let db = match store.try_open(Some(&image)) {
             Ok(db) => db,
-            Err(error) => return named(&error),
+            Err(error) => {
+                count("damage: does not open");
+                return named(&error);
+            }
         };
         // What is behind the last mark of an open log or manifest may pass for a torn tail.
         let states: &[State] = match is_table {
@@ -341,6 +353,7 @@ impl World {
                 let now = dataset.snapshot();
                 let view = set.view();
                 if let Err(error) = ask::some(&dataset, &now, &view, &records, &mut rng, 1) {
+                    count("damage: an error of an answer");
                     named(&error);
                 }
             }

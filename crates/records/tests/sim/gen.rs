@@ -30,7 +30,7 @@ struct Swarm {
     types: Vec<u8>,
 }
 
-const ACTIONS: usize = 24;
+const ACTIONS: usize = 25;
 
 /// How often each action is done where it is done at all.
 const USUAL: [u32; ACTIONS] = [
@@ -58,6 +58,7 @@ const USUAL: [u32; ACTIONS] = [
     2,  // checks
     2,  // nothing
     4,  // a burst of writes of the same keys
+    2,  // everything deleted
 ];
 
 const FAULTS: [Fault; 4] = [Fault::Call, Fault::Short, Fault::Read, Fault::Sync];
@@ -309,7 +310,10 @@ impl Swarm {
             15 => Action::DropSet { store, set },
             16 => Action::Cut {
                 store,
-                after: [1, 3, 10, 30, 100][rng.usize(0..5)] + rng.u16(0..20),
+                after: match rng.usize(0..3) {
+                    0 => 0,
+                    _ => [1, 3, 10, 30, 100][rng.usize(0..5)] + rng.u16(0..20),
+                },
                 mode: rng.u8(0..4),
                 seed: rng.u16(..),
             },
@@ -332,6 +336,11 @@ impl Swarm {
             },
             21 => Action::Check { store },
             22 => Action::Look { store },
+            24 => Action::Clear {
+                store,
+                set,
+                durability: self.durability(rng),
+            },
             23 => {
                 // The same keys again and again.
                 let cells = std::array::from_fn(|_| self.cell(rng));

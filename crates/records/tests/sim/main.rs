@@ -12,6 +12,7 @@ mod change;
 #[path = "../common/mod.rs"]
 mod common;
 mod crash;
+mod data;
 #[path = "gen.rs"]
 mod generate;
 mod model;

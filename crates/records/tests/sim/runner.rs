@@ -34,6 +34,13 @@ pub(crate) fn is_known(defect: u32) -> bool {
     list.contains(&defect)
 }
 
+static COUNTS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Counts what happens, so that it shows what runs come to: `ESKER_SIM_COUNTS=1` prints it.
+pub(crate) fn count(what: &'static str) {
+    *COUNTS.lock().unwrap().entry(what).or_default() += 1;
+}
+
 /// How a run failed.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
@@ -258,6 +265,12 @@ pub(crate) fn series(first: u64, count: u64, threads: usize) -> BTreeMap<String,
         over.store(true, SeqCst);
         assert!(results.iter().all(Result::is_ok));
     });
+    if std::env::var("ESKER_SIM_COUNTS").is_ok() {
+        let counts = COUNTS.lock().unwrap();
+        counts
+            .iter()
+            .for_each(|(what, n)| eprintln!("{n:9} {what}"));
+    }
     let (ran, took) = (ran.load(SeqCst), began.elapsed());
     eprintln!(
         "{ran} seeds from {first} in {:.1} s, {:.1} ms each on {threads} threads",

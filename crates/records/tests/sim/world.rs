@@ -6,22 +6,22 @@ use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexDef, KeyType,
-    Maintenance, Options, Tuning, Type, WriteBatch,
+    Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options, Tuning,
+    Type,
 };
 
 use crate::action::{Action, Inside, PATHS, Settings, Step, Write};
 use crate::ask::{self, View};
 use crate::common::{DIR, small};
 use crate::crash::Armed;
-use crate::model::{Entry, K, Records, Row, key, row};
+use crate::data::Prepared;
+use crate::model::{KEYS, Records};
 use crate::obsolete::Known;
-use crate::runner;
+use crate::runner::count;
 
 pub(crate) const MOST_STORES: usize = 3;
 const MOST_SETS: usize = 3;
@@ -150,21 +150,6 @@ struct Held {
     known: Known,
 }
 
-/// A batch that waits: of the store, its dataset, with what it will do.
-struct Prepared {
-    store: u64,
-    uid: Uid,
-    batch: WriteBatch,
-    effects: Effects,
-}
-
-/// What a batch does: keys with their records, and the keys that must be new.
-#[derive(Default, Clone)]
-struct Effects {
-    writes: Vec<(K, Option<Rc<Row>>)>,
-    inserts: Vec<K>,
-}
-
 pub(crate) struct World {
     pub(crate) stores: Vec<Store>,
     held: Vec<Held>,
@@ -174,7 +159,7 @@ pub(crate) struct World {
     number: u64,
     next_uid: Uid,
     pub(crate) born: u64,
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// What was done, for people; only of a run that is told.
     pub(crate) story: Option<Vec<String>>,
 }
@@ -239,6 +224,11 @@ impl World {
         self.next_uid
     }
 
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
     pub(crate) fn next_born(&mut self) -> u64 {
         self.born += 1;
         self.born
@@ -267,6 +257,12 @@ impl World {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
+        count(match error.kind() {
+            ErrorKind::Unavailable => "error: unavailable",
+            ErrorKind::BadInput => "error: bad input",
+            ErrorKind::Exists => "error: exists",
+            _ => "error: other",
+        });
         self.tell(|_| format!("  -> {error}"));
         let store = &self.stores[store];
         let closed = store.db.is_none()
@@ -281,6 +277,10 @@ impl World {
     pub(crate) fn step(&mut self, Step(seed, action): &Step) {
         self.tell(|_| format!("{action:?}"));
         self.refresh();
+        count(action.name());
+        if self.depth > 0 {
+            count("inside");
+        }
         self.act(action);
         self.refresh();
         self.mend();
@@ -326,6 +326,19 @@ impl World {
                 let at = self.store_at(*store);
                 if let Some(set) = self.set_at(at, *set) {
                     let (mut batch, effects) = self.fill(at, set, &writes.0);
+                    let uid = self.stores[at].sets[set].uid;
+                    self.commit(at, uid, &mut batch, &effects, *durability);
+                }
+            }
+            Action::Clear {
+                store,
+                set,
+                durability,
+            } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    let deletes: Vec<Write> = (0..KEYS).map(|key| Write::Delete { key }).collect();
+                    let (mut batch, effects) = self.fill(at, set, &deletes);
                     let uid = self.stores[at].sets[set].uid;
                     self.commit(at, uid, &mut batch, &effects, *durability);
                 }
@@ -466,189 +479,6 @@ impl World {
         self.held.retain(|held| held.store != born);
         self.prepared.retain(|prepared| prepared.store != born);
         self.stores[at].db = None;
-    }
-
-    fn fill(&mut self, at: usize, set: usize, writes: &[Write]) -> (WriteBatch, Effects) {
-        let store = &self.stores[at];
-        let set = &store.sets[set];
-        let dataset = store.handle(&set.name).unwrap();
-        let records = store.records(set.uid);
-        let mut batch = dataset.batch();
-        let mut effects = Effects::default();
-        for write in writes {
-            match write {
-                Write::Put {
-                    key: number,
-                    cells,
-                    pad,
-                    style,
-                }
-                | Write::Insert {
-                    key: number,
-                    cells,
-                    pad,
-                    style,
-                } => {
-                    let key = key(set.key_type, *number);
-                    let old = records.current(&key).map(|(_, row)| row.as_ref());
-                    self.number += 1;
-                    let shape = (*pad, *style);
-                    let row = row(&key, &set.types, cells, shape, old, self.number);
-                    if matches!(write, Write::Insert { .. }) {
-                        batch.insert(row.put.body.as_bytes()).unwrap();
-                        effects.inserts.push(key.clone());
-                    } else {
-                        batch.put(row.put.body.as_bytes()).unwrap();
-                    }
-                    effects.writes.push((key, Some(Rc::new(row))));
-                }
-                Write::Delete { key: number } => {
-                    let key = key(set.key_type, *number);
-                    let api = dataset.parse_key(&key.to_string()).unwrap();
-                    batch.delete(&api).unwrap();
-                    effects.writes.push((key, None));
-                }
-                Write::Refused { which } => {
-                    let bad = ["{\"id\": ", "[1]", "{}", "{\"id\": null}", "\u{1}"];
-                    let bad = bad[usize::from(*which) % bad.len()];
-                    let len = batch.len();
-                    let error = batch.put(bad.as_bytes()).unwrap_err();
-                    assert_eq!(error.kind(), ErrorKind::BadInput);
-                    assert_eq!(batch.len(), len);
-                }
-            }
-        }
-        (batch, effects)
-    }
-
-    fn commit(
-        &mut self,
-        at: usize,
-        uid: Uid,
-        batch: &mut WriteBatch,
-        effects: &Effects,
-        durability: u8,
-    ) {
-        let store = &mut self.stores[at];
-        let before = store.records(uid);
-        // What is there when the batch is committed decides, not what the batch does.
-        let mut inserted = BTreeSet::new();
-        let refused = effects
-            .inserts
-            .iter()
-            .any(|key| before.current(key).is_some() || !inserted.insert(key));
-        let durability = match durability {
-            0 => Durability::Sync,
-            1 => Durability::Periodic(Duration::from_millis(10)),
-            _ => Durability::Os,
-        };
-        let db = store.db.clone().unwrap();
-        let last = db.group().snapshot().seq();
-        let result = batch.commit(durability);
-        let now = db.group().snapshot().seq();
-        drop(db);
-        if refused {
-            assert_eq!(now, last, "a refused batch takes no numbers");
-            let done = self.judge(at, result, &[ErrorKind::Exists]);
-            assert!(done.is_none(), "an insert of a key that is there");
-            return;
-        }
-        let acknowledged = self.judge(at, result, &[]).is_some();
-        let store = &mut self.stores[at];
-        if effects.writes.is_empty() {
-            return;
-        }
-        let set = store.sets.iter().position(|set| set.uid == uid).unwrap();
-        let kept = store.sets[set].kept();
-        let mut records = Records::clone(&before);
-        let first = last + 1;
-        let mut over = Vec::new();
-        // Writers that look at what they replace write only the last version of a key.
-        let looks = matches!(
-            store.sets[set].def.maintenance,
-            Maintenance::Eager | Maintenance::MutableBitmap
-        );
-        let last_of = |at: usize, key: &K| {
-            let later = &effects.writes[at + 1..];
-            !looks || !later.iter().any(|(other, _)| other == key)
-        };
-        let writes = effects.writes.iter().enumerate();
-        let writes: Vec<_> = writes
-            .filter(|(at, (key, _))| last_of(*at, key))
-            .map(|(_, write)| write)
-            .collect();
-        for (seq, (key, row)) in (first..).zip(&writes) {
-            if let Some((old, _)) = records.current(key) {
-                over.push((old, seq));
-            }
-            let row = row.clone();
-            records.write(key.clone(), Entry { seq, row }, kept);
-        }
-        let mut state = store.now().clone();
-        state.seq = now.max(last + writes.len() as u64);
-        state.records.insert(uid, Rc::new(records));
-        if !acknowledged {
-            // It may be in the log, and nobody sees it before the store is opened again.
-            assert_eq!(now, last, "a batch that failed is seen");
-            store.attempts.push(state);
-            return;
-        }
-        // Eager maintenance takes more numbers, for what it cancels.
-        let eager = store.sets[set].def.maintenance == Maintenance::Eager;
-        let numbers = writes.len() as u64;
-        assert!(now == last + numbers || eager && now > last + numbers);
-        store.sets[set].known.over(over);
-        store.attempts.clear();
-        store.states.push(state);
-        // Without threads of its own a store syncs at once what it may sync later.
-        if durability != Durability::Os {
-            store.is_durable();
-        }
-    }
-
-    fn backup(&mut self, at: usize, kept: bool) {
-        if runner::is_known(3) {
-            return;
-        }
-        let store = &self.stores[at];
-        let Some(db) = store.db.clone() else { return };
-        let born = self.next_born();
-        let dest = PathBuf::from(format!("/copy-{born}"));
-        let result = db.backup(&dest);
-        drop(db);
-        if self.judge(at, result, &[]).is_none() {
-            return;
-        }
-        self.stores[at].is_durable();
-        let store = &self.stores[at];
-        let mode = match kept {
-            true => esker::fs::memory::PowerCut::Kept,
-            false => esker::fs::memory::PowerCut::Lost,
-        };
-        let image = store.memory.power_cut(born, mode);
-        for path in store.memory.paths() {
-            if path.starts_with(&dest) {
-                esker::fs::Fs::remove(&store.memory, &path).unwrap();
-            }
-        }
-        let mut copy = Store::new(&dest, image, self.settings, born);
-        copy.states = vec![store.now().clone()];
-        copy.sets = store.sets.clone();
-        // The numbers stay, and so does everything that was known.
-        copy.db = Some(copy.try_open(None).unwrap());
-        if self.stores.len() < MOST_STORES {
-            self.stores.push(copy);
-        } else {
-            // Not one that is at work.
-            let last = self.stores.len() - 1;
-            if self.depth > 0 {
-                return;
-            }
-            self.let_go(last);
-            self.stores[last] = copy;
-        }
-        let last = self.stores.len() - 1;
-        self.compare_catalog(last);
     }
 
     fn reopen(&mut self, at: usize, close: bool) {
