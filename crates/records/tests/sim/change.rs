@@ -28,7 +28,15 @@ impl World {
             return;
         };
         let there = self.stores[at].sets.iter().any(|set| set.name == name);
-        let built = def.build();
+        let mut built = def.build();
+        if runner::is_known(101)
+            && !matches!(
+                built.maintenance,
+                Maintenance::Deferred | Maintenance::DeletedKey
+            )
+        {
+            built.repair = Repair::Merge;
+        }
         self.tell(|_| format!("  {name}: {built}"));
         let result = db.create_dataset(name, built.clone());
         drop(db);
@@ -182,8 +190,7 @@ impl World {
                 dataset.resume_index(&mut go)
             }
         };
-        let failed = matches!(&result, Err(error) if error.kind() == ErrorKind::Unavailable)
-            && (self.stores[at].excused || self.stores[at].db.is_none());
+        let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
         let changed = self.judge(at, result, &allowed);
         let Some(Some(changed)) = changed else {
             let same = (dataset.def().indexes, dataset.unfinished_index());
@@ -272,17 +279,20 @@ impl World {
         let strategies = Maintenance::ALL.len() as u8;
         let auto = to % (strategies + 1) == strategies;
         let to = pick(&Maintenance::ALL, to);
-        if runner::is_known(1) && to == Maintenance::MutableBitmap {
+        if runner::is_known(1) && to == Maintenance::MutableBitmap
+            || runner::is_known(101) && def.repair == Repair::None
+        {
             return false;
         }
+        let set = self.stores[at].sets.iter_mut().find(|s| s.uid == uid);
+        set.unwrap().known.partial = true;
         let mut within = Within::new(inside);
         let mut go = |_| within.go_on(self);
         let result = match auto {
             true => dataset.set_auto(&mut go),
             false => dataset.set_maintenance(to, &mut go),
         };
-        let failed = matches!(&result, Err(error) if error.kind() == ErrorKind::Unavailable)
-            && (self.stores[at].excused || self.stores[at].db.is_none());
+        let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
         let leaves = auto || to != Maintenance::Deferred;
         let unfit = leaves && (def.versions > 1 || def.repair == Repair::Staged);
         let allowed: &[ErrorKind] = match (unfit, unfinished || self.depth > 0) {
@@ -294,11 +304,6 @@ impl World {
         let inner = inside.steps.0.is_empty();
         let allowed = if inner { allowed } else { &REFUSED };
         let changed = self.judge(at, result, allowed);
-        if let Some(set) = self.stores[at].sets.iter_mut().find(|s| s.uid == uid)
-            && (changed.is_some() || failed)
-        {
-            set.known.partial = true;
-        }
         let Some(report) = changed else {
             return failed;
         };
@@ -353,10 +358,10 @@ impl World {
         if report.found > 0 {
             count("repair: found some");
         }
-        assert!(report.mark >= report.mark_before, "the mark went back");
         let seq = self.stores[at].now().seq;
         let store = &mut self.stores[at];
         if let Some(set) = store.sets.iter_mut().find(|s| s.uid == uid) {
+            assert!(report.mark >= report.mark_before, "the mark went back");
             // By index, records without facts are not gone through.
             set.known.partial |= report.method == RepairMethod::Index;
         }

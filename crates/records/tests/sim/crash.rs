@@ -9,7 +9,7 @@ use esker::{Database, ErrorKind};
 use crate::action::{Action, Fault};
 use crate::ask;
 use crate::runner::count;
-use crate::world::{State, Store, World};
+use crate::world::{Set, State, Store, World};
 
 pub(crate) const MODES: [PowerCut; 4] = [
     PowerCut::Lost,
@@ -158,7 +158,7 @@ impl World {
         if let Some(mode) = mode {
             self.tell(|_| format!("  power cut, {mode:?}"));
         }
-        self.adopt_catalog(at, after_fault);
+        self.adopt_catalog(at, mode, after_fault);
         self.adopt_state(at, mode);
         let store = &mut self.stores[at];
         store.attempts.clear();
@@ -170,32 +170,43 @@ impl World {
     }
 
     /// The datasets and definitions are those that were, but for changes that failed.
-    fn adopt_catalog(&mut self, at: usize, after_fault: bool) {
+    fn adopt_catalog(&mut self, at: usize, mode: Option<PowerCut>, after_fault: bool) {
         let store = &mut self.stores[at];
-        let names = store.db.as_ref().unwrap().dataset_names();
+        let db = store.db.clone().unwrap();
+        let names = db.dataset_names();
         let lost = std::mem::take(&mut store.lost_sets);
         let made = std::mem::take(&mut store.made_sets);
-        store.sets.retain(|set| {
-            let there = names.contains(&set.name);
-            assert!(there || lost.contains(&set.uid), "{} is gone", set.name);
-            there
-        });
+        let (there, gone) = std::mem::take(&mut store.sets)
+            .into_iter()
+            .partition::<Vec<Set>, _>(|set| names.contains(&set.name));
+        store.sets = there;
+        for set in &gone {
+            assert!(lost.contains(&set.uid), "{} is gone", set.name);
+        }
+        let mut back = Vec::new();
         for name in names {
             if !store.sets.iter().any(|set| set.name == name) {
-                let set = made.iter().rev().find(|set| set.name == name);
+                let def = db.dataset(&name).unwrap().def();
+                let fits = |set: &&Set| set.name == name && set.def == def;
+                let set = made.iter().rev().find(fits);
                 let set = set.unwrap_or_else(|| panic!("{name} is there, and was dropped"));
+                back.push(set.uid);
                 store.sets.push(set.clone());
             }
         }
         store.sets.sort_by(|a, b| a.name.cmp(&b.name));
-        let db = store.db.clone().unwrap();
+        if mode.is_none() {
+            // What failed is seen now, and is no more durable than it was.
+            store.made_sets = made.into_iter().chain(gone).collect();
+            store.lost_sets = lost.into_iter().chain(back).collect();
+        }
         for set in &mut store.sets {
             let dataset = db.dataset(&set.name).unwrap();
             let (def, unfinished) = (dataset.def(), dataset.unfinished_index());
             if set.doubt || set.def.auto || after_fault && set.known.partial {
                 set.def = def;
                 set.unfinished = unfinished;
-                set.doubt = false;
+                set.doubt &= mode.is_none();
             }
         }
     }
@@ -252,7 +263,13 @@ impl World {
         let mut found = (*found).clone();
         // Deletions of what was not there leave no trace.
         found.seq = seq;
-        self.stores[at].states = vec![found];
+        let store = &mut self.stores[at];
+        match (mode, store.now().seq == seq) {
+            (Some(_), _) => store.states = vec![found],
+            (None, true) => *store.states.last_mut().unwrap() = found,
+            // What had failed is seen now, and is no more durable than it was.
+            (None, false) => store.states.push(found),
+        }
     }
 
     fn differs(&self, at: usize, seq: u64, numbers: &[u64]) -> String {

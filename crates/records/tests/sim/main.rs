@@ -13,6 +13,7 @@ mod change;
 mod common;
 mod crash;
 mod data;
+mod every;
 #[path = "gen.rs"]
 mod generate;
 mod model;
@@ -20,6 +21,7 @@ mod obsolete;
 mod regressions;
 mod runner;
 mod shrink;
+mod threads;
 mod world;
 
 use common::seeds;

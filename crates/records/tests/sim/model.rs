@@ -41,7 +41,7 @@ pub(crate) fn key(ty: KeyType, number: u8) -> K {
 }
 
 /// A record: what was put, and how its values stand in it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) put: Put,
     fields: [Option<Json>; PATHS.len()],

@@ -133,6 +133,11 @@ impl Store {
     pub(crate) fn is_durable(&mut self) {
         let states = self.states.len();
         self.states.drain(..states - 1);
+        self.lost_sets.clear();
+        self.made_sets.clear();
+        for set in &mut self.sets {
+            set.doubt = false;
+        }
     }
 
     pub(crate) fn handle(&self, name: &str) -> Option<Dataset> {
