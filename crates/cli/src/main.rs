@@ -140,7 +140,8 @@ Reads and writes of other threads go on; a repair that was killed loses only wor
 Examples:
   esker repair db events
   esker repair db events --method index --threads 2 --rate 50M
-  esker repair db events --method primary --compaction after";
+  esker repair db events --method primary --compaction after
+  esker repair db events --rebuild-index user.name";
 
 const READ_KEY_HELP: &str = "\
 Of a dataset that keeps N versions one is gone once the key was written N more times.
@@ -539,6 +540,9 @@ struct RepairArgs {
     dir: PathBuf,
     /// The dataset's name
     dataset: String,
+    /// Build the index of this field again from the records: for an index whose files are damaged or missing
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["method", "compaction", "buffer", "threads", "rate", "no_bloom", "lookups", "json"])]
+    rebuild_index: Option<String>,
     /// What is gone through [default: what fits the dataset]
     #[arg(long, value_enum, default_value_t = RepairBy::Auto, hide_default_value = true)]
     method: RepairBy,

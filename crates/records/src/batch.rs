@@ -401,22 +401,15 @@ impl WriteBatch {
         loop {
             let mark = self.writes.mark();
             let latest = group.latest();
-            let replaced = match layout.keys.is_some() || maintenance.looks_at_writes() {
-                true => Some(Replaced::look_up(&layout, &latest, &self.touched)?),
-                false => None,
-            };
-            if let (Maintenance::Eager, Some(replaced)) = (maintenance, &replaced) {
+            let replaced = Replaced::look_up(&layout, &latest, &self.touched)?;
+            if maintenance == Maintenance::Eager {
                 replaced.cancel(&layout, &latest, &mut self.writes)?;
             }
             drop(latest);
             let Writes { batch, eager, .. } = &mut self.writes;
             let (mut conflict, touched) = (None, &self.touched);
             let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
-                let completed = match &replaced {
-                    Some(replaced) => replaced.complete(&layout, touched, batch, snapshot),
-                    None => refuse_known(&layout, touched, snapshot),
-                };
-                match completed {
+                match replaced.complete(&layout, touched, batch, snapshot) {
                     Ok(result) => result?,
                     Err(why) => {
                         conflict = Some(why);
@@ -427,8 +420,10 @@ impl WriteBatch {
             });
             match (ticket, conflict) {
                 (Ok(ticket), _) => {
-                    let looked = replaced.filter(|_| maintenance.looks_at_writes());
-                    self.replaced = looked.map_or((0, 0), |replaced| replaced.counts());
+                    self.replaced = match maintenance.looks_at_writes() {
+                        true => replaced.counts(),
+                        false => (0, 0),
+                    };
                     return Ok(ticket);
                 }
                 (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
@@ -439,22 +434,4 @@ impl WriteBatch {
             }
         }
     }
-}
-
-/// Without a primary-key index: looks inserts up in the data.
-fn refuse_known(
-    layout: &Layout,
-    touched: &[Touched],
-    snapshot: &Snapshot,
-) -> std::result::Result<lsm::Result<()>, Conflict> {
-    let mut seen = HashSet::new();
-    for Touched { key, .. } in touched.iter().filter(|touched| touched.insert) {
-        let twice = !seen.insert(key);
-        match snapshot.get(layout.data, key, &lsm::Cost::default()) {
-            Ok(found) if twice || found.is_some() => return Err(Conflict::Exists(key.clone())),
-            Ok(_) => {}
-            Err(error) => return Ok(Err(error)),
-        }
-    }
-    Ok(Ok(()))
 }

@@ -1,6 +1,6 @@
 //! A store: datasets in a folder, over one tree group.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
@@ -94,11 +94,12 @@ pub(crate) struct Shared {
     /// Whether changes and repairs are done that nobody asked for.
     pub(crate) upkeep: bool,
     /// Also held while a dataset is created or dropped.
-    datasets: Mutex<HashMap<String, Arc<Current>>>,
+    /// By name, so that whatever is done for all of them is done in the same order each time.
+    datasets: Mutex<BTreeMap<String, Arc<Current>>>,
 }
 
 impl Shared {
-    /// The datasets as of now.
+    /// The datasets as of now, by name.
     pub(crate) fn currents(&self) -> Vec<Arc<Current>> {
         self.datasets.lock().values().cloned().collect()
     }
@@ -115,13 +116,12 @@ impl Shared {
 
     /// Makes durable what queries found to be over, where this handle writes.
     fn keep_over(&self) -> Result<()> {
-        let datasets: Vec<Arc<Current>> = self.datasets.lock().values().cloned().collect();
-        datasets
+        self.currents()
             .iter()
             .try_for_each(|current| current.keep_over(&self.group))
     }
 
-    fn replace_usage(&self, datasets: &HashMap<String, Arc<Current>>) {
+    fn replace_usage(&self, datasets: &BTreeMap<String, Arc<Current>>) {
         let counts: BTreeMap<String, UsageCounts> = datasets
             .iter()
             .map(|(name, current)| (name.clone(), current.usage.read()))
@@ -167,7 +167,7 @@ impl Database {
         };
         let group = Group::open(dir, engine, Arc::new(trees), create)?;
         let counted = usage::load(options.fs.as_ref(), dir);
-        let mut datasets = HashMap::new();
+        let mut datasets = BTreeMap::new();
         let snapshot = group.snapshot();
         for tree in snapshot.version().trees.values() {
             let Some(name) = dataset_of(&tree.name) else {
@@ -202,9 +202,7 @@ impl Database {
 
     /// The names of the datasets, sorted.
     pub fn dataset_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.shared.datasets.lock().keys().cloned().collect();
-        names.sort();
-        names
+        self.shared.datasets.lock().keys().cloned().collect()
     }
 
     /// The dataset called `name`.

@@ -284,12 +284,6 @@ impl Layout {
         trees
     }
 
-    /// True when the set of writes that are over knows all that strategies before the present one left
-    /// behind, its mark being `mark`.
-    pub(crate) fn is_settled(&self, mark: Seq) -> bool {
-        self.superseded.is_some() && mark >= self.stored.upkeep.since
-    }
-
     /// The last count of tree changes after which this was still the layout of the dataset.
     pub(crate) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)

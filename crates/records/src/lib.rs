@@ -37,6 +37,7 @@ mod advise;
 mod batch;
 mod change;
 mod check;
+mod coverage;
 mod database;
 mod dataset;
 mod def;

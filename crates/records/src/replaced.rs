@@ -1,7 +1,7 @@
 //! What a batch replaces, for the strategies that know it when they write: eager maintenance reads the old
 //! record and takes its index entries back (Luo & Carey section 3.1), a mutable bitmap has the bit of
-//! the old write set (section 5.2), and an insert must replace nothing. All begin with the
-//! primary-key index, which tells new keys from known ones without touching a record.
+//! the old write set (section 5.2), and an insert must replace nothing, under any strategy. All begin with the
+//! primary-key index, which tells new keys from known ones without touching a record, or where there is none with the data.
 //!
 //! Looked up before the batch has its place, all keys of the batch together, so that writers do not wait
 //! for each other's reads. Under the writer lock it is only checked that it is still so: what was
@@ -43,7 +43,7 @@ pub(crate) enum Conflict {
 }
 
 impl Replaced {
-    /// Looks the keys up in the primary-key index: in one batch.
+    /// Looks the keys up in the primary-key index, or where there is none in the data: in one batch.
     pub(crate) fn look_up(
         layout: &Layout,
         snapshot: &Snapshot,
@@ -59,7 +59,7 @@ impl Replaced {
         found.dedup();
         let keys: Vec<Vec<u8>> = found.iter().map(|(key, _)| key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        // While the primary-key index lacks the older records, these tell the same numbers.
+        // Without a primary-key index, or while it lacks the older records, these tell the same numbers.
         let tree = layout.keys.unwrap_or(layout.data);
         let cost = Cost::default();
         match keys.as_slice() {
@@ -200,7 +200,9 @@ fn cancel_record(
     let Some(old) = RecordRef::parse(old) else {
         return Err(Error::damaged("a stored record is malformed"));
     };
-    let bitmap = layout.superseded.unwrap_or(layout.data);
+    let bitmap = layout.superseded.ok_or_else(|| {
+        Error::damaged("eager maintenance: the dataset has no set of obsolete writes")
+    })?;
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
     for (_, attribute) in layout.written() {
         let told = attribute.tree.or(attribute.widened);

@@ -15,7 +15,9 @@ use common::{DIR, Doing, check, keys, path, scan, seeds, small};
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
-use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{
+    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, Type,
+};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,
@@ -245,6 +247,66 @@ fn a_call_that_fails_once_leaves_a_change_that_can_be_resumed() {
             faulty.fail_at(at);
             let history = live(Arc::new(faulty), seed);
             verify(memory.power_cut(at, PowerCut::Kept), &history);
+        }
+    }
+}
+
+/// A change of a dataset, which asks whether to go on.
+type Begun<'c> = dyn Fn(&Dataset, &mut dyn FnMut() -> ControlFlow<()>) + 'c;
+
+/// Puts a hundred records, begins a change of the dataset and breaks it off before it has read anything, deletes or
+/// replaces every record without a sync, resumes the change, and cuts the power.
+fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &Begun<'_>) {
+    let memory = Memory::new();
+    let db = open(Arc::new(memory.clone())).unwrap();
+    let def =
+        DatasetDef::new(path("id"), KeyType::Int).index(path("a"), IndexKind::Composite, Type::Int);
+    let dataset = db.create_dataset("d", def).unwrap();
+    let mut batch = dataset.batch();
+    for key in 0..100 {
+        batch.put(body(key, key % VALUES, key).as_bytes()).unwrap();
+    }
+    batch.commit(Durability::Sync).unwrap();
+    change(&dataset, &mut || ControlFlow::Break(()));
+    for key in 0..100 {
+        if replaced {
+            batch.put(body(key, (key + 1) % VALUES, 100 + key).as_bytes())
+        } else {
+            batch.delete(&dataset.parse_key(&key.to_string()).unwrap())
+        }
+        .unwrap();
+    }
+    batch.commit(Durability::Os).unwrap();
+    change(&dataset, &mut || ControlFlow::Continue(()));
+    let left = memory.power_cut(1, cut);
+    let db = open(Arc::new(left)).unwrap();
+    let dataset = db.dataset("d").unwrap();
+    let report = db.check().unwrap();
+    assert_eq!(report.errors, Vec::<String>::new(), "{what}, {cut:?}");
+    let scanned = scan(&dataset, &dataset.snapshot()).unwrap().len() as u64;
+    for at in ["a", "b"] {
+        let all = dataset.query().between(&path(at), "0", "9");
+        assert_eq!(all.count().unwrap().0, scanned, "{what}, {at}, {cut:?}");
+    }
+}
+
+#[test]
+fn what_a_change_passed_over_because_it_was_replaced_does_not_come_back_by_a_power_cut() {
+    for cut in MODES {
+        for replaced in [false, true] {
+            for kind in IndexKind::ALL {
+                let add = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
+                    let progress = &mut |_| go();
+                    dataset.add_index(&path("b"), kind, None, progress).unwrap();
+                };
+                begun_broken_off_emptied(&kind.to_string(), replaced, cut, &add);
+            }
+            for to in Maintenance::ALL {
+                let change = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
+                    dataset.set_maintenance(to, &mut |_| go()).unwrap();
+                };
+                begun_broken_off_emptied(&to.to_string(), replaced, cut, &change);
+            }
         }
     }
 }

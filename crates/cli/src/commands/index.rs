@@ -59,7 +59,7 @@ fn change(
 }
 
 /// Makes a change with a progress line, and says what came of it; false when there was nothing to do.
-fn follow(
+pub(super) fn follow(
     dir: &FilePath,
     name: &str,
     dataset: &Dataset,
@@ -98,6 +98,7 @@ fn follow(
     let (elapsed, _) = progress.elapsed();
     let was = match change.from {
         Some(IndexKind::None) | None => String::new(),
+        Some(kind) if kind == change.to => ", built again".to_string(),
         Some(kind) => format!(", was {kind}"),
     };
     note(format_args!(

@@ -1,10 +1,12 @@
-//! `repair`: finds the writes that are over.
+//! `repair`: finds obsolete writes, or builds a damaged index again.
 
 use std::ops::ControlFlow;
 
 use esker::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use serde_json::json;
 
+use super::index::follow;
+use super::load::parse_path;
 use super::{dataset, open};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, note, thousands};
@@ -13,6 +15,9 @@ use crate::{RepairArgs, RepairBy, RepairCompaction, RepairLookups};
 
 /// `esker repair DIR DATASET`
 pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failure> {
+    if let Some(path) = &args.rebuild_index {
+        return rebuild(args, path, memory);
+    }
     let options = options(args)?;
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
@@ -31,6 +36,17 @@ pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failur
     } else {
         tell(&report);
     }
+    Ok(Outcome::Done)
+}
+
+fn rebuild(args: &RepairArgs, path: &str, memory: usize) -> Result<Outcome, Failure> {
+    let path = parse_path(path)?;
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    follow(&args.dir, &args.dataset, &dataset, |progress| {
+        dataset.rebuild_index(&path, progress).map(Some)
+    })?;
+    db.close()?;
     Ok(Outcome::Done)
 }
 

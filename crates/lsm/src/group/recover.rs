@@ -68,7 +68,7 @@ pub(super) fn open(
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
         let mut recovered = recover(&source, &tree_options)?;
-        recovered.version.load_bitmaps()?;
+        recovered.version.load_bitmaps();
         log.last_seq = recovered.last_seq;
         log.replay_all(&source, &recovered)?;
         let next_file = recovered.next_file.max(log.highest + 1);

@@ -14,7 +14,7 @@ use crate::version::{Edit, MAX_TREE};
 /// Changes of trees that happen together or not at all.
 #[derive(Debug, Clone, Default)]
 pub struct TreeChange {
-    /// Trees to create: name and configuration of each.
+    /// Trees to create: name and configuration of each. A tree that is dropped leaves its name free.
     pub created: Vec<(String, Vec<u8>)>,
     /// Trees that get another configuration; their options are asked for again.
     pub configured: Vec<(TreeId, Vec<u8>)>,
@@ -92,7 +92,8 @@ impl Inner {
         let next = self.manifest.lock().next_tree;
         let after = next.saturating_add(change.created.len() as TreeId);
         for (id, (name, config)) in (next..).zip(change.created) {
-            let taken = view.version.tree_named(&name).is_some();
+            let named = view.version.tree_named(&name);
+            let taken = named.is_some_and(|tree| !change.dropped.contains(&tree.id));
             if taken || edit.created.iter().any(|(_, other, _)| *other == name) {
                 return Err(Error::Invalid(format!("a tree called {name} exists")));
             }

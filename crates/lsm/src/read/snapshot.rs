@@ -106,8 +106,7 @@ impl Snapshot {
     pub fn superseded(&self, tree: TreeId) -> Option<Superseded> {
         let version = self.tree(tree)?;
         let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
-        let (bitmap, mark) = (version.bitmap().clone(), version.mark());
-        Some(Superseded::new(bitmap, mark, memtables.collect(), self.seq))
+        Some(Superseded::new(version, memtables.collect(), self.seq))
     }
 
     /// The components of a tree, newest first, empty memtables left out.

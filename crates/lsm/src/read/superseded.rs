@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use crate::entry::{Seq, key_seq, seq_key};
 use crate::memtable::Memtable;
 use crate::seqset::SeqSet;
+use crate::version::TreeVersion;
 
 /// Questions after which what the memtables hold is gathered into a bitmap as well.
 const MANY: u32 = 256;
@@ -21,22 +22,19 @@ pub struct Superseded {
     gathered: OnceLock<SeqSet>,
     asked: std::sync::atomic::AtomicU32,
     mark: Seq,
+    is_whole: bool,
 }
 
 impl Superseded {
-    pub(crate) fn new(
-        bitmap: Arc<SeqSet>,
-        mark: Seq,
-        memtables: Vec<Arc<Memtable>>,
-        seq: Seq,
-    ) -> Superseded {
+    pub(crate) fn new(tree: &TreeVersion, memtables: Vec<Arc<Memtable>>, seq: Seq) -> Superseded {
         Superseded {
-            bitmap,
+            bitmap: tree.bitmap().clone(),
+            mark: tree.mark(),
+            is_whole: tree.damage().is_none(),
             memtables,
             seq,
             gathered: OnceLock::new(),
             asked: std::sync::atomic::AtomicU32::new(0),
-            mark,
         }
     }
 
@@ -46,9 +44,14 @@ impl Superseded {
         self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))
     }
 
-    /// Every number superseded by a write up to this one is in the set.
+    /// Every number superseded by a write up to this one is in the set, if that [is whole](Superseded::is_whole).
     pub fn mark(&self) -> Seq {
         self.mark
+    }
+
+    /// False when a table could not be read when the group was opened: what the set has is true, and it may lack anything.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     fn in_memory(&self, seq: Seq) -> bool {

@@ -1,5 +1,8 @@
 //! The bitmaps of bitmap trees: what their tables hold, in memory. Read once when the group is opened;
 //! later each installed version takes over the one before and adds what its new tables have.
+//!
+//! A table that cannot be read costs nobody else the opening: the tree's bitmap has what could be read, which is true
+//! of each number, and says that it may lack others ([`TreeVersion::damage`](super::TreeVersion::damage)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,15 +19,17 @@ const READAHEAD: usize = 256 << 10;
 
 impl Version {
     /// Reads the bitmaps of all bitmap trees: of a version that was rebuilt from the manifest.
-    pub(crate) fn load_bitmaps(&mut self) -> Result<()> {
+    pub(crate) fn load_bitmaps(&mut self) {
         for tree in self.trees.values_mut().filter(|tree| tree.options.bitmap) {
-            let mut bitmap = SeqSet::new();
+            let (mut bitmap, mut damage) = (SeqSet::new(), None);
             for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
-                add_table(&mut bitmap, table)?;
+                if let Err(error) = add_table(&mut bitmap, table) {
+                    damage.get_or_insert(Arc::new(error));
+                }
             }
-            Arc::make_mut(tree).bitmap = Arc::new(bitmap);
+            let tree = Arc::make_mut(tree);
+            (tree.bitmap, tree.damage) = (Arc::new(bitmap), damage);
         }
-        Ok(())
     }
 
     /// Brings the bitmaps up to date after `edit`. What a tree's own merge writes is there already.

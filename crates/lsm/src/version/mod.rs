@@ -229,6 +229,8 @@ pub struct TreeVersion {
     pub(crate) options: TreeOptions,
     /// Of a bitmap tree: the numbers in its tables.
     pub(crate) bitmap: Arc<SeqSet>,
+    /// Of a bitmap tree: why `bitmap` may lack numbers of its tables.
+    pub(crate) damage: Option<Arc<Error>>,
     /// Of a bitmap tree: up to this sequence number it is complete, see [`TreeVersion::mark`].
     pub(crate) mark: Seq,
 }
@@ -247,6 +249,7 @@ impl TreeVersion {
                 ..TreeOptions::default()
             },
             bitmap: Arc::default(),
+            damage: None,
             mark: 0,
         }
     }
@@ -265,6 +268,12 @@ impl TreeVersion {
     /// Of a bitmap tree: the numbers in its tables.
     pub fn bitmap(&self) -> &Arc<SeqSet> {
         &self.bitmap
+    }
+
+    /// Of a bitmap tree: why its bitmap may lack numbers, as a table could not be read when the group was opened. What
+    /// the bitmap has is true, and [`TreeVersion::mark`] stands for nothing.
+    pub fn damage(&self) -> Option<&Error> {
+        self.damage.as_deref()
     }
 
     /// The run of level `level`, 1 or more.
@@ -364,6 +373,7 @@ impl Version {
                 runs: Vec::new(),
                 cursors: BTreeMap::new(),
                 bitmap: Arc::default(),
+                damage: None,
                 mark: 0,
             };
             if next.trees.insert(*id, Arc::new(tree)).is_some() {

@@ -1,6 +1,6 @@
 //! What a sample of the data's blocks says of an attribute: how well zone maps would do, how many values there are.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use lsm::table::BlockHint;
@@ -197,7 +197,8 @@ impl Sample<'_> {
                 .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
             self.entries += 1;
             for ((reader, seen), zone) in self.readers.iter().zip(&mut self.seen).zip(&mut zones) {
-                let values: HashSet<Vec<u8>> =
+                // In order: the first value of a block is the one that stands for it.
+                let values: BTreeSet<Vec<u8>> =
                     reader.values(&record, &mut self.out).into_iter().collect();
                 seen.records += u64::from(!values.is_empty());
                 for value in values {

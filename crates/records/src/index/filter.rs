@@ -22,6 +22,7 @@ use lsm::version::{ComponentId, Run};
 use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
 
 use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
+use crate::coverage::{Coverage, Source};
 use crate::def::Maintenance;
 use crate::error::Result;
 use crate::layout::Attribute;
@@ -120,14 +121,12 @@ impl Reading {
         };
         let upkeep = &layout.stored.upkeep;
         let superseded = layout.superseded.and_then(|tree| snapshot.superseded(tree));
+        let coverage = Coverage::new(layout, superseded.as_ref());
+        let complete = coverage.of(Source::of(Some(attribute))).is_always();
         let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
         let asked = tables(&all);
         let (reading, read) = match (upkeep.maintenance, superseded, attribute.widened) {
-            (Maintenance::MutableBitmap, Some(superseded), _)
-                // A repair by index finds what indexes have facts of, which is not all: so only a bitmap that
-                // was kept from the first write on tells of records without their indexes.
-                if upkeep.since == 0 =>
-            {
+            (Maintenance::MutableBitmap, Some(superseded), _) if complete => {
                 let admitted = |part: &Part| match part {
                     Part::Memtable(_) => true,
                     Part::Table(table) => zones.admit(table.meta()),

@@ -214,60 +214,8 @@ pub(crate) fn each_fact(
     Ok(())
 }
 
-/// Is given value, key and sequence number of a fact, and a thing to know about it.
-pub(crate) type VisitLiveFact<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
-
-/// As [`each_fact`], without facts that a later entry of the index took back or gave again, and with
-/// whether each is sure to be live: of a list that is too long to be remembered, others come too.
-pub(crate) fn each_live_fact(
-    snapshot: &Snapshot,
-    attribute: &Attribute,
-    bounds: (&[u8], Option<&[u8]>),
-    cost: &Cost,
-    visit: &mut VisitLiveFact<'_>,
-) -> Result<()> {
-    if attribute.kind == IndexKind::Composite {
-        // Value and key are one key of the tree: its newest entry is all there is.
-        let mut live = |value: &[u8], key: &[u8], seq| visit(value, key, seq, true);
-        return each_fact(snapshot, attribute, bounds, 0, cost, &mut live);
-    }
-    let (lo, hi) = bounds;
-    let mut cursor = snapshot.entries(tree_of(attribute)?, 0);
-    let (mut last_key, mut last_value) = (Vec::new(), None::<Vec<u8>>);
-    let mut seen = seen::Seen::default();
-    cursor.seek(lo, MAX_SEQ)?;
-    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
-        let newest = last_key != cursor.key();
-        if newest {
-            last_key.clear();
-            last_key.extend_from_slice(cursor.key());
-        }
-        if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
-            let mut each = |value: &[u8], key: &[u8], seq, cancel: bool| {
-                if last_value.as_deref() != Some(value) {
-                    last_value = Some(value.to_vec());
-                    seen.clear();
-                }
-                // The facts of a value come newest first: the first of a key is what holds.
-                let sure = !seen.is_full();
-                match seen.insert(key) {
-                    true if !cancel => visit(value, key, seq, sure),
-                    _ => Ok(()),
-                }
-            };
-            all_facts(
-                attribute,
-                cursor.key(),
-                cursor.seq(),
-                cursor.value(),
-                &mut each,
-            )?;
-        }
-        cursor.next()?;
-    }
-    cost.absorb(&cursor.cost());
-    Ok(())
-}
+/// Is given value, key and sequence number of a fact, and whether it takes an older one back.
+type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
 
 /// The facts of one entry, without those that were taken back.
 fn facts(
@@ -290,7 +238,7 @@ fn all_facts(
     entry_key: &[u8],
     seq: Seq,
     entry_value: &[u8],
-    visit: &mut VisitLiveFact<'_>,
+    visit: &mut VisitPosting<'_>,
 ) -> Result<()> {
     let Some((value, rest)) = Value::split(attribute.ty, entry_key) else {
         return Err(crate::error::Error::damaged(format!(

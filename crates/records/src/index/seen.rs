@@ -6,9 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 const MAX_BYTES: usize = 512 << 10;
 const MAX_LEN: usize = 32 << 10;
 
-/// Below so much room it counts as full: a string may not fit.
-const MAX_KEY: usize = 64 << 10;
-
 /// Slots of the first table; it doubles when it is half full.
 const FIRST_SLOTS: usize = 64;
 
@@ -37,11 +34,6 @@ impl Seen {
             self.slots.fill((0, 0));
             self.round = 1;
         }
-    }
-
-    /// True when it takes no more.
-    pub(super) fn is_full(&self) -> bool {
-        self.ends.len() >= MAX_LEN || self.bytes.len() >= MAX_BYTES - MAX_KEY
     }
 
     /// Notes a string; false when it was seen before.

@@ -8,7 +8,7 @@ use super::explain::Steps;
 use super::plan::Driver;
 use super::predicate::Predicates;
 use super::scan;
-use crate::def::{IndexKind, Maintenance};
+use crate::def::IndexKind;
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
 use crate::layout::{Attribute, Layout};
@@ -153,8 +153,6 @@ impl Answer {
         let (index_cost, keys_cost) = (lsm::Cost::default(), lsm::Cost::default());
         let (validity, steps) = (&self.validity, &mut self.steps);
         let mut counted = SeqSet::new();
-        // What eager maintenance has taken back is not among the facts.
-        let eager = layout.stored.upkeep.maintenance == Maintenance::Eager && validity.can_tell();
         let mut doubtful: Vec<Candidate> = Vec::new();
         let expected = {
             let lookup = Lookup {
@@ -168,9 +166,7 @@ impl Answer {
                 None => 0,
             }
         };
-        if !eager {
-            validity.prepare(expected, &keys_cost)?;
-        }
+        validity.prepare(expected, &keys_cost)?;
         let settle = |doubtful: &mut Vec<Candidate>, counted: &mut SeqSet| {
             doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let total = doubtful.len() as u64;
@@ -179,11 +175,11 @@ impl Answer {
             Ok(())
         };
         let bounds = (lo.as_slice(), hi.as_deref());
-        let mut take = |_: &[u8], key: &[u8], seq: Seq, sure: bool| {
+        let mut take = |_: &[u8], key: &[u8], seq: Seq| {
             steps.candidates += 1;
             if validity.is_over(seq) {
                 steps.superseded += 1;
-            } else if validity.is_exact() || (eager && sure) {
+            } else if validity.is_exact() {
                 counted.insert(seq);
             } else if let Some(superseded) = validity.knows_superseded(seq, key) {
                 if !superseded {
@@ -202,12 +198,7 @@ impl Answer {
             }
             Ok(())
         };
-        if eager {
-            index::each_live_fact(&snapshot, attribute, bounds, &index_cost, &mut take)?;
-        } else {
-            let mut take = |value: &[u8], key: &[u8], seq| take(value, key, seq, false);
-            index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
-        }
+        index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
         settle(&mut doubtful, &mut counted)?;
         self.steps.answers += counted.len();
         self.index_cost.absorb(&index_cost);

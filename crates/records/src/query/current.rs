@@ -15,6 +15,7 @@ use lsm::table::KeyFilter;
 use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
 use parking_lot::Mutex;
 
+use crate::coverage::{Complete, Coverage, Source};
 use crate::def::{Maintenance, Repair};
 use crate::error::{Error, Result};
 use crate::index::Candidate;
@@ -60,8 +61,8 @@ const FILTER_BITS: usize = 12;
 /// What a snapshot knows of the facts of one index.
 pub(crate) struct Validity {
     over: Option<Arc<Superseded>>,
-    /// What is not in the set is current.
-    exact: bool,
+    /// How far the set is complete for the candidates of this query.
+    complete: Complete,
     newer: Option<Newer>,
 }
 
@@ -77,27 +78,41 @@ impl Validity {
             .and_then(|tree| snapshot.superseded(tree))
             .map(Arc::new);
         let upkeep = &layout.stored.upkeep;
-        let mark = over.as_ref().map_or(0, |over| over.mark());
-        // Of what was written by another strategy the set must know everything.
-        let settled = layout.is_settled(mark);
-        let standalone = attribute.filter(|attribute| attribute.kind.is_standalone());
-        let exact = settled && upkeep.maintenance == Maintenance::MutableBitmap;
-        let tree = standalone.and_then(|attribute| match upkeep.maintenance {
-            Maintenance::DeletedKey => attribute.deleted,
-            maintenance if maintenance.uses_keys() => layout.keys,
+        let coverage = Coverage::new(layout, over.as_deref());
+        let source = Source::of(attribute);
+        let complete = coverage.of(source);
+        let probed = match complete {
+            // A tree of keys says nothing of what was written by another strategy: that must be in the set.
+            Complete::UpTo(watermark)
+                if source == Source::IndexEntries && coverage.has_converged() =>
+            {
+                let tree = attribute.and_then(|attribute| match upkeep.maintenance {
+                    Maintenance::DeletedKey => attribute.deleted,
+                    maintenance if maintenance.uses_keys() => layout.keys,
+                    _ => None,
+                });
+                tree.map(|tree| (tree, watermark))
+            }
             _ => None,
+        };
+        let newer = probed.map(|(tree, watermark)| {
+            let dropped = match (upkeep.repair, upkeep.maintenance) {
+                (Repair::Merge, _) => Dropped::InTheSet,
+                (_, Maintenance::DeletedKey) => Dropped::Unknown,
+                _ => Dropped::Obsolete,
+            };
+            Newer::new(snapshot, tree, watermark, dropped, kept.clone())
         });
-        let newer = tree.filter(|_| settled && !exact).map(|tree| {
-            let told = upkeep.repair == Repair::Merge;
-            let complete = upkeep.maintenance != Maintenance::DeletedKey;
-            Newer::new(snapshot, tree, mark, (told, complete), kept.clone())
-        });
-        Validity { over, exact, newer }
+        Validity {
+            over,
+            complete,
+            newer,
+        }
     }
 
     /// True when it can be told without records which candidates are current.
     pub(crate) fn can_tell(&self) -> bool {
-        self.exact || self.newer.is_some()
+        self.is_exact() || self.newer.is_some()
     }
 
     /// True when there is a tree of keys to be asked.
@@ -111,9 +126,9 @@ impl Validity {
         self.over.as_ref().is_some_and(|over| over.contains(seq))
     }
 
-    /// True when the set alone tells.
+    /// True when the set alone tells: a candidate that it lacks is current.
     pub(crate) fn is_exact(&self) -> bool {
-        self.exact
+        self.complete.is_always()
     }
 
     /// The set, to be asked by whoever gathers candidates.
@@ -170,9 +185,7 @@ struct Newer {
     seq: Seq,
     /// The set knows all that was superseded up to this number.
     mark: Seq,
-    /// Every record has its entry; so where a fact's own is gone, its record was deleted, and the delete
-    /// went in a merge that told nobody.
-    complete: bool,
+    dropped: Dropped,
     /// The keys of the newest components, and how many these are: almost every current fact is known to be
     /// so by one question (the superseded keys filter).
     filter: OnceLock<(usize, Arc<KeyFilter>)>,
@@ -180,13 +193,25 @@ struct Newer {
     kept: Arc<KeptFilter>,
 }
 
+/// What is known of a write whose entry a tree of keys has no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dropped {
+    /// It is in the set: merges report what they drop.
+    InTheSet,
+    /// It is obsolete: every record has its entry here, so this one's was overwritten or deleted, and merges
+    /// dropped it without a report, with the tombstone maybe.
+    Obsolete,
+    /// Nothing: records from before the tree began have no entry.
+    Unknown,
+}
+
 /// A component and the numbers that it spans.
 struct Span {
     component: Component,
     min: Seq,
     max: Seq,
-    /// What one of its writes superseded by another is in the set: merges told.
-    told: bool,
+    /// An entry of it that was overwritten by another of it is in the set.
+    reported: bool,
 }
 
 impl Newer {
@@ -194,7 +219,7 @@ impl Newer {
         snapshot: &Snapshot,
         tree: TreeId,
         mark: Seq,
-        (told, complete): (bool, bool),
+        dropped: Dropped,
         kept: Arc<KeptFilter>,
     ) -> Newer {
         let components = snapshot.components(tree).into_iter().map(|component| {
@@ -212,7 +237,7 @@ impl Newer {
                 component,
                 min,
                 max,
-                told: told && is_run,
+                reported: dropped == Dropped::InTheSet && is_run,
             }
         });
         Newer {
@@ -220,7 +245,7 @@ impl Newer {
             components: components.filter(|span| span.max > mark).collect(),
             seq: snapshot.seq(),
             mark,
-            complete: complete && !told,
+            dropped,
             filter: OnceLock::new(),
             kept,
         }
@@ -293,7 +318,7 @@ impl Newer {
             if at >= *without.get_or_insert_with(|| self.without(key)) {
                 return None;
             }
-            if self.complete && span.min <= seq {
+            if self.dropped == Dropped::Obsolete && span.min <= seq {
                 return Some(true);
             }
         }
@@ -303,7 +328,7 @@ impl Newer {
     /// True when neither a component nor an older one can have a newer entry that the set lacks.
     #[inline]
     fn ends_before(&self, span: &Span, seq: Seq) -> bool {
-        span.max <= seq.max(self.mark) || (span.told && span.min <= seq)
+        span.max <= seq.max(self.mark) || (span.reported && span.min <= seq)
     }
 
     /// True when there is an entry of `key` with a larger number than `seq`, which the set lacks.
@@ -319,7 +344,7 @@ impl Newer {
             {
                 return Ok(newest > seq);
             }
-            if self.complete && span.min <= seq {
+            if self.dropped == Dropped::Obsolete && span.min <= seq {
                 return Ok(true);
             }
         }

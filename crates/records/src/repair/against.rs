@@ -10,6 +10,7 @@ use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
 use super::sorter::Sorted;
 use super::work::{Tally, Work};
 use super::{READAHEAD, runs};
+use crate::coverage::Coverage;
 use crate::def::Merging;
 use crate::error::Result;
 use crate::layout::{Attribute, Layout};
@@ -48,7 +49,7 @@ impl<'w> Against<'w> {
         let upkeep = &layout.stored.upkeep;
         // A change of strategy leaves behind what the trees of keys do not tell of: deletions, and what was
         // replaced before the index's own tree began.
-        let settled = layout.is_settled(work.mark());
+        let settled = Coverage::at(layout, Some(work.mark())).has_converged();
         let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| settled)) {
             (Some(keys), _) => (keys, true),
             (None, Some(deleted)) => (deleted, false),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::against::{Against, Shortcut};
 use super::sorter::Sorter;
-use super::work::{Tally, Work};
+use super::work::{Reporter, Tally, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::error::Result;
 use crate::index;
@@ -23,15 +23,21 @@ pub(super) fn run(
     let indexes: Vec<&Attribute> = attributes.filter(|a| a.tree.is_some()).collect();
     let trees = indexes.iter().filter_map(|attribute| attribute.tree);
     let total = trees.map(|tree| entries(&runs(work, tree))).sum();
-    work.run(indexes, total, progress, |attribute| {
-        one(work, layout, told, attribute)
+    work.run(indexes, total, progress, |attribute, reporter| {
+        one(work, reporter, layout, told, attribute)
     })
 }
 
 /// One index, by one thread.
-fn one(work: &Work<'_>, layout: &Layout, told: bool, attribute: &Attribute) -> Result<()> {
+fn one(
+    work: &Work<'_>,
+    reporter: &Reporter<'_>,
+    layout: &Layout,
+    told: bool,
+    attribute: &Attribute,
+) -> Result<()> {
     let against = Against::new(work, layout, told, attribute);
-    let mut tally = Tally::new(work);
+    let mut tally = Tally::new(work, reporter);
     let mut sorter = Sorter::new(work.group, work.share());
     let mut cursor = index::every::EveryFact::new(&work.snapshot, attribute, READAHEAD)?;
     while cursor.next_entry()? {

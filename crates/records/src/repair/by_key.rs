@@ -9,7 +9,7 @@
 use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::work::{KeyRange, Tally, Work};
+use super::work::{KeyRange, Reporter, Tally, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -39,9 +39,9 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
         total += old;
     }
     let ranges = work.ranges(&recent)?;
-    work.run(ranges, total, progress, |range| {
+    work.run(ranges, total, progress, |range, reporter| {
         let cursor = work.snapshot.entries_in(&recent, READAHEAD);
-        Pass::new(work, &older).run(cursor, range)
+        Pass::new(work, reporter, &older).run(cursor, range)
     })
 }
 
@@ -57,11 +57,11 @@ struct Pass<'w> {
 }
 
 impl<'w> Pass<'w> {
-    fn new(work: &'w Work<'w>, older: &'w [Component]) -> Pass<'w> {
+    fn new(work: &'w Work<'w>, reporter: &'w Reporter<'w>, older: &'w [Component]) -> Pass<'w> {
         Pass {
             work,
             older,
-            tally: Tally::new(work),
+            tally: Tally::new(work, reporter),
             wanted: Vec::new(),
             ends: Vec::new(),
         }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
 
 use crate::change::refuse_unfinished;
+use crate::coverage::{Coverage, Source};
 use crate::dataset::Dataset;
 use crate::def::{IndexKind, Maintenance, Repair};
 use crate::error::{Error, Result};
@@ -88,7 +89,8 @@ pub struct RepairOptions {
     pub method: RepairMethod,
     /// Bytes of sorters and buffers together. Default 16 MiB.
     pub memory: usize,
-    /// Threads that read. Default: as many as the machine has.
+    /// Threads that read; one is the thread of the caller. Default 0: as many as the machine has, or one where the store
+    /// has no background threads ([`crate::Options::background`]).
     pub threads: usize,
     /// Bytes that are read in a second at most. Default: as many as can be.
     pub bytes_per_second: Option<u64>,
@@ -104,7 +106,7 @@ impl Default for RepairOptions {
         RepairOptions {
             method: RepairMethod::default(),
             memory: 16 << 20,
-            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+            threads: 0,
             bytes_per_second: None,
             bloom: true,
             lookups: Lookups::default(),
@@ -182,7 +184,7 @@ impl Dataset {
         let now = self.snapshot();
         let layout = &now.layout;
         let before = mark(&now.snapshot, superseded);
-        let complete = is_complete(layout, before);
+        let complete = Coverage::at(layout, Some(before)).loses_nothing();
         let method = choose(options.method, layout, complete)?;
         // An index that is being built gets facts that this would not see.
         let _claim = match method {
@@ -210,13 +212,14 @@ impl Dataset {
             known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
         // Where each write says what it replaces there is nothing to be found.
-        let maintenance = layout.stored.upkeep.maintenance;
-        let says = maintenance.looks_at_writes() && layout.is_settled(before);
+        let coverage = Coverage::at(layout, Some(before));
+        let says = coverage.of(Source::IndexEntries).is_always();
         let result = match method {
             _ if says && options.method == RepairMethod::Auto => Ok(()),
             RepairMethod::Key => by_key::run(&work, layout, progress),
             RepairMethod::Index => {
-                let complete = is_complete(layout, mark(&now.snapshot, superseded));
+                let mark = mark(&now.snapshot, superseded);
+                let complete = Coverage::at(layout, Some(mark)).loses_nothing();
                 let told = complete && layout.stored.upkeep.repair == Repair::Merge;
                 let mut result = by_index::run(&work, layout, told, progress);
                 let filters = layout
@@ -247,24 +250,37 @@ impl Dataset {
         })
     }
 
-    /// The tree of the writes that are over; made where a store of before there was one lacks it.
+    /// The tree of the obsolete set. It is made where a store that was created before there was one lacks it, and made anew
+    /// where its files cannot be read: what was in it is looked for again then, as after a change of strategy.
     fn superseded(&self) -> Result<TreeId> {
-        let _claim = match self.layout().superseded {
-            Some(tree) => return Ok(tree),
-            None => self.current.claim()?,
+        let readable = |layout: &Layout| {
+            let snapshot = self.shared.group.snapshot();
+            let tree = layout.superseded?;
+            let is_readable = snapshot.version().trees.get(&tree)?.damage().is_none();
+            is_readable.then_some(tree)
         };
+        if let Some(tree) = readable(&self.layout()) {
+            return Ok(tree);
+        }
+        let _claim = self.current.claim()?;
         let layout = self.layout();
+        // Somebody else may have made it meanwhile.
+        if let Some(tree) = readable(&layout) {
+            return Ok(tree);
+        }
         let config = TreeConfig::new(Role::Superseded, &layout.stored.upkeep);
-        // With the definition, so that layouts of it are made anew.
-        let change = TreeChange {
-            created: vec![(superseded_tree(self.name()), config.to_bytes())],
-            configured: vec![(layout.data, layout.stored.to_bytes())],
-            ..TreeChange::default()
-        };
-        let made = self
-            .shared
-            .group
-            .change_trees(&mut |_| Ok(change.clone()))?;
+        let mut stored = layout.stored.clone();
+        let made = self.shared.group.change_trees(&mut |last| {
+            if layout.superseded.is_some() {
+                stored.upkeep.since = last;
+            }
+            Ok(TreeChange {
+                created: vec![(superseded_tree(self.name()), config.to_bytes())],
+                // With the definition, so that layouts of it are made anew.
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: layout.superseded.into_iter().collect(),
+            })
+        })?;
         let made = made.first().copied();
         made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
     }
@@ -274,13 +290,6 @@ impl Dataset {
 fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
     let tree = snapshot.version().trees.get(&superseded);
     tree.map_or(0, |tree| tree.mark())
-}
-
-/// True when merges have told of every write that they left out and that is not in the set, or have kept
-/// it.
-fn is_complete(layout: &Layout, mark: Seq) -> bool {
-    let upkeep = &layout.stored.upkeep;
-    upkeep.repair != Repair::None && mark >= upkeep.since
 }
 
 /// The method that is meant, if it fits.

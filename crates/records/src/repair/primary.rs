@@ -4,7 +4,7 @@
 
 use lsm::{Cursor, Kind, MAX_SEQ, TreeId};
 
-use super::work::{KeyRange, Tally, Work};
+use super::work::{KeyRange, Reporter, Tally, Work};
 use super::{OnRepair, READAHEAD, entries, runs};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -13,14 +13,20 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
     let (data, versions) = (layout.data, layout.stored.upkeep.versions);
     let components = runs(work, data);
     let ranges = work.ranges(&components)?;
-    work.run(ranges, entries(&components), progress, |range| {
-        scan(work, data, versions, range)
+    work.run(ranges, entries(&components), progress, |range, reporter| {
+        scan(work, reporter, data, versions, range)
     })
 }
 
 /// All but the newest `versions` of a record, deletions counted as merges count them, are over.
-fn scan(work: &Work<'_>, data: TreeId, versions: u32, (from, to): KeyRange) -> Result<()> {
-    let mut tally = Tally::new(work);
+fn scan(
+    work: &Work<'_>,
+    reporter: &Reporter<'_>,
+    data: TreeId,
+    versions: u32,
+    (from, to): KeyRange,
+) -> Result<()> {
+    let mut tally = Tally::new(work, reporter);
     let mut cursor = work.snapshot.entries_in(&runs(work, data), READAHEAD);
     let mut key: Option<Vec<u8>> = None;
     let mut newer = 0;

@@ -1,5 +1,6 @@
 //! What the methods of repair share: threads, progress, the brake, and the way of what is found to the set.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -27,6 +28,7 @@ pub(super) struct Work<'a> {
     /// What was known to be over when it began.
     pub(super) known: Superseded,
     pub(super) options: &'a RepairOptions,
+    threads: usize,
     /// Up to here everything that was written is in tables: the next mark.
     pub(super) target: Seq,
     superseded: TreeId,
@@ -51,6 +53,32 @@ pub(super) struct Counts {
     bytes: AtomicU64,
 }
 
+/// How many threads are to read. Without background threads a run of the store is to be the same each time, so no
+/// others are started unless they are asked for.
+fn threads(options: &RepairOptions, group: &Group) -> usize {
+    match options.threads {
+        0 if group.options().background => {
+            std::thread::available_parallelism().map_or(1, |threads| threads.get())
+        }
+        threads => threads.max(1),
+    }
+}
+
+/// Reports the progress of a repair that is done on the thread of its caller. Other threads are given one that
+/// reports nothing.
+#[derive(Default)]
+pub(super) struct Reporter<'p> {
+    report: Option<&'p dyn Fn()>,
+}
+
+impl Reporter<'_> {
+    fn report(&self) {
+        if let Some(report) = self.report {
+            report();
+        }
+    }
+}
+
 /// A part of the keys: from one, up to another one.
 pub(super) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
@@ -67,6 +95,7 @@ impl<'a> Work<'a> {
             target: snapshot.flushed().min(snapshot.seq()),
             snapshot,
             known,
+            threads: threads(options, group),
             options,
             superseded,
             start: Instant::now(),
@@ -87,18 +116,14 @@ impl<'a> Work<'a> {
         &self.counts
     }
 
-    fn threads(&self) -> usize {
-        self.options.threads.max(1)
-    }
-
     /// Bytes of memory for each thread.
     pub(super) fn share(&self) -> usize {
-        (self.options.memory / (self.threads() + 1)).max(LEAST_SHARE)
+        (self.options.memory / (self.threads + 1)).max(LEAST_SHARE)
     }
 
     /// Cuts the keys of some components into parts of like size, for the threads.
     pub(super) fn ranges(&self, components: &[Component]) -> Result<Vec<KeyRange>> {
-        let pieces = match self.threads() {
+        let pieces = match self.threads {
             1 => 1,
             // More than threads: one that is done early helps the others.
             threads => threads * 4,
@@ -124,14 +149,14 @@ impl<'a> Work<'a> {
         Ok(ranges)
     }
 
-    /// Has threads do `each` of the tasks, which go through `total` entries together, and tells of the
-    /// progress.
+    /// Does `each` of the tasks, which go through `total` entries together, and reports the progress: on the thread
+    /// of the caller where one is enough, else on as many as the options say.
     pub(super) fn run<T: Send>(
         &self,
         tasks: Vec<T>,
         total: u64,
         progress: &mut OnRepair<'_>,
-        each: impl Fn(T) -> Result<()> + Sync,
+        each: impl Fn(T, &Reporter<'_>) -> Result<()> + Sync,
     ) -> Result<()> {
         self.total.store(total, Relaxed);
         let mut tell = || {
@@ -140,20 +165,60 @@ impl<'a> Work<'a> {
             }
         };
         tell();
-        let threads = self.threads().min(tasks.len());
+        let threads = self.threads.min(tasks.len());
+        let result = match threads {
+            0 | 1 => {
+                let tell = RefCell::new(&mut tell);
+                let report = || {
+                    if let Ok(mut tell) = tell.try_borrow_mut() {
+                        tell();
+                    }
+                };
+                let reporter = Reporter {
+                    report: Some(&report),
+                };
+                let mut tasks = tasks.into_iter();
+                let result = tasks.try_for_each(|task| {
+                    self.go_on()?;
+                    each(task, &reporter)
+                });
+                self.fail(result)
+            }
+            threads => self.run_on(threads, tasks, &mut tell, &each),
+        };
+        // Too late to break off.
+        let _ = self.tell(progress);
+        result
+    }
+
+    /// Notes whether it was an error that ended a task, or the progress.
+    fn fail(&self, result: Result<()>) -> Result<()> {
+        if result.is_err() && !self.broken.swap(true, Relaxed) {
+            self.failed.store(true, Relaxed);
+        }
+        result
+    }
+
+    fn run_on<T: Send>(
+        &self,
+        threads: usize,
+        tasks: Vec<T>,
+        tell: &mut dyn FnMut(),
+        each: &(impl Fn(T, &Reporter<'_>) -> Result<()> + Sync),
+    ) -> Result<()> {
         let tasks = Mutex::new(tasks.into_iter());
         let next = || tasks.lock().next();
         let mut result = Ok(());
         std::thread::scope(|scope| {
             let (done, ended) = channel();
             for _ in 0..threads {
-                let (done, next, each) = (done.clone(), &next, &each);
+                let (done, next) = (done.clone(), &next);
                 scope.spawn(move || {
                     let mut result = Ok(());
                     while result.is_ok()
                         && let Some(task) = next()
                     {
-                        result = self.go_on().and_then(|()| each(task));
+                        result = self.go_on().and_then(|()| each(task, &Reporter::default()));
                     }
                     // Nobody listens when the one who asked is gone.
                     let _ = done.send(result);
@@ -162,21 +227,14 @@ impl<'a> Work<'a> {
             drop(done);
             loop {
                 match ended.recv_timeout(TICK) {
-                    Ok(Err(error)) if result.is_ok() => {
-                        // The others need not go on.
-                        if !self.broken.swap(true, Relaxed) {
-                            self.failed.store(true, Relaxed);
-                        }
-                        result = Err(error);
-                    }
+                    // The others need not go on.
+                    Ok(Err(error)) if result.is_ok() => result = self.fail(Err(error)),
                     Ok(_) => {}
                     Err(RecvTimeoutError::Timeout) => tell(),
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
         });
-        // Too late to break off.
-        let _ = self.tell(progress);
         result
     }
 
@@ -197,9 +255,10 @@ impl<'a> Work<'a> {
     }
 
     /// Notes what was read, and waits where that was too fast.
-    fn step(&self, entries: u64, bytes: u64) -> Result<()> {
+    fn step(&self, entries: u64, bytes: u64, reporter: &Reporter<'_>) -> Result<()> {
         self.counts.entries.fetch_add(entries, Relaxed);
         let bytes = self.counts.bytes.fetch_add(bytes, Relaxed) + bytes;
+        reporter.report();
         let rate = self.options.bytes_per_second.unwrap_or(0);
         if rate > 0 {
             let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
@@ -208,6 +267,7 @@ impl<'a> Work<'a> {
             {
                 self.go_on()?;
                 std::thread::sleep(rest.min(TICK));
+                reporter.report();
             }
         }
         self.go_on()
@@ -264,6 +324,7 @@ impl<'a> Work<'a> {
 /// What one thread counts and finds.
 pub(super) struct Tally<'w> {
     work: &'w Work<'w>,
+    reporter: &'w Reporter<'w>,
     /// What lookups cost.
     pub(super) cost: Cost,
     entries: u64,
@@ -273,9 +334,10 @@ pub(super) struct Tally<'w> {
 }
 
 impl<'w> Tally<'w> {
-    pub(super) fn new(work: &'w Work<'w>) -> Tally<'w> {
+    pub(super) fn new(work: &'w Work<'w>, reporter: &'w Reporter<'w>) -> Tally<'w> {
         Tally {
             work,
+            reporter,
             cost: Cost::default(),
             entries: 0,
             told: 0,
@@ -297,7 +359,7 @@ impl<'w> Tally<'w> {
         let bytes = scanned.bytes_read.get() + self.cost.bytes_read.get();
         let new = bytes.saturating_sub(self.told);
         self.told = bytes;
-        self.work.step(entries, new)
+        self.work.step(entries, new, self.reporter)
     }
 
     /// Tells of what was read since.

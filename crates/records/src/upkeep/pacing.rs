@@ -29,7 +29,7 @@ pub(crate) struct Backlog {
     pub(crate) wasted: u64,
     /// The repair is by key.
     pub(crate) by_key: bool,
-    /// Microseconds per entry of the last repair.
+    /// Microseconds per entry of the last repair, where time may matter.
     pub(crate) per_entry: Option<f64>,
 }
 

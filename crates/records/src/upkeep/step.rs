@@ -10,6 +10,7 @@ use serde_json::json;
 use super::choose::{Workload, choose};
 use super::measured::{LastRepair, Measured};
 use super::pacing::{Backlog, due};
+use crate::coverage::Coverage;
 use crate::dataset::Dataset;
 use crate::def::{Maintenance, Repair};
 use crate::error::{ErrorKind, Result};
@@ -100,7 +101,11 @@ impl Dataset {
             .and_then(|tree| version(&now.snapshot, tree));
         let over = over.map_or(0, |tree| tree.bitmap().len());
         let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
-        let repair = LastRepair::new(report, usage.writes(), over, why);
+        let mut repair = LastRepair::new(report, usage.writes(), over, why);
+        if !self.shared.group.options().background {
+            // It is kept in a file, and a run of the store is to be the same each time.
+            repair.micros = 0;
+        }
         usage.upkeep.repaired(repair, blind);
     }
 
@@ -208,12 +213,15 @@ impl Dataset {
         let upkeep = &layout.stored.upkeep;
         let over = layout.superseded.and_then(|tree| version(snapshot, tree));
         let mark = over.map_or(0, TreeVersion::mark);
+        let whole = over
+            .filter(|tree| tree.damage().is_none())
+            .map(TreeVersion::mark);
         let usage = &self.current.usage;
         let backlog = self.backlog(layout, snapshot);
         let mut json = json!({
             "maintenance": upkeep.maintenance.to_string(),
             "automatic": upkeep.auto,
-            "settled": upkeep.keys_after.is_none() && layout.is_settled(mark),
+            "settled": upkeep.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
             "repair": upkeep.repair.to_string(),
             "merging": upkeep.merging.to_string(),
             "versions": upkeep.versions,

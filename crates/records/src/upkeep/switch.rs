@@ -18,6 +18,7 @@ use std::ops::ControlFlow;
 use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
 
 use crate::change::{records, refuse_unfinished};
+use crate::coverage::Coverage;
 use crate::dataset::Dataset;
 use crate::def::Maintenance;
 use crate::error::{Error, Result};
@@ -154,7 +155,7 @@ impl Dataset {
             .superseded
             .and_then(|tree| now.snapshot.superseded(tree));
         layout.stored.upkeep.keys_after.is_none()
-            && known.is_some_and(|known| layout.is_settled(known.mark()))
+            && Coverage::new(layout, known.as_ref()).has_converged()
     }
 
     /// The first step: from here on writers follow the new strategy.

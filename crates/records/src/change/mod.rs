@@ -9,33 +9,24 @@
 //!
 //! Everything in between is durable as it happens, so a change that is cut off goes on from there.
 
+mod build;
+
 use std::ops::ControlFlow;
 
-use lsm::{Component, Cursor, Kind, RunSink, Snapshot, TreeChange, TreeId};
+use lsm::{Component, Snapshot, TreeChange, TreeId};
 
 use crate::dataset::Dataset;
 use crate::def::{
     IndexDef, IndexKind, MAX_INDEXES, Maintenance, StoredAttribute, StoredChange, StoredDef,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::VisitFact;
-use crate::index::build::{Gathered, Oldest, Piece, each_staged};
 use crate::layout::{Building, Layout};
-use crate::record::RecordRef;
-use crate::schema::{Extracted, Path, RecordError, Type, infer};
+use crate::schema::{Path, Type, infer};
 use crate::tokens::Tokenizer;
 use crate::trees::{
     Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree, widens,
 };
-
-/// Bytes that the passes over records and facts read ahead.
-const READAHEAD: usize = 256 << 10;
-
-/// Records that are read with one snapshot, at most: snapshots keep files and memtables alive.
-const ROUND: usize = 4096;
-
-/// Facts that are written between two looks at whether to go on.
-const FACTS: u64 = 4096;
+use build::{Build, Stop};
 
 /// Records that a type is inferred from.
 const SAMPLE: usize = 1000;
@@ -78,27 +69,6 @@ pub struct IndexChange {
     pub records: u64,
     /// False when the progress said to break off.
     pub complete: bool,
-}
-
-/// Why a build stopped before its end.
-enum Stop {
-    /// The progress said so.
-    Broke,
-    /// A record that is there does not fit the attribute.
-    Refused(RecordError),
-    Failed(Error),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Failed(error)
-    }
-}
-
-impl From<lsm::Error> for Stop {
-    fn from(error: lsm::Error) -> Stop {
-        Stop::Failed(error.into())
-    }
 }
 
 impl Dataset {
@@ -197,6 +167,28 @@ impl Dataset {
             return self.drop_index(path);
         }
         self.begin(&layout, path, kind, known.def.ty, known.def.tokenizer)?;
+        self.build(progress)
+    }
+
+    /// Builds the index of the attribute at `path` again, from the records alone: the way out when its files are damaged or
+    /// missing. Its kind and tokenizer stay; the old one answers, as far as it can be read, until the new one is complete. As
+    /// [`Dataset::add_index`] does, which tells the other errors too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadInput`] when the attribute has no index; what reading the records gives.
+    pub fn rebuild_index(&self, path: &Path, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        let known = layout.stored.attribute(path);
+        let def = known.map(|known| known.def.clone());
+        let def = def.ok_or_else(|| undeclared(&layout, path))?;
+        if goes_on(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
+            return self.build(progress);
+        }
+        if def.kind == IndexKind::None {
+            return Err(Error::bad_input(format!("`{path}` has no index")));
+        }
+        self.begin(&layout, path, def.kind, def.ty, def.tokenizer)?;
         self.build(progress)
     }
 
@@ -480,212 +472,4 @@ pub(crate) fn records(snapshot: &Snapshot, data: TreeId) -> u64 {
         }
     });
     count.sum()
-}
-
-/// A change under way.
-struct Build<'b, 'p> {
-    dataset: &'b Dataset,
-    layout: &'b Layout,
-    building: &'b Building,
-    progress: &'b mut OnProgress<'p>,
-    /// About how many records there are.
-    total: u64,
-    records: u64,
-}
-
-impl Build<'_, '_> {
-    fn tell(&mut self, step: IndexStep, done: u64, total: u64) -> std::result::Result<(), Stop> {
-        let total = total.max(done);
-        match (self.progress)(IndexProgress { step, done, total }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Stop::Broke),
-        }
-    }
-
-    /// What the definition will be, without the old index's tree.
-    fn last_step(&self) -> TreeChange {
-        let attributes = self.layout.attributes.iter();
-        let mut old = attributes.filter(|a| a.id == self.building.attribute.id);
-        let old = old.next();
-        // The keys written since the index began serve the next one as well.
-        let keys = old.filter(|_| !self.building.attribute.kind.is_standalone());
-        let keys = keys.and_then(|old| old.deleted);
-        TreeChange {
-            created: Vec::new(),
-            configured: vec![(self.layout.data, self.layout.stored.changed().to_bytes())],
-            dropped: old
-                .and_then(|old| old.tree)
-                .into_iter()
-                .chain(keys)
-                .chain(old.and_then(|old| old.widened))
-                .collect(),
-        }
-    }
-
-    fn standalone(&mut self, tree: TreeId, staging: TreeId) -> std::result::Result<(), Stop> {
-        let gathered = self.gather(staging)?;
-        self.records = gathered.records;
-        let snapshot = self.dataset.shared.group.snapshot();
-        let attribute = &self.building.attribute;
-        let mut oldest = Oldest::new(attribute.kind);
-        let (mut written, mut stop) = (0, None);
-        let group = &self.dataset.shared.group;
-        let mut change = self.last_step();
-        let config = TreeConfig::new(Role::Index(attribute.kind), &self.layout.stored.upkeep);
-        change.configured.push((tree, config.to_bytes()));
-        change.dropped.push(staging);
-        let mut write = |sink: &mut RunSink<'_>| {
-            let result = each_staged(
-                &snapshot,
-                staging,
-                attribute,
-                READAHEAD,
-                &mut |value, key, seq| {
-                    if written % FACTS == 0
-                        && let Err(now) = self.tell(IndexStep::Writing, written, gathered.facts)
-                    {
-                        stop = Some(now);
-                        return Err(Error::bad_input("broken off"));
-                    }
-                    written += 1;
-                    Ok(oldest.add(value, key, seq, sink)?)
-                },
-            );
-            if let Err(error) = result {
-                let text = error.to_string();
-                stop.get_or_insert(Stop::Failed(error));
-                return Err(lsm::Error::Invalid(text));
-            }
-            oldest.finish(sink)
-        };
-        let result = group.ingest_oldest(tree, &mut write, &mut || Ok(change.clone()));
-        match (result, stop) {
-            (Ok(_), _) => Ok(()),
-            (Err(_), Some(stop)) => Err(stop),
-            (Err(error), None) => Err(error.into()),
-        }
-    }
-
-    /// Brings the facts of the records up to the begin of the change into the staging tree.
-    fn gather(&mut self, staging: TreeId) -> std::result::Result<Gathered, Stop> {
-        let group = &self.dataset.shared.group;
-        let mut gathered = Gathered::read(&group.snapshot(), staging)?;
-        let mut piece = Piece::new(self.building.attribute.kind);
-        // Nothing was written before the change.
-        gathered.complete |= self.building.since == 0;
-        let limit = group.options().memory_budget / 16;
-        while !gathered.complete {
-            let mut facts = 0;
-            let after = (gathered.records > 0).then(|| gathered.last.clone());
-            let (read, last) = self.round(after, &mut |value, key, seq| {
-                piece.add(value, key, seq);
-                facts += 1;
-                Ok(())
-            })?;
-            gathered.records += read;
-            gathered.facts += facts;
-            gathered.complete = last.is_none();
-            gathered.last = last.unwrap_or_default();
-            // Without a record there is nothing to gather, and in an empty store no number for a piece.
-            let last = gathered.complete && gathered.records > 0;
-            if last || piece.size() >= limit {
-                gathered.pieces += 1;
-                // Where a record was passed over because it was replaced since the change began, a power
-                // cut must not bring it back.
-                group.sync()?;
-                group.ingest_newest(staging, &mut |sink| piece.write(&gathered, sink))?;
-                piece.clear();
-            }
-            self.tell(IndexStep::Reading, gathered.records, self.total)?;
-        }
-        Ok(gathered)
-    }
-
-    /// Reads the next records, and shows the facts of those that were there when the change began: of all versions
-    /// that are there, where several are kept. A newest version has to fit the attribute; older ones that do not have
-    /// no facts. Returns how many records were read, and the key of the last one; no key at the end of the data.
-    fn round(
-        &mut self,
-        after: Option<Vec<u8>>,
-        show: &mut VisitFact<'_>,
-    ) -> std::result::Result<(u64, Option<Vec<u8>>), Stop> {
-        let group = &self.dataset.shared.group;
-        let limit = (group.options().memory_budget >> 14).clamp(1, ROUND);
-        let snapshot = group.snapshot();
-        let versions = self.layout.stored.upkeep.versions;
-        let mut cursor = snapshot.entries(self.layout.data, READAHEAD);
-        match after {
-            Some(mut key) => {
-                key.push(0);
-                cursor.seek(&key, lsm::MAX_SEQ)?;
-            }
-            None => cursor.seek_first()?,
-        }
-        let (mut read, mut out) = (0, Extracted::default());
-        let attribute = &self.building.attribute;
-        let mut last: Option<Vec<u8>> = None;
-        while cursor.valid() {
-            let (key, seq) = (cursor.key(), cursor.seq());
-            let is_newest = last.as_deref() != Some(key);
-            if is_newest {
-                if read >= limit as u64 {
-                    break;
-                }
-                let last = last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(key);
-                read += u64::from(cursor.kind() == Kind::Put);
-            }
-            let is_wanted = is_newest || versions > 1;
-            if is_wanted && cursor.kind() == Kind::Put && seq <= self.building.since {
-                let record = RecordRef::parse(cursor.value())
-                    .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
-                match attribute.values_of(&record, &mut out) {
-                    Ok(values) => {
-                        let values = values.iter().map(Vec::as_slice);
-                        let show = |token: &[u8]| show(token, key, seq);
-                        attribute.tokenizer.each(values, show)?;
-                    }
-                    Err(error) if is_newest => return Err(Stop::Refused(error)),
-                    Err(_) => {}
-                }
-            }
-            cursor.next()?;
-        }
-        let more = cursor.valid();
-        group.count(&cursor.cost());
-        Ok((read, last.filter(|_| more)))
-    }
-
-    /// A change to a kind without a tree.
-    fn in_place(&mut self) -> std::result::Result<(), Stop> {
-        let group = &self.dataset.shared.group;
-        let attribute = &self.building.attribute;
-        if self.building.is_new {
-            // Every record has to fit the type.
-            let mut after = None;
-            loop {
-                let (read, last) = self.round(after, &mut |_, _, _| Ok(()))?;
-                self.records += read;
-                self.tell(IndexStep::Reading, self.records, self.total)?;
-                after = match last {
-                    Some(last) => Some(last),
-                    None => break,
-                };
-            }
-        }
-        if attribute.kind.is_embedded() {
-            let mut written = 0;
-            // What was written since has the new synopses.
-            let lacks = |meta: &lsm::table::TableMeta| meta.number <= self.building.tables;
-            while let Some(entries) = group.rewrite_table(self.layout.data, &lacks)? {
-                written += entries;
-                self.tell(IndexStep::Writing, written, self.total)?;
-            }
-            self.records = self.records.max(written);
-        }
-        let change = self.last_step();
-        group.change_trees(&mut |_| Ok(change.clone()))?;
-        Ok(())
-    }
 }

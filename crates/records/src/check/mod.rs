@@ -1,17 +1,23 @@
-//! Checking a store: the engine's files, that indexes and data agree, and that what is known to be over is.
+//! Checking a store: the engine's files, and each thing that is derived against what it is derived from. Index entries,
+//! keys, replaced values and the obsolete set are held against the records and their versions (`obsolete.rs`), synopses of
+//! tables against their entries (the engine does), numbers in definitions against those that were given out (`numbers.rs`).
 
-use lsm::{
-    Component, Cost, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Superseded, TreeCursor,
-};
+mod numbers;
+mod obsolete;
+
+use std::collections::HashSet;
+
+use lsm::{Component, Cost, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, TreeId};
 
 use crate::database::Database;
 use crate::dataset::Dataset;
-use crate::def::Maintenance;
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, VisitFact};
 use crate::layout::{Attribute, Layout};
 use crate::record::RecordRef;
+use crate::trees::dataset_of;
+use obsolete::{Derived, Known};
 
 /// What a check found.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +35,9 @@ pub struct CheckReport {
     /// Facts of stand-alone indexes that were compared with the data.
     pub facts: u64,
 }
+
+/// Bytes that passes over trees read ahead.
+const READAHEAD: usize = 256 << 10;
 
 /// Facts whose keys are looked up in the data together.
 const BATCH: usize = 4096;
@@ -71,6 +80,7 @@ impl Database {
             entries: engine.entries,
             ..CheckReport::default()
         };
+        report.errors.extend(self.ownerless_trees());
         for name in self.dataset_names() {
             let dataset = self.dataset(&name)?;
             if let Err(error) = check_dataset(&dataset, &mut report) {
@@ -80,6 +90,23 @@ impl Database {
         report.errors.sort();
         report.errors.dedup();
         Ok(report)
+    }
+}
+
+impl Database {
+    /// Trees that no definition of a dataset has.
+    fn ownerless_trees(&self) -> Vec<String> {
+        let snapshot = self.group().snapshot();
+        let version = snapshot.version();
+        let mut known: HashSet<TreeId> = HashSet::new();
+        for tree in version.trees.values() {
+            let layout = dataset_of(&tree.name).and_then(|name| Layout::new(name, version));
+            known.extend(layout.iter().flat_map(Layout::trees));
+        }
+        let unknown = version.trees.values().filter(|t| !known.contains(&t.id));
+        unknown
+            .map(|tree| format!("tree {}: it belongs to no dataset", tree.name))
+            .collect()
     }
 }
 
@@ -94,35 +121,53 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
     let mut expected = vec![Sum::default(); layout.attributes.len()];
     // Of an index that is being built: what writes have brought, and what was gathered.
     let (mut written, mut staged) = (Sum::default(), Sum::default());
-    let over = layout.superseded.and_then(|tree| snapshot.superseded(tree));
-    let known = Known::new(layout, over);
-    let mut upkeep = UpkeepCheck::new(snapshot, layout, &known)?;
-    let mut cursor = snapshot.cursor(layout.data, 256 << 10);
+    let set = layout.superseded.and_then(|tree| snapshot.superseded(tree));
+    let known = Known::new(layout, set);
+    let wrong = |what: String| format!("dataset {}: {what}", dataset.name());
+    report
+        .errors
+        .extend(numbers::check(layout, snapshot).into_iter().map(wrong));
+    let mut derived = Derived::new(snapshot, layout, &known)?;
+    let mut cursor = snapshot.entries(layout.data, READAHEAD);
     cursor.seek_first()?;
+    let mut last: Option<Vec<u8>> = None;
     while cursor.valid() {
-        upkeep.record(cursor.key(), cursor.seq())?;
-        report.records += 1;
-        let record = RecordRef::parse(cursor.value())
-            .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
-        let (key, seq) = (cursor.key(), cursor.seq());
-        for (attribute, sum) in layout.attributes.iter().zip(&mut expected) {
-            if attribute.kind.is_standalone() {
-                sum.add_values(attribute, &record, key, seq);
-            }
+        let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
+        let record = match kind {
+            Kind::Put => Some(
+                RecordRef::parse(cursor.value())
+                    .ok_or_else(|| Error::damaged("a stored record is malformed"))?,
+            ),
+            _ => None,
+        };
+        if last.as_deref() == Some(key) {
+            derived.older(seq, kind, record.as_ref())?;
+            cursor.next()?;
+            continue;
         }
-        if let Some(building) = building {
-            let reached = gathered.complete || (gathered.pieces > 0 && *key <= *gathered.last);
-            if seq > building.since {
-                written.add_values(&building.attribute, &record, key, seq);
-            } else if reached {
-                staged.add_values(&building.attribute, &record, key, seq);
+        let last = last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        derived.newest(key, seq, record.as_ref())?;
+        if let Some(record) = record {
+            report.records += 1;
+            for (attribute, sum) in layout.attributes.iter().zip(&mut expected) {
+                if attribute.kind.is_standalone() {
+                    sum.add_values(attribute, &record, key, seq);
+                }
+            }
+            if let Some(building) = building {
+                let reached = gathered.complete || (gathered.pieces > 0 && *key <= *gathered.last);
+                if seq > building.since {
+                    written.add_values(&building.attribute, &record, key, seq);
+                } else if reached {
+                    staged.add_values(&building.attribute, &record, key, seq);
+                }
             }
         }
         cursor.next()?;
     }
-    let wrong = upkeep.finish()?;
-    let wrong = wrong.map(|what| format!("dataset {}: {what}", dataset.name()));
-    report.errors.extend(wrong);
+    report.errors.extend(derived.finish()?.map(wrong));
     let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
         if unknown > 0 {
             report.errors.push(format!(
@@ -147,23 +192,17 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
     };
     let all = |attribute, visit: &mut VisitFact<'_>| {
         let (everything, cost) = ((&[][..], None), Cost::default());
-        if known.maintenance != Maintenance::Eager {
-            return index::each_fact(snapshot, attribute, everything, 256 << 10, &cost, visit);
-        }
-        // What was taken back is no fact any more.
-        index::each_live_fact(
-            snapshot,
-            attribute,
-            everything,
-            &cost,
-            &mut |value, key, seq, _| visit(value, key, seq),
-        )
+        index::each_fact(snapshot, attribute, everything, READAHEAD, &cost, visit)
     };
+    let mut unreadable = Vec::new();
     for (attribute, expected) in layout.attributes.iter().zip(expected) {
         if attribute.kind.is_standalone() {
-            let found = current_facts(snapshot, layout, &known, |visit| all(attribute, visit))?;
-            let what = format!("the {} index of {} has", attribute.kind, attribute.path);
-            compare(what, expected, found);
+            let what = format!("the {} index of {}", attribute.kind, attribute.path);
+            // One that cannot be read keeps nobody from checking the others.
+            match current_facts(snapshot, layout, &known, |visit| all(attribute, visit)) {
+                Ok(found) => compare(format!("{what} has"), expected, found),
+                Err(error) => unreadable.push(wrong(format!("{what}: {error}"))),
+            }
         }
     }
     if let Some(building) = building
@@ -171,112 +210,17 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
     {
         let attribute = &building.attribute;
         let what = format!("the {} index of {}", attribute.kind, attribute.path);
-        let found = current_facts(snapshot, layout, &Known::default(), |visit| {
+        let found = current_facts(snapshot, layout, &Known::nothing(), |visit| {
             all(attribute, visit)
         })?;
         compare(format!("{what}, being built, has"), written, found);
-        let found = current_facts(snapshot, layout, &Known::default(), |visit| {
-            each_staged(snapshot, staging, attribute, 256 << 10, visit)
+        let found = current_facts(snapshot, layout, &Known::nothing(), |visit| {
+            each_staged(snapshot, staging, attribute, READAHEAD, visit)
         })?;
         compare(format!("for {what} there are"), staged, found);
     }
+    report.errors.extend(unreadable);
     Ok(())
-}
-
-/// What is known of the writes of a dataset that are over.
-#[derive(Default)]
-struct Known {
-    over: Option<Superseded>,
-    maintenance: Maintenance,
-    /// Every fact that is over must be known to be.
-    exact: bool,
-    /// Every fact must be known to be over that was superseded up to here.
-    mark: Seq,
-}
-
-impl Known {
-    fn new(layout: &Layout, over: Option<Superseded>) -> Known {
-        let upkeep = &layout.stored.upkeep;
-        let mark = over.as_ref().map_or(0, Superseded::mark);
-        Known {
-            exact: upkeep.maintenance.looks_at_writes() && mark >= upkeep.since,
-            // Of several versions all are facts.
-            mark: if upkeep.versions == 1 { mark } else { 0 },
-            maintenance: upkeep.maintenance,
-            over,
-        }
-    }
-
-    fn is_over(&self, seq: Seq) -> bool {
-        self.over.as_ref().is_some_and(|over| over.contains(seq))
-    }
-
-    /// True when a fact should be known to be over, given the newest entry of its key.
-    fn misses(&self, seq: Seq, newest: Option<Seq>) -> bool {
-        let must = self.exact || newest.is_some_and(|newest| newest <= self.mark);
-        must && !self.is_over(seq)
-    }
-}
-
-/// Compares the primary-key index and the set of writes that are over with the records, as these go by.
-struct UpkeepCheck<'a> {
-    known: &'a Known,
-    keys: Option<TreeCursor>,
-    /// Records whose keys are not in the primary-key index with their numbers, or the other way round; and
-    /// records whose writes are said to be over.
-    different: u64,
-    hidden: u64,
-}
-
-impl<'a> UpkeepCheck<'a> {
-    fn new(snapshot: &Snapshot, layout: &Layout, known: &'a Known) -> Result<UpkeepCheck<'a>> {
-        let mut keys = layout.keys.map(|tree| snapshot.cursor(tree, 256 << 10));
-        if let Some(keys) = &mut keys {
-            keys.seek_first()?;
-        }
-        Ok(UpkeepCheck {
-            known,
-            keys,
-            different: 0,
-            hidden: 0,
-        })
-    }
-
-    fn record(&mut self, key: &[u8], seq: Seq) -> Result<()> {
-        self.hidden += u64::from(self.known.is_over(seq));
-        let Some(keys) = &mut self.keys else {
-            return Ok(());
-        };
-        while keys.valid() && keys.key() < key {
-            self.different += 1;
-            keys.next()?;
-        }
-        if keys.valid() && keys.key() == key {
-            self.different += u64::from(keys.seq() != seq);
-            keys.next()?;
-        } else {
-            self.different += 1;
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<impl Iterator<Item = String>> {
-        while let Some(keys) = &mut self.keys
-            && keys.valid()
-        {
-            self.different += 1;
-            keys.next()?;
-        }
-        let counted = [
-            (
-                self.different,
-                "keys differ between the primary-key index and the data",
-            ),
-            (self.hidden, "records are current, and said to be over"),
-        ];
-        let wrong = counted.into_iter().filter(|(count, _)| *count > 0);
-        Ok(wrong.map(|(count, what)| format!("{count} {what}")))
-    }
 }
 
 /// The sum of those facts that `each` gives that the data confirms, and the number of those that are over and
