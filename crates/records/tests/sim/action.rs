@@ -1,0 +1,430 @@
+//! The library of actions. A run is a list of them, and each carries all that it does: what it refers to (a store, a
+//! dataset, a snapshot) is taken modulo what is there when it runs, and where nothing is there it does nothing. So every
+//! part of a list is a run too, which is what makes failing runs small.
+
+use std::fmt;
+
+use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Type};
+use lsm::BitmapMerges;
+
+use crate::common::path;
+
+/// The paths of every record's values. The first three have any type where a dataset declares them from the start; the
+/// others are never declared then, and may be later.
+pub(crate) const PATHS: [&str; 5] = ["a", "b", "n.c", "u", "n.s"];
+
+/// How many of [`PATHS`] a definition may declare.
+pub(crate) const DECLARED: usize = 3;
+
+pub(crate) const MERGINGS: [Merging; 3] = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
+pub(crate) const REPAIRS: [Repair; 3] = [Repair::Merge, Repair::Staged, Repair::None];
+pub(crate) const TOKENIZERS: [Tokenizer; 3] =
+    [Tokenizer::Exact, Tokenizer::Prefix, Tokenizer::Number];
+
+/// A `Vec` that prints as code.
+#[derive(Clone)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<T: fmt::Debug> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "list({:?})", self.0)
+    }
+}
+
+#[allow(dead_code)]
+pub(crate) fn list<T, const N: usize>(items: [T; N]) -> List<T> {
+    List(items.into())
+}
+
+/// How the stores of a run are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) table_size: u64,
+    pub(crate) memory: usize,
+    pub(crate) lock: bool,
+}
+
+impl Settings {
+    pub(crate) fn bitmap_merges(self) -> BitmapMerges {
+        match self.lock {
+            true => BitmapMerges::Lock,
+            false => BitmapMerges::SideFile,
+        }
+    }
+}
+
+/// A value of a record, as a number: see [`crate::model::field`].
+pub(crate) type Cell = u8;
+pub(crate) const ABSENT: Cell = 0;
+pub(crate) const NULL: Cell = 1;
+/// From here on: one value.
+pub(crate) const ONE: Cell = 2;
+/// From here on: an array.
+pub(crate) const ARRAY: Cell = 100;
+/// What the record that is replaced has there.
+pub(crate) const KEEP: Cell = 255;
+
+/// A part of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Write {
+    Put {
+        key: u8,
+        cells: [Cell; PATHS.len()],
+        pad: u16,
+        style: u8,
+    },
+    Insert {
+        key: u8,
+        cells: [Cell; PATHS.len()],
+        pad: u16,
+        style: u8,
+    },
+    Delete {
+        key: u8,
+    },
+    /// A line that is no record.
+    Refused {
+        which: u8,
+    },
+}
+
+/// A dataset's definition in numbers; what does not go together is made to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Def {
+    pub(crate) text_keys: bool,
+    /// 0: not declared; else one more than the place among [`IndexKind::ALL`].
+    pub(crate) kinds: [u8; DECLARED],
+    pub(crate) types: [u8; DECLARED],
+    pub(crate) tokenizers: [u8; DECLARED],
+    /// Among [`Maintenance::ALL`]; the one behind them is `auto`.
+    pub(crate) maintenance: u8,
+    pub(crate) repair: u8,
+    pub(crate) merging: u8,
+    pub(crate) versions: u8,
+}
+
+/// An item, by a number of any size.
+pub(crate) fn pick<T: Copy>(items: &[T], number: u8) -> T {
+    items[usize::from(number) % items.len()]
+}
+
+/// The tokenizer that is meant, or the plain one where it does not go with the index.
+pub(crate) fn tokenizer(number: u8, kind: IndexKind, ty: Type) -> Tokenizer {
+    let wanted = pick(&TOKENIZERS, number);
+    let fits = match wanted {
+        Tokenizer::Exact => true,
+        Tokenizer::Prefix => ty == Type::String,
+        Tokenizer::Number => matches!(ty, Type::Int | Type::Float | Type::Time),
+    };
+    match fits && kind.is_standalone() {
+        true => wanted,
+        false => Tokenizer::Exact,
+    }
+}
+
+impl Def {
+    pub(crate) fn key_type(&self) -> KeyType {
+        match self.text_keys {
+            true => KeyType::String,
+            false => KeyType::Int,
+        }
+    }
+
+    /// The type of each path. What is not declared is compared as numbers or as strings.
+    pub(crate) fn types(&self) -> [Type; PATHS.len()] {
+        let mut types = [Type::Int, Type::Int, Type::Int, Type::Int, Type::String];
+        for at in 0..DECLARED {
+            types[at] = match self.kinds[at] {
+                0 => pick(&[Type::Int, Type::String], self.types[at]),
+                _ => pick(&Type::ALL, self.types[at]),
+            };
+        }
+        types
+    }
+
+    pub(crate) fn build(&self) -> DatasetDef {
+        let types = self.types();
+        let mut def = DatasetDef::new(path("id"), self.key_type());
+        for at in 0..DECLARED {
+            if self.kinds[at] == 0 {
+                continue;
+            }
+            let kind = pick(&IndexKind::ALL, self.kinds[at] - 1);
+            let tokenizer = tokenizer(self.tokenizers[at], kind, types[at]);
+            def = def.tokenized(path(PATHS[at]), kind, types[at], tokenizer);
+        }
+        let strategies = Maintenance::ALL.len() as u8;
+        def = match self.maintenance % (strategies + 1) {
+            auto if auto == strategies => def.auto(),
+            number => def.maintenance(pick(&Maintenance::ALL, number)),
+        };
+        let deferred = def.maintenance == Maintenance::Deferred;
+        let repair = match pick(&REPAIRS, self.repair) {
+            Repair::Staged if !deferred => Repair::Merge,
+            repair => repair,
+        };
+        let versions = match deferred {
+            true => u32::from(self.versions % 3) + 1,
+            false => 1,
+        };
+        def.repair(repair)
+            .merging(pick(&MERGINGS, self.merging))
+            .versions(versions)
+    }
+}
+
+/// What is done while another action is at work, two steps at each call of its progress, and when that is broken off.
+#[derive(Debug, Clone)]
+pub(crate) struct Inside {
+    pub(crate) steps: List<Step>,
+    pub(crate) stop_after: Option<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Add,
+    Switch,
+    DropIndex,
+    Resume,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Auto,
+    Key,
+    Index,
+    Primary,
+    PrimaryBefore,
+    PrimaryAfter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The call that changes something and is so many calls away fails.
+    Call,
+    /// The same, and what was appended is there by half.
+    Short,
+    /// The read that is so many reads away fails.
+    Read,
+    /// The next sync fails.
+    Sync,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    Create {
+        store: u8,
+        name: u8,
+        def: Def,
+    },
+    DropSet {
+        store: u8,
+        set: u8,
+    },
+    Batch {
+        store: u8,
+        set: u8,
+        writes: List<Write>,
+        /// 0: for sure, 1: soon, else when the system sees fit.
+        durability: u8,
+    },
+    /// Every record is deleted.
+    Clear {
+        store: u8,
+        set: u8,
+        durability: u8,
+    },
+    /// A batch that is made now, for [`Action::Commit`].
+    Prepare {
+        store: u8,
+        set: u8,
+        writes: List<Write>,
+    },
+    Commit {
+        which: u8,
+        durability: u8,
+    },
+    Flush {
+        store: u8,
+    },
+    Settle {
+        store: u8,
+    },
+    /// All datasets, or one.
+    Compact {
+        store: u8,
+        set: Option<u8>,
+    },
+    SyncLog {
+        store: u8,
+    },
+    Hold {
+        store: u8,
+        set: u8,
+    },
+    Release {
+        which: u8,
+    },
+    Index {
+        store: u8,
+        set: u8,
+        path: u8,
+        kind: u8,
+        tokenizer: u8,
+        change: Change,
+        inside: Inside,
+    },
+    Strategy {
+        store: u8,
+        set: u8,
+        to: u8,
+        inside: Inside,
+    },
+    RepairSet {
+        store: u8,
+        set: u8,
+        method: Method,
+        memory: u32,
+        lookups: u8,
+        bloom: bool,
+        inside: Inside,
+    },
+    /// A copy of a store that lives on as another one; without `kept` only what the copy made durable is there.
+    Backup {
+        store: u8,
+        kept: bool,
+    },
+    /// Closed, or without `close` just dropped.
+    Reopen {
+        store: u8,
+        close: bool,
+    },
+    /// A power cut so many calls from now, at once for 0; `mode` among [`crate::crash::MODES`].
+    Cut {
+        store: u8,
+        after: u16,
+        mode: u8,
+        seed: u16,
+    },
+    Fail {
+        store: u8,
+        after: u16,
+        fault: Fault,
+    },
+    /// So many bytes of room are left.
+    Full {
+        store: u8,
+        room: u32,
+    },
+    Room {
+        store: u8,
+    },
+    /// A byte of a copy of a store's files is changed, or with `cut` the file ends there.
+    Damage {
+        store: u8,
+        file: u16,
+        at: u32,
+        cut: bool,
+        seed: u16,
+    },
+    /// The store's own check.
+    Check {
+        store: u8,
+    },
+    /// Nothing but the questions of its step.
+    Look {
+        store: u8,
+    },
+}
+
+/// An action, and the seed of the questions that are asked after it; none for 0.
+#[derive(Debug, Clone)]
+pub(crate) struct Step(pub(crate) u16, pub(crate) Action);
+
+impl Action {
+    /// The store that it is about, if it is about one.
+    pub(crate) fn store(&self) -> Option<u8> {
+        use Action::*;
+        match self {
+            Create { store, .. }
+            | DropSet { store, .. }
+            | Batch { store, .. }
+            | Clear { store, .. }
+            | Prepare { store, .. }
+            | Flush { store }
+            | Settle { store }
+            | Compact { store, .. }
+            | SyncLog { store }
+            | Hold { store, .. }
+            | Index { store, .. }
+            | Strategy { store, .. }
+            | RepairSet { store, .. }
+            | Backup { store, .. }
+            | Reopen { store, .. }
+            | Cut { store, .. }
+            | Fail { store, .. }
+            | Full { store, .. }
+            | Room { store }
+            | Damage { store, .. }
+            | Check { store }
+            | Look { store } => Some(*store),
+            Commit { .. } | Release { .. } => None,
+        }
+    }
+
+    /// For counting.
+    pub(crate) fn name(&self) -> &'static str {
+        use Action::*;
+        match self {
+            Create { .. } => "create",
+            DropSet { .. } => "drop",
+            Batch { .. } => "batch",
+            Clear { .. } => "clear",
+            Prepare { .. } => "prepare",
+            Commit { .. } => "commit",
+            Flush { .. } => "flush",
+            Settle { .. } => "settle",
+            Compact { .. } => "compact",
+            SyncLog { .. } => "sync",
+            Hold { .. } => "hold",
+            Release { .. } => "release",
+            Index { .. } => "index",
+            Strategy { .. } => "strategy",
+            RepairSet { .. } => "repair",
+            Backup { .. } => "backup",
+            Reopen { .. } => "reopen",
+            Cut { .. } => "cut",
+            Fail { .. } => "fail",
+            Full { .. } => "full",
+            Room { .. } => "room",
+            Damage { .. } => "damage",
+            Check { .. } => "check",
+            Look { .. } => "look",
+        }
+    }
+
+    pub(crate) fn inside(&self) -> Option<&Inside> {
+        match self {
+            Action::Index { inside, .. }
+            | Action::Strategy { inside, .. }
+            | Action::RepairSet { inside, .. } => Some(inside),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn inside_mut(&mut self) -> Option<&mut Inside> {
+        match self {
+            Action::Index { inside, .. }
+            | Action::Strategy { inside, .. }
+            | Action::RepairSet { inside, .. } => Some(inside),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn writes_mut(&mut self) -> Option<&mut Vec<Write>> {
+        match self {
+            Action::Batch { writes, .. } | Action::Prepare { writes, .. } => Some(&mut writes.0),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Every way of asking, compared with the model. Wrong answers panic; what the store says it could not do is returned.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use esker::{
+    BulkOrder, Dataset, DatasetDef, DatasetSnapshot, KeyType, LookupOptions, Op, Order, Page, Path,
+    Query, Result, Tokenizer, Type, Validation, Value,
+};
+
+use crate::action::PATHS;
+use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
+use crate::model::{KEYS, Records, key};
+
+/// What a dataset looks like to who asks.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) key_type: KeyType,
+    pub(crate) types: [Type; PATHS.len()],
+    pub(crate) def: DatasetDef,
+}
+
+impl View {
+    fn kept(&self) -> usize {
+        self.def.versions as usize
+    }
+}
+
+/// A snapshot, what it must show, and the chance that decides what is asked.
+struct Asker<'a> {
+    dataset: &'a Dataset,
+    snapshot: &'a DatasetSnapshot,
+    view: &'a View,
+    records: &'a Records,
+    rng: &'a mut fastrand::Rng,
+    /// In all ways, rather than in some.
+    all: bool,
+}
+
+/// Asks some questions.
+pub(crate) fn some(
+    dataset: &Dataset,
+    snapshot: &DatasetSnapshot,
+    view: &View,
+    records: &Records,
+    rng: &mut fastrand::Rng,
+    times: usize,
+) -> Result<()> {
+    let mut asker = Asker {
+        dataset,
+        snapshot,
+        view,
+        records,
+        rng,
+        all: false,
+    };
+    for _ in 0..times {
+        let wanted = asker.wanted();
+        let limit = [None, None, Some(0), Some(1), Some(3)][asker.rng.usize(0..5)];
+        asker.question(&wanted, limit)?;
+    }
+    asker.get()?;
+    if asker.rng.bool() {
+        asker.scan()?;
+    }
+    if asker.rng.bool() {
+        asker.versions()?;
+    }
+    Ok(())
+}
+
+/// Asks for each value of each path.
+pub(crate) fn everything(
+    dataset: &Dataset,
+    snapshot: &DatasetSnapshot,
+    view: &View,
+    records: &Records,
+    rng: &mut fastrand::Rng,
+) -> Result<()> {
+    let mut asker = Asker {
+        dataset,
+        snapshot,
+        view,
+        records,
+        rng,
+        all: true,
+    };
+    for (at, name) in PATHS.iter().enumerate() {
+        let declared = view.def.indexes.iter().any(|i| i.path == path(name));
+        let there: Vec<Value> = domain(view.types[at])
+            .into_iter()
+            .filter(|value| {
+                let mut all = records.rows().flat_map(|(_, _, put)| &put.values[*name]);
+                all.any(|other| other == value)
+            })
+            .take(if declared { 5 } else { 1 })
+            .collect();
+        for value in there {
+            let wanted = |op| Wanted {
+                path: (*name).to_string(),
+                op,
+                value: value.clone(),
+            };
+            asker.question(&[wanted(Op::Eq)], None)?;
+            asker.all = false;
+            asker.question(&[wanted(Op::Ge)], None)?;
+            asker.question(&[wanted(Op::Lt)], None)?;
+            asker.all = true;
+        }
+    }
+    asker.question(&[], None)?;
+    asker.scan()?;
+    for number in 0..KEYS {
+        asker.read_key(number)?;
+    }
+    asker.versions()
+}
+
+impl Asker<'_> {
+    fn value(&mut self, ty: Type) -> Value {
+        let domain = domain(ty);
+        let most = match self.rng.usize(0..4) {
+            0 => domain.len(),
+            _ => domain.len().min(4),
+        };
+        domain[skewed(self.rng, most)].clone()
+    }
+
+    fn wanted(&mut self) -> Vec<Wanted> {
+        let declared: Vec<usize> = (0..PATHS.len())
+            .filter(|at| {
+                let indexes = &self.view.def.indexes;
+                indexes.iter().any(|index| index.path == path(PATHS[*at]))
+            })
+            .collect();
+        let mut paths = declared;
+        if paths.is_empty() || self.rng.usize(0..5) == 0 {
+            paths.push(self.rng.usize(0..PATHS.len()));
+        }
+        // Ranges of one path count together, and may be upside down then.
+        paths.sort_unstable();
+        paths.dedup();
+        self.rng.shuffle(&mut paths);
+        let count = match self.rng.usize(0..3) {
+            0 => self.rng.usize(0..=paths.len()),
+            _ => 1,
+        };
+        let mut wanted = Vec::new();
+        for at in paths.into_iter().take(count) {
+            let ty = self.view.types[at];
+            let one = |op, value| Wanted {
+                path: PATHS[at].to_string(),
+                op,
+                value,
+            };
+            match self.rng.usize(0..12) {
+                0..=4 => wanted.push(one(Op::Eq, self.value(ty))),
+                5..=7 => {
+                    let (mut lo, mut hi) = (self.value(ty), self.value(ty));
+                    if lo > hi {
+                        std::mem::swap(&mut lo, &mut hi);
+                    }
+                    let below = [Op::Ge, Op::Gt][self.rng.usize(0..2)];
+                    let above = [Op::Le, Op::Lt][self.rng.usize(0..2)];
+                    wanted.push(one(below, lo));
+                    wanted.push(one(above, hi));
+                }
+                8 => {
+                    let op = [Op::Ge, Op::Gt, Op::Le, Op::Lt][self.rng.usize(0..4)];
+                    wanted.push(one(op, self.value(ty)));
+                }
+                9 | 10 if ty == Type::String => wanted.push(one(Op::Prefix, self.value(ty))),
+                11 => {
+                    wanted.push(one(Op::Eq, self.value(ty)));
+                    wanted.push(one(Op::Eq, self.value(ty)));
+                }
+                _ => wanted.push(one(Op::Eq, self.value(ty))),
+            }
+        }
+        wanted
+    }
+
+    fn rows(&self, query: Query) -> Result<Vec<Row>> {
+        query
+            .run()?
+            .map(|record| row(self.dataset, record))
+            .collect()
+    }
+
+    /// Whether one of the ways is taken.
+    fn takes(&mut self) -> bool {
+        self.all || self.rng.usize(0..5) < 2
+    }
+
+    fn question(&mut self, wanted: &[Wanted], limit: Option<usize>) -> Result<()> {
+        let order = match self.rng.usize(0..3) {
+            0 => Order::Oldest,
+            _ => Order::Newest,
+        };
+        let lookup = LookupOptions {
+            batch_bytes: [0, 1000, 16 << 20][self.rng.usize(0..3)],
+            stateful: self.rng.bool(),
+            hints: self.rng.bool(),
+        };
+        let validations = [Validation::Auto, Validation::Direct, Validation::Timestamp];
+        let validation = validations[self.rng.usize(0..3)];
+        let mut query = self.snapshot.query().order(order).lookup(lookup);
+        for condition in wanted {
+            query = query.condition(condition.condition());
+        }
+        let by_key = self.records.meeting(wanted);
+        let mut right = by_key.clone();
+        right.sort_by_key(|(_, seq, _)| *seq);
+        if order == Order::Newest {
+            right.reverse();
+        }
+        let own = |rows: &[(&crate::model::K, u64, &str)]| -> Vec<Row> {
+            let rows = rows.iter();
+            rows.map(|(key, _, body)| (key.to_string(), (*body).to_string()))
+                .collect()
+        };
+        let (all, by_key) = (own(&right), own(&by_key));
+        let few = &all[..all.len().min(limit.unwrap_or(usize::MAX))];
+        let what = |way: &str| {
+            format!("{way}: {wanted:?} {order:?} limit {limit:?} {validation:?} {lookup:?}")
+        };
+        let limited = || query.clone().limit(limit);
+        if self.takes() {
+            same(&self.rows(limited())?, few, || what("records"));
+        }
+        let query = query.clone().validation(validation);
+        let limited = || query.clone().limit(limit);
+        if self.takes() {
+            let (count, plan) = limited().count()?;
+            assert_eq!(count, few.len() as u64, "{}: {plan}", what("count"));
+        }
+        if self.takes() {
+            same(&self.rows(limited())?, few, || what("records validated"));
+        }
+        if self.takes() {
+            let keys = limited().keys()?;
+            let keys = keys
+                .map(|key| Ok(key?.to_string()))
+                .collect::<Result<Vec<_>>>()?;
+            let right: Vec<&String> = few.iter().map(|row| &row.0).collect();
+            assert_eq!(keys.iter().collect::<Vec<_>>(), right, "{}", what("keys"));
+        }
+        if self.takes() {
+            let found = self.in_bulk(limited(), BulkOrder::Key)?;
+            same(&found, &by_key[..few.len()], || what("in bulk by key"));
+        }
+        if self.takes() {
+            let found = self.in_bulk(limited(), BulkOrder::Any)?;
+            let any: BTreeSet<&Row> = found.iter().collect();
+            assert_eq!(any.len(), found.len(), "{}", what("in bulk, twice"));
+            assert_eq!(any.len(), few.len(), "{}", what("in bulk"));
+            let rights: BTreeSet<&Row> = by_key.iter().collect();
+            assert!(any.is_subset(&rights), "{}", what("in bulk, others"));
+        }
+        if self.takes() {
+            let size = self.rng.usize(1..6);
+            let keys_alone = self.rng.usize(0..3) == 0;
+            self.by_page(&query, size, keys_alone, &all, &|| what("by page"))?;
+        }
+        Ok(())
+    }
+
+    fn in_bulk(&self, query: Query, order: BulkOrder) -> Result<Vec<Row>> {
+        let mut found = Vec::new();
+        query.visit(order, &mut |record| {
+            found.push(row(self.dataset, Ok(record)).unwrap());
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    fn by_page(
+        &self,
+        query: &Query,
+        size: usize,
+        keys_alone: bool,
+        right: &[Row],
+        what: &dyn Fn() -> String,
+    ) -> Result<()> {
+        let mut pages: Vec<Row> = Vec::new();
+        let mut token = None;
+        loop {
+            let mut page = query.clone().limit(Some(size));
+            if let Some(token) = token {
+                page = page.after(token);
+            }
+            let before = pages.len();
+            if keys_alone {
+                let mut keys = page.keys()?;
+                for key in keys.by_ref() {
+                    pages.push((key?.to_string(), String::new()));
+                }
+                token = keys.token();
+            } else {
+                let mut answer = page.run()?;
+                for record in answer.by_ref() {
+                    pages.push(row(self.dataset, record)?);
+                }
+                token = answer.token();
+            }
+            if pages.len() == before {
+                break;
+            }
+            assert!(pages.len() <= right.len(), "{}: more than all", what());
+        }
+        if keys_alone {
+            let keys = pages.iter().map(|row| &row.0);
+            assert!(keys.eq(right.iter().map(|row| &row.0)), "{}", what());
+        } else {
+            same(&pages, right, what);
+        }
+        Ok(())
+    }
+
+    fn get(&mut self) -> Result<()> {
+        let key = key(self.view.key_type, self.rng.u8(0..KEYS));
+        let api = self.dataset.parse_key(&key.to_string())?;
+        let found = self.snapshot.get(&api)?;
+        let found = found.map(|r| (r.seq(), String::from_utf8(r.body().to_vec()).unwrap()));
+        let right = self.records.current(&key);
+        let right = right.map(|(seq, row)| (seq, row.put.body.clone()));
+        assert_eq!(found, right, "get {key}");
+        Ok(())
+    }
+
+    fn scan(&mut self) -> Result<()> {
+        let ty = self.view.key_type;
+        let (mut from, mut to) = (key(ty, self.rng.u8(0..KEYS)), key(ty, self.rng.u8(0..KEYS)));
+        if from > to {
+            std::mem::swap(&mut from, &mut to);
+        }
+        let whole = self.rng.usize(0..3) == 0;
+        let from = (!whole && self.rng.bool()).then_some(from);
+        let to = (!whole && self.rng.bool()).then_some(to);
+        let reverse = self.rng.bool();
+        let mut right: Vec<Row> = self
+            .records
+            .rows()
+            .filter(|(key, ..)| from.as_ref().is_none_or(|from| *key >= from))
+            .filter(|(key, ..)| to.as_ref().is_none_or(|to| *key <= to))
+            .map(|(key, _, put)| (key.to_string(), put.body.clone()))
+            .collect();
+        if reverse {
+            right.reverse();
+        }
+        let api = |key: &Option<crate::model::K>| {
+            key.as_ref()
+                .map(|key| self.dataset.parse_key(&key.to_string()).unwrap())
+        };
+        let found = self.snapshot.scan(api(&from), api(&to), reverse)?;
+        let found = found.map(|record| row(self.dataset, record));
+        let found = found.collect::<Result<Vec<Row>>>()?;
+        same(&found, &right, || format!("scan {from:?} {to:?} {reverse}"));
+        Ok(())
+    }
+
+    fn moment(&mut self) -> Option<u64> {
+        let last = self.snapshot.seq();
+        match self.rng.usize(0..3) {
+            0 => None,
+            1 => Some(self.rng.u64(0..=last)),
+            _ => Some(last.saturating_sub(self.rng.u64(0..6))),
+        }
+    }
+
+    fn read_key(&mut self, number: u8) -> Result<()> {
+        let key = key(self.view.key_type, number);
+        let (ts, m) = (self.moment(), self.rng.usize(1..self.view.kept() + 2));
+        let api = self.dataset.parse_key(&key.to_string())?;
+        let found = self.snapshot.read_key(&api, ts, m)?;
+        let found: Vec<(u64, &[u8])> = found.iter().map(|r| (r.seq(), r.body())).collect();
+        let right = self.records.versions(&key, ts.unwrap_or(u64::MAX), m);
+        let right: Vec<(u64, &[u8])> = right
+            .iter()
+            .map(|(seq, row)| (*seq, row.put.body.as_bytes()))
+            .collect();
+        let numbers = |rows: &[(u64, &[u8])]| rows.iter().map(|row| row.0).collect::<Vec<_>>();
+        assert!(
+            found == right,
+            "{m} versions of {key} at {ts:?}: {:?}, not {:?}",
+            numbers(&found),
+            numbers(&right)
+        );
+        Ok(())
+    }
+
+    /// Versions by key, and by the values of one path or two.
+    fn versions(&mut self) -> Result<()> {
+        let number = self.rng.u8(0..KEYS);
+        self.read_key(number)?;
+        let (ts, m) = (self.moment(), self.rng.usize(1..self.view.kept() + 2));
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for _ in 0..self.rng.usize(1..3) {
+            let at = self.rng.usize(0..PATHS.len());
+            let indexes = &self.view.def.indexes;
+            let declared = indexes.iter().find(|i| i.path == path(PATHS[at]));
+            let op = match declared.map(|declared| declared.tokenizer) {
+                Some(Tokenizer::Prefix) => Op::Prefix,
+                _ => Op::Eq,
+            };
+            let value = self.value(self.view.types[at]);
+            wanted.push(Wanted {
+                path: PATHS[at].to_string(),
+                op,
+                value,
+            });
+        }
+        let paths: Vec<Path> = wanted.iter().map(|w| path(&w.path)).collect();
+        let tokens: Vec<String> = wanted.iter().map(|w| w.value.to_string()).collect();
+        let tokens: Vec<(&Path, &str)> = paths
+            .iter()
+            .zip(&tokens)
+            .map(|(path, token)| (path, token.as_str()))
+            .collect();
+        let at = ts.unwrap_or(u64::MAX);
+        let keys = self.records.keys.keys();
+        let versions = keys.flat_map(|key| self.records.versions(key, at, m));
+        let mut right: Vec<u64> = versions
+            .filter(|(_, row)| meets(&row.put, &wanted))
+            .map(|(seq, _)| seq)
+            .collect();
+        right.sort_unstable_by(|a, b| b.cmp(a));
+        let limit = self.rng.usize(1..6);
+        let mut page = Page::newest(limit);
+        let mut found = Vec::new();
+        loop {
+            let part = self.snapshot.read_values(&tokens, ts, m, page)?;
+            found.extend(part.records.iter().map(|record| record.seq()));
+            let Some(next) = part.next else { break };
+            assert_eq!(part.records.len(), limit, "a page that is not the last");
+            assert!(found.len() <= right.len(), "versions by value, too many");
+            page = Page::newest(limit).after(next.to_string().parse()?);
+        }
+        assert_eq!(found, right, "versions by value: {wanted:?} {m} at {ts:?}");
+        Ok(())
+    }
+}
+
+/// Rows are long: of those that differ the keys are told, and the first.
+fn same(found: &[Row], right: &[Row], what: impl Fn() -> String) {
+    if found == right {
+        return;
+    }
+    let keys = |rows: &[Row]| rows.iter().map(|row| row.0.clone()).collect::<Vec<_>>();
+    let pairs = found.iter().zip(right);
+    let first = pairs.clone().find(|(found, right)| found != right);
+    let cut = |row: &Row| row.1.chars().take(200).collect::<String>();
+    let first = first.map(|(found, right)| format!("{}\nnot {}", cut(found), cut(right)));
+    panic!(
+        "{}\nfound {:?},\nnot   {:?}\n{}",
+        what(),
+        keys(found),
+        keys(right),
+        first.unwrap_or_default()
+    );
+}

@@ -1,0 +1,412 @@
+//! Actions about definitions: datasets made and dropped, indexes and strategies changed, repairs; each with other actions
+//! inside, broken off and gone on with.
+
+use std::rc::Rc;
+
+use esker::{
+    Compaction, Dataset, ErrorKind, IndexDef, IndexKind, Lookups, Maintenance, Repair,
+    RepairMethod, RepairOptions, Type,
+};
+
+use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick, tokenizer};
+use crate::common::path;
+use crate::obsolete::Known;
+use crate::runner::{self, count};
+use crate::world::{Set, Within, World};
+
+/// What may be said of a call that does not fit what else is under way.
+const BUSY: [ErrorKind; 1] = [ErrorKind::Unavailable];
+const REFUSED: [ErrorKind; 3] = [
+    ErrorKind::Unavailable,
+    ErrorKind::BadInput,
+    ErrorKind::Exists,
+];
+
+impl World {
+    pub(crate) fn create(&mut self, at: usize, name: &str, def: &Def) {
+        let Some(db) = self.stores[at].db.clone() else {
+            return;
+        };
+        let there = self.stores[at].sets.iter().any(|set| set.name == name);
+        let mut built = def.build();
+        if runner::is_known(101)
+            && !matches!(
+                built.maintenance,
+                Maintenance::Deferred | Maintenance::DeletedKey
+            )
+        {
+            built.repair = Repair::Merge;
+        }
+        self.tell(|_| format!("  {name}: {built}"));
+        let result = db.create_dataset(name, built.clone());
+        drop(db);
+        let set = Set {
+            uid: self.new_uid(),
+            name: name.to_string(),
+            key_type: def.key_type(),
+            types: def.types(),
+            known: Known::of(&built),
+            def: built,
+            unfinished: None,
+            doubt: false,
+        };
+        let allowed: &[ErrorKind] = match there {
+            true => &[ErrorKind::Exists],
+            false => &[],
+        };
+        let made = self.judge(at, result.map(drop), allowed).is_some();
+        assert!(!(made && there), "a second dataset of one name");
+        let store = &mut self.stores[at];
+        if made {
+            let mut state = store.now().clone();
+            state.records.insert(set.uid, Rc::default());
+            *store.states.last_mut().unwrap() = state;
+            store.sets.push(set);
+            store.sets.sort_by(|a, b| a.name.cmp(&b.name));
+        } else if !there {
+            store.made_sets.push(set);
+        }
+    }
+
+    pub(crate) fn drop_set(&mut self, at: usize, set: usize) {
+        let Some(db) = self.stores[at].db.clone() else {
+            return;
+        };
+        let Set { name, uid, .. } = self.stores[at].sets[set].clone();
+        let result = db.drop_dataset(&name);
+        drop(db);
+        let allowed: &[ErrorKind] = match self.depth {
+            0 => &[],
+            _ => &BUSY,
+        };
+        let refused = matches!(&result, Err(error) if !self.stores[at].excused && error.kind() == ErrorKind::Unavailable);
+        let store_result = self.judge(at, result, allowed);
+        let store = &mut self.stores[at];
+        match store_result {
+            Some(()) => {
+                store.sets.remove(set);
+            }
+            None if refused => {}
+            None => {
+                store.lost_sets.insert(uid);
+            }
+        }
+    }
+
+    pub(crate) fn change(&mut self, action: &Action) {
+        let (Action::Index { store, set, .. }
+        | Action::Strategy { store, set, .. }
+        | Action::RepairSet { store, set, .. }) = action
+        else {
+            return;
+        };
+        let at = self.store_at(*store);
+        let Some(set) = self.set_at(at, *set) else {
+            return;
+        };
+        let Set { name, uid, .. } = self.stores[at].sets[set].clone();
+        let dataset = self.stores[at].handle(&name).unwrap();
+        let failed = match action {
+            Action::Index {
+                path,
+                kind,
+                tokenizer,
+                change,
+                inside,
+                ..
+            } => self.index(
+                at,
+                uid,
+                &dataset,
+                (*path, *kind, *tokenizer, *change),
+                inside,
+            ),
+            Action::Strategy { to, inside, .. } => self.strategy(at, uid, &dataset, *to, inside),
+            Action::RepairSet {
+                method,
+                memory,
+                lookups,
+                bloom,
+                inside,
+                ..
+            } => {
+                let options = RepairOptions {
+                    method: method_of(*method),
+                    memory: *memory as usize,
+                    // One thread does the same each time.
+                    threads: 1,
+                    bytes_per_second: None,
+                    bloom: *bloom,
+                    lookups: pick(
+                        &[Lookups::Auto, Lookups::Points, Lookups::MergeScan],
+                        *lookups,
+                    ),
+                };
+                self.repair(at, uid, &dataset, &options, inside)
+            }
+            _ => false,
+        };
+        let Some(set) = self.stores[at].sets.iter_mut().find(|set| set.uid == uid) else {
+            return;
+        };
+        // What it is now: what it had to become was looked at.
+        let (def, unfinished) = (dataset.def(), dataset.unfinished_index());
+        set.def = def;
+        set.unfinished = unfinished;
+        set.doubt |= failed;
+    }
+
+    /// Returns whether the change failed, so that it may or may not have been made.
+    fn index(
+        &mut self,
+        at: usize,
+        uid: u32,
+        dataset: &Dataset,
+        (path_number, kind, tokens, change): (u8, u8, u8, Change),
+        inside: &Inside,
+    ) -> bool {
+        let set = self.stores[at].sets.iter().find(|s| s.uid == uid).unwrap();
+        let number = usize::from(path_number) % PATHS.len();
+        let (name, ty) = (path(PATHS[number]), set.types[number]);
+        let (def, unfinished) = (set.def.clone(), set.unfinished.clone());
+        let known = def.indexes.iter().find(|index| index.path == name);
+        let kind = pick(&IndexKind::ALL, kind);
+        let tokenizer = tokenizer(tokens, kind, ty);
+        let allowed = self.allowed_change(&unfinished, known, (&name, kind, ty), change);
+        let mut within = Within::new(inside);
+        let result = match change {
+            Change::Add => {
+                let mut go = |_| within.go_on(self);
+                let done = dataset.add_tokenized(&name, kind, Some(ty), tokenizer, &mut go);
+                done.map(Some)
+            }
+            Change::Switch => {
+                let mut go = |_| within.go_on(self);
+                dataset.switch_index(&name, kind, &mut go).map(Some)
+            }
+            Change::DropIndex => dataset.drop_index(&name).map(Some),
+            Change::Resume => {
+                let mut go = |_| within.go_on(self);
+                dataset.resume_index(&mut go)
+            }
+        };
+        let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
+        let changed = self.judge(at, result, &allowed);
+        let Some(Some(changed)) = changed else {
+            let same = (dataset.def().indexes, dataset.unfinished_index());
+            if !failed && self.depth == 0 && inside.steps.0.is_empty() {
+                assert_eq!(same, (def.indexes, unfinished), "after a refusal");
+            }
+            return failed;
+        };
+        if let Some(set) = self.stores[at].sets.iter_mut().find(|s| s.uid == uid) {
+            set.known.partial = true;
+        }
+        if self.depth > 0 {
+            return false;
+        }
+        let indexes = dataset.def().indexes;
+        let found = indexes.iter().find(|index| index.path == changed.path);
+        let left = dataset.unfinished_index();
+        count(if changed.complete {
+            "index: complete"
+        } else {
+            "index: broken off"
+        });
+        if changed.complete {
+            assert_eq!(left, None, "a change that is complete");
+            // What was taken back may not have been declared.
+            let now = found.map_or(IndexKind::None, |found| found.kind);
+            assert_eq!(now, changed.to, "the index of {}", changed.path);
+        } else {
+            let to = left.map(|index| (index.path, index.kind));
+            assert_eq!(to, Some((changed.path.clone(), changed.to)), "broken off");
+            assert!(inside.stop_after.is_some(), "nobody broke it off");
+        }
+        false
+    }
+
+    /// The errors that a change of an index may give.
+    fn allowed_change(
+        &self,
+        unfinished: &Option<IndexDef>,
+        known: Option<&IndexDef>,
+        (name, kind, ty): (&esker::Path, IndexKind, Type),
+        change: Change,
+    ) -> Vec<ErrorKind> {
+        if self.depth > 0 {
+            return REFUSED.to_vec();
+        }
+        if let Some(left) = unfinished {
+            let same = left.path == *name;
+            return match change {
+                Change::Resume => vec![],
+                Change::DropIndex if same => vec![],
+                Change::Switch if same && left.kind == kind => vec![],
+                _ => REFUSED.to_vec(),
+            };
+        }
+        let legal = match (change, known) {
+            (Change::Resume, _) | (Change::Add, None) => true,
+            (Change::Add, Some(known)) => {
+                known.kind == IndexKind::None && kind != IndexKind::None && known.ty == ty
+            }
+            (Change::Switch, Some(known)) => {
+                let fits = kind.is_standalone()
+                    || known.tokenizer == esker::Tokenizer::Exact
+                    || kind == IndexKind::None;
+                known.kind != kind && known.kind != IndexKind::None && fits
+            }
+            (Change::DropIndex, Some(known)) => known.kind != IndexKind::None,
+            (_, None) => false,
+        };
+        match legal {
+            true => vec![],
+            false => REFUSED.to_vec(),
+        }
+    }
+
+    fn strategy(
+        &mut self,
+        at: usize,
+        uid: u32,
+        dataset: &Dataset,
+        to: u8,
+        inside: &Inside,
+    ) -> bool {
+        let set = self.stores[at].sets.iter().find(|s| s.uid == uid).unwrap();
+        let (def, unfinished) = (set.def.clone(), set.unfinished.is_some());
+        let strategies = Maintenance::ALL.len() as u8;
+        let auto = to % (strategies + 1) == strategies;
+        let to = pick(&Maintenance::ALL, to);
+        if runner::is_known(1) && to == Maintenance::MutableBitmap
+            || runner::is_known(101) && def.repair == Repair::None
+        {
+            return false;
+        }
+        let set = self.stores[at].sets.iter_mut().find(|s| s.uid == uid);
+        set.unwrap().known.partial = true;
+        let mut within = Within::new(inside);
+        let mut go = |_| within.go_on(self);
+        let result = match auto {
+            true => dataset.set_auto(&mut go),
+            false => dataset.set_maintenance(to, &mut go),
+        };
+        let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
+        let leaves = auto || to != Maintenance::Deferred;
+        let unfit = leaves && (def.versions > 1 || def.repair == Repair::Staged);
+        let allowed: &[ErrorKind] = match (unfit, unfinished || self.depth > 0) {
+            (true, _) => &[ErrorKind::BadInput, ErrorKind::Unavailable],
+            (false, true) => &BUSY,
+            _ => &[],
+        };
+        // Inside, an index may have been begun, or the dataset dropped.
+        let inner = inside.steps.0.is_empty();
+        let allowed = if inner { allowed } else { &REFUSED };
+        let changed = self.judge(at, result, allowed);
+        let Some(report) = changed else {
+            return failed;
+        };
+        assert!(report.complete || inside.stop_after.is_some());
+        count(if report.complete {
+            "strategy: complete"
+        } else {
+            "strategy: broken off"
+        });
+        if self.depth == 0 && inner {
+            let now = dataset.def();
+            assert_eq!((now.maintenance, now.auto), (report.to, auto));
+            assert_eq!(now.indexes, def.indexes);
+        }
+        false
+    }
+
+    fn repair(
+        &mut self,
+        at: usize,
+        uid: u32,
+        dataset: &Dataset,
+        options: &RepairOptions,
+        inside: &Inside,
+    ) -> bool {
+        let set = self.stores[at].sets.iter().find(|s| s.uid == uid).unwrap();
+        let unfinished = set.unfinished.is_some();
+        let mut within = Within::new(inside);
+        let result = dataset.repair(options, &mut |_| within.go_on(self));
+        let mut allowed = Vec::new();
+        if options.method != RepairMethod::Auto {
+            allowed.push(ErrorKind::BadInput);
+        }
+        let eventful = !inside.steps.0.is_empty();
+        if self.depth > 0 || unfinished || eventful {
+            allowed.push(ErrorKind::Unavailable);
+        }
+        if eventful {
+            // The dataset may have been dropped meanwhile.
+            allowed.extend(REFUSED);
+        }
+        let Some(report) = self.judge(at, result, &allowed) else {
+            return false;
+        };
+        assert!(report.complete || inside.stop_after.is_some());
+        count(match report.method {
+            RepairMethod::Auto => "repair: none",
+            RepairMethod::Key => "repair: key",
+            RepairMethod::Index => "repair: index",
+            RepairMethod::Primary { .. } => "repair: primary",
+        });
+        if report.found > 0 {
+            count("repair: found some");
+        }
+        let seq = self.stores[at].now().seq;
+        let store = &mut self.stores[at];
+        if let Some(set) = store.sets.iter_mut().find(|s| s.uid == uid) {
+            assert!(report.mark >= report.mark_before, "the mark went back");
+            // By index, records without facts are not gone through.
+            set.known.partial |= report.method == RepairMethod::Index;
+        }
+        assert!(report.mark <= seq, "the mark is ahead");
+        if report.complete && !eventful && self.depth == 0 && !self.stores[at].excused {
+            // What was found is known now.
+            let again = dataset.repair(options, &mut |_| std::ops::ControlFlow::Continue(()));
+            if let Some(again) = self.judge(at, again, &[]) {
+                assert_eq!((again.found, again.mark), (0, report.mark), "again");
+            }
+        }
+        false
+    }
+
+    /// What was broken off is brought to its end.
+    pub(crate) fn finish_changes(&mut self, at: usize) {
+        for set in 0..self.stores[at].sets.len() {
+            if self.stores[at].sets[set].unfinished.is_none() {
+                continue;
+            }
+            let none = Inside {
+                steps: List(Vec::new()),
+                stop_after: None,
+            };
+            self.change(&Action::Index {
+                store: at as u8,
+                set: set as u8,
+                path: 0,
+                kind: 0,
+                tokenizer: 0,
+                change: Change::Resume,
+                inside: none,
+            });
+        }
+    }
+}
+
+fn method_of(method: Method) -> RepairMethod {
+    let primary = |compaction| RepairMethod::Primary { compaction };
+    match method {
+        Method::Auto => RepairMethod::Auto,
+        Method::Key => RepairMethod::Key,
+        Method::Index => RepairMethod::Index,
+        Method::Primary => primary(Compaction::Without),
+        Method::PrimaryBefore => primary(Compaction::Before),
+        Method::PrimaryAfter => primary(Compaction::After),
+    }
+}

@@ -1,0 +1,401 @@
+//! Faults: power cuts, calls that fail, full disks, damaged bytes; and what may be found after them.
+
+use std::sync::Arc;
+
+use esker::fs::faulty::Faulty;
+use esker::fs::memory::{Memory, PowerCut};
+use esker::{Database, ErrorKind};
+
+use crate::action::{Action, Fault};
+use crate::ask;
+use crate::runner::count;
+use crate::world::{Set, State, Store, World};
+
+pub(crate) const MODES: [PowerCut; 4] = [
+    PowerCut::Lost,
+    PowerCut::Kept,
+    PowerCut::Torn,
+    PowerCut::Reordered,
+];
+
+/// What a power cut does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cut {
+    pub(crate) mode: PowerCut,
+    pub(crate) seed: u64,
+}
+
+/// A power cut that is to come.
+#[derive(Clone)]
+pub(crate) struct Armed {
+    pub(crate) cut: Cut,
+    faulty: Faulty,
+    /// The number of the first call that does not happen.
+    at: u64,
+    /// What was left, once it has happened.
+    pub(crate) image: Option<Memory>,
+}
+
+impl Armed {
+    pub(crate) fn is_due(&self) -> bool {
+        self.image.is_some() || self.faulty.calls() >= self.at
+    }
+
+    /// The same with what is left now.
+    pub(crate) fn stopped(&self, memory: &Memory) -> Armed {
+        Armed {
+            image: Some(self.cut(memory)),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn cut(&self, memory: &Memory) -> Memory {
+        match &self.image {
+            Some(image) => image.clone(),
+            None => memory.power_cut(self.cut.seed, self.cut.mode),
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn fault(&mut self, action: &Action) {
+        match action {
+            Action::Cut {
+                store,
+                after,
+                mode,
+                seed,
+            } => {
+                let at = self.store_at(*store);
+                let store = &mut self.stores[at];
+                if store.armed.is_none() {
+                    let after = u64::from(*after);
+                    store.faulty.clear();
+                    store.faulty.short_writes(seed % 3 == 0);
+                    store.faulty.fail_from(after);
+                    store.excused = true;
+                    store.armed = Some(Armed {
+                        cut: Cut {
+                            mode: MODES[usize::from(*mode) % MODES.len()],
+                            seed: u64::from(*seed),
+                        },
+                        at: store.faulty.calls() + after,
+                        faulty: store.faulty.clone(),
+                        image: None,
+                    });
+                }
+            }
+            Action::Fail {
+                store,
+                after,
+                fault,
+            } => {
+                let at = self.store_at(*store);
+                let store = &mut self.stores[at];
+                if store.armed.is_none() {
+                    let after = u64::from(*after).max(1);
+                    store.excused = true;
+                    store.faulty.clear();
+                    match fault {
+                        Fault::Call => store.faulty.fail_at(after),
+                        Fault::Short => {
+                            store.faulty.short_writes(true);
+                            store.faulty.fail_at(after);
+                        }
+                        Fault::Read => store.faulty.fail_reads_at(after),
+                        Fault::Sync => store.faulty.fail_sync_once(),
+                    }
+                }
+            }
+            Action::Full { store, room } => {
+                let at = self.store_at(*store);
+                let store = &mut self.stores[at];
+                if store.armed.is_none() {
+                    store.excused = true;
+                    let used = store.faulty.used();
+                    store.faulty.set_capacity(used + u64::from(*room));
+                }
+            }
+            Action::Room { store } => {
+                let at = self.store_at(*store);
+                let store = &mut self.stores[at];
+                if store.armed.is_none() {
+                    store.faulty.clear();
+                }
+            }
+            Action::Damage {
+                store,
+                file,
+                at,
+                cut,
+                seed,
+            } => {
+                let store = self.store_at(*store);
+                self.damage(store, (*file, *at, *cut), u64::from(*seed));
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens a store again: after a power cut what was left, else what is there. What is found becomes what must hold.
+    pub(crate) fn recover(&mut self, at: usize, cut: Option<(Memory, PowerCut)>) {
+        let mode = cut.as_ref().map(|(_, mode)| *mode);
+        let store = &mut self.stores[at];
+        if let Some((image, _)) = cut {
+            store.memory = image;
+        }
+        if mode.is_some() || store.excused {
+            store.faulty = Faulty::new(Arc::new(store.memory.clone()));
+        }
+        let after_fault = store.excused || mode.is_some();
+        store.excused = false;
+        store.armed = None;
+        let db = match store.try_open(None) {
+            Ok(db) => db,
+            Err(error) => panic!("does not open: {error}"),
+        };
+        store.db = Some(db);
+        if let Some(mode) = mode {
+            self.tell(|_| format!("  power cut, {mode:?}"));
+        }
+        self.adopt_catalog(at, mode, after_fault);
+        self.adopt_state(at, mode);
+        let store = &mut self.stores[at];
+        store.attempts.clear();
+        let last = store.now().seq;
+        for set in &mut store.sets {
+            set.known.forget(last);
+        }
+        self.compare_catalog(at);
+    }
+
+    /// The datasets and definitions are those that were, but for changes that failed.
+    fn adopt_catalog(&mut self, at: usize, mode: Option<PowerCut>, after_fault: bool) {
+        let store = &mut self.stores[at];
+        let db = store.db.clone().unwrap();
+        let names = db.dataset_names();
+        let lost = std::mem::take(&mut store.lost_sets);
+        let made = std::mem::take(&mut store.made_sets);
+        let (there, gone) = std::mem::take(&mut store.sets)
+            .into_iter()
+            .partition::<Vec<Set>, _>(|set| names.contains(&set.name));
+        store.sets = there;
+        for set in &gone {
+            assert!(lost.contains(&set.uid), "{} is gone", set.name);
+        }
+        let mut back = Vec::new();
+        for name in names {
+            if !store.sets.iter().any(|set| set.name == name) {
+                let def = db.dataset(&name).unwrap().def();
+                let fits = |set: &&Set| set.name == name && set.def == def;
+                let set = made.iter().rev().find(fits);
+                let set = set.unwrap_or_else(|| panic!("{name} is there, and was dropped"));
+                back.push(set.uid);
+                store.sets.push(set.clone());
+            }
+        }
+        store.sets.sort_by(|a, b| a.name.cmp(&b.name));
+        if mode.is_none() {
+            // What failed is seen now, and is no more durable than it was.
+            store.made_sets = made.into_iter().chain(gone).collect();
+            store.lost_sets = lost.into_iter().chain(back).collect();
+        }
+        for set in &mut store.sets {
+            let dataset = db.dataset(&set.name).unwrap();
+            let (def, unfinished) = (dataset.def(), dataset.unfinished_index());
+            if set.doubt || set.def.auto || after_fault && set.known.partial {
+                set.def = def;
+                set.unfinished = unfinished;
+                set.doubt &= mode.is_none();
+            }
+        }
+    }
+
+    /// The datasets of a store and their definitions are what they must be.
+    pub(crate) fn compare_catalog(&mut self, at: usize) {
+        let store = &self.stores[at];
+        let db = store.db.as_ref().unwrap();
+        let names: Vec<String> = store.sets.iter().map(|set| set.name.clone()).collect();
+        assert_eq!(db.dataset_names(), names, "the datasets");
+        for set in &store.sets {
+            let dataset = db.dataset(&set.name).unwrap();
+            let found = (dataset.def(), dataset.unfinished_index());
+            assert_eq!(
+                found,
+                (set.def.clone(), set.unfinished.clone()),
+                "{}",
+                set.name
+            );
+        }
+    }
+
+    /// Finds which of the states that may be there is.
+    fn adopt_state(&mut self, at: usize, mode: Option<PowerCut>) {
+        let store = &self.stores[at];
+        let db = store.db.as_ref().unwrap();
+        let lossy = matches!(
+            mode,
+            Some(PowerCut::Lost | PowerCut::Torn | PowerCut::Reordered)
+        );
+        let first = if lossy { 0 } else { store.states.len() - 1 };
+        let all: Vec<State> = store.states[first..]
+            .iter()
+            .chain(&store.attempts)
+            .cloned()
+            .collect();
+        let seq = db.group().snapshot().seq();
+        let right = |state: &&State| holds(db, store, state).unwrap();
+        let mut candidates: Vec<&State> = all.iter().filter(right).collect();
+        candidates.sort_by_key(|state| state.seq);
+        let found = candidates.iter().rev().find(|state| state.seq == seq);
+        let Some(found) = found.or(candidates.last()) else {
+            let numbers: Vec<u64> = all.iter().map(|state| state.seq).collect();
+            panic!("{}", self.differs(at, seq, &numbers));
+        };
+        count(match (mode.is_some(), found.seq == store.now().seq) {
+            (true, true) => "recovered: all",
+            (true, false) => "recovered: a part",
+            (false, _) => "opened again",
+        });
+        if store.attempts.iter().any(|state| state.seq == found.seq) {
+            count("recovered: what had failed");
+        }
+        let mut found = (*found).clone();
+        // Deletions of what was not there leave no trace.
+        found.seq = seq;
+        let store = &mut self.stores[at];
+        match (mode, store.now().seq == seq) {
+            (Some(_), _) => store.states = vec![found],
+            (None, true) => *store.states.last_mut().unwrap() = found,
+            // What had failed is seen now, and is no more durable than it was.
+            (None, false) => store.states.push(found),
+        }
+    }
+
+    fn differs(&self, at: usize, seq: u64, numbers: &[u64]) -> String {
+        let store = &self.stores[at];
+        let db = store.db.as_ref().unwrap();
+        let mut text = format!("no state of writes {numbers:?} is there, but one of write {seq}:");
+        for set in &store.sets {
+            let dataset = db.dataset(&set.name).unwrap();
+            let scan = dataset.scan(None, None, false).unwrap();
+            let found: Vec<(u64, String)> = scan
+                .map(|record| record.unwrap())
+                .map(|record| (record.seq(), record.key_text(&dataset)))
+                .collect();
+            let records = store.records(set.uid);
+            let right: Vec<(u64, String)> = records
+                .rows()
+                .map(|(key, seq, _)| (seq, key.to_string()))
+                .collect();
+            text += &format!("\n{}: {found:?}\nlast was {right:?}", set.name);
+        }
+        text
+    }
+
+    /// Changes a byte of a copy: everything that the copy answers is right, or it says which file is damaged.
+    fn damage(&mut self, at: usize, (file, place, cut): (u16, u32, bool), seed: u64) {
+        let store = &self.stores[at];
+        if store.db.is_none() || store.excused {
+            return;
+        }
+        let image = store.memory.power_cut(seed, PowerCut::Kept);
+        let paths: Vec<_> = image
+            .paths()
+            .into_iter()
+            .filter(|path| path.starts_with(&store.dir) && !path.ends_with("USAGE"))
+            .collect();
+        let path = paths[usize::from(file) % paths.len()].clone();
+        let mut bytes = image.read(&path).unwrap();
+        if bytes.is_empty() {
+            return;
+        }
+        let place = place as usize % bytes.len();
+        match cut {
+            true => bytes.truncate(place),
+            false => bytes[place] ^= 1 << (seed % 8),
+        }
+        image.write(&path, &bytes);
+        let is_table = path.extension().is_some_and(|end| end == "tbl");
+        self.tell(|_| format!("  {}, byte {place}", path.display()));
+        let store = &self.stores[at];
+        let named = |error: &esker::Error| {
+            let fits = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::NoStore);
+            let text = error.to_string();
+            let names = text.contains('/') || text.contains("dataset");
+            assert!(fits && names, "{:?}: {text}", error.kind());
+        };
+        let db = match store.try_open(Some(&image)) {
+            Ok(db) => db,
+            Err(error) => {
+                count("damage: does not open");
+                return named(&error);
+            }
+        };
+        // What is behind the last mark of an open log or manifest may pass for a torn tail.
+        let states: &[State] = match is_table {
+            true => &store.states[store.states.len() - 1..],
+            false => &store.states,
+        };
+        let names = db.dataset_names();
+        let same = store.sets.iter().map(|set| &set.name).eq(names.iter());
+        if !same {
+            assert!(!is_table, "{} datasets", names.len());
+            return;
+        }
+        let mut found = None;
+        for state in states.iter().rev() {
+            match holds(&db, store, state) {
+                Ok(true) => {
+                    found = Some(state);
+                    break;
+                }
+                Ok(false) => {}
+                Err(error) => return named(&error),
+            }
+        }
+        let Some(state) = found else {
+            assert!(!is_table, "a damaged table shows other records");
+            return;
+        };
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for set in &store.sets {
+            let dataset = db.dataset(&set.name).unwrap();
+            if dataset.def() != set.def {
+                assert!(!is_table);
+                return;
+            }
+            let records = state.records.get(&set.uid).cloned().unwrap_or_default();
+            for _ in 0..3 {
+                let now = dataset.snapshot();
+                let view = set.view();
+                if let Err(error) = ask::some(&dataset, &now, &view, &records, &mut rng, 1) {
+                    count("damage: an error of an answer");
+                    named(&error);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a store's datasets have the records of a state, each by the same write.
+fn holds(db: &Database, store: &Store, state: &State) -> esker::Result<bool> {
+    for set in &store.sets {
+        let dataset = db.dataset(&set.name)?;
+        let records = state.records.get(&set.uid).cloned().unwrap_or_default();
+        let mut right = records.rows();
+        for record in dataset.scan(None, None, false)? {
+            let record = record?;
+            let same = right.next().is_some_and(|(_, seq, put)| {
+                seq == record.seq() && put.body.as_bytes() == record.body()
+            });
+            if !same {
+                return Ok(false);
+            }
+        }
+        if right.next().is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,351 @@
+//! Lists that are run again and again with a power cut at another call each time; and that a list does the same each time.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::action::{
+    Action, Change, DECLARED, Def, Inside, List, Method, PATHS, Settings, Step, Write, list,
+};
+use crate::common::{number, seeds};
+use crate::crash::MODES;
+use crate::generate;
+use crate::runner::{as_test, attempt, caught, is_known};
+use crate::world::World;
+
+fn nothing() -> Inside {
+    Inside {
+        steps: list([]),
+        stop_after: None,
+    }
+}
+
+/// A batch of so many keys, from one on.
+fn puts(first: u8, count: u8, cell: u8, durability: u8) -> Step {
+    let put = |key| Write::Put {
+        key,
+        cells: [cell; PATHS.len()],
+        pad: 40,
+        style: 0,
+    };
+    batch((first..first + count).map(put).collect(), durability)
+}
+
+fn deletes(first: u8, count: u8) -> Step {
+    let delete = |key| Write::Delete { key };
+    batch((first..first + count).map(delete).collect(), 2)
+}
+
+fn batch(writes: Vec<Write>, durability: u8) -> Step {
+    Step(
+        0,
+        Action::Batch {
+            store: 0,
+            set: 0,
+            writes: List(writes),
+            durability,
+        },
+    )
+}
+
+fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
+    let def = Def {
+        text_keys: false,
+        kinds,
+        types: [0; DECLARED],
+        tokenizers: [0; DECLARED],
+        maintenance,
+        repair: 0,
+        merging: maintenance,
+        versions: 0,
+    };
+    Step(
+        0,
+        Action::Create {
+            store: 0,
+            name: 0,
+            def,
+        },
+    )
+}
+
+fn index(kind: u8, change: Change, inside: Inside) -> Step {
+    Step(
+        7,
+        Action::Index {
+            store: 0,
+            set: 0,
+            path: 3,
+            kind,
+            tokenizer: 0,
+            change,
+            inside,
+        },
+    )
+}
+
+/// Writes, deletions and more that come in between.
+fn between(stop_after: Option<u8>) -> Inside {
+    Inside {
+        steps: list([
+            puts(3, 4, 4, 2),
+            deletes(6, 3),
+            puts(20, 2, 3, 0),
+            Step(0, Action::Flush { store: 0 }),
+            puts(1, 2, 5, 2),
+        ]),
+        stop_after,
+    }
+}
+
+/// An index that is built, broken off, gone on with, switched and dropped while records come and go.
+fn index_build(kind: u8) -> Vec<Step> {
+    vec![
+        create(kind, [5, 0, 0]),
+        puts(0, 20, 2, 2),
+        Step(0, Action::Flush { store: 0 }),
+        puts(10, 12, 3, 2),
+        index(kind, Change::Add, between(Some(1))),
+        Step(
+            0,
+            Action::Clear {
+                store: 0,
+                set: 0,
+                durability: 2,
+            },
+        ),
+        index(kind, Change::Resume, nothing()),
+        puts(0, 9, 4, 2),
+        index(kind + 1, Change::Switch, between(None)),
+        puts(4, 3, 2, 2),
+        index(0, Change::DropIndex, nothing()),
+        Step(9, Action::Settle { store: 0 }),
+        puts(5, 3, 2, 2),
+    ]
+}
+
+fn strategy_change(from: u8, to: u8) -> Vec<Step> {
+    let change = |to, inside| {
+        let strategy = Action::Strategy {
+            store: 0,
+            set: 0,
+            to,
+            inside,
+        };
+        Step(5, strategy)
+    };
+    vec![
+        create(from, [5, 7, 4]),
+        puts(0, 16, 2, 2),
+        Step(0, Action::Flush { store: 0 }),
+        puts(8, 12, 3, 2),
+        change(to, between(Some(0))),
+        deletes(0, 6),
+        change(to, between(None)),
+        puts(2, 8, 4, 2),
+        Step(0, Action::Settle { store: 0 }),
+        change(from, nothing()),
+        puts(2, 5, 3, 2),
+    ]
+}
+
+fn repair(maintenance: u8, method: Method) -> Vec<Step> {
+    let repair = |inside| {
+        let repair = Action::RepairSet {
+            store: 0,
+            set: 0,
+            method,
+            memory: 1,
+            lookups: 0,
+            bloom: false,
+            inside,
+        };
+        Step(3, repair)
+    };
+    vec![
+        create(maintenance, [5, 7, 6]),
+        puts(0, 20, 2, 2),
+        Step(0, Action::Flush { store: 0 }),
+        puts(8, 12, 3, 2),
+        repair(between(Some(0))),
+        deletes(0, 6),
+        repair(between(None)),
+        Step(
+            0,
+            Action::Compact {
+                store: 0,
+                set: None,
+            },
+        ),
+        puts(0, 5, 3, 2),
+        repair(nothing()),
+    ]
+}
+
+fn backup() -> Vec<Step> {
+    let kept = Action::Backup {
+        store: 0,
+        kept: false,
+    };
+    let close = Action::Reopen {
+        store: 0,
+        close: true,
+    };
+    vec![
+        create(1, [5, 6, 7]),
+        puts(0, 12, 2, 2),
+        Step(0, kept.clone()),
+        puts(3, 8, 3, 2),
+        Step(0, close.clone()),
+        deletes(1, 3),
+        Step(5, kept),
+        puts(3, 2, 3, 0),
+        Step(0, close),
+        puts(3, 2, 3, 2),
+    ]
+}
+
+/// The lists that are cut in each test, by name, and more that seeds make.
+fn lists() -> Vec<(String, Settings, Vec<Step>)> {
+    let settings = |table_size, memory| Settings {
+        table_size,
+        memory,
+        lock: false,
+    };
+    let mut lists = Vec::new();
+    for kind in [1, 4, 5, 6] {
+        let name = format!("an index build, kind {kind}");
+        lists.push((name, settings(1 << 10, 16 << 10), index_build(kind)));
+    }
+    for (from, to) in [(3, 1), (1, 0), (4, 2)] {
+        let name = format!("a change of strategy, {from} to {to}");
+        lists.push((name, settings(2 << 10, 64 << 10), strategy_change(from, to)));
+    }
+    for (maintenance, method) in [
+        (1, Method::Key),
+        (3, Method::PrimaryAfter),
+        (4, Method::Index),
+    ] {
+        let name = format!("repairs, {method:?}");
+        lists.push((
+            name,
+            settings(2 << 10, 64 << 10),
+            repair(maintenance, method),
+        ));
+    }
+    lists.push(("backups".to_string(), settings(2 << 10, 64 << 10), backup()));
+    for seed in seeds(0).start..seeds(0).start + number("ESKER_SIM_LISTS", 2) as u64 {
+        let (settings, steps) = generate::run(seed);
+        let quiet = |step: &Step| {
+            let fault = matches!(
+                step.1,
+                Action::Cut { .. }
+                    | Action::Fail { .. }
+                    | Action::Full { .. }
+                    | Action::Damage { .. }
+            );
+            !fault
+        };
+        let steps = steps.into_iter().filter(quiet).take(15).collect();
+        lists.push((format!("seed {seed}"), settings, steps));
+    }
+    lists
+}
+
+#[test]
+fn a_power_cut_at_any_call_leaves_a_state_that_may_be_there() {
+    let mut cuts = 0;
+    let all = std::env::var("ESKER_SIM_MODES").is_ok();
+    for (turn, (name, settings, mut steps)) in lists().into_iter().enumerate() {
+        if is_known(6) {
+            steps.retain(|step| !matches!(step.1, Action::Clear { .. }));
+        }
+        let calls = caught(|| {
+            let mut world = World::new(settings);
+            for step in &steps {
+                world.step(step);
+            }
+            world.stores[0].faulty.calls()
+        });
+        let calls = calls.unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
+        for after in 0..=calls {
+            for mode in 0..if all { MODES.len() } else { 1 } {
+                let cut = Action::Cut {
+                    store: 0,
+                    after: after as u16,
+                    mode: (after as usize + turn + mode) as u8,
+                    seed: after as u16,
+                };
+                let mut steps = steps.clone();
+                steps.insert(0, Step(0, cut));
+                cuts += 1;
+                if let Err(failure) = attempt(settings, &steps) {
+                    eprintln!("{}", as_test(0, settings, &steps));
+                    panic!("{name}: {}: {}", failure.place, failure.text);
+                }
+            }
+        }
+    }
+    println!("{cuts} power cuts");
+}
+
+/// All files of a run's stores.
+fn files(seed: u64) -> Vec<BTreeMap<PathBuf, Vec<u8>>> {
+    let (settings, steps) = generate::run(seed);
+    let mut world = World::new(settings);
+    for step in &steps {
+        world.step(step);
+    }
+    let stores = world.stores.iter().map(|store| {
+        let paths = store.memory.paths().into_iter();
+        paths
+            .map(|path| (path.clone(), store.memory.read(&path).unwrap_or_default()))
+            .collect()
+    });
+    stores.collect()
+}
+
+#[test]
+fn a_seed_does_the_same_each_time() {
+    for seed in seeds(20) {
+        let Ok(first) = caught(|| files(seed)) else {
+            // The other test tells.
+            continue;
+        };
+        let again = caught(|| files(seed)).unwrap();
+        for (first, again) in first.iter().zip(&again) {
+            let names =
+                |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names(first), names(again), "ESKER_SEED={seed}");
+            for (path, bytes) in first {
+                assert!(
+                    bytes == &again[path],
+                    "ESKER_SEED={seed}: {}",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+/// The deliberate faults fit the sources, where there is git to ask.
+#[test]
+fn deliberate_faults_still_apply() {
+    let faults = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/faults");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut count = 0;
+    for file in std::fs::read_dir(faults).unwrap() {
+        let path = file.unwrap().path();
+        let mut git = std::process::Command::new("git");
+        let run = git
+            .args(["apply", "--check"])
+            .arg(&path)
+            .current_dir(&root)
+            .output();
+        // Without git, or where the sources are being worked with faults in them, nothing is known.
+        let Ok(output) = run else { return };
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {text}", path.display());
+        count += 1;
+    }
+    assert!(count >= 20, "{count} faults");
+}

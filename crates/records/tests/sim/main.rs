@@ -1,0 +1,40 @@
+//! The simulation: random runs of everything that a store can be made to do, beside a model that is a map. After each step
+//! every way of asking gives what the model gives; power cuts, failing calls, full disks and damage come in between, and
+//! life goes on.
+//!
+//! `ESKER_SEED=17 cargo test -p esker --test sim` repeats a run, `ESKER_SEEDS=1000` runs so many. A run that fails is made small
+//! and printed as a test, for `regressions.rs`. `ESKER_SIM_LOG=FILE` keeps what is done, and passes over it the next time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod action;
+mod ask;
+mod change;
+#[path = "../common/mod.rs"]
+mod common;
+mod crash;
+mod data;
+mod every;
+#[path = "gen.rs"]
+mod generate;
+mod model;
+mod obsolete;
+mod regressions;
+mod runner;
+mod shrink;
+mod threads;
+mod world;
+
+use common::seeds;
+
+/// Seeds that run where nobody says how many.
+const USUAL: u64 = 300;
+
+#[test]
+fn runs_of_many_seeds_give_what_the_model_gives() {
+    let seeds = seeds(USUAL);
+    let asked = std::env::var("ESKER_SEEDS").is_ok();
+    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
+    let threads = if asked { cores } else { cores.min(2) };
+    let failed = runner::series(seeds.start, seeds.end - seeds.start, threads);
+    assert!(failed.is_empty(), "{} failures", failed.len());
+}

@@ -1,0 +1,187 @@
+//! What datasets must hold, by brute force: of each key the entries that count, newest first, with the numbers that the
+//! store gave them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use esker::{KeyType, Type, Value};
+use serde_json::{Map, Value as Json, json};
+
+use crate::action::{ABSENT, ARRAY, Cell, KEEP, NULL, ONE, PATHS};
+use crate::common::{Put, Wanted, domain, meets, place, to_json};
+
+/// A key, in the order of its dataset.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum K {
+    Int(i128),
+    Text(String),
+}
+
+impl fmt::Display for K {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            K::Int(key) => write!(f, "{key}"),
+            K::Text(key) => f.write_str(key),
+        }
+    }
+}
+
+pub(crate) const KEYS: u8 = 70;
+
+/// The key of a number: keys of each sign, near each other and far, and those that an encoding could get wrong.
+pub(crate) fn key(ty: KeyType, number: u8) -> K {
+    let n = i128::from(number % KEYS);
+    match ty {
+        KeyType::Int if n == 0 => K::Int(i128::from(u64::MAX)),
+        KeyType::Int => K::Int((n - 20) * (n % 3 * 1000 + 1)),
+        KeyType::String if n == 0 => K::Text("\u{10ffff}".to_string()),
+        KeyType::String => K::Text(format!("{}\"k\0{}", "p".repeat(n as usize % 4), n / 3)),
+    }
+}
+
+/// A record: what was put, and how its values stand in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) put: Put,
+    fields: [Option<Json>; PATHS.len()],
+}
+
+/// A write of a key: a record, or a deletion.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) seq: u64,
+    pub(crate) row: Option<Rc<Row>>,
+}
+
+/// The records of a dataset.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Records {
+    /// Newest first, as many as are kept.
+    pub(crate) keys: BTreeMap<K, Vec<Entry>>,
+}
+
+impl Records {
+    /// The write of the current record of `key`.
+    pub(crate) fn current(&self, key: &K) -> Option<(u64, &Rc<Row>)> {
+        let newest = self.keys.get(key)?.first()?;
+        Some((newest.seq, newest.row.as_ref()?))
+    }
+
+    /// The current records in order of their keys.
+    pub(crate) fn rows(&self) -> impl DoubleEndedIterator<Item = (&K, u64, &Put)> {
+        self.keys.iter().filter_map(|(key, entries)| {
+            let newest = entries.first()?;
+            Some((key, newest.seq, &newest.row.as_ref()?.put))
+        })
+    }
+
+    pub(crate) fn write(&mut self, key: K, entry: Entry, kept: usize) {
+        let entries = self.keys.entry(key.clone()).or_default();
+        entries.insert(0, entry);
+        entries.truncate(kept);
+        if entries.iter().all(|entry| entry.row.is_none()) {
+            self.keys.remove(&key);
+        }
+    }
+
+    /// The versions of a key at a moment: of what is kept, what is not newer, down to a deletion.
+    pub(crate) fn versions(&self, key: &K, at: u64, m: usize) -> Vec<(u64, &Row)> {
+        let entries = self.keys.get(key).into_iter().flatten();
+        let there = entries.filter(|entry| entry.seq <= at);
+        let versions = there.map_while(|entry| Some((entry.seq, entry.row.as_deref()?)));
+        versions.take(m).collect()
+    }
+
+    /// The current records that meet all conditions: key, number of the write, body, in order of the keys.
+    pub(crate) fn meeting(&self, wanted: &[Wanted]) -> Vec<(&K, u64, &str)> {
+        let rows = self.rows().filter(|(_, _, put)| meets(put, wanted));
+        rows.map(|(key, seq, put)| (key, seq, put.body.as_str()))
+            .collect()
+    }
+}
+
+/// What a cell stands for: the values, and how they stand in the record.
+pub(crate) fn field(ty: Type, cell: Cell) -> (Vec<Value>, Option<Json>) {
+    let domain = domain(ty);
+    let one = |number: usize, rng: &mut fastrand::Rng| {
+        let value = domain[number % domain.len()].clone();
+        let json = to_json(&value, rng);
+        (value, json)
+    };
+    let mut rng = fastrand::Rng::with_seed(u64::from(cell));
+    match cell {
+        ABSENT => (vec![], None),
+        NULL => (vec![], Some(Json::Null)),
+        ONE..ARRAY => {
+            let (value, json) = one(usize::from(cell - ONE), &mut rng);
+            (vec![value], Some(json))
+        }
+        _ => {
+            let (mut values, mut elements) = (Vec::new(), Vec::new());
+            for _ in 0..rng.usize(0..5) {
+                if rng.usize(0..6) == 0 {
+                    elements.push(Json::Null);
+                    continue;
+                }
+                let number = rng.usize(0..domain.len().min(6));
+                let (value, json) = one(number, &mut rng);
+                values.push(value);
+                elements.push(json);
+            }
+            (values, Some(Json::Array(elements)))
+        }
+    }
+}
+
+/// A record of these cells; those that are kept are `old`'s. `number` makes it differ from all others.
+pub(crate) fn row(
+    key: &K,
+    types: &[Type; PATHS.len()],
+    cells: &[Cell; PATHS.len()],
+    (pad, style): (u16, u8),
+    old: Option<&Row>,
+    number: u64,
+) -> Row {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let mut object = Map::new();
+    let mut values = BTreeMap::new();
+    let id = match key {
+        K::Int(key) => to_json(&Value::Int(*key), &mut rng),
+        K::Text(key) => json!(key),
+    };
+    object.insert("id".to_string(), id);
+    let mut fields: [Option<Json>; PATHS.len()] = Default::default();
+    for (at, name) in PATHS.iter().enumerate() {
+        let (found, field) = match (cells[at], old) {
+            (KEEP, Some(old)) => (old.put.values[*name].clone(), old.fields[at].clone()),
+            (KEEP, None) => (vec![], None),
+            (cell, _) => field(types[at], cell),
+        };
+        if let Some(field) = &field {
+            let names: Vec<&str> = name.split('.').collect();
+            place(&mut object, &names, field.clone());
+        }
+        values.insert((*name).to_string(), found);
+        fields[at] = field;
+    }
+    // The same values, through an array of objects.
+    if style & 2 != 0
+        && let Some(nested) = object.get_mut("n")
+    {
+        *nested = json!([{}, nested.take(), 7]);
+    }
+    object.insert("o".to_string(), json!(number));
+    let pad: String = (0..pad).map(|_| rng.alphanumeric()).collect();
+    object.insert("pad".to_string(), json!(pad));
+    let mut body = Json::Object(object).to_string();
+    if style & 1 != 0 {
+        body = format!(" {} \t", body.replacen(':', " :  ", 1));
+    }
+    let put = Put {
+        order: number,
+        body,
+        values,
+    };
+    Row { put, fields }
+}

@@ -1,0 +1,97 @@
+//! What must hold of the set of obsolete writes: it never has the write of a current record, and up to its mark (or, where
+//! writers tell, always) it has all.
+
+use esker::{Database, DatasetDef, Maintenance, Repair};
+use lsm::Snapshot;
+
+use crate::model::Records;
+
+/// What is known of a dataset's writes that were replaced.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    /// Writes, and the later ones that replaced them.
+    over: Vec<(u64, u64)>,
+    /// The strategy or an index was changed, or a repair went by index: the mark does not stand for writes without facts.
+    pub(crate) partial: bool,
+    /// What is asked again later.
+    pinned: Option<(Snapshot, String, Vec<u64>)>,
+}
+
+impl Known {
+    pub(crate) fn of(def: &DatasetDef) -> Known {
+        let keys = [
+            Maintenance::Eager,
+            Maintenance::Validation,
+            Maintenance::MutableBitmap,
+        ];
+        let told = def.repair == Repair::Merge && keys.contains(&def.maintenance);
+        Known {
+            partial: !told || def.versions > 1 || def.auto,
+            ..Known::default()
+        }
+    }
+
+    pub(crate) fn over(&mut self, over: Vec<(u64, u64)>) {
+        self.over.extend(over);
+    }
+
+    /// After a power cut: what came after this write has not been.
+    pub(crate) fn forget(&mut self, last: u64) {
+        self.over.retain(|(_, by)| *by <= last);
+    }
+
+    pub(crate) fn compare(&self, db: &Database, name: &str, records: &Records, def: &DatasetDef) {
+        let current: Vec<u64> = records.rows().map(|(_, seq, _)| seq).collect();
+        let exact = !self.partial
+            && matches!(
+                def.maintenance,
+                Maintenance::MutableBitmap | Maintenance::Eager
+            );
+        self.hold_against(&db.group().snapshot(), name, &current, exact);
+    }
+
+    fn hold_against(&self, snapshot: &Snapshot, name: &str, current: &[u64], exact: bool) {
+        let tree = snapshot.version().tree_named(&format!("{name}/superseded"));
+        let Some(set) = tree.and_then(|tree| snapshot.superseded(tree.id)) else {
+            return;
+        };
+        for seq in current {
+            assert!(
+                !set.contains(*seq),
+                "write {seq} is current and said to be obsolete"
+            );
+        }
+        assert!(set.mark() <= snapshot.seq(), "the mark is ahead");
+        for (seq, by) in self.over.iter().filter(|_| !self.partial) {
+            let seen = *by <= snapshot.seq();
+            assert!(
+                !seen || set.contains(*seq) || (*by > set.mark() && !exact),
+                "write {seq}, obsolete by {by}, is not in the set of mark {}",
+                set.mark()
+            );
+        }
+    }
+
+    /// The same as of now, to be held against the same snapshot later.
+    pub(crate) fn pinned(&self, db: &Database) -> Known {
+        Known {
+            pinned: Some((db.group().snapshot(), String::new(), Vec::new())),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn with_current(mut self, name: &str, records: &Records) -> Known {
+        if let Some((_, of, current)) = &mut self.pinned {
+            *of = name.to_string();
+            *current = records.rows().map(|(_, seq, _)| seq).collect();
+        }
+        self
+    }
+
+    /// What was pinned is as it was.
+    pub(crate) fn hold(&self) {
+        if let Some((snapshot, name, current)) = &self.pinned {
+            self.hold_against(snapshot, name, current, false);
+        }
+    }
+}

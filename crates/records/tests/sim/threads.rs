@@ -1,0 +1,464 @@
+//! The second mode: threads that write the same keys, ask, repair, change indexes and strategies, make and drop datasets,
+//! and back up one store, all at once, until it is closed under them; then it is opened again, some rounds long. It does not
+//! repeat. What must hold: every way of asking a snapshot gives what a scan of it gives; backups are sound stores; what was
+//! acknowledged is there after a close.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::{Path as FsPath, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use esker::fs::memory::{Memory, PowerCut};
+use esker::{
+    Compaction, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
+    KeyType, Lookups, Maintenance, Options, RepairMethod, RepairOptions, Result, Tuning, Type,
+};
+use lsm::BitmapMerges;
+
+use crate::action::{Cell, MERGINGS, ONE, PATHS};
+use crate::ask::{self, View};
+use crate::common::{DIR, number, path, seeds, small};
+use crate::model::{Entry, K, Records, Row, key, row};
+use crate::runner::is_known;
+
+const KEYS: u8 = 25;
+const NAMES: [&str; 2] = ["d0", "d1"];
+const TYPES: [Type; PATHS.len()] = [Type::Int, Type::Bool, Type::Float, Type::Int, Type::String];
+
+/// Every record that was ever made, by its number.
+type Made = Mutex<BTreeMap<u64, (K, Arc<Row>)>>;
+
+/// What a writer did to each key last: the number of the record, or none. And what it does not know to have done.
+#[derive(Default)]
+struct Last {
+    sure: BTreeMap<(usize, u8), Option<u64>>,
+    unsure: Vec<((usize, u8), Option<u64>)>,
+}
+
+struct Shared {
+    memory: Memory,
+    made: Made,
+    number: AtomicU64,
+    copies: AtomicU64,
+    /// Writers at work.
+    writing: AtomicUsize,
+    closing: AtomicBool,
+    /// Something went wrong: all end.
+    failed: AtomicBool,
+}
+
+fn options(memory: &Memory, rng: &mut fastrand::Rng) -> Options {
+    Options {
+        background: true,
+        table_size: [1 << 10, 4 << 10][rng.usize(0..2)],
+        memory_budget: [64 << 10, 512 << 10][rng.usize(0..2)],
+        tuning: Tuning {
+            bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
+            ..Tuning::default()
+        },
+        ..small(Arc::new(memory.clone()))
+    }
+}
+
+fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
+    let mut def = DatasetDef::new(path("id"), KeyType::Int);
+    for at in 0..rng.usize(1..4) {
+        let kind = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
+        def = def.index(path(PATHS[at]), kind, TYPES[at]);
+    }
+    def.maintenance(Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())])
+        .merging(MERGINGS[rng.usize(0..MERGINGS.len())])
+}
+
+/// Ends the other threads when this one fails.
+struct Alarm<'a>(&'a Shared);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, SeqCst);
+        }
+    }
+}
+
+impl Shared {
+    fn goes_on(&self) -> bool {
+        self.writing.load(SeqCst) > 0 && !self.failed.load(SeqCst)
+    }
+
+    /// Errors of these kinds are right, and any that a closed store gives.
+    fn judge<T>(&self, result: Result<T>, allowed: &[ErrorKind]) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let kind = error.kind();
+                let closed = self.closing.load(SeqCst)
+                    && matches!(kind, ErrorKind::Unavailable | ErrorKind::BadInput);
+                assert!(closed || allowed.contains(&kind), "{kind:?}: {error}");
+                None
+            }
+        }
+    }
+
+    /// What a scan shows.
+    fn scanned(&self, snapshot: &DatasetSnapshot) -> Result<Records> {
+        let mut records = Records::default();
+        for record in snapshot.scan(None, None, false)? {
+            let record = record?;
+            let body: serde_json::Value = serde_json::from_slice(record.body()).unwrap();
+            let number = body["o"].as_u64().unwrap();
+            let (key, row) = self.made.lock().unwrap()[&number].clone();
+            assert_eq!(row.put.body.as_bytes(), record.body(), "a record is torn");
+            let row = Some(Rc::new(Row::clone(&row)));
+            let seq = record.seq();
+            records.write(key, Entry { seq, row }, 1);
+        }
+        Ok(records)
+    }
+
+    /// Every way of asking a snapshot gives what a scan of it gives.
+    fn agree(
+        &self,
+        dataset: &Dataset,
+        snapshot: &DatasetSnapshot,
+        def: &DatasetDef,
+        rng: &mut fastrand::Rng,
+    ) -> Result<()> {
+        let records = self.scanned(snapshot)?;
+        let view = View {
+            key_type: KeyType::Int,
+            types: TYPES,
+            def: def.clone(),
+        };
+        ask::some(dataset, snapshot, &view, &records, rng, 2)
+    }
+
+    fn write(&self, db: &Database, seed: u64, batches: usize) -> Last {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut last = Last::default();
+        for number in 0..batches {
+            if self.failed.load(SeqCst) {
+                break;
+            }
+            let set = rng.usize(0..NAMES.len());
+            let Some(dataset) = self.judge(db.dataset(NAMES[set]), &[]) else {
+                break;
+            };
+            let mut batch = dataset.batch();
+            let mut done = BTreeMap::new();
+            for _ in 0..rng.usize(1..6) {
+                let id = rng.u8(0..KEYS);
+                let key = key(KeyType::Int, id);
+                if rng.usize(0..4) == 0 {
+                    let api = dataset.parse_key(&key.to_string()).unwrap();
+                    batch.delete(&api).unwrap();
+                    done.insert((set, id), None);
+                    continue;
+                }
+                let number = self.number.fetch_add(1, SeqCst);
+                let cells: [Cell; PATHS.len()] = std::array::from_fn(|_| ONE + rng.u8(0..3));
+                let made = row(&key, &TYPES, &cells, (rng.u16(0..60), 0), None, number);
+                let body = made.put.body.clone();
+                self.made
+                    .lock()
+                    .unwrap()
+                    .insert(number, (key, Arc::new(made)));
+                match rng.usize(0..8) {
+                    0 => batch.insert(body.as_bytes()).unwrap(),
+                    _ => batch.put(body.as_bytes()).unwrap(),
+                }
+                done.insert((set, id), Some(number));
+            }
+            let durability = match number % 16 {
+                0 => Durability::Sync,
+                1 => Durability::Periodic(Duration::from_millis(5)),
+                _ => Durability::Os,
+            };
+            match batch.commit(durability) {
+                Ok(()) => {
+                    for (key, number) in done {
+                        last.sure.insert(key, number);
+                        last.unsure.retain(|(other, _)| *other != key);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Exists => {}
+                Err(error) => {
+                    self.judge(Err::<(), _>(error), &[]);
+                    last.unsure.extend(done);
+                    break;
+                }
+            }
+        }
+        self.writing.fetch_sub(1, SeqCst);
+        last
+    }
+
+    fn read(&self, db: &Database, seed: u64) {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut held: Option<(Dataset, DatasetSnapshot, DatasetDef)> = None;
+        while self.goes_on() {
+            let name = NAMES[rng.usize(0..NAMES.len())];
+            let Ok(dataset) = db.dataset(name) else { break };
+            // A definition and a snapshot that fit: where nothing changed in between.
+            let def = dataset.def();
+            let snapshot = dataset.snapshot();
+            if dataset.def() != def {
+                continue;
+            }
+            self.judge(self.agree(&dataset, &snapshot, &def, &mut rng), &[]);
+            if let Some((dataset, snapshot, def)) = &held {
+                self.judge(self.agree(dataset, snapshot, def, &mut rng), &[]);
+            }
+            if rng.usize(0..4) == 0 {
+                held = Some((dataset, snapshot, def));
+            }
+        }
+    }
+
+    fn keep_up(&self, db: &Database, seed: u64) {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let busy = [
+            ErrorKind::Unavailable,
+            ErrorKind::BadInput,
+            ErrorKind::Exists,
+        ];
+        while self.goes_on() {
+            let Ok(dataset) = db.dataset(NAMES[rng.usize(0..NAMES.len())]) else {
+                break;
+            };
+            let mut left = [usize::MAX, usize::MAX, 0, 2][rng.usize(0..4)];
+            let mut go = || {
+                left = left.saturating_sub(1);
+                match left > 0 {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            };
+            let at = rng.usize(0..PATHS.len());
+            let kind = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
+            match rng.usize(0..12) {
+                0 => drop(self.judge(db.compact(None), &[])),
+                1 | 2 => drop(self.judge(db.flush(), &[])),
+                3 | 4 => {
+                    let methods = [
+                        RepairMethod::Auto,
+                        RepairMethod::Key,
+                        RepairMethod::Index,
+                        RepairMethod::Primary {
+                            compaction: Compaction::After,
+                        },
+                    ];
+                    let options = RepairOptions {
+                        method: methods[rng.usize(0..methods.len())],
+                        memory: [1, 1 << 20][rng.usize(0..2)],
+                        threads: rng.usize(1..3),
+                        lookups: [Lookups::Auto, Lookups::Points][rng.usize(0..2)],
+                        ..RepairOptions::default()
+                    };
+                    self.judge(dataset.repair(&options, &mut |_| go()), &busy);
+                }
+                5 => drop(self.judge(
+                    dataset.add_index(&path(PATHS[at]), kind, Some(TYPES[at]), &mut |_| go()),
+                    &busy,
+                )),
+                6 => drop(self.judge(
+                    dataset.switch_index(&path(PATHS[at]), kind, &mut |_| go()),
+                    &busy,
+                )),
+                7 => drop(self.judge(dataset.drop_index(&path(PATHS[at])), &busy)),
+                8 => drop(self.judge(dataset.resume_index(&mut |_| go()), &busy)),
+                9 => {
+                    let to = Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())];
+                    self.judge(dataset.set_maintenance(to, &mut |_| go()), &busy);
+                }
+                _ => self.other(db, &mut rng),
+            }
+        }
+    }
+
+    /// A dataset that comes, is written to, and goes.
+    fn other(&self, db: &Database, rng: &mut fastrand::Rng) {
+        let Some(dataset) = self.judge(db.create_dataset("x", definition(rng)), &[]) else {
+            return;
+        };
+        for id in 0..rng.u64(0..30) {
+            let body = format!("{{\"id\":{},\"a\":{id}}}", id % 9);
+            if self.judge(dataset.put(body.as_bytes()), &[]).is_none() {
+                return;
+            }
+        }
+        drop(dataset);
+        // The upkeep may be at work in it.
+        self.judge(db.drop_dataset("x"), &[ErrorKind::Unavailable]);
+        if db.dataset("x").is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+            self.judge(db.drop_dataset("x"), &[ErrorKind::Unavailable]);
+        }
+    }
+
+    /// Backs up, and lives on in the copy.
+    fn back_up(&self, db: &Database, seed: u64) {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        while self.goes_on() && !is_known(3) {
+            let dest = PathBuf::from(format!("/copy-{}", self.copies.fetch_add(1, SeqCst)));
+            let result = db.backup(&dest);
+            if self.judge(result, &[]).is_none() {
+                continue;
+            }
+            let image = self.memory.power_cut(seed, PowerCut::Kept);
+            let options = options(&image, &mut rng);
+            let copy = Database::open(&dest, options).unwrap();
+            self.is_sound(&copy, &mut rng);
+            copy.close().unwrap();
+            for path in self.memory.paths() {
+                if path.starts_with(&dest) {
+                    let _ = esker::fs::Fs::remove(&self.memory, &path);
+                }
+            }
+        }
+    }
+
+    /// The store is sound, also after it was written to and merged.
+    fn is_sound(&self, db: &Database, rng: &mut fastrand::Rng) {
+        for round in 0..3 {
+            let report = db.check().unwrap();
+            assert_eq!(report.errors, Vec::<String>::new(), "round {round}");
+            for name in NAMES {
+                let dataset = db.dataset(name).unwrap();
+                let snapshot = dataset.snapshot();
+                let def = dataset.def();
+                self.agree(&dataset, &snapshot, &def, rng).unwrap();
+                if round == 1 {
+                    for id in 0..KEYS / 2 {
+                        let number = self.number.fetch_add(1, SeqCst);
+                        let key = key(KeyType::Int, id * 2);
+                        let cells = [ONE + id % 3; PATHS.len()];
+                        let made = row(&key, &TYPES, &cells, (9, 0), None, number);
+                        dataset.put(made.put.body.as_bytes()).unwrap();
+                        let mut all = self.made.lock().unwrap();
+                        all.insert(number, (key, Arc::new(made)));
+                    }
+                }
+            }
+            if round == 1 {
+                db.compact(None).unwrap();
+            }
+        }
+    }
+
+    /// Each key has what somebody wrote there last, or nobody knows to have written.
+    fn holds(
+        &self,
+        db: &Database,
+        before: &mut BTreeMap<(usize, u8), Option<u64>>,
+        lasts: &[Last],
+    ) {
+        for (set, name) in NAMES.iter().enumerate() {
+            let dataset = db.dataset(name).unwrap();
+            let records = self.scanned(&dataset.snapshot()).unwrap();
+            for id in 0..KEYS {
+                let found = records.current(&key(KeyType::Int, id));
+                let found = found.map(|(_, row)| row.put.order);
+                let sure = lasts.iter().filter_map(|last| last.sure.get(&(set, id)));
+                let mut may_be: BTreeSet<Option<u64>> = sure.copied().collect();
+                if may_be.is_empty() {
+                    may_be.insert(before.get(&(set, id)).copied().flatten());
+                }
+                let unsure = lasts.iter().flat_map(|last| &last.unsure);
+                may_be.extend(unsure.filter(|(k, _)| *k == (set, id)).map(|(_, n)| *n));
+                assert!(
+                    may_be.contains(&found),
+                    "{name} {id}: {found:?}, not {may_be:?}"
+                );
+                before.insert((set, id), found);
+            }
+        }
+    }
+}
+
+fn contend(seed: u64, batches: usize) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let memory = Memory::new();
+    let shared = Shared {
+        memory: memory.clone(),
+        made: Made::default(),
+        number: AtomicU64::new(1),
+        copies: AtomicU64::new(0),
+        writing: AtomicUsize::new(0),
+        closing: AtomicBool::new(false),
+        failed: AtomicBool::new(false),
+    };
+    let open = |rng: &mut fastrand::Rng| {
+        Database::create_or_open(FsPath::new(DIR), options(&memory, rng)).unwrap()
+    };
+    let db = open(&mut rng);
+    for name in NAMES {
+        db.create_dataset(name, definition(&mut rng)).unwrap();
+    }
+    drop(db);
+    let mut before = BTreeMap::new();
+    for round in 0..3 {
+        let db = open(&mut rng);
+        shared.closing.store(false, SeqCst);
+        shared.writing.store(2, SeqCst);
+        let close_after = rng.usize(0..batches.max(1) * 2) as u64;
+        let seed = seed * 1000 + round * 100;
+        let lasts: Vec<Last> = std::thread::scope(|scope| {
+            let shared = &shared;
+            let writers: Vec<_> = (0..2)
+                .map(|writer| {
+                    let db = db.clone();
+                    scope.spawn(move || shared.write(&db, seed + writer, batches))
+                })
+                .collect();
+            let others = [
+                (Shared::read as fn(&Shared, &Database, u64), 10),
+                (Shared::keep_up, 20),
+                (Shared::keep_up, 21),
+                (Shared::back_up, 30),
+            ];
+            for (work, number) in others {
+                let db = db.clone();
+                scope.spawn(move || work(shared, &db, seed + number));
+            }
+            let closer = db.clone();
+            scope.spawn(move || {
+                let _alarm = Alarm(shared);
+                let first = shared.number.load(SeqCst);
+                // At some moment of what the writers do.
+                while shared.goes_on() && shared.number.load(SeqCst) < first + close_after {
+                    std::thread::yield_now();
+                }
+                shared.closing.store(true, SeqCst);
+                closer.close().unwrap();
+            });
+            let writers = writers.into_iter();
+            writers.map(|writer| writer.join().unwrap()).collect()
+        });
+        drop(db);
+        let db = open(&mut rng);
+        shared.closing.store(false, SeqCst);
+        shared.holds(&db, &mut before, &lasts);
+        let report = db.check().unwrap();
+        assert_eq!(report.errors, Vec::<String>::new());
+        if db.dataset("x").is_ok() {
+            db.drop_dataset("x").unwrap();
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn threads_that_do_everything_at_once_leave_a_store_that_is_sound() {
+    for seed in seeds(4) {
+        let _doing = crate::common::Doing(format!("ESKER_SEED={seed}"));
+        contend(seed, number("ESKER_BATCHES", 150));
+    }
+}

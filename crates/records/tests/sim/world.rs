@@ -1,0 +1,648 @@
+//! Where a run happens: stores in memory with what they must hold, snapshots that are held, batches that wait. Carries out
+//! the actions that are about data; those about definitions are in `change.rs`, faults in `crash.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::{Path as FsPath, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use esker::fs::faulty::Faulty;
+use esker::fs::memory::Memory;
+use esker::{
+    Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options, Tuning,
+    Type,
+};
+
+use crate::action::{Action, Inside, PATHS, Settings, Step, Write};
+use crate::ask::{self, View};
+use crate::common::{DIR, small};
+use crate::crash::Armed;
+use crate::data::Prepared;
+use crate::model::{KEYS, Records};
+use crate::obsolete::Known;
+use crate::runner::count;
+
+pub(crate) const MOST_STORES: usize = 3;
+const MOST_SETS: usize = 3;
+const MOST_HELD: usize = 4;
+
+/// What names a dataset of a run for ever; names are used again.
+pub(crate) type Uid = u32;
+
+/// What all datasets of a store hold after a batch.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    pub(crate) seq: u64,
+    pub(crate) records: BTreeMap<Uid, Rc<Records>>,
+}
+
+/// A dataset and what it must hold.
+#[derive(Clone)]
+pub(crate) struct Set {
+    pub(crate) uid: Uid,
+    pub(crate) name: String,
+    pub(crate) key_type: KeyType,
+    pub(crate) types: [Type; PATHS.len()],
+    pub(crate) def: DatasetDef,
+    pub(crate) unfinished: Option<IndexDef>,
+    /// A change of it failed: what it is now is seen when the store is opened again.
+    pub(crate) doubt: bool,
+    pub(crate) known: Known,
+}
+
+impl Set {
+    pub(crate) fn kept(&self) -> usize {
+        self.def.versions as usize
+    }
+
+    pub(crate) fn view(&self) -> View {
+        View {
+            key_type: self.key_type,
+            types: self.types,
+            def: self.def.clone(),
+        }
+    }
+}
+
+pub(crate) struct Store {
+    pub(crate) dir: PathBuf,
+    pub(crate) memory: Memory,
+    pub(crate) faulty: Faulty,
+    pub(crate) settings: Settings,
+    pub(crate) db: Option<Database>,
+    pub(crate) sets: Vec<Set>,
+    /// The states that a power cut may leave: those from the durable one on. The last is the present one.
+    pub(crate) states: Vec<State>,
+    /// What a failed batch would have made of the present state, and a failed change of datasets of these.
+    pub(crate) attempts: Vec<State>,
+    pub(crate) lost_sets: BTreeSet<Uid>,
+    pub(crate) made_sets: Vec<Set>,
+    pub(crate) armed: Option<Armed>,
+    /// Calls were made to fail since it was opened: errors that say so are right.
+    pub(crate) excused: bool,
+    /// Told apart from all stores that were in its place.
+    pub(crate) born: u64,
+}
+
+impl Store {
+    pub(crate) fn new(dir: &FsPath, memory: Memory, settings: Settings, born: u64) -> Store {
+        Store {
+            dir: dir.to_path_buf(),
+            faulty: Faulty::new(Arc::new(memory.clone())),
+            memory,
+            settings,
+            db: None,
+            sets: Vec::new(),
+            states: vec![State::default()],
+            attempts: Vec::new(),
+            lost_sets: BTreeSet::new(),
+            made_sets: Vec::new(),
+            armed: None,
+            excused: false,
+            born,
+        }
+    }
+
+    pub(crate) fn try_open(&self, memory: Option<&Memory>) -> esker::Result<Database> {
+        let fs: Arc<dyn esker::fs::Fs> = match memory {
+            Some(memory) => Arc::new(memory.clone()),
+            None => Arc::new(self.faulty.clone()),
+        };
+        let options = Options {
+            table_size: self.settings.table_size,
+            memory_budget: self.settings.memory,
+            tuning: Tuning {
+                bitmap_merges: self.settings.bitmap_merges(),
+                ..Tuning::default()
+            },
+            ..small(fs)
+        };
+        Database::create_or_open(&self.dir, options)
+    }
+
+    pub(crate) fn now(&self) -> &State {
+        self.states.last().unwrap()
+    }
+
+    pub(crate) fn records(&self, uid: Uid) -> Rc<Records> {
+        self.now().records.get(&uid).cloned().unwrap_or_default()
+    }
+
+    /// Everything up to now survives a power cut.
+    pub(crate) fn is_durable(&mut self) {
+        let states = self.states.len();
+        self.states.drain(..states - 1);
+        self.lost_sets.clear();
+        self.made_sets.clear();
+        for set in &mut self.sets {
+            set.doubt = false;
+        }
+    }
+
+    pub(crate) fn handle(&self, name: &str) -> Option<Dataset> {
+        Some(self.db.as_ref()?.dataset(name).unwrap())
+    }
+}
+
+struct Held {
+    store: u64,
+    uid: Uid,
+    snapshot: DatasetSnapshot,
+    dataset: Dataset,
+    view: View,
+    records: Rc<Records>,
+    known: Known,
+}
+
+pub(crate) struct World {
+    pub(crate) stores: Vec<Store>,
+    held: Vec<Held>,
+    prepared: Vec<Prepared>,
+    /// How many actions are at work, one inside the other.
+    pub(crate) depth: usize,
+    number: u64,
+    next_uid: Uid,
+    pub(crate) born: u64,
+    pub(crate) settings: Settings,
+    /// What was done, for people; only of a run that is told.
+    pub(crate) story: Option<Vec<String>>,
+}
+
+/// Runs the steps that are to be done inside another action, and says whether that goes on.
+pub(crate) struct Within<'a> {
+    steps: std::slice::Iter<'a, Step>,
+    left: Option<u8>,
+}
+
+impl<'a> Within<'a> {
+    pub(crate) fn new(inside: &'a Inside) -> Within<'a> {
+        Within {
+            steps: inside.steps.0.iter(),
+            left: inside.stop_after,
+        }
+    }
+
+    pub(crate) fn go_on(&mut self, world: &mut World) -> ControlFlow<()> {
+        world.depth += 1;
+        for step in self.steps.by_ref().take(2) {
+            world.step(step);
+        }
+        world.depth -= 1;
+        let go_on = self.left != Some(0);
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        match go_on {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings) -> World {
+        let mut world = World {
+            stores: Vec::new(),
+            held: Vec::new(),
+            prepared: Vec::new(),
+            depth: 0,
+            number: 0,
+            next_uid: 0,
+            born: 0,
+            settings,
+            story: None,
+        };
+        let mut store = Store::new(DIR.as_ref(), Memory::new(), settings, 0);
+        store.db = Some(store.try_open(None).unwrap());
+        world.stores.push(store);
+        world
+    }
+
+    pub(crate) fn tell(&mut self, what: impl FnOnce(&World) -> String) {
+        if self.story.is_some() {
+            let what = format!("{}{}", "    ".repeat(self.depth), what(self));
+            self.story.as_mut().unwrap().push(what);
+        }
+    }
+
+    pub(crate) fn new_uid(&mut self) -> Uid {
+        self.next_uid += 1;
+        self.next_uid
+    }
+
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    pub(crate) fn next_born(&mut self) -> u64 {
+        self.born += 1;
+        self.born
+    }
+
+    /// The store that a number means.
+    pub(crate) fn store_at(&self, number: u8) -> usize {
+        usize::from(number) % self.stores.len()
+    }
+
+    /// The dataset that a number means, if there is one and the store is open.
+    pub(crate) fn set_at(&self, store: usize, number: u8) -> Option<usize> {
+        let store = &self.stores[store];
+        let sets = store.sets.len();
+        (sets > 0 && store.db.is_some()).then(|| usize::from(number) % sets)
+    }
+
+    /// The result, where it is one; errors must be of these kinds, or due to calls that were made to fail.
+    pub(crate) fn judge<T>(
+        &mut self,
+        store: usize,
+        result: esker::Result<T>,
+        allowed: &[ErrorKind],
+    ) -> Option<T> {
+        let error = match result {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        count(match error.kind() {
+            ErrorKind::Unavailable => "error: unavailable",
+            ErrorKind::BadInput => "error: bad input",
+            ErrorKind::Exists => "error: exists",
+            _ => "error: other",
+        });
+        self.tell(|_| format!("  -> {error}"));
+        let store = &self.stores[store];
+        let closed = store.db.is_none()
+            && matches!(error.kind(), ErrorKind::BadInput | ErrorKind::Unavailable);
+        let excused = store.excused && error.kind() == ErrorKind::Unavailable;
+        let right = closed || excused || allowed.contains(&error.kind());
+        assert!(right, "{:?}: {error}", error.kind());
+        None
+    }
+
+    /// Does a step and asks its questions.
+    pub(crate) fn step(&mut self, Step(seed, action): &Step) {
+        self.tell(|_| format!("{action:?}"));
+        self.refresh();
+        count(action.name());
+        if self.depth > 0 {
+            count("inside");
+        }
+        self.act(action);
+        self.refresh();
+        self.mend();
+        if *seed != 0 {
+            self.look(action.store(), *seed);
+        }
+    }
+
+    /// In the middle of a change a definition is what the change has made of it so far.
+    fn refresh(&mut self) {
+        if self.depth == 0 {
+            return;
+        }
+        for store in &mut self.stores {
+            let Some(db) = store.db.clone() else { continue };
+            for set in &mut store.sets {
+                let dataset = db.dataset(&set.name).unwrap();
+                (set.def, set.unfinished) = (dataset.def(), dataset.unfinished_index());
+            }
+        }
+    }
+
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::Create { store, name, def } => {
+                let at = self.store_at(*store);
+                if self.stores[at].sets.len() < MOST_SETS {
+                    self.create(at, &format!("d{}", name % 4), def);
+                }
+            }
+            Action::DropSet { store, set } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    self.drop_set(at, set);
+                }
+            }
+            Action::Batch {
+                store,
+                set,
+                writes,
+                durability,
+            } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    let (mut batch, effects) = self.fill(at, set, &writes.0);
+                    let uid = self.stores[at].sets[set].uid;
+                    self.commit(at, uid, &mut batch, &effects, *durability);
+                }
+            }
+            Action::Clear {
+                store,
+                set,
+                durability,
+            } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    let deletes: Vec<Write> = (0..KEYS).map(|key| Write::Delete { key }).collect();
+                    let (mut batch, effects) = self.fill(at, set, &deletes);
+                    let uid = self.stores[at].sets[set].uid;
+                    self.commit(at, uid, &mut batch, &effects, *durability);
+                }
+            }
+            Action::Prepare { store, set, writes } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set)
+                    && self.prepared.len() < 2
+                {
+                    let (batch, effects) = self.fill(at, set, &writes.0);
+                    self.prepared.push(Prepared {
+                        store: self.stores[at].born,
+                        uid: self.stores[at].sets[set].uid,
+                        batch,
+                        effects,
+                    });
+                }
+            }
+            Action::Commit { which, durability } => {
+                if !self.prepared.is_empty() {
+                    let which = usize::from(*which) % self.prepared.len();
+                    let mut prepared = self.prepared.remove(which);
+                    let at = self.stores.iter().position(|s| s.born == prepared.store);
+                    if let Some(at) = at
+                        && self.stores[at].sets.iter().any(|s| s.uid == prepared.uid)
+                        && self.stores[at].db.is_some()
+                    {
+                        let (batch, effects) = (&mut prepared.batch, &prepared.effects);
+                        self.commit(at, prepared.uid, batch, effects, *durability);
+                    }
+                }
+            }
+            Action::Flush { store } => {
+                let at = self.store_at(*store);
+                self.on_store(at, true, &[], |db| db.flush());
+            }
+            Action::Settle { store } => {
+                let at = self.store_at(*store);
+                self.on_store(at, true, &[], |db| {
+                    db.flush()?;
+                    Ok(db.group().settle_merges()?)
+                });
+            }
+            Action::Compact { store, set } => {
+                let at = self.store_at(*store);
+                let name = set.and_then(|set| self.set_at(at, set));
+                let name = name.map(|set| self.stores[at].sets[set].name.clone());
+                self.on_store(at, false, &[], |db| db.compact(name.as_deref()));
+            }
+            Action::SyncLog { store } => {
+                let at = self.store_at(*store);
+                self.on_store(at, true, &[], |db| db.sync());
+            }
+            Action::Check { store } => self.check(self.store_at(*store)),
+            Action::Hold { store, set } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    self.hold(at, set);
+                }
+            }
+            Action::Release { which } => {
+                if !self.held.is_empty() {
+                    let which = usize::from(*which) % self.held.len();
+                    self.held.remove(which);
+                }
+            }
+            Action::Look { .. } => {}
+            Action::Index { .. } | Action::Strategy { .. } | Action::RepairSet { .. } => {
+                self.change(action);
+            }
+            Action::Backup { store, kept } => self.backup(self.store_at(*store), *kept),
+            Action::Reopen { store, close } => self.reopen(self.store_at(*store), *close),
+            Action::Cut { .. }
+            | Action::Fail { .. }
+            | Action::Full { .. }
+            | Action::Room { .. }
+            | Action::Damage { .. } => self.fault(action),
+        }
+    }
+
+    /// Calls something of an open store; with `durable`, everything is when it returns.
+    fn on_store(
+        &mut self,
+        at: usize,
+        durable: bool,
+        allowed: &[ErrorKind],
+        call: impl FnOnce(&Database) -> esker::Result<()>,
+    ) {
+        let Some(db) = self.stores[at].db.clone() else {
+            return;
+        };
+        let result = call(&db);
+        drop(db);
+        if self.judge(at, result, allowed).is_some() && durable {
+            self.stores[at].is_durable();
+        }
+    }
+
+    /// The store's own check finds nothing.
+    pub(crate) fn check(&mut self, at: usize) {
+        let store = &self.stores[at];
+        let Some(db) = store.db.clone() else { return };
+        let result = db.check();
+        drop(db);
+        let excused = self.stores[at].excused;
+        if let Some(report) = self.judge(at, result, &[])
+            && !excused
+        {
+            assert_eq!(report.errors, Vec::<String>::new(), "check");
+        }
+    }
+
+    fn hold(&mut self, at: usize, set: usize) {
+        if self.held.len() == MOST_HELD {
+            self.held.remove(0);
+        }
+        let store = &self.stores[at];
+        let set = &store.sets[set];
+        let dataset = store.handle(&set.name).unwrap();
+        let db = store.db.as_ref().unwrap();
+        self.held.push(Held {
+            store: store.born,
+            uid: set.uid,
+            snapshot: dataset.snapshot(),
+            dataset,
+            view: set.view(),
+            records: store.records(set.uid),
+            known: set
+                .known
+                .pinned(db)
+                .with_current(&set.name, &store.records(set.uid)),
+        });
+    }
+
+    /// Everything that keeps a store open is let go.
+    pub(crate) fn let_go(&mut self, at: usize) {
+        let born = self.stores[at].born;
+        self.held.retain(|held| held.store != born);
+        self.prepared.retain(|prepared| prepared.store != born);
+        self.stores[at].db = None;
+    }
+
+    fn reopen(&mut self, at: usize, close: bool) {
+        let Some(db) = self.stores[at].db.clone() else {
+            return;
+        };
+        if close {
+            let result = db.close();
+            if self.judge(at, result, &[]).is_some() {
+                self.stores[at].is_durable();
+                // What is held can still be read.
+                self.look_at_held(at, 1);
+            }
+        } else {
+            drop(db);
+        }
+        self.let_go(at);
+        self.mend();
+    }
+
+    /// Opens what was closed, as soon as nobody is at work in it, and carries out the power cut that is due.
+    fn mend(&mut self) {
+        for at in 0..self.stores.len() {
+            let cut = self.stores[at].armed.as_ref().is_some_and(Armed::is_due);
+            let store = &mut self.stores[at];
+            if cut && let Some(armed) = &store.armed {
+                // The machine stops now: what others do meanwhile changes nothing any more.
+                store.armed = Some(armed.stopped(&store.memory));
+            }
+            if self.depth > 0 {
+                continue;
+            }
+            if cut {
+                let armed = self.stores[at].armed.take().unwrap();
+                self.let_go(at);
+                let (image, mode) = (armed.image.unwrap(), armed.cut.mode);
+                self.recover(at, Some((image, mode)));
+            } else if self.stores[at].db.is_none() {
+                self.recover(at, None);
+            }
+        }
+    }
+
+    fn look(&mut self, store: Option<u8>, seed: u16) {
+        let mut rng = fastrand::Rng::with_seed(u64::from(seed));
+        let at = match store {
+            Some(store) => self.store_at(store),
+            None => rng.usize(0..self.stores.len()),
+        };
+        for set in 0..self.stores[at].sets.len() {
+            self.look_at(at, set, &mut rng, 1);
+        }
+        if rng.usize(0..3) == 0 && !self.held.is_empty() {
+            let which = rng.usize(0..self.held.len());
+            self.ask_held(which, &mut rng);
+        }
+        if rng.usize(0..8) == 0 && self.stores.len() > 1 {
+            let other = rng.usize(0..self.stores.len());
+            for set in 0..self.stores[other].sets.len() {
+                self.look_at(other, set, &mut rng, 1);
+            }
+        }
+    }
+
+    fn look_at_held(&mut self, at: usize, seed: u64) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for which in 0..self.held.len() {
+            if self.held[which].store == self.stores[at].born {
+                self.ask_held(which, &mut rng);
+            }
+        }
+    }
+
+    fn ask_held(&mut self, which: usize, rng: &mut fastrand::Rng) {
+        let held = &self.held[which];
+        let Some(at) = self.stores.iter().position(|s| s.born == held.store) else {
+            return;
+        };
+        let asked = ask::some(
+            &held.dataset,
+            &held.snapshot,
+            &held.view,
+            &held.records,
+            rng,
+            1,
+        );
+        let context = format!("a snapshot of dataset #{}", held.uid);
+        held.known.hold();
+        self.tell(|_| context);
+        self.judge(at, asked, &[]);
+    }
+
+    fn look_at(&mut self, at: usize, set: usize, rng: &mut fastrand::Rng, times: usize) {
+        let store = &mut self.stores[at];
+        let Some(db) = store.db.clone() else { return };
+        let dataset = db.dataset(&store.sets[set].name).unwrap();
+        let def = dataset.def();
+        // The upkeep changes it by itself.
+        if store.sets[set].def.auto {
+            store.sets[set].def.maintenance = def.maintenance;
+        }
+        let known = &store.sets[set];
+        if !known.doubt {
+            assert_eq!(known.def, def, "the definition");
+            assert_eq!(known.unfinished, dataset.unfinished_index());
+        }
+        let records = store.records(known.uid);
+        let known = &store.sets[set];
+        known.known.compare(&db, &known.name, &records, &known.def);
+        let (snapshot, view) = (dataset.snapshot(), known.view());
+        assert_eq!(snapshot.seq(), store.now().seq, "the last number");
+        let asked = ask::some(&dataset, &snapshot, &view, &records, rng, times);
+        self.judge(at, asked, &[]);
+    }
+
+    /// Asks everything, of everything.
+    pub(crate) fn ask_everything(&mut self, seed: u64) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for at in 0..self.stores.len() {
+            for set in 0..self.stores[at].sets.len() {
+                self.look_at(at, set, &mut rng, 2);
+                let store = &self.stores[at];
+                let known = &store.sets[set];
+                let dataset = store.handle(&known.name).unwrap();
+                let (snapshot, view) = (dataset.snapshot(), known.view());
+                let records = store.records(known.uid);
+                let asked = ask::everything(&dataset, &snapshot, &view, &records, &mut rng);
+                self.judge(at, asked, &[]);
+            }
+            self.check(at);
+        }
+        for which in 0..self.held.len() {
+            self.ask_held(which, &mut rng);
+        }
+    }
+
+    /// The end of a run: nothing fails any more, everything is asked, merged, asked, opened again, and asked.
+    pub(crate) fn end(&mut self) {
+        for at in 0..self.stores.len() {
+            let store = &mut self.stores[at];
+            if let Some(armed) = &store.armed {
+                let (image, mode) = (armed.cut(&store.memory), armed.cut.mode);
+                self.let_go(at);
+                self.recover(at, Some((image, mode)));
+            } else if store.excused {
+                store.faulty.clear();
+                self.let_go(at);
+                self.recover(at, None);
+            }
+        }
+        self.ask_everything(1);
+        for at in 0..self.stores.len() {
+            self.on_store(at, false, &[], |db| db.compact(None));
+        }
+        self.ask_everything(2);
+        for at in 0..self.stores.len() {
+            self.reopen(at, true);
+            self.finish_changes(at);
+        }
+        self.ask_everything(3);
+    }
+}
