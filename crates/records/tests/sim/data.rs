@@ -186,7 +186,7 @@ impl World {
         if self.judge(at, result, &[]).is_none() {
             return;
         }
-        self.stores[at].is_durable();
+        // The copy is durable; of the store itself nothing is written.
         let store = &self.stores[at];
         let mode = match kept {
             true => esker::fs::memory::PowerCut::Kept,
