@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
-mod life;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,7 +15,6 @@ use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
     IndexProgress, KeyType, Options, Type,
 };
-use life::live;
 
 fn go_on(_: IndexProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -94,19 +92,6 @@ fn agree(snapshot: &DatasetSnapshot, dataset: &Dataset, values: std::ops::Range<
         assert_eq!(query().count().unwrap().0, right.len() as u64);
         let newest: Vec<String> = right.into_iter().take(3).collect();
         assert_eq!(keys(dataset, query().limit(Some(3))), newest, "v = {v}");
-    }
-}
-
-#[test]
-fn answers_are_those_of_the_model_while_indexes_change() {
-    for seed in seeds(6) {
-        live(seed, &[], true);
-        for kind in IndexKind::ALL {
-            live(seed, &[kind], true);
-        }
-        for other in IndexKind::ALL {
-            live(seed, &[IndexKind::Lazy, other], true);
-        }
     }
 }
 

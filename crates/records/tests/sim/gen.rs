@@ -256,7 +256,7 @@ impl Swarm {
             8 => Action::Index {
                 store,
                 set,
-                path: rng.u8(0..PATHS.len() as u8),
+                path: rng.u8(0..PATHS.len() as u8 * 3 + 1),
                 kind: self.kind(rng),
                 tokenizer: [0, 0, 1, 2][rng.usize(0..4)],
                 change: [

@@ -277,14 +277,14 @@ impl Shared {
                     let to = Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())];
                     self.judge(dataset.set_maintenance(to, &mut |_| go()), &busy);
                 }
-                _ => self.other(db, &mut rng),
+                _ => self.other(db, &format!("x{}", seed % 10), &mut rng),
             }
         }
     }
 
     /// A dataset that comes, is written to, and goes.
-    fn other(&self, db: &Database, rng: &mut fastrand::Rng) {
-        let Some(dataset) = self.judge(db.create_dataset("x", definition(rng)), &[]) else {
+    fn other(&self, db: &Database, name: &str, rng: &mut fastrand::Rng) {
+        let Some(dataset) = self.judge(db.create_dataset(name, definition(rng)), &[]) else {
             return;
         };
         for id in 0..rng.u64(0..30) {
@@ -295,10 +295,10 @@ impl Shared {
         }
         drop(dataset);
         // The upkeep may be at work in it.
-        self.judge(db.drop_dataset("x"), &[ErrorKind::Unavailable]);
-        if db.dataset("x").is_ok() {
+        self.judge(db.drop_dataset(name), &[ErrorKind::Unavailable]);
+        if db.dataset(name).is_ok() {
             std::thread::sleep(Duration::from_millis(1));
-            self.judge(db.drop_dataset("x"), &[ErrorKind::Unavailable]);
+            self.judge(db.drop_dataset(name), &[ErrorKind::Unavailable]);
         }
     }
 
@@ -448,8 +448,10 @@ fn contend(seed: u64, batches: usize) {
         shared.holds(&db, &mut before, &lasts);
         let report = db.check().unwrap();
         assert_eq!(report.errors, Vec::<String>::new());
-        if db.dataset("x").is_ok() {
-            db.drop_dataset("x").unwrap();
+        for name in db.dataset_names() {
+            if name.starts_with('x') {
+                db.drop_dataset(&name).unwrap();
+            }
         }
         db.close().unwrap();
     }

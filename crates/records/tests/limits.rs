@@ -1,56 +1,15 @@
-//! Every kind of index, and every combination of two on one dataset, against a model that is a map:
-//! the same answers in the same order, whatever is written, flushed, merged, reopened, and on
-//! snapshots that are asked again later.
-//! `ESKER_SEEDS=200 cargo test --test model` tries more; `ESKER_SEED=17` repeats one.
+//! What every kind of index refuses and takes at the ends: ranges, types, lengths, batches that are refused.
+//! That all kinds give the answers of a model is what the simulation shows (`sim/`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
-mod life;
 
 use std::sync::Arc;
 
-use common::{check, open, path, rows, seeds};
+use common::{check, open, path, rows};
 use esker::fs::memory::Memory;
-use esker::{DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Type};
-use life::upkeep::MERGINGS;
-use life::{Upkeep, live, live_under};
+use esker::{DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
 use serde_json::json;
-
-#[test]
-fn each_kind_gives_the_answers_of_the_model() {
-    for seed in seeds(12) {
-        live(seed, &[], false);
-        for kind in IndexKind::ALL {
-            live(seed, &[kind], false);
-        }
-    }
-}
-
-#[test]
-fn each_combination_of_two_kinds_gives_the_answers_of_the_model() {
-    for seed in seeds(4) {
-        for one in IndexKind::ALL {
-            for other in IndexKind::ALL {
-                live(seed, &[one, other], false);
-            }
-        }
-    }
-}
-
-#[test]
-fn each_kind_under_each_strategy_gives_the_answers_of_the_model() {
-    for seed in seeds(1) {
-        for maintenance in Maintenance::ALL {
-            for (at, kind) in IndexKind::ALL.into_iter().enumerate() {
-                let merging = MERGINGS[(seed as usize + at) % MERGINGS.len()];
-                let other = [&[][..], &[IndexKind::Composite]][seed as usize % 2];
-                live_under(seed, &[&[kind], other].concat(), false, &|rng| {
-                    Upkeep::under(maintenance, merging, rng)
-                });
-            }
-        }
-    }
-}
 
 #[test]
 fn an_upside_down_range_and_a_value_of_the_wrong_type_are_refused() {
