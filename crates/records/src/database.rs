@@ -113,12 +113,14 @@ impl Shared {
         }
     }
 
-    /// Makes durable what queries found to be over, where this handle writes.
+    /// Makes durable what queries found to be over, where this handle writes. A dataset where that fails does not
+    /// keep it from the others.
     fn keep_over(&self) -> Result<()> {
         let datasets: Vec<Arc<Current>> = self.datasets.lock().values().cloned().collect();
-        datasets
+        let kept = datasets
             .iter()
-            .try_for_each(|current| current.keep_over(&self.group))
+            .map(|current| current.keep_over(&self.group));
+        kept.fold(Ok(()), Result::and)
     }
 
     fn replace_usage(&self, datasets: &HashMap<String, Arc<Current>>) {
@@ -312,12 +314,15 @@ impl Database {
 
     /// Closes the store: what was written is made durable, and later writes are refused, by clones
     /// and datasets of it too. Dropping does the same, but cannot tell errors.
+    ///
+    /// # Errors
+    /// What could not be made durable, flushed or sealed ([`lsm::Group::close`]). Everything else is done all the same.
     pub fn close(self) -> Result<()> {
         self.keeper.stop();
-        let kept = self.shared.keep_over();
+        // Nothing depends on what queries noted: what is forgotten is found again.
+        let _ = self.shared.keep_over();
         self.shared.keep_usage();
-        self.shared.group.close()?;
-        kept
+        Ok(self.shared.group.close()?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::background::no_tree;
-use super::recover::is_leftover;
+use super::recover::{is_leftover, is_own};
 use super::{FULL_GENERATIONS, Inner, Segment, Ticket, Writer};
 use crate::batch::{Batch, decode};
 use crate::entry::{MAX_SEQ, Seq};
@@ -236,7 +236,9 @@ impl Inner {
         writer.segment = Some(segment);
         for path in writer.forsaken.drain(..) {
             // Replay goes past one that stays.
-            let _ = fs.remove(&path);
+            if is_own(fs, &path) {
+                let _ = fs.remove(&path);
+            }
         }
         let tables: std::collections::HashSet<u64> = view
             .version
@@ -245,9 +247,10 @@ impl Inner {
             .collect();
         for name in fs.list(dir).unwrap_or_default() {
             let leftover = |name: &str| is_leftover(name, &|n| tables.contains(&n), log, number);
-            if name.to_str().is_some_and(leftover) {
+            let path = dir.join(&name);
+            if name.to_str().is_some_and(leftover) && is_own(fs, &path) {
                 // Not removed now, it is tried again at the next opening.
-                let _ = fs.remove(&dir.join(name));
+                let _ = fs.remove(&path);
             }
         }
         Ok(())
