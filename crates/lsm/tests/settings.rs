@@ -190,3 +190,58 @@ fn nothing_is_synced_where_nothing_was_written() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(fs.calls(), calls);
 }
+
+/// Files that are not ours survive opening, writing and closing, whatever their names are.
+#[test]
+fn what_is_somebody_elses_stays() {
+    let memory = Memory::new();
+    let foreign = [
+        "2024.log",
+        "000001.log",
+        "202411.log",
+        "7.tbl",
+        "000002.tbl",
+        "MANIFEST-000001",
+        "MANIFEST-x",
+    ];
+    let (group, tree) = periodic(Arc::new(memory.clone()));
+    write(&group, tree, "k", Durability::Sync);
+    group.flush().unwrap();
+    drop(group);
+    let mut expected = Vec::new();
+    for name in foreign {
+        let path = Path::new(DIR).join(name);
+        // Where the name is taken it is ours.
+        if memory.read(&path).is_none() {
+            memory.write(&path, b"a diary, and no store");
+            expected.push(path);
+        }
+    }
+    assert!(expected.len() > 4);
+    for _ in 0..3 {
+        let (group, tree) = match Group::open(
+            Path::new(DIR),
+            small(Arc::new(memory.clone())),
+            Arc::new(PlainTrees),
+            false,
+        ) {
+            Ok(group) => {
+                let tree = group.tree("t").unwrap();
+                (group, tree)
+            }
+            Err(error) => panic!("{error}"),
+        };
+        write(&group, tree, "k", Durability::Sync);
+        group.flush().unwrap();
+        group.compact(None).unwrap();
+        group.close().unwrap();
+        for path in &expected {
+            assert_eq!(
+                memory.read(path).unwrap(),
+                b"a diary, and no store",
+                "{}",
+                path.display()
+            );
+        }
+    }
+}

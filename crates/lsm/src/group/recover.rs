@@ -80,6 +80,8 @@ pub(super) fn open(
             manifest: None,
             log: recovered.log,
             next_tree: recovered.next_tree,
+            last_seq: recovered.last_seq,
+            renew_at: 0,
             seal: None,
         };
         (recovered.version, versions, next_file)
@@ -90,6 +92,8 @@ pub(super) fn open(
                 manifest: None,
                 log: 0,
                 next_tree: 1,
+                last_seq: 0,
+                renew_at: 0,
                 seal: None,
             },
             1,
