@@ -16,6 +16,9 @@ const OVERHEAD: u64 = 208;
 /// The size around which blocks cluster; only an estimate of how many there will be.
 const TYPICAL_BLOCK: u64 = 4 << 10;
 
+/// Blocks that a cache is laid out for at most: memory is not taken before it is needed.
+const MOST_AT_ONCE: u64 = 1 << 20;
+
 /// A shard smaller than this would be emptied by a single large block.
 const SHARD_BYTES: u64 = 8 << 20;
 
@@ -86,7 +89,8 @@ impl BlockCache {
     /// A cache that holds at most `capacity` bytes, its own bookkeeping included. 0 caches nothing.
     pub fn new(capacity: usize) -> BlockCache {
         let capacity = capacity as u64;
-        let items = (capacity / (TYPICAL_BLOCK + OVERHEAD)) as usize;
+        // What it is laid out for at once; it grows where there are more.
+        let items = (capacity / (TYPICAL_BLOCK + OVERHEAD)).min(MOST_AT_ONCE) as usize;
         let options = OptionsBuilder::new()
             .estimated_items_capacity(items)
             .weight_capacity(capacity)

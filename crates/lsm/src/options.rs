@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::attributes::Extractor;
 use crate::compaction::Policy;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::fs::disk::Disk;
 use crate::merge::{MergeFilter, MergeObserver, MergeOperator};
@@ -17,7 +17,8 @@ pub enum Durability {
     /// On disk before the write returns: nothing acknowledged is ever lost. Concurrent writers share one sync.
     Sync,
     /// On disk at the latest this long after the write returns: a power cut loses at most that
-    /// long; a killed process loses nothing.
+    /// long; a killed process loses nothing. Less than a millisecond is the same as `Sync`; more than a day
+    /// counts as a day.
     Periodic(Duration),
     /// On disk when the operating system sees fit: a power cut loses what it had not written; a
     /// killed process loses nothing.
@@ -44,14 +45,14 @@ pub struct Options {
     pub memory_budget: usize,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn Fs>,
-    /// Size of a table file at which a merge starts the next one, in bytes. Default 32 MiB.
+    /// Size of a table file at which a merge starts the next one, in bytes, at least 1. Default 32 MiB.
     pub table_size: u64,
-    /// Size of a data block before compression, in bytes. Default 4 KiB.
+    /// Size of a data block before compression, in bytes: 1 to 16 MiB. Default 4 KiB.
     pub block_size: usize,
     /// Compress blocks with LZ4. Default true.
     pub compress: bool,
     /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16:
-    /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits.
+    /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits. At most 64.
     pub value_filter_bits: usize,
     /// Key filters whose bits of one key lie in one cache line; without, anywhere in the filter. Tables
     /// of both kinds can be read. Default true.
@@ -79,7 +80,38 @@ impl Default for Options {
     }
 }
 
+/// The largest block: a reader holds some at once.
+const MAX_BLOCK: usize = 16 << 20;
+
+/// The most bits of a filter per value or key.
+const MAX_BITS: usize = 64;
+
+/// The most that the cache is made for: its tables are laid out for as many blocks as it may hold.
+const MAX_CACHE: usize = 1 << 40;
+
 impl Options {
+    /// Refuses what cannot be meant.
+    pub(crate) fn check(&self) -> Result<()> {
+        let limit = |what, limit: usize, value: usize| match value > limit {
+            true => Err(Error::Limit {
+                what,
+                limit: limit as u64,
+                value: value as u64,
+            }),
+            false => Ok(()),
+        };
+        let least = |what: &str, value: u64| match value {
+            0 => Err(Error::Invalid(format!(
+                "{what} is 0, and must be 1 at least"
+            ))),
+            _ => Ok(()),
+        };
+        least("table_size", self.table_size)?;
+        least("block_size", self.block_size as u64)?;
+        limit("block_size in bytes", MAX_BLOCK, self.block_size)?;
+        limit("value_filter_bits", MAX_BITS, self.value_filter_bits)
+    }
+
     /// Bytes of memtables at which a generation is full: an eighth of the budget. With one
     /// generation filling and two being flushed, memtables stay within three eighths.
     pub(crate) fn generation_bytes(&self) -> usize {
@@ -89,7 +121,7 @@ impl Options {
     /// The block cache's share: half of the budget. The last eighth is left to merge buffers and
     /// the pinned top of the block indexes.
     pub(crate) fn cache_bytes(&self) -> usize {
-        self.memory_budget / 2
+        (self.memory_budget / 2).min(MAX_CACHE)
     }
 }
 
@@ -167,6 +199,19 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
+    /// The same with each number where it makes sense: what a provider says is code, so there is nobody to
+    /// refuse it to.
+    pub(crate) fn bounded(mut self) -> TreeOptions {
+        self.versions = self.versions.max(1);
+        self.filter_bits_per_key = self.filter_bits_per_key.min(MAX_BITS);
+        if let Policy::Leveled(leveled) = &mut self.policy {
+            leveled.level0_runs = leveled.level0_runs.clamp(1, 1 << 20);
+            leveled.level1_bytes = leveled.level1_bytes.max(1);
+            leveled.multiplier = leveled.multiplier.max(2);
+        }
+        self
+    }
+
     /// True when flushes and merges leave one version of a key.
     pub(crate) fn keeps_one(&self) -> bool {
         let by = self.superseded.as_ref();

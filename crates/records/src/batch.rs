@@ -413,7 +413,7 @@ impl WriteBatch {
                     Ok(result) => result?,
                     Err(why) => {
                         conflict = Some(why);
-                        return Err(lsm::Error::Invalid("the batch was overtaken".to_string()));
+                        return Err(lsm::Error::Conflict("the batch was overtaken".to_string()));
                     }
                 }
                 index::complete_eager(batch, eager, first, snapshot)

@@ -349,8 +349,12 @@ impl Database {
 
     /// Closes the store: what was written is made durable, and later writes are refused, by clones
     /// and datasets of it too. Dropping does the same, but cannot tell errors.
+    ///
+    /// # Errors
+    /// What could not be made durable, flushed or sealed ([`lsm::Group::close`]). Everything else is done all the same.
     pub fn close(self) -> Result<()> {
         self.keeper.stop();
+        // Nothing depends on what queries noted: what is forgotten is found again.
         self.shared.keep_over();
         self.shared.keep_usage();
         Ok(self.shared.group.close()?)

@@ -1,6 +1,7 @@
 //! What a store looks like, as JSON for people and programs.
 
 use lsm::version::{Run, TreeVersion};
+use lsm::{Job, JobFailure, Retry};
 use serde_json::{Map, Value as Json, json};
 
 use crate::database::Database;
@@ -30,6 +31,7 @@ impl Database {
                 "cache_capacity_bytes": group.cache().capacity(),
             },
             "counters": counters,
+            "failures": group.failures().iter().map(failure).collect::<Vec<_>>(),
         })
     }
 }
@@ -59,11 +61,18 @@ impl Dataset {
                 "bytes": tree.size(),
             }));
         }
+        let failures = self.shared.group.failures();
+        let own = |failure: &&JobFailure| match &failure.tree {
+            Some((id, _)) => layout.trees().contains(id),
+            None => true,
+        };
+        let failures: Vec<Json> = failures.iter().filter(own).map(failure).collect();
         let def = layout.stored.def();
         let mut stats = json!({
             "definition": def.to_string(),
             "upkeep": self.upkeep_stats(&layout, &snapshot),
             "trees": trees,
+            "failures": failures,
         });
         if let (Some(change), Json::Object(fields)) = (&layout.stored.change, &mut stats) {
             let def = &change.attribute.def;
@@ -76,6 +85,25 @@ impl Dataset {
         }
         stats
     }
+}
+
+/// A background job that fails: what, where, why, how often, and when it is tried again.
+fn failure(failure: &JobFailure) -> Json {
+    let retry = match failure.retry {
+        Retry::In(pause) => format!("in {:.1} s", pause.as_secs_f64()),
+        Retry::AfterFlushes(0) => "at the next flush".to_string(),
+        Retry::AfterFlushes(n) => format!("after {n} flushes"),
+    };
+    json!({
+        "job": match failure.job {
+            Job::Flush => "flush",
+            Job::Merge => "merge",
+        },
+        "tree": failure.tree.as_ref().map(|(_, name)| name),
+        "times": failure.times,
+        "next_attempt": retry,
+        "error": failure.error.to_string(),
+    })
 }
 
 fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {

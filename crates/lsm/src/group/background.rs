@@ -318,6 +318,8 @@ impl Inner {
             return Err(failed.error);
         }
         versions.log = edit.log.unwrap_or(versions.log);
+        versions.next_tree = edit.next_tree.unwrap_or(versions.next_tree);
+        versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
         let version = Arc::new(version);
         self.change_view(|view| change(view, version.clone()));
         let kept: HashSet<u64> = edit.added.iter().map(|new| new.meta.number).collect();
@@ -335,6 +337,7 @@ impl Inner {
                 }
             }
         }
+        self.renew_manifest(&mut versions);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod background;
 mod bulk;
 mod close;
 mod failures;
+mod manifest;
 mod recover;
 mod trees;
 mod write;
@@ -91,6 +92,10 @@ struct Versions {
     /// The first log segment that an opening must replay.
     log: u64,
     next_tree: TreeId,
+    /// The last sequence number in tables.
+    last_seq: Seq,
+    /// The length at which the manifest is written anew.
+    renew_at: u64,
     /// What closing has still to write.
     seal: Option<Current>,
 }
@@ -485,3 +490,6 @@ impl Inner {
         self.flushed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

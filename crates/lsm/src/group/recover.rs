@@ -27,7 +27,8 @@ use crate::options::{Options, TreeProvider};
 use crate::sort;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{
-    Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees, recover,
+    Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees, own_number,
+    recover,
 };
 use crate::wal::{LogKind, Tail, replay};
 
@@ -39,6 +40,7 @@ pub(super) fn open(
     provider: Arc<dyn TreeProvider>,
     create: bool,
 ) -> Result<Inner> {
+    options.check()?;
     let fs = options.fs.clone();
     let there = Current::exists(&*fs, dir);
     if !there {
@@ -78,6 +80,8 @@ pub(super) fn open(
             manifest: None,
             log: recovered.log,
             next_tree: recovered.next_tree,
+            last_seq: recovered.last_seq,
+            renew_at: 0,
             seal: None,
         };
         (recovered.version, versions, next_file)
@@ -88,6 +92,8 @@ pub(super) fn open(
                 manifest: None,
                 log: 0,
                 next_tree: 1,
+                last_seq: 0,
+                renew_at: 0,
                 seal: None,
             },
             1,
@@ -191,7 +197,12 @@ impl Log {
             .filter_map(|name| segment_number(name))
             .collect();
         numbers.sort_unstable();
-        self.highest = numbers.last().copied().unwrap_or(0);
+        // Also numbers of files that are no part of the store: nothing that is there is written over.
+        let taken = names.iter().filter_map(|name| {
+            let name = name.to_str()?;
+            own_number(name, "", ".tbl").or_else(|| own_number(name, "", ".log"))
+        });
+        self.highest = taken.filter(|n| *n < MAX_FILE / 2).max().unwrap_or(0);
         numbers.retain(|number| *number >= recovered.log);
         let sealed: Option<BTreeMap<u64, u64>> = recovered
             .current
@@ -281,7 +292,7 @@ impl Log {
         if !goes_on {
             let why = broken.get_or_insert_with(|| self.missing(number, previous));
             // A sync includes all that was written before.
-            if replayed.synced > 0 {
+            if replayed.synced > 0 || sealed.is_some() {
                 let path = log_path(&source.dir, why.segment);
                 return Err(Error::corruption(&path, why.offset, why.why.clone()));
             }
@@ -334,28 +345,52 @@ fn missing_segment(source: &TableSource, number: u64) -> Error {
 }
 
 fn segment_number(name: &Path) -> Option<u64> {
-    if name.extension()? != "log" {
-        return None;
-    }
-    let number = name.file_stem()?.to_str()?.parse().ok()?;
-    (number <= MAX_FILE).then_some(number)
+    own_number(name.to_str()?, "", ".log")
 }
 
-/// True when the file is one that the engine makes, is not `keep`, and may be removed.
+/// True when the file is one that the engine makes, is not `keep`, and may be removed: by its name. What it holds
+/// must be looked at as well ([`is_own`]).
 pub(super) fn is_leftover(
     name: &str,
     keep_tables: &dyn Fn(u64) -> bool,
     log: u64,
     manifest: u64,
 ) -> bool {
-    if let Some(number) = name.strip_suffix(".tbl") {
-        return number.parse().is_ok_and(|number| !keep_tables(number));
+    if let Some(number) = own_number(name, "", ".tbl") {
+        return !keep_tables(number);
     }
-    if let Some(number) = name.strip_suffix(".log") {
-        return number.parse().is_ok_and(|number: u64| number < log);
+    if let Some(number) = own_number(name, "", ".log") {
+        return number < log;
     }
-    if let Some(number) = name.strip_prefix("MANIFEST-") {
-        return number.parse().is_ok_and(|number: u64| number != manifest);
+    if let Some(number) = own_number(name, "MANIFEST-", "") {
+        return number != manifest;
     }
     name == "CURRENT.new" || sort::is_leftover(name)
+}
+
+/// False for a table, log or manifest that the engine cannot have written, whatever its name is: somebody else's file.
+/// All of ours begin with one of three words; of one that a power cut took apart they may be missing, or zeros.
+pub(super) fn is_own(fs: &dyn Fs, path: &Path) -> bool {
+    let numbered = path.file_name().and_then(|name| name.to_str());
+    let numbered = numbered.is_some_and(|name| {
+        name.starts_with("MANIFEST-") || name.ends_with(".tbl") || name.ends_with(".log")
+    });
+    if !numbered {
+        return true;
+    }
+    let begin = || {
+        let file = fs.open(path)?;
+        let mut begin = [0; 8];
+        let len = file.len()?.min(8) as usize;
+        if let Some(begin) = begin.get_mut(..len) {
+            file.read_at(0, begin)?;
+        }
+        Ok::<_, std::io::Error>((begin, len))
+    };
+    let Ok((begin, len)) = begin() else {
+        return false;
+    };
+    let begin = begin.get(..len).unwrap_or_default();
+    let words: [&[u8; 8]; 3] = [b"ESKERLOG", b"ESKERMAN", b"ESKERTBL"];
+    begin.iter().all(|byte| *byte == 0) || words.iter().any(|word| word.starts_with(begin))
 }

@@ -128,10 +128,6 @@ impl Inner {
                 full: view.full.clone(),
                 version: Arc::clone(&version),
             }
-        })?;
-        if let Some(next) = edit.next_tree {
-            self.manifest.lock().next_tree = next;
-        }
-        Ok(())
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::background::no_tree;
-use super::recover::is_leftover;
+use super::recover::{is_leftover, is_own};
 use super::{FULL_GENERATIONS, Inner, Segment, Ticket, Writer};
 use crate::batch::{Batch, decode};
 use crate::entry::{MAX_SEQ, Seq};
@@ -14,7 +14,7 @@ use crate::generation::{Generation, View};
 use crate::options::Durability;
 use crate::read::Snapshot;
 use crate::stats::Counters;
-use crate::version::{Current, Manifest, log_path};
+use crate::version::{Current, log_path};
 use crate::wal::{LogKind, LogWriter};
 
 /// Adds to a batch what depends on the state that it is applied to.
@@ -211,18 +211,13 @@ impl Inner {
         let mut versions = self.manifest.lock();
         let oldest = view.full.last().and_then(|generation| generation.log());
         let log = oldest.unwrap_or(segment.number);
+        versions.log = log;
+        versions.last_seq = view
+            .full
+            .last()
+            .map_or(writer.next_seq - 1, |g| g.component().min - 1);
         let number = self.new_file();
-        let mut edit = view.version.snapshot();
-        edit.log = Some(log);
-        edit.next_file = Some(self.next_file.load(Ordering::SeqCst));
-        edit.next_tree = Some(versions.next_tree);
-        edit.last_seq = Some(
-            view.full
-                .last()
-                .map_or(writer.next_seq - 1, |g| g.component().min - 1),
-        );
-        let manifest = Manifest::create(fs, dir, number, &edit)?;
-        fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
+        let manifest = self.begin_manifest(number, &view.version, &mut versions)?;
         Current {
             manifest: number,
             seal: None,
@@ -230,13 +225,14 @@ impl Inner {
         .write(fs, dir)?;
         segment.named.store(true, Ordering::Release);
         versions.manifest = Some(manifest);
-        versions.log = log;
         view.active.set_log(segment.number);
         self.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
         for path in writer.forsaken.drain(..) {
             // Replay goes past one that stays.
-            let _ = fs.remove(&path);
+            if is_own(fs, &path) {
+                let _ = fs.remove(&path);
+            }
         }
         let tables: std::collections::HashSet<u64> = view
             .version
@@ -245,9 +241,10 @@ impl Inner {
             .collect();
         for name in fs.list(dir).unwrap_or_default() {
             let leftover = |name: &str| is_leftover(name, &|n| tables.contains(&n), log, number);
-            if name.to_str().is_some_and(leftover) {
+            let path = dir.join(&name);
+            if name.to_str().is_some_and(leftover) && is_own(fs, &path) {
                 // Not removed now, it is tried again at the next opening.
-                let _ = fs.remove(&dir.join(name));
+                let _ = fs.remove(&path);
             }
         }
         Ok(())

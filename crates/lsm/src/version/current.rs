@@ -58,13 +58,24 @@ impl Current {
 
     /// Replaces `CURRENT`, durably.
     pub(crate) fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        let (path, temporary) = (dir.join(NAME), dir.join(TEMPORARY));
+        self.prepare(fs, dir)?;
+        Current::replace(fs, dir)
+    }
+
+    /// The first half of [`Current::write`]: when it fails `CURRENT` is as it was.
+    pub(crate) fn prepare(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let temporary = dir.join(TEMPORARY);
         let file = fs
             .create(&temporary)
             .map_err(|e| Error::io(&temporary, "create", e))?;
         file.append(&self.encode())
             .map_err(|e| Error::io(&temporary, "append", e))?;
-        file.sync().map_err(|e| Error::io(&temporary, "sync", e))?;
+        file.sync().map_err(|e| Error::io(&temporary, "sync", e))
+    }
+
+    /// The second half: when it fails, which of the two a power cut leaves is not known.
+    pub(crate) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let (path, temporary) = (dir.join(NAME), dir.join(TEMPORARY));
         fs.rename(&temporary, &path)
             .map_err(|e| Error::io(&path, "rename", e))?;
         fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))

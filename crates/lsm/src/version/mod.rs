@@ -381,7 +381,7 @@ impl Version {
             let tree = TreeVersion {
                 id: *id,
                 name: name.clone(),
-                options: options(name, config)?,
+                options: options(name, config)?.bounded(),
                 config: Arc::new(config.clone()),
                 runs: Vec::new(),
                 cursors: BTreeMap::new(),
@@ -399,7 +399,7 @@ impl Version {
                 .get_mut(id)
                 .ok_or_else(|| bad(format!("tree {id} is unknown")))?;
             let tree = Arc::make_mut(tree);
-            tree.options = options(&tree.name, config)?;
+            tree.options = options(&tree.name, config)?.bounded();
             tree.config = Arc::new(config.clone());
         }
         for id in &edit.dropped {

@@ -1,0 +1,74 @@
+//! The manifest of a handle: begun with its first write, and written anew when it has grown.
+//!
+//! A manifest is a log of edits whose first one is a whole version. Each flush and merge adds one, so that of a
+//! handle that lives for months most would be history. When it is several times as long as it began, a new one is
+//! begun with the version of the moment: written and synced while the old one still counts, then named by `CURRENT`
+//! in one rename. A power cut leaves the one or the other, and both say the same.
+
+use std::sync::atomic::Ordering;
+
+use super::{Inner, Versions};
+use crate::error::{Error, Result};
+use crate::version::{Current, Edit, Manifest, Version, manifest_path};
+
+/// A manifest is not written anew while it is shorter than this, or than so many times its first record.
+const RENEW_OVER: u64 = 64 << 10;
+const RENEW_FACTOR: u64 = 4;
+
+impl Inner {
+    /// Begins a manifest with `version`, durably, its name too. `CURRENT` does not name it yet.
+    pub(super) fn begin_manifest(
+        &self,
+        number: u64,
+        version: &Version,
+        versions: &mut Versions,
+    ) -> Result<Manifest> {
+        let (fs, dir) = (&*self.source.fs, &self.source.dir);
+        let edit = Edit {
+            log: Some(versions.log),
+            next_file: Some(self.next_file.load(Ordering::SeqCst)),
+            next_tree: Some(versions.next_tree),
+            last_seq: Some(versions.last_seq),
+            ..version.snapshot()
+        };
+        let manifest = Manifest::create(fs, dir, number, &edit)?;
+        fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
+        versions.renew_at = RENEW_OVER.max(manifest.len().saturating_mul(RENEW_FACTOR));
+        Ok(manifest)
+    }
+
+    /// Writes the manifest anew when it has grown, under the manifest lock: its last edit is installed and durable.
+    pub(super) fn renew_manifest(&self, versions: &mut Versions) {
+        let old = versions
+            .manifest
+            .as_ref()
+            .map(|old| (old.number(), old.len()));
+        let Some((old, len)) = old.filter(|(_, len)| *len >= versions.renew_at) else {
+            return;
+        };
+        let (fs, dir) = (&*self.source.fs, &self.source.dir);
+        let number = self.new_file();
+        let version = self.view.load().version.clone();
+        let current = Current {
+            manifest: number,
+            seal: None,
+        };
+        let begun = self
+            .begin_manifest(number, &version, versions)
+            .and_then(|manifest| current.prepare(fs, dir).map(|()| manifest));
+        let Ok(manifest) = begun else {
+            // The old one goes on. It is tried again when that has doubled.
+            let _ = fs.remove(&manifest_path(dir, number));
+            versions.renew_at = len.saturating_mul(2);
+            return;
+        };
+        if let Err(error) = Current::replace(fs, dir) {
+            // An edit in either of the two may be lost with it.
+            self.poison_with(&error);
+            return;
+        }
+        versions.manifest = Some(manifest);
+        // One that stays is removed at the next opening.
+        let _ = fs.remove(&manifest_path(dir, old));
+    }
+}
