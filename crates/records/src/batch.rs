@@ -65,7 +65,7 @@ impl WriteBatch {
 
     fn put_as(&mut self, json: &[u8], insert: bool) -> Result<()> {
         let layout = self.layout.clone();
-        layout.extraction.extract(json, &mut self.extracted)?;
+        layout.extraction.extract_new(json, &mut self.extracted)?;
         let mark = self.writes.mark();
         let result = self.add(json);
         if result.is_err() {

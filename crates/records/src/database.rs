@@ -40,7 +40,7 @@ pub struct Options {
 pub struct Tuning {
     /// Compress blocks. Default true.
     pub compress: bool,
-    /// Bits of the embedded index's filters per distinct value of a block. Default 10.
+    /// Bits of the embedded index's filters per distinct value of a block. Default 16.
     pub value_filter_bits: usize,
     /// Key filters whose bits of one key lie in one cache line. Default true.
     pub blocked_filter: bool,

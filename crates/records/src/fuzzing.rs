@@ -21,6 +21,7 @@ use crate::predicate::{Condition, JsonFilter};
 use crate::record::{self, RecordRef};
 use crate::schema::{
     Extracted, Extraction, KeyType, Type, Value, decode_key, encode_key, infer, infer_key,
+    without_negative_zeros,
 };
 use crate::trees::TreeConfig;
 
@@ -134,15 +135,15 @@ pub fn json(data: &[u8]) {
         let key = ("id".parse().unwrap(), key_type);
         let extraction = Extraction::new(key, attributes.to_vec());
         let mut out = Extracted::default();
-        if extraction.extract(data, &mut out).is_err() {
+        if extraction.extract_new(data, &mut out).is_err() {
             continue;
         }
-        // Of a value that is skipped only the grammar is checked: half a surrogate pair, or a number
-        // beyond the floats, is for whoever reads it.
-        serde_json::from_slice::<serde::de::IgnoredAny>(data).unwrap();
-        let Ok(json) = serde_json::from_slice::<Json>(data) else {
-            continue;
-        };
+        // Whatever is taken, other readers can read.
+        serde_json::from_slice::<Json>(data).unwrap();
+        let text = std::str::from_utf8(data).unwrap();
+        // The parser takes the integer -0 for a float.
+        let text = without_negative_zeros(text).unwrap_or_else(|| text.to_string());
+        let json: Json = serde_json::from_str(&text).unwrap();
         let wanted = json.get("id").and_then(|id| naive(key_type.as_type(), id));
         let mut key = Vec::new();
         encode_key(key_type, &wanted.unwrap(), &mut key).unwrap();

@@ -111,13 +111,18 @@ fn existing(
     }
 }
 
-/// The CSV columns that the dataset declares to be strings.
+/// The CSV columns that the dataset declares to be strings. A column is a field of the record itself, whatever its name
+/// holds: it is meant by a path of that one name, not by one that reads like it.
 fn string_columns(def: &DatasetDef) -> HashSet<String> {
-    let key = (def.key_type == KeyType::String).then(|| def.key.to_string());
+    let key = (def.key_type == KeyType::String).then_some(&def.key);
     let indexes = def.indexes.iter().filter(|index| index.ty == Type::String);
-    indexes
-        .map(|index| index.path.to_string())
-        .chain(key)
+    let paths = indexes.map(|index| &index.path).chain(key);
+    paths
+        .filter_map(|path| {
+            let mut names = path.names();
+            names.next().filter(|_| names.len() == 0)
+        })
+        .map(str::to_string)
         .collect()
 }
 

@@ -54,27 +54,40 @@ pub struct ValuePage {
 
 /// Where a page of versions ended: the moment that it was asked for, and its last version. It stays valid, in other
 /// processes too, and pages go on as if nothing had been written since; but versions that are not kept
-/// any more are gone. As text, `MOMENT.LAST`.
+/// any more are gone. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` where it was asked for as of a write `TS` to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ValueToken {
     at: Seq,
     after: Seq,
+    /// What was asked for: `at`, or later than the last write then.
+    asked: Seq,
 }
 
 impl fmt::Display for ValueToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.at, self.after)
+        write!(f, "{}.{}", self.at, self.after)?;
+        match self.asked > self.at {
+            true => write!(f, ".{}", self.asked),
+            false => Ok(()),
+        }
     }
 }
 
 impl FromStr for ValueToken {
     type Err = Error;
     fn from_str(text: &str) -> Result<ValueToken> {
-        let parts = text.split_once('.');
-        let numbers = parts.and_then(|(at, after)| Some((at.parse().ok()?, after.parse().ok()?)));
-        let (at, after) = numbers
-            .ok_or_else(|| Error::bad_input(format!("`{text}` is not a token that a page gave")))?;
-        Ok(ValueToken { at, after })
+        let parts: Option<Vec<Seq>> = text.split('.').map(|part| part.parse().ok()).collect();
+        match parts.as_deref() {
+            Some(&[at, after]) => Ok(ValueToken {
+                at,
+                after,
+                asked: at,
+            }),
+            Some(&[at, after, asked]) if asked > at => Ok(ValueToken { at, after, asked }),
+            _ => Err(Error::bad_input(format!(
+                "`{text}` is not a token that a page gave"
+            ))),
+        }
     }
 }
 
@@ -222,10 +235,11 @@ impl DatasetSnapshot {
         }
         if let (Some(ts), Some(after)) = (ts, after)
             && ts != after.at
+            && ts != after.asked
         {
             return Err(Error::bad_input(format!(
                 "the page before was as of write {}, not {ts}",
-                after.at
+                after.asked
             )));
         }
         let at = after.map(|after| after.at).or(ts);
@@ -260,6 +274,7 @@ impl DatasetSnapshot {
             next: last.map(|last| ValueToken {
                 at: search.at,
                 after: last.seq(),
+                asked: after.map(|after| after.asked).or(ts).unwrap_or(search.at),
             }),
             records,
         })

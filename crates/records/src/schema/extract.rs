@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::path::Path;
+use super::readable::{read_all, without_negative_zeros};
 use super::time;
 use super::types::{KeyType, Type};
 use super::value::{
@@ -61,6 +62,18 @@ impl Extraction {
         }
     }
 
+    /// As [`Extraction::extract`], of a record that is to be written: refuses, too, what no reader could read in fields
+    /// that are not extracted.
+    pub(crate) fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
+        self.extract(json, out)?;
+        // It was looked at before.
+        let text = std::str::from_utf8(json).unwrap_or_default();
+        read_all(text).map_err(|error| RecordError {
+            key: decode_key(self.key.1, &out.key).map(|key| key.to_string()),
+            kind: json_error(&error),
+        })
+    }
+
     /// Reads the key and the attributes of the record `json` into `out`, in one pass.
     ///
     /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one
@@ -87,16 +100,27 @@ impl Extraction {
         if is_too_deep(json) {
             return Err(refused(RecordErrorKind::TooDeep { limit: MAX_DEPTH }));
         }
+        self.extract_text(text, out)
+    }
+
+    fn extract_text(&self, text: &str, out: &mut Extracted) -> Result<(), RecordError> {
         let mut collector = Collector {
             extraction: self,
             out,
             error: None,
+            negative_zero: false,
         };
         let mut input = serde_json::Deserializer::from_str(text);
         let walked = self
             .trie
             .walk(&mut input, &mut collector)
             .and_then(|()| input.end());
+        if collector.negative_zero
+            && let Some(text) = without_negative_zeros(text)
+        {
+            out.clear();
+            return self.extract_text(&text, out);
+        }
         let kind = match (walked, collector.error) {
             (Ok(()), None) if out.key.is_empty() => self.key_missing(),
             (Ok(()), None) => {
@@ -179,6 +203,8 @@ struct Collector<'a> {
     extraction: &'a Extraction,
     out: &'a mut Extracted,
     error: Option<RecordErrorKind>,
+    /// An integer was to be here, and the parser found -0.0: the text may say `-0`.
+    negative_zero: bool,
 }
 
 impl Sink for Collector<'_> {
@@ -234,6 +260,7 @@ impl Collector<'_> {
 
     #[cold]
     fn refuse_key(&mut self, found: Found<'_>) {
+        self.negative_zero |= is_negative_zero(found);
         let (path, expected) = self.extraction.key.clone();
         self.refuse(match found {
             Found::Null => RecordErrorKind::KeyNull { path },
@@ -310,6 +337,7 @@ impl Collector<'_> {
             return;
         };
         let (path, expected) = (path.clone(), *expected);
+        self.negative_zero |= is_negative_zero(found);
         self.refuse(match length {
             Some(length) => RecordErrorKind::ValueTooLong {
                 path,
@@ -344,6 +372,10 @@ fn time_of(found: Found<'_>) -> Option<i64> {
         Found::Float(seconds) => time::from_decimal_seconds(seconds),
         Found::Null | Found::Bool(_) | Found::Object => None,
     }
+}
+
+fn is_negative_zero(found: Found<'_>) -> bool {
+    matches!(found, Found::Float(v) if v == 0.0 && v.is_sign_negative())
 }
 
 /// Names what was found where `expected` should have been.

@@ -1,8 +1,11 @@
 //! Guessing types from the first records of a load.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 
 use super::path::Path;
+use super::readable::without_negative_zeros;
 use super::types::{KeyType, Type};
 
 /// The type that most values at `path` have in `samples`, of those equally frequent the one that
@@ -53,7 +56,11 @@ pub(crate) fn infer_key(samples: &[&[u8]], path: &Path) -> KeyType {
 fn each_scalar(samples: &[&[u8]], path: &Path, see: &mut dyn FnMut(&Json)) {
     let names: Vec<&str> = path.names().collect();
     for sample in samples {
-        if let Ok(json) = serde_json::from_slice(sample) {
+        let Ok(text) = std::str::from_utf8(sample) else {
+            continue;
+        };
+        let text = without_negative_zeros(text).map_or(Cow::Borrowed(text), Cow::Owned);
+        if let Ok(json) = serde_json::from_str(&text) {
             walk(&json, &names, see);
         }
     }

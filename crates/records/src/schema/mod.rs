@@ -9,6 +9,7 @@ mod error;
 mod extract;
 mod infer;
 mod path;
+mod readable;
 mod time;
 mod types;
 mod value;
@@ -18,6 +19,8 @@ pub use error::{RecordError, RecordErrorKind};
 pub(crate) use extract::{Extracted, Extraction};
 pub(crate) use infer::{infer, infer_key};
 pub use path::Path;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;
 pub(crate) use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
