@@ -47,6 +47,34 @@ fn one_tree(group: &Group) -> TreeId {
     tree.unwrap_or_else(|| group.create_trees(&[("t".into(), vec![])]).unwrap()[0])
 }
 
+/// What an append left behind is cut off again, and a power cut may bring it back until the file is synced: closing must
+/// not take a file for durable because all that was acknowledged is.
+#[test]
+fn an_append_that_was_taken_back_does_not_come_back_behind_the_seal() {
+    let mut came_back = 0;
+    for seed in seeds(40) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let (memory, fs) = faulty();
+        let group = open(Arc::new(fs.clone())).unwrap();
+        let tree = one_tree(&group);
+        put(&group, tree, b"a", b"1", Durability::Sync).unwrap();
+        fs.set_capacity(fs.used() + 20);
+        let error = put(&group, tree, b"b", &[7; 100], Durability::Os).unwrap_err();
+        assert!(error.is_disk_full(), "{error}");
+        // As of now it may be back.
+        let left = memory.power_cut(seed, PowerCut::Reordered);
+        let longer = |path: &std::path::PathBuf| left.read(path) != memory.read(path);
+        came_back += memory.paths().iter().filter(|path| longer(path)).count();
+        fs.clear();
+        group.close().unwrap();
+        drop(group);
+        let left = memory.power_cut(seed, PowerCut::Reordered);
+        let group = open(Arc::new(left)).unwrap();
+        assert_eq!(read(&group, tree), [(b"a".to_vec(), b"1".to_vec())].into());
+    }
+    assert!(came_back > 0);
+}
+
 /// Writes, flushes and merges while the disk is full again and again, at any byte.
 #[test]
 fn a_full_disk_fails_writes_and_harms_nothing() {

@@ -152,7 +152,7 @@ impl Inner {
             } else {
                 live.log.len()
             };
-            if live.log.synced_len() >= wanted && live.named.load(Ordering::Acquire) {
+            if live.log.is_durable(wanted) && live.named.load(Ordering::Acquire) {
                 continue;
             }
             let result = live.log.sync().and_then(|()| self.name_segment(live));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -26,6 +26,8 @@ pub struct LogWriter {
     appending: Mutex<Appending>,
     len: AtomicU64,
     synced: AtomicU64,
+    /// An append was taken back since the last sync.
+    shortened: AtomicBool,
     failure: OnceLock<String>,
 }
 
@@ -102,6 +104,7 @@ impl LogWriter {
             }),
             len: AtomicU64::new(header.len() as u64),
             synced: AtomicU64::new(0),
+            shortened: AtomicBool::new(false),
             failure: OnceLock::new(),
         })
     }
@@ -177,6 +180,8 @@ impl LogWriter {
             }
             Err(e) => {
                 let error = Error::io(&self.path, "append", e);
+                // Until the next sync a power cut may bring back what is cut off here.
+                self.shortened.store(true, Ordering::Release);
                 let rolled_back = self.file.truncate(start).is_ok();
                 if !rolled_back {
                     self.poison(&error);
@@ -201,6 +206,8 @@ impl LogWriter {
     pub fn sync(&self) -> Result<()> {
         self.usable()?;
         let up_to = self.len.load(Ordering::Acquire);
+        // Before the sync: an append that is taken back beside it needs another.
+        self.shortened.store(false, Ordering::Release);
         if let Err(e) = self.file.sync() {
             let error = Error::io(&self.path, "sync", e);
             self.poison(&error);
@@ -219,6 +226,12 @@ impl LogWriter {
     /// True when there is no record behind the header.
     pub fn is_empty(&self) -> bool {
         self.len() <= HEADER_LEN as u64
+    }
+
+    /// True when the file's first `end` bytes are durable, and nothing that was taken back can come back behind them.
+    #[inline]
+    pub fn is_durable(&self, end: u64) -> bool {
+        self.synced_len() >= end && !self.shortened.load(Ordering::Acquire)
     }
 
     /// How many bytes from the front are known to be durable.
