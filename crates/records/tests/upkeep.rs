@@ -1,6 +1,5 @@
-//! Changing the maintenance strategy of a dataset in use: answers are those of a scan at every moment, through
-//! snapshots, reopenings, power cuts at every file-system call, and with writers going on.
-//! `ESKER_SEEDS=50 cargo test --test upkeep` tries more; `ESKER_SEED=17` repeats a life.
+//! Changing the maintenance strategy of a dataset in use: with writers going on, by itself, and beside repairs. Changes in the
+//! middle of everything else, with power cuts, are in the simulation (`sim/`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -13,11 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{DIR, Doing, check, path, scan, seeds, small};
 use esker::fs::Fs;
-use esker::fs::faulty::Faulty;
-use esker::fs::memory::{Memory, PowerCut};
+use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, IndexKind, KeyType, Maintenance,
-    Merging, Options, Repair, RepairOptions, SwitchReport, Type, Validation,
+    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Options,
+    Repair, RepairOptions, Type, Validation,
 };
 
 const KEYS: u64 = 80;
