@@ -16,7 +16,14 @@ use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
     Page, Repair, Tokenizer, Type,
 };
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
+
+const STANDALONE: [IndexKind; 4] = [
+    IndexKind::Eager,
+    IndexKind::Lazy,
+    IndexKind::Composite,
+    IndexKind::Recent,
+];
 
 /// The numbers of writes that are known to be over, on disk and in memory.
 fn over(db: &Database) -> impl Fn(u64) -> bool {

@@ -15,8 +15,8 @@ use esker::fs::faulty::Faulty;
 use esker::fs::memory::Memory;
 use esker::{
     Compaction, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    KeyType, Lookups, Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions,
-    RepairReport, Type,
+    KeyType, Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions, RepairReport,
+    Type,
 };
 
 const KINDS: [IndexKind; 4] = [

@@ -15,7 +15,7 @@ use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Options,
-    Repair, RepairOptions, Type, Validation,
+    Repair, RepairOptions, Type,
 };
 
 const KEYS: u64 = 80;
@@ -60,6 +60,50 @@ fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
 
 fn strategy(rng: &mut fastrand::Rng) -> Maintenance {
     Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())]
+}
+
+struct Life {
+    rng: fastrand::Rng,
+    model: Model,
+    order: u64,
+}
+
+impl Life {
+    /// A batch with some puts, deletes and inserts, keys that come twice among them.
+    fn write(
+        &mut self,
+        dataset: &Dataset,
+        most: usize,
+        durability: Durability,
+    ) -> esker::Result<()> {
+        let mut batch = dataset.batch();
+        let after = self.fill(dataset, &mut batch, most)?;
+        batch.commit(durability)?;
+        self.model = after;
+        Ok(())
+    }
+
+    fn fill(
+        &mut self,
+        dataset: &Dataset,
+        batch: &mut esker::WriteBatch,
+        most: usize,
+    ) -> esker::Result<Model> {
+        let mut after = self.model.clone();
+        for _ in 0..self.rng.usize(1..most) {
+            let key = self.rng.u64(0..KEYS);
+            if self.rng.usize(0..6) == 0 {
+                batch.delete(&dataset.parse_key(&key.to_string())?)?;
+                after.remove(&key);
+                continue;
+            }
+            self.order += 1;
+            let value = self.rng.u64(0..VALUES);
+            batch.put(body(key, value, self.order).as_bytes())?;
+            after.insert(key, (value, self.order));
+        }
+        Ok(after)
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use esker::RepairOptions;
+use esker::{Repair, RepairOptions};
 
 use crate::ask;
 use crate::world::World;
@@ -150,7 +150,9 @@ impl World {
             let stats = dataset.stats();
             for tree in stats["trees"].as_array().unwrap() {
                 let name = tree["name"].as_str().unwrap();
-                if set.def.versions > 1 || !["data", "primary-key index"].contains(&name) {
+                // A run that is alone is not merged again, whatever was repaired since.
+                let kept = set.def.versions > 1 || set.def.repair == Repair::Staged;
+                if kept || !["data", "primary-key index"].contains(&name) {
                     continue;
                 }
                 let levels = tree["levels"].as_array().unwrap().iter();
