@@ -192,8 +192,8 @@ pub(crate) enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Auto,
-    Key,
-    Index,
+    ByKey,
+    ByIndex,
     Primary,
     PrimaryBefore,
     PrimaryAfter,

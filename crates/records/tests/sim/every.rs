@@ -224,9 +224,9 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
         lists.push((name, settings(2 << 10, 64 << 10), strategy_change(from, to)));
     }
     for (maintenance, method) in [
-        (1, Method::Key),
+        (1, Method::ByKey),
         (3, Method::PrimaryAfter),
-        (4, Method::Index),
+        (4, Method::ByIndex),
     ] {
         let name = format!("repairs, {method:?}");
         lists.push((
