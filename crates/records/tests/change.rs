@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{check, keys, open, path, seeds, settle, small};
+use common::{check, keys, open, path, settle, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,

@@ -1,7 +1,5 @@
-//! DELI's API against a model that remembers every version of every key: versions by key and by value, for every
-//! stand-alone kind of index with every tokenizer, with as many versions as are kept or fewer, now and in the past, by page,
-//! over several attributes, on snapshots that are held, whatever is written, flushed, merged, built and reopened.
-//! `ESKER_SEEDS=100 cargo test --test deli` tries more; `ESKER_SEED=17` repeats one.
+//! DELI's API: what queries note, who keeps it, and what snapshots from before see of it; tokenizers. Versions by key and by value
+//! beside a model are in the simulation (`sim/`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -10,16 +8,22 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::{Doing, check, keys, open, path, seeds, settle};
+use common::{Doing, check, keys, open, path, seeds};
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    BulkOrder, Compaction, Condition, Database, Dataset, DatasetDef, DatasetSnapshot, Durability,
-    ErrorKind, IndexKind, KeyType, Merging, Page, Repair, RepairMethod, RepairOptions, Tokenizer,
-    Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
+    Page, Repair, Tokenizer, Type,
 };
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
+
+const STANDALONE: [IndexKind; 4] = [
+    IndexKind::Eager,
+    IndexKind::Lazy,
+    IndexKind::Composite,
+    IndexKind::Recent,
+];
 
 /// The numbers of writes that are known to be over, on disk and in memory.
 fn over(db: &Database) -> impl Fn(u64) -> bool {

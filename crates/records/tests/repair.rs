@@ -1,6 +1,5 @@
-//! Repair: by every method, of every strategy, at random moments, with long-lived snapshots: answers stay what
-//! they were, and nothing that is over remains unknown.
-//! `ESKER_SEEDS=50 cargo test --test repair` tries more; `ESKER_SEED=17` repeats one.
+//! Repair: what it goes through, refuses and keeps when it is broken off. Repairs of every kind in the middle of everything else
+//! are in the simulation (`sim/`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -10,14 +9,14 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, Doing, check, keys, open, path, seeds, small};
+use common::{DIR, Doing, check, keys, open, path, small};
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
-use esker::fs::memory::{Memory, PowerCut};
+use esker::fs::memory::Memory;
 use esker::{
     Compaction, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    KeyType, Lookups, Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions,
-    RepairReport, Type,
+    KeyType, Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions, RepairReport,
+    Type,
 };
 
 const KINDS: [IndexKind; 4] = [
@@ -26,8 +25,6 @@ const KINDS: [IndexKind; 4] = [
     IndexKind::Composite,
     IndexKind::Recent,
 ];
-const MERGINGS: [Merging; 3] = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
-const REPAIRS: [Repair; 3] = [Repair::Merge, Repair::Staged, Repair::None];
 const VALUES: u64 = 5;
 
 /// By key: the value, and the order of the write.
@@ -128,36 +125,6 @@ fn expected(model: &Model, value: u64) -> Vec<String> {
         .collect();
     rows.sort_unstable_by(|a, b| b.cmp(a));
     rows.iter().map(|(_, key)| key.to_string()).collect()
-}
-
-/// The methods that a dataset can be repaired by.
-fn methods(maintenance: Maintenance, repair: Repair) -> Vec<RepairMethod> {
-    let mut methods = vec![RepairMethod::Auto, RepairMethod::Index];
-    let keys = [
-        Maintenance::Eager,
-        Maintenance::Validation,
-        Maintenance::MutableBitmap,
-    ];
-    if keys.contains(&maintenance) && repair == Repair::Merge {
-        methods.push(RepairMethod::Key);
-    }
-    if maintenance == Maintenance::Deferred && repair != Repair::None {
-        for compaction in [Compaction::Without, Compaction::Before, Compaction::After] {
-            methods.push(RepairMethod::Primary { compaction });
-        }
-    }
-    methods
-}
-
-fn options(method: RepairMethod, rng: &mut fastrand::Rng) -> RepairOptions {
-    RepairOptions {
-        method,
-        memory: [1, 100 << 10, 16 << 20][rng.usize(0..3)],
-        threads: rng.usize(1..4),
-        bytes_per_second: None,
-        bloom: rng.bool(),
-        lookups: [Lookups::Auto, Lookups::Points, Lookups::MergeScan][rng.usize(0..3)],
-    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! Changing the maintenance strategy of a dataset in use: answers are those of a scan at every moment, through
-//! snapshots, reopenings, power cuts at every file-system call, and with writers going on.
-//! `ESKER_SEEDS=50 cargo test --test upkeep` tries more; `ESKER_SEED=17` repeats a life.
+//! Changing the maintenance strategy of a dataset in use: with writers going on, by itself, and beside repairs. Changes in the
+//! middle of everything else, with power cuts, are in the simulation (`sim/`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -13,11 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{DIR, Doing, check, path, scan, seeds, small};
 use esker::fs::Fs;
-use esker::fs::faulty::Faulty;
-use esker::fs::memory::{Memory, PowerCut};
+use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, IndexKind, KeyType, Maintenance,
-    Merging, Options, Repair, RepairOptions, SwitchReport, Type, Validation,
+    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Options,
+    Repair, RepairOptions, Type,
 };
 
 const KEYS: u64 = 80;
@@ -62,6 +60,50 @@ fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
 
 fn strategy(rng: &mut fastrand::Rng) -> Maintenance {
     Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())]
+}
+
+struct Life {
+    rng: fastrand::Rng,
+    model: Model,
+    order: u64,
+}
+
+impl Life {
+    /// A batch with some puts, deletes and inserts, keys that come twice among them.
+    fn write(
+        &mut self,
+        dataset: &Dataset,
+        most: usize,
+        durability: Durability,
+    ) -> esker::Result<()> {
+        let mut batch = dataset.batch();
+        let after = self.fill(dataset, &mut batch, most)?;
+        batch.commit(durability)?;
+        self.model = after;
+        Ok(())
+    }
+
+    fn fill(
+        &mut self,
+        dataset: &Dataset,
+        batch: &mut esker::WriteBatch,
+        most: usize,
+    ) -> esker::Result<Model> {
+        let mut after = self.model.clone();
+        for _ in 0..self.rng.usize(1..most) {
+            let key = self.rng.u64(0..KEYS);
+            if self.rng.usize(0..6) == 0 {
+                batch.delete(&dataset.parse_key(&key.to_string())?)?;
+                after.remove(&key);
+                continue;
+            }
+            self.order += 1;
+            let value = self.rng.u64(0..VALUES);
+            batch.put(body(key, value, self.order).as_bytes())?;
+            after.insert(key, (value, self.order));
+        }
+        Ok(after)
+    }
 }
 
 #[test]

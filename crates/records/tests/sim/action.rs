@@ -133,10 +133,11 @@ impl Def {
     /// The type of each path. What is not declared is compared as numbers or as strings.
     pub(crate) fn types(&self) -> [Type; PATHS.len()] {
         let mut types = [Type::Int, Type::Int, Type::Int, Type::Int, Type::String];
-        for at in 0..DECLARED {
-            types[at] = match self.kinds[at] {
-                0 => pick(&[Type::Int, Type::String], self.types[at]),
-                _ => pick(&Type::ALL, self.types[at]),
+        let declared = types.iter_mut().zip(self.kinds.iter().zip(&self.types));
+        for (ty, (kind, number)) in declared {
+            *ty = match kind {
+                0 => pick(&[Type::Int, Type::String], *number),
+                _ => pick(&Type::ALL, *number),
             };
         }
         types
@@ -191,8 +192,8 @@ pub(crate) enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Auto,
-    Key,
-    Index,
+    ByKey,
+    ByIndex,
     Primary,
     PrimaryBefore,
     PrimaryAfter,

@@ -428,8 +428,8 @@ fn method_of(method: Method) -> RepairMethod {
     let primary = |compaction| RepairMethod::Primary { compaction };
     match method {
         Method::Auto => RepairMethod::Auto,
-        Method::Key => RepairMethod::Key,
-        Method::Index => RepairMethod::Index,
+        Method::ByKey => RepairMethod::Key,
+        Method::ByIndex => RepairMethod::Index,
         Method::Primary => primary(Compaction::Without),
         Method::PrimaryBefore => primary(Compaction::Before),
         Method::PrimaryAfter => primary(Compaction::After),

@@ -282,8 +282,8 @@ impl Swarm {
                 method: [
                     Method::Auto,
                     Method::Auto,
-                    Method::Key,
-                    Method::Index,
+                    Method::ByKey,
+                    Method::ByIndex,
                     Method::Primary,
                     Method::PrimaryBefore,
                     Method::PrimaryAfter,

@@ -16,6 +16,7 @@ mod data;
 mod every;
 #[path = "gen.rs"]
 mod generate;
+mod look;
 mod model;
 mod obsolete;
 mod regressions;

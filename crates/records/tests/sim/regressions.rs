@@ -1,1 +1,379 @@
-//! Runs that failed once, shrunk.
+//! Runs that failed once, shrunk: as [`crate::runner::as_test`] prints them.
+
+#[allow(unused_imports)]
+use crate::action::{Action::*, Change::*, Def, Fault::*, Inside, Method::*, Step, Write::*, list};
+use crate::runner::run;
+
+/// Counts and keys of an embedded index showed replaced records after a change of strategy to mutable-bitmap.
+#[test]
+fn seed_339() {
+    run(
+        8192,
+        65536,
+        true,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 2,
+                    def: Def {
+                        text_keys: true,
+                        kinds: [3, 2, 6],
+                        types: [0, 0, 0],
+                        tokenizers: [1, 0, 2],
+                        maintenance: 1,
+                        repair: 0,
+                        merging: 2,
+                        versions: 2,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 2,
+                    writes: list([Put {
+                        key: 4,
+                        cells: [0, 3, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(0, Flush { store: 0 }),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 2,
+                    writes: list([Put {
+                        key: 4,
+                        cells: [0, 206, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 1,
+                },
+            ),
+            Step(
+                0,
+                Strategy {
+                    store: 0,
+                    set: 2,
+                    to: 2,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+        ],
+    );
+}
+
+/// A backup forgot the last number: marks were ahead of those that the copy gave out.
+#[test]
+fn seed_9() {
+    run(
+        2048,
+        65536,
+        true,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 3,
+                    def: Def {
+                        text_keys: true,
+                        kinds: [4, 6, 6],
+                        types: [4, 4, 4],
+                        tokenizers: [0, 0, 2],
+                        maintenance: 0,
+                        repair: 2,
+                        merging: 2,
+                        versions: 1,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 1,
+                    writes: list([Delete { key: 10 }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Backup {
+                    store: 0,
+                    kept: false,
+                },
+            ),
+        ],
+    );
+}
+
+/// The same, by the mark of the obsolete set.
+#[test]
+fn seed_46() {
+    run(
+        8192,
+        24576,
+        true,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 1,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [2, 0, 0],
+                        types: [2, 0, 0],
+                        tokenizers: [0, 0, 0],
+                        maintenance: 4,
+                        repair: 0,
+                        merging: 0,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 1,
+                    set: 0,
+                    writes: list([Delete { key: 32 }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Strategy {
+                    store: 1,
+                    set: 0,
+                    to: 3,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Backup {
+                    store: 0,
+                    kept: true,
+                },
+            ),
+        ],
+    );
+}
+
+/// Without reports of merges, a primary-key index of which nothing was left no longer said that older entries are obsolete.
+#[test]
+fn seed_157() {
+    run(
+        300,
+        65536,
+        false,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 1,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [8, 7, 4],
+                        types: [2, 3, 3],
+                        tokenizers: [2, 0, 2],
+                        maintenance: 5,
+                        repair: 2,
+                        merging: 2,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 1,
+                    writes: list([Put {
+                        key: 5,
+                        cells: [0, 15, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(0, Flush { store: 1 }),
+            Step(
+                0,
+                Clear {
+                    store: 0,
+                    set: 1,
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Compact {
+                    store: 1,
+                    set: Some(1),
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 1,
+                    set: 1,
+                    writes: list([Put {
+                        key: 2,
+                        cells: [0, 4, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+        ],
+    );
+}
+
+/// The same, of an entry from before the last repair.
+#[test]
+fn seed_429() {
+    run(
+        300,
+        65536,
+        true,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [1, 6, 6],
+                        types: [3, 3, 3],
+                        tokenizers: [0, 1, 2],
+                        maintenance: 5,
+                        repair: 2,
+                        merging: 2,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Put {
+                        key: 11,
+                        cells: [0, 5, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                RepairSet {
+                    store: 1,
+                    set: 0,
+                    method: Auto,
+                    memory: 1,
+                    lookups: 0,
+                    bloom: true,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Clear {
+                    store: 1,
+                    set: 0,
+                    durability: 1,
+                },
+            ),
+        ],
+    );
+}
+
+/// A drop whose manifest record was not synced is seen when the store is opened again, and undone by a power cut.
+#[test]
+fn seed_3085() {
+    run(
+        300,
+        16384,
+        true,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: true,
+                        kinds: [5, 0, 0],
+                        types: [4, 0, 0],
+                        tokenizers: [1, 0, 0],
+                        maintenance: 2,
+                        repair: 1,
+                        merging: 1,
+                        versions: 1,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Delete { key: 1 }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Fail {
+                    store: 2,
+                    after: 5,
+                    fault: Call,
+                },
+            ),
+            Step(0, DropSet { store: 1, set: 0 }),
+            Step(
+                0,
+                Reopen {
+                    store: 2,
+                    close: true,
+                },
+            ),
+            Step(
+                0,
+                Cut {
+                    store: 1,
+                    after: 18,
+                    mode: 0,
+                    seed: 4972,
+                },
+            ),
+        ],
+    );
+}

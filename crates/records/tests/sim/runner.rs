@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -244,13 +245,16 @@ pub(crate) fn series(first: u64, count: u64, threads: usize) -> BTreeMap<String,
                             }
                             let mut failed = failed.lock().unwrap();
                             let short = format!("failed {number} {}\n", failure.place);
-                            if failed.contains_key(&failure.place) {
-                                eprintln!("ESKER_SEED={number}: as before, {}", failure.place);
-                                write(&short);
-                            } else {
-                                eprintln!("{report}");
-                                write(&format!("{short}{report}\n"));
-                                failed.insert(failure.place, report);
+                            match failed.entry(failure.place) {
+                                Entry::Occupied(known) => {
+                                    eprintln!("ESKER_SEED={number}: as before, {}", known.key());
+                                    write(&short);
+                                }
+                                Entry::Vacant(new) => {
+                                    eprintln!("{report}");
+                                    write(&format!("{short}{report}\n"));
+                                    new.insert(report);
+                                }
                             }
                         }
                         *running[thread].lock().unwrap() = None;

@@ -107,14 +107,14 @@ impl Shrink {
                 if let Some(inside) = steps[at].1.inside_mut() {
                     inside.steps = List(less.clone());
                 }
-                for inner_at in 0..less.len() {
+                for (inner_at, inner) in less.iter().enumerate() {
                     self.with(&mut steps, at, |step| {
                         if let Some(inside) = step.1.inside_mut() {
                             inside.steps.0[inner_at].0 = 0;
                         }
                     });
                     let base = steps.clone();
-                    let writes = less[inner_at].clone().1.writes_mut().cloned();
+                    let writes = inner.clone().1.writes_mut().cloned();
                     if let Some(writes) = writes {
                         let put = |steps: &mut Vec<Step>, writes: &[Write]| {
                             if let Some(inside) = steps[at].1.inside_mut()

@@ -15,7 +15,7 @@ use esker::{
 };
 
 use crate::action::{Action, Inside, PATHS, Settings, Step, Write};
-use crate::ask::{self, View};
+use crate::ask::View;
 use crate::common::{DIR, small};
 use crate::crash::Armed;
 use crate::data::Prepared;
@@ -145,20 +145,20 @@ impl Store {
     }
 }
 
-struct Held {
-    store: u64,
-    uid: Uid,
-    snapshot: DatasetSnapshot,
-    dataset: Dataset,
-    view: View,
-    records: Rc<Records>,
-    known: Known,
+pub(crate) struct Held {
+    pub(crate) store: u64,
+    pub(crate) uid: Uid,
+    pub(crate) snapshot: DatasetSnapshot,
+    pub(crate) dataset: Dataset,
+    pub(crate) view: View,
+    pub(crate) records: Rc<Records>,
+    pub(crate) known: Known,
 }
 
 pub(crate) struct World {
     pub(crate) stores: Vec<Store>,
-    held: Vec<Held>,
-    prepared: Vec<Prepared>,
+    pub(crate) held: Vec<Held>,
+    pub(crate) prepared: Vec<Prepared>,
     /// How many actions are at work, one inside the other.
     pub(crate) depth: usize,
     number: u64,
@@ -218,9 +218,12 @@ impl World {
     }
 
     pub(crate) fn tell(&mut self, what: impl FnOnce(&World) -> String) {
-        if self.story.is_some() {
-            let what = format!("{}{}", "    ".repeat(self.depth), what(self));
-            self.story.as_mut().unwrap().push(what);
+        if self.story.is_none() {
+            return;
+        }
+        let what = format!("{}{}", "    ".repeat(self.depth), what(self));
+        if let Some(story) = &mut self.story {
+            story.push(what);
         }
     }
 
@@ -425,7 +428,7 @@ impl World {
     }
 
     /// Calls something of an open store; with `durable`, everything is when it returns.
-    fn on_store(
+    pub(crate) fn on_store(
         &mut self,
         at: usize,
         durable: bool,
@@ -486,7 +489,7 @@ impl World {
         self.stores[at].db = None;
     }
 
-    fn reopen(&mut self, at: usize, close: bool) {
+    pub(crate) fn reopen(&mut self, at: usize, close: bool) {
         let Some(db) = self.stores[at].db.clone() else {
             return;
         };
@@ -525,124 +528,5 @@ impl World {
                 self.recover(at, None);
             }
         }
-    }
-
-    fn look(&mut self, store: Option<u8>, seed: u16) {
-        let mut rng = fastrand::Rng::with_seed(u64::from(seed));
-        let at = match store {
-            Some(store) => self.store_at(store),
-            None => rng.usize(0..self.stores.len()),
-        };
-        for set in 0..self.stores[at].sets.len() {
-            self.look_at(at, set, &mut rng, 1);
-        }
-        if rng.usize(0..3) == 0 && !self.held.is_empty() {
-            let which = rng.usize(0..self.held.len());
-            self.ask_held(which, &mut rng);
-        }
-        if rng.usize(0..8) == 0 && self.stores.len() > 1 {
-            let other = rng.usize(0..self.stores.len());
-            for set in 0..self.stores[other].sets.len() {
-                self.look_at(other, set, &mut rng, 1);
-            }
-        }
-    }
-
-    fn look_at_held(&mut self, at: usize, seed: u64) {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        for which in 0..self.held.len() {
-            if self.held[which].store == self.stores[at].born {
-                self.ask_held(which, &mut rng);
-            }
-        }
-    }
-
-    fn ask_held(&mut self, which: usize, rng: &mut fastrand::Rng) {
-        let held = &self.held[which];
-        let Some(at) = self.stores.iter().position(|s| s.born == held.store) else {
-            return;
-        };
-        let asked = ask::some(
-            &held.dataset,
-            &held.snapshot,
-            &held.view,
-            &held.records,
-            rng,
-            1,
-        );
-        let context = format!("a snapshot of dataset #{}", held.uid);
-        held.known.hold();
-        self.tell(|_| context);
-        self.judge(at, asked, &[]);
-    }
-
-    fn look_at(&mut self, at: usize, set: usize, rng: &mut fastrand::Rng, times: usize) {
-        let store = &mut self.stores[at];
-        let Some(db) = store.db.clone() else { return };
-        let dataset = db.dataset(&store.sets[set].name).unwrap();
-        let def = dataset.def();
-        // The upkeep changes it by itself.
-        if store.sets[set].def.auto {
-            store.sets[set].def.maintenance = def.maintenance;
-        }
-        let known = &store.sets[set];
-        if !known.doubt {
-            assert_eq!(known.def, def, "the definition");
-            assert_eq!(known.unfinished, dataset.unfinished_index());
-        }
-        let records = store.records(known.uid);
-        let known = &store.sets[set];
-        known.known.compare(&db, &known.name, &records, &known.def);
-        let (snapshot, view) = (dataset.snapshot(), known.view());
-        assert_eq!(snapshot.seq(), store.now().seq, "the last number");
-        let asked = ask::some(&dataset, &snapshot, &view, &records, rng, times);
-        self.judge(at, asked, &[]);
-    }
-
-    /// Asks everything, of everything.
-    pub(crate) fn ask_everything(&mut self, seed: u64) {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        for at in 0..self.stores.len() {
-            for set in 0..self.stores[at].sets.len() {
-                self.look_at(at, set, &mut rng, 2);
-                let store = &self.stores[at];
-                let known = &store.sets[set];
-                let dataset = store.handle(&known.name).unwrap();
-                let (snapshot, view) = (dataset.snapshot(), known.view());
-                let records = store.records(known.uid);
-                let asked = ask::everything(&dataset, &snapshot, &view, &records, &mut rng);
-                self.judge(at, asked, &[]);
-            }
-            self.check(at);
-        }
-        for which in 0..self.held.len() {
-            self.ask_held(which, &mut rng);
-        }
-    }
-
-    /// The end of a run: nothing fails any more, everything is asked, merged, asked, opened again, and asked.
-    pub(crate) fn end(&mut self) {
-        for at in 0..self.stores.len() {
-            let store = &mut self.stores[at];
-            if let Some(armed) = &store.armed {
-                let (image, mode) = (armed.cut(&store.memory), armed.cut.mode);
-                self.let_go(at);
-                self.recover(at, Some((image, mode)));
-            } else if store.excused {
-                store.faulty.clear();
-                self.let_go(at);
-                self.recover(at, None);
-            }
-        }
-        self.ask_everything(1);
-        for at in 0..self.stores.len() {
-            self.on_store(at, false, &[], |db| db.compact(None));
-        }
-        self.ask_everything(2);
-        for at in 0..self.stores.len() {
-            self.reopen(at, true);
-            self.finish_changes(at);
-        }
-        self.ask_everything(3);
     }
 }

@@ -1,0 +1,164 @@
+//! The questions after a step, and those at the end of a run.
+
+use std::ops::ControlFlow;
+
+use esker::{Repair, RepairOptions};
+
+use crate::ask;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn look(&mut self, store: Option<u8>, seed: u16) {
+        let mut rng = fastrand::Rng::with_seed(u64::from(seed));
+        let at = match store {
+            Some(store) => self.store_at(store),
+            None => rng.usize(0..self.stores.len()),
+        };
+        for set in 0..self.stores[at].sets.len() {
+            self.look_at(at, set, &mut rng, 1);
+        }
+        if rng.usize(0..3) == 0 && !self.held.is_empty() {
+            let which = rng.usize(0..self.held.len());
+            self.ask_held(which, &mut rng);
+        }
+        if rng.usize(0..8) == 0 && self.stores.len() > 1 {
+            let other = rng.usize(0..self.stores.len());
+            for set in 0..self.stores[other].sets.len() {
+                self.look_at(other, set, &mut rng, 1);
+            }
+        }
+    }
+
+    pub(crate) fn look_at_held(&mut self, at: usize, seed: u64) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for which in 0..self.held.len() {
+            if self.held[which].store == self.stores[at].born {
+                self.ask_held(which, &mut rng);
+            }
+        }
+    }
+
+    fn ask_held(&mut self, which: usize, rng: &mut fastrand::Rng) {
+        let held = &self.held[which];
+        let Some(at) = self.stores.iter().position(|s| s.born == held.store) else {
+            return;
+        };
+        let asked = ask::some(
+            &held.dataset,
+            &held.snapshot,
+            &held.view,
+            &held.records,
+            rng,
+            1,
+        );
+        let context = format!("a snapshot of dataset #{}", held.uid);
+        held.known.hold();
+        self.tell(|_| context);
+        self.judge(at, asked, &[]);
+    }
+
+    fn look_at(&mut self, at: usize, set: usize, rng: &mut fastrand::Rng, times: usize) {
+        let store = &mut self.stores[at];
+        let Some(db) = store.db.clone() else { return };
+        let dataset = db.dataset(&store.sets[set].name).unwrap();
+        let def = dataset.def();
+        // The upkeep changes it by itself.
+        if store.sets[set].def.auto {
+            store.sets[set].def.maintenance = def.maintenance;
+        }
+        let known = &store.sets[set];
+        if !known.doubt {
+            assert_eq!(known.def, def, "the definition");
+            assert_eq!(known.unfinished, dataset.unfinished_index());
+        }
+        let records = store.records(known.uid);
+        let known = &store.sets[set];
+        known.known.compare(&db, &known.name, &records, &known.def);
+        let (snapshot, view) = (dataset.snapshot(), known.view());
+        assert_eq!(snapshot.seq(), store.now().seq, "the last number");
+        let asked = ask::some(&dataset, &snapshot, &view, &records, rng, times);
+        self.judge(at, asked, &[]);
+    }
+
+    /// Asks everything, of everything.
+    pub(crate) fn ask_everything(&mut self, seed: u64) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for at in 0..self.stores.len() {
+            for set in 0..self.stores[at].sets.len() {
+                self.look_at(at, set, &mut rng, 2);
+                let store = &self.stores[at];
+                let known = &store.sets[set];
+                let dataset = store.handle(&known.name).unwrap();
+                let (snapshot, view) = (dataset.snapshot(), known.view());
+                let records = store.records(known.uid);
+                let asked = ask::everything(&dataset, &snapshot, &view, &records, &mut rng);
+                self.judge(at, asked, &[]);
+            }
+            self.check(at);
+        }
+        for which in 0..self.held.len() {
+            self.ask_held(which, &mut rng);
+        }
+    }
+
+    /// The end of a run: nothing fails any more, everything is asked, merged, asked, opened again, and asked.
+    pub(crate) fn end(&mut self) {
+        for at in 0..self.stores.len() {
+            let store = &mut self.stores[at];
+            if let Some(armed) = &store.armed {
+                let (image, mode) = (armed.cut(&store.memory), armed.cut.mode);
+                self.let_go(at);
+                self.recover(at, Some((image, mode)));
+            } else if store.excused {
+                store.faulty.clear();
+                self.let_go(at);
+                self.recover(at, None);
+            }
+        }
+        self.ask_everything(1);
+        for at in 0..self.stores.len() {
+            self.on_store(at, false, &[], |db| db.compact(None));
+        }
+        self.ask_everything(2);
+        for at in 0..self.stores.len() {
+            self.reopen(at, true);
+            self.finish_changes(at);
+        }
+        self.ask_everything(3);
+        for at in 0..self.stores.len() {
+            self.nothing_is_left(at);
+        }
+        self.ask_everything(4);
+    }
+
+    /// After a repair and a compaction, trees have what is current and nothing else.
+    fn nothing_is_left(&mut self, at: usize) {
+        self.held.clear();
+        self.prepared.clear();
+        let store = &self.stores[at];
+        let db = store.db.clone().unwrap();
+        for set in &store.sets {
+            let dataset = db.dataset(&set.name).unwrap();
+            let mut go = |_| ControlFlow::Continue(());
+            let options = RepairOptions {
+                threads: 1,
+                ..RepairOptions::default()
+            };
+            assert!(dataset.repair(&options, &mut go).unwrap().complete);
+            db.compact(Some(&set.name)).unwrap();
+            let records = store.records(set.uid).rows().count() as u64;
+            let stats = dataset.stats();
+            for tree in stats["trees"].as_array().unwrap() {
+                let name = tree["name"].as_str().unwrap();
+                // A run that is alone is not merged again, whatever was repaired since.
+                let kept = set.def.versions > 1 || set.def.repair == Repair::Staged;
+                if kept || !["data", "primary-key index"].contains(&name) {
+                    continue;
+                }
+                let levels = tree["levels"].as_array().unwrap().iter();
+                let found: u64 = levels.map(|level| level["entries"].as_u64().unwrap()).sum();
+                assert_eq!(found, records, "entries of the {name} of {}", set.name);
+            }
+        }
+    }
+}
