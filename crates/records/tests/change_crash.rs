@@ -251,14 +251,12 @@ fn a_call_that_fails_once_leaves_a_change_that_can_be_resumed() {
     }
 }
 
+/// Carries out a change of a dataset, as long as the function says so.
+type Change<'c> = dyn Fn(&Dataset, &mut dyn FnMut() -> ControlFlow<()>) + 'c;
+
 /// Puts a hundred records, begins a change of the dataset and breaks it off before it has read anything, deletes or
 /// replaces every record without a sync, resumes the change, and cuts the power.
-fn begun_broken_off_emptied(
-    what: &str,
-    replaced: bool,
-    cut: PowerCut,
-    change: &dyn Fn(&Dataset, &mut dyn FnMut() -> ControlFlow<()>),
-) {
+fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &Change<'_>) {
     let memory = Memory::new();
     let db = open(Arc::new(memory.clone())).unwrap();
     let def =
