@@ -51,13 +51,16 @@ fn use_all(options: &Options, trees: Arc<dyn TreeProvider>) -> Result<()> {
     Ok(())
 }
 
+/// Sets one of the options.
+type Set = fn(&mut Options, usize);
+
 #[test]
 fn options_at_their_ends_are_refused_or_right() {
     let usual = Options {
         background: false,
         ..Options::default()
     };
-    let set: [(&str, fn(&mut Options, usize)); 4] = [
+    let set: [(&str, Set); 4] = [
         ("table_size", |o, n| o.table_size = n as u64),
         ("block_size", |o, n| o.block_size = n),
         ("memory_budget", |o, n| o.memory_budget = n),

@@ -249,7 +249,7 @@ fn backups_under_load_are_sound() {
                     match round % 8 {
                         3 => db.flush().unwrap(),
                         7 => {
-                            repair(&dataset);
+                            repair(dataset);
                         }
                         _ => {}
                     }
