@@ -1,7 +1,6 @@
 //! Without background threads a run is a function of what is called: the same calls on a new file system give the
 //! same answers, the same sequence of file-system calls and the same bytes, and all of that on the caller's thread.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
