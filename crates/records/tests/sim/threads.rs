@@ -284,7 +284,15 @@ impl Shared {
 
     /// A dataset that comes, is written to, and goes.
     fn other(&self, db: &Database, name: &str, rng: &mut fastrand::Rng) {
-        let Some(dataset) = self.judge(db.create_dataset(name, definition(rng)), &[]) else {
+        let Some(dataset) = self.judge(
+            db.create_dataset(name, definition(rng)),
+            &[ErrorKind::Exists],
+        ) else {
+            // It could not be dropped the last time.
+            self.judge(
+                db.drop_dataset(name),
+                &[ErrorKind::Unavailable, ErrorKind::UnknownDataset],
+            );
             return;
         };
         for id in 0..rng.u64(0..30) {
