@@ -243,7 +243,11 @@ impl Shared {
             let at = rng.usize(0..PATHS.len());
             let kind = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
             match rng.usize(0..12) {
-                0 => drop(self.judge(db.compact(None), &[])),
+                0 => {
+                    let gone = [ErrorKind::UnknownDataset];
+                    let allowed: &[ErrorKind] = if is_known(14) { &gone } else { &[] };
+                    self.judge(db.compact(None), allowed);
+                }
                 1 | 2 => drop(self.judge(db.flush(), &[])),
                 3 | 4 => {
                     let methods = [
@@ -284,7 +288,15 @@ impl Shared {
 
     /// A dataset that comes, is written to, and goes.
     fn other(&self, db: &Database, name: &str, rng: &mut fastrand::Rng) {
-        let Some(dataset) = self.judge(db.create_dataset(name, definition(rng)), &[]) else {
+        let Some(dataset) = self.judge(
+            db.create_dataset(name, definition(rng)),
+            &[ErrorKind::Exists],
+        ) else {
+            // It could not be dropped the last time.
+            self.judge(
+                db.drop_dataset(name),
+                &[ErrorKind::Unavailable, ErrorKind::UnknownDataset],
+            );
             return;
         };
         for id in 0..rng.u64(0..30) {
@@ -435,6 +447,9 @@ fn contend(seed: u64, batches: usize) {
                 // At some moment of what the writers do.
                 while shared.goes_on() && shared.number.load(SeqCst) < first + close_after {
                     std::thread::yield_now();
+                }
+                if is_known(4) {
+                    return;
                 }
                 shared.closing.store(true, SeqCst);
                 closer.close().unwrap();
