@@ -11,7 +11,7 @@ use esker::{
 use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick, tokenizer};
 use crate::common::path;
 use crate::obsolete::Known;
-use crate::runner::{self, count};
+use crate::runner::count;
 use crate::world::{Set, Within, World};
 
 /// What may be said of a call that does not fit what else is under way.
@@ -28,15 +28,7 @@ impl World {
             return;
         };
         let there = self.stores[at].sets.iter().any(|set| set.name == name);
-        let mut built = def.build();
-        if runner::is_known(101)
-            && !matches!(
-                built.maintenance,
-                Maintenance::Deferred | Maintenance::DeletedKey
-            )
-        {
-            built.repair = Repair::Merge;
-        }
+        let built = def.build();
         self.tell(|_| format!("  {name}: {built}"));
         let result = db.create_dataset(name, built.clone());
         drop(db);
@@ -301,11 +293,6 @@ impl World {
         let strategies = Maintenance::ALL.len() as u8;
         let auto = to % (strategies + 1) == strategies;
         let to = pick(&Maintenance::ALL, to);
-        if runner::is_known(1) && to == Maintenance::MutableBitmap
-            || runner::is_known(101) && def.repair == Repair::None
-        {
-            return false;
-        }
         let set = self.stores[at].sets.iter_mut().find(|s| s.uid == uid);
         set.unwrap().known.partial = true;
         let mut within = Within::new(inside);

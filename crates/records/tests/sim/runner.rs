@@ -22,19 +22,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Failures after which a series ends.
 const MOST_FAILURES: u64 = 20;
 
-/// TEMPORARY: defects of the audit that are not mended yet, and that runs keep away from. `ESKER_SIM_KNOWN=` (empty) finds them.
-const KNOWN: &str = "3,4,14,101";
-
-pub(crate) fn is_known(defect: u32) -> bool {
-    use std::sync::OnceLock;
-    static LIST: OnceLock<Vec<u32>> = OnceLock::new();
-    let list = LIST.get_or_init(|| {
-        let list = std::env::var("ESKER_SIM_KNOWN").unwrap_or(KNOWN.to_string());
-        list.split(',').filter_map(|one| one.parse().ok()).collect()
-    });
-    list.contains(&defect)
-}
-
 static COUNTS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
 
 /// Counts what happens, so that it shows what runs come to: `ESKER_SIM_COUNTS=1` prints it.

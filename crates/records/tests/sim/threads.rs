@@ -22,7 +22,6 @@ use crate::action::{Cell, MERGINGS, ONE, PATHS};
 use crate::ask::{self, View};
 use crate::common::{DIR, number, path, seeds, small};
 use crate::model::{Entry, K, Records, Row, key, row};
-use crate::runner::is_known;
 
 const KEYS: u8 = 25;
 const NAMES: [&str; 2] = ["d0", "d1"];
@@ -243,11 +242,7 @@ impl Shared {
             let at = rng.usize(0..PATHS.len());
             let kind = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
             match rng.usize(0..12) {
-                0 => {
-                    let gone = [ErrorKind::UnknownDataset];
-                    let allowed: &[ErrorKind] = if is_known(14) { &gone } else { &[] };
-                    self.judge(db.compact(None), allowed);
-                }
+                0 => drop(self.judge(db.compact(None), &[])),
                 1 | 2 => drop(self.judge(db.flush(), &[])),
                 3 | 4 => {
                     let methods = [
@@ -318,7 +313,7 @@ impl Shared {
     fn back_up(&self, db: &Database, seed: u64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
-        while self.goes_on() && !is_known(3) {
+        while self.goes_on() {
             let dest = PathBuf::from(format!("/copy-{}", self.copies.fetch_add(1, SeqCst)));
             let result = db.backup(&dest);
             if self.judge(result, &[]).is_none() {
@@ -447,9 +442,6 @@ fn contend(seed: u64, batches: usize) {
                 // At some moment of what the writers do.
                 while shared.goes_on() && shared.number.load(SeqCst) < first + close_after {
                     std::thread::yield_now();
-                }
-                if is_known(4) {
-                    return;
                 }
                 shared.closing.store(true, SeqCst);
                 closer.close().unwrap();
