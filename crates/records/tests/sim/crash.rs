@@ -8,6 +8,7 @@ use esker::{Database, ErrorKind};
 
 use crate::action::{Action, Fault};
 use crate::ask;
+use crate::contain;
 use crate::runner::count;
 use crate::world::{Set, State, Store, World};
 
@@ -73,7 +74,7 @@ impl World {
                     store.faulty.clear();
                     store.faulty.short_writes(seed % 3 == 0);
                     store.faulty.fail_from(after);
-                    store.excused = true;
+                    (store.excused, store.failing) = (true, true);
                     store.armed = Some(Armed {
                         cut: Cut {
                             mode: MODES[usize::from(*mode) % MODES.len()],
@@ -94,7 +95,7 @@ impl World {
                 let store = &mut self.stores[at];
                 if store.armed.is_none() {
                     let after = u64::from(*after).max(1);
-                    store.excused = true;
+                    (store.excused, store.failing) = (true, true);
                     store.faulty.clear();
                     match fault {
                         Fault::Call => store.faulty.fail_at(after),
@@ -148,7 +149,7 @@ impl World {
             store.faulty = Faulty::new(Arc::new(store.memory.clone()));
         }
         let after_fault = store.excused || mode.is_some();
-        store.excused = false;
+        (store.excused, store.failing) = (false, false);
         store.armed = None;
         let db = match store.try_open(None) {
             Ok(db) => db,
@@ -374,6 +375,9 @@ impl World {
                     named(&error);
                 }
             }
+        }
+        if is_table {
+            contain::live_on(db, &image, (store, state), &path, &mut rng);
         }
     }
 }

@@ -11,6 +11,7 @@ mod ask;
 mod change;
 #[path = "../common/mod.rs"]
 mod common;
+mod contain;
 mod crash;
 mod data;
 mod every;

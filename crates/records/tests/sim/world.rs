@@ -81,6 +81,8 @@ pub(crate) struct Store {
     pub(crate) armed: Option<Armed>,
     /// Calls were made to fail since it was opened: errors that say so are right.
     pub(crate) excused: bool,
+    /// Among them others than for want of room.
+    pub(crate) failing: bool,
     /// Told apart from all stores that were in its place.
     pub(crate) born: u64,
 }
@@ -100,6 +102,7 @@ impl Store {
             made_sets: Vec::new(),
             armed: None,
             excused: false,
+            failing: false,
             born,
         }
     }
@@ -499,6 +502,9 @@ impl World {
                 self.stores[at].is_durable();
                 // What is held can still be read.
                 self.look_at_held(at, 1);
+            } else if !self.stores[at].failing {
+                // The log is synced before anything that a full disk can keep from being done.
+                self.stores[at].is_durable();
             }
         } else {
             drop(db);

@@ -1,0 +1,88 @@
+//! What one damaged table costs: nothing but itself. Other datasets are written and merged, the store closes, and where the
+//! table is of something derived (an index, the obsolete set), that is made again and everything is as it was.
+
+use std::ops::ControlFlow;
+use std::path::Path as FsPath;
+
+use esker::fs::memory::Memory;
+use esker::{Database, DatasetDef, KeyType, RepairOptions};
+
+use crate::ask;
+use crate::common::path;
+use crate::runner::count;
+use crate::world::{State, Store};
+
+fn go<T>(_: T) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// The tree that has the table.
+fn owner(db: &Database, table: &FsPath) -> Option<String> {
+    let snapshot = db.group().snapshot();
+    let trees = snapshot.version().trees.values();
+    let mut has = trees.filter(|tree| {
+        let mut tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+        tables.any(|other| other.path() == table)
+    });
+    has.next().map(|tree| tree.name.clone())
+}
+
+/// Lives on in a copy of a store, one table of which is damaged.
+pub(crate) fn live_on(
+    db: Database,
+    image: &Memory,
+    (store, state): (&Store, &State),
+    table: &FsPath,
+    rng: &mut fastrand::Rng,
+) {
+    let Some(owner) = owner(&db, table) else {
+        return;
+    };
+    let def = DatasetDef::new(path("id"), KeyType::Int);
+    let other = db.create_dataset("other", def).unwrap();
+    for id in 0..3 {
+        other.put(format!("{{\"id\":{id}}}").as_bytes()).unwrap();
+        db.flush().unwrap();
+    }
+    // Says what cannot be merged, and merges the rest.
+    let _ = db.group().settle_merges();
+    let key = other.parse_key("1").unwrap();
+    assert!(other.get(&key).unwrap().is_some());
+    let (name, role) = owner.split_once('/').unwrap();
+    let is_derived = role.starts_with("index/") || role == "superseded";
+    let set = store.sets.iter().find(|set| set.name == name);
+    let mended = set.filter(|set| is_derived && set.unfinished.is_none());
+    if let Some(set) = mended {
+        count("damage: made again");
+        let dataset = db.dataset(name).unwrap();
+        if role == "superseded" {
+            let repaired = dataset.repair(&RepairOptions::default(), &mut go);
+            assert!(repaired.unwrap().complete);
+        }
+        for index in dataset
+            .def()
+            .indexes
+            .iter()
+            .filter(|_| role != "superseded")
+        {
+            if index.kind.is_standalone() {
+                let rebuilt = dataset.rebuild_index(&index.path, &mut go);
+                assert!(rebuilt.unwrap().complete);
+            }
+        }
+        let records = state.records.get(&set.uid).cloned().unwrap_or_default();
+        let now = dataset.snapshot();
+        ask::everything(&dataset, &now, &set.view(), &records, rng).unwrap();
+        assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
+    }
+    drop(other);
+    db.close().unwrap();
+    let db = store.try_open(Some(image)).unwrap();
+    assert_eq!(db.dataset("other").unwrap().query().count().unwrap().0, 3);
+    if let Some(set) = mended {
+        let dataset = db.dataset(name).unwrap();
+        let records = state.records.get(&set.uid).cloned().unwrap_or_default();
+        let now = dataset.snapshot();
+        ask::everything(&dataset, &now, &set.view(), &records, rng).unwrap();
+    }
+}
