@@ -21,6 +21,7 @@ mod work;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use lsm::version::TreeVersion;
 use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
 
 use crate::change::refuse_unfinished;
@@ -167,7 +168,7 @@ impl Dataset {
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
-        self.superseded()?;
+        self.superseded(Readable::Verified)?;
         self.shared.group.flush()?;
         self.repair_flushed(options, progress)
     }
@@ -179,7 +180,7 @@ impl Dataset {
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
         let group = &self.shared.group;
-        let superseded = self.superseded()?;
+        let superseded = self.superseded(Readable::AsOpened)?;
         self.current.keep_over(group)?;
         let now = self.snapshot();
         let layout = &now.layout;
@@ -252,12 +253,14 @@ impl Dataset {
 
     /// The tree of the obsolete set. It is made where a store that was created before there was one lacks it, and made anew
     /// where its files cannot be read: what was in it is looked for again then, as after a change of strategy.
-    fn superseded(&self) -> Result<TreeId> {
+    fn superseded(&self, wanted: Readable) -> Result<TreeId> {
         let readable = |layout: &Layout| {
             let snapshot = self.shared.group.snapshot();
-            let tree = layout.superseded?;
-            let is_readable = snapshot.version().trees.get(&tree)?.damage().is_none();
-            is_readable.then_some(tree)
+            let id = layout.superseded?;
+            let tree = snapshot.version().trees.get(&id)?;
+            let is_readable =
+                tree.damage().is_none() && (wanted == Readable::AsOpened || is_undamaged(tree));
+            is_readable.then_some(id)
         };
         if let Some(tree) = readable(&self.layout()) {
             return Ok(tree);
@@ -284,6 +287,26 @@ impl Dataset {
         let made = made.first().copied();
         made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
     }
+}
+
+/// When the files of the obsolete set pass for readable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    /// Their entries could be read when the store was opened.
+    AsOpened,
+    /// Besides, every byte of them is right now: who asks for a repair wants `check` to find nothing.
+    Verified,
+}
+
+fn is_undamaged(tree: &TreeVersion) -> bool {
+    let mut tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+    tables.all(|table| {
+        let mut errors = 0;
+        table.table().is_ok_and(|table| {
+            table.verify(&mut |_| errors += 1);
+            errors == 0
+        })
+    })
 }
 
 /// Every write that was superseded up to here is in the set.

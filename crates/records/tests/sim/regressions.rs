@@ -377,3 +377,93 @@ fn seed_3085() {
         ],
     );
 }
+
+/// A byte of the obsolete set's table that nobody reads: a repair leaves none that `check` finds.
+#[test]
+fn seed_22844() {
+    run(
+        8192,
+        65536,
+        false,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [7, 8, 5],
+                        types: [4, 3, 4],
+                        tokenizers: [0, 1, 0],
+                        maintenance: 1,
+                        repair: 1,
+                        merging: 1,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([
+                        Put {
+                            key: 9,
+                            cells: [0, 0, 0, 0, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                        Put {
+                            key: 9,
+                            cells: [0, 2, 0, 0, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                    ]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 1,
+                    writes: list([Put {
+                        key: 3,
+                        cells: [2, 0, 3, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                RepairSet {
+                    store: 0,
+                    set: 1,
+                    method: Auto,
+                    memory: 1,
+                    lookups: 2,
+                    bloom: false,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Damage {
+                    store: 0,
+                    file: 34026,
+                    at: 1037708121,
+                    cut: false,
+                    seed: 9503,
+                },
+            ),
+        ],
+    );
+}
