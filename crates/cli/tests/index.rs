@@ -171,3 +171,59 @@ fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
     }
     println!("{resumed} resumed");
 }
+
+/// Cuts the files of the first index short, as a failing disk might.
+fn damage(store: &str) {
+    let db = esker::Database::open(store.as_ref(), esker::Options::default()).unwrap();
+    let files: Vec<std::path::PathBuf> = {
+        let snapshot = db.group().snapshot();
+        let tree = snapshot.version().tree_named("d/index/0").unwrap();
+        let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+        tables.map(|table| table.path()).collect()
+    };
+    db.close().unwrap();
+    assert!(!files.is_empty());
+    for file in files {
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_index_is_built_again_by_one_command() {
+    let (_dir, store) = store(RECORDS);
+    damage(&store);
+    let run = esker(&["lookup", &store, "d", "v", "7"]).expect(3);
+    assert!(run.stderr.contains(".tbl"), "{}", run.stderr);
+    let run = esker(&["check", &store]).expect(3);
+    let told = format!("{}{}", run.stdout, run.stderr);
+    assert!(told.contains(".tbl"), "{told}");
+    let run = esker(&["repair", &store, "d", "--rebuild-index", "v"]).expect(0);
+    let told = "`v` is now indexed: lazy, built again (20,000 records";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+    let run = esker(&["count", &store, "d", "v", "7", "7"]).expect(0);
+    assert_eq!(run.stdout.trim(), "200");
+    esker(&["check", &store]).expect(0);
+    let run = esker(&["repair", &store, "d", "--rebuild-index", "w"]).expect(2);
+    assert!(run.stderr.contains("no attribute `w`"), "{}", run.stderr);
+    let both = [
+        "repair",
+        &store,
+        "d",
+        "--rebuild-index",
+        "v",
+        "--method",
+        "key",
+    ];
+    esker(&both).expect(2);
+}
+
+#[test]
+fn a_damaged_index_is_dropped_by_one_command() {
+    let (_dir, store) = store(RECORDS);
+    damage(&store);
+    esker(&["index", "drop", &store, "d", "v"]).expect(0);
+    let run = esker(&["count", &store, "d", "v", "7", "7"]).expect(0);
+    assert_eq!(run.stdout.trim(), "200");
+    esker(&["check", &store]).expect(0);
+}
