@@ -227,6 +227,70 @@ impl Swarm {
         Step(seed, action)
     }
 
+    /// A change that is broken off, overtaken by writes that nothing makes durable, gone on with, and a power cut right
+    /// then: four steps that chance alone seldom puts together.
+    fn overtaken(&self, rng: &mut Rng) -> Vec<Step> {
+        let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
+        let broken = Inside {
+            steps: List(Vec::new()),
+            stop_after: Some(0),
+        };
+        let whole = Inside {
+            stop_after: None,
+            ..broken.clone()
+        };
+        let (path, kind, to) = (
+            rng.u8(0..PATHS.len() as u8),
+            self.kind(rng),
+            self.strategy(rng),
+        );
+        let (is_index, tokenizer) = (rng.usize(0..3) > 0, 0);
+        let change = |change, inside| match is_index {
+            true => Action::Index {
+                store,
+                set,
+                path,
+                kind,
+                tokenizer,
+                change,
+                inside,
+            },
+            false => Action::Strategy {
+                store,
+                set,
+                to,
+                inside,
+            },
+        };
+        let (add, durability) = ([Change::Add, Change::Switch][rng.usize(0..2)], 2);
+        let writes = match rng.bool() {
+            true => Action::Clear {
+                store,
+                set,
+                durability,
+            },
+            false => Action::Batch {
+                store,
+                set,
+                writes: self.writes(rng),
+                durability,
+            },
+        };
+        let cut = Action::Cut {
+            store,
+            after: 0,
+            mode: rng.u8(0..4),
+            seed: rng.u16(..),
+        };
+        let steps = [
+            change(add, broken),
+            writes,
+            change(Change::Resume, whole),
+            cut,
+        ];
+        steps.map(|action| Step(1, action)).into()
+    }
+
     fn action(&self, rng: &mut Rng, number: usize, depth: usize) -> Action {
         let store = rng.u8(0..self.stores);
         let set = rng.u8(0..self.sets);
@@ -400,5 +464,9 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         ));
     }
     steps.extend((0..count).map(|_| swarm.step(&mut rng, 0)));
+    if rng.usize(0..6) == 0 {
+        let at = rng.usize(swarm.sets.into()..=steps.len());
+        steps.splice(at..at, swarm.overtaken(&mut rng));
+    }
     (settings, steps)
 }
