@@ -66,9 +66,7 @@ impl Extraction {
     /// that are not extracted.
     pub(crate) fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract(json, out)?;
-        // It was looked at before.
-        let text = std::str::from_utf8(json).unwrap_or_default();
-        read_all(text).map_err(|error| RecordError {
+        read_all(json).map_err(|error| RecordError {
             key: decode_key(self.key.1, &out.key).map(|key| key.to_string()),
             kind: json_error(&error),
         })

@@ -19,10 +19,9 @@ const MANY_BEFORE_EXPONENT: usize = 200;
 const STRIDE: usize = MANY_DIGITS / 2 - 1;
 
 /// Decodes all of `json`, where there may be something in it that cannot be decoded.
-pub(super) fn read_all(json: &str) -> Result<(), serde_json::Error> {
-    let bytes = json.as_bytes();
-    if has_half_a_pair(bytes) || has_huge_exponent(bytes) || has_many_digits(bytes) {
-        return serde_json::from_str::<Everything>(json).map(|Everything| ());
+pub(super) fn read_all(json: &[u8]) -> Result<(), serde_json::Error> {
+    if has_half_a_pair(json) || has_huge_exponent(json) || has_many_digits(json) {
+        return serde_json::from_slice::<Everything>(json).map(|Everything| ());
     }
     Ok(())
 }

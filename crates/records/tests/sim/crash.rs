@@ -359,6 +359,11 @@ impl World {
             assert!(!is_table, "a damaged table shows other records");
             return;
         };
+        if !is_table && state.seq != store.now().seq {
+            // The end of a synced log that passed for torn: tables may have bits for writes that are lost (ROADMAP.md).
+            count("damage: a shorter log");
+            return;
+        }
         let mut rng = fastrand::Rng::with_seed(seed);
         for set in &store.sets {
             let dataset = db.dataset(&set.name).unwrap();

@@ -227,6 +227,33 @@ impl Swarm {
         Step(seed, action)
     }
 
+    /// Writes to a disk that has no room, a close, and a power cut right then.
+    fn closed_when_full(&self, rng: &mut Rng) -> Vec<Step> {
+        let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
+        let batch = |rng: &mut Rng| Action::Batch {
+            store,
+            set,
+            writes: self.writes(rng),
+            durability: 2,
+        };
+        let mut actions = vec![batch(rng)];
+        if rng.bool() {
+            actions.push(Action::SyncLog { store });
+        }
+        let room = [0, 20, 100, 2000][rng.usize(0..4)];
+        actions.push(Action::Full { store, room });
+        actions.extend((0..rng.usize(0..3)).map(|_| batch(rng)));
+        actions.push(Action::Reopen { store, close: true });
+        actions.push(Action::Cut {
+            store,
+            after: 0,
+            mode: rng.u8(0..4),
+            seed: rng.u16(..),
+        });
+        let steps = actions.into_iter();
+        steps.map(|action| Step(1, action)).collect()
+    }
+
     /// A change that is broken off, overtaken by writes that nothing makes durable, gone on with, and a power cut right
     /// then: four steps that chance alone seldom puts together.
     fn overtaken(&self, rng: &mut Rng) -> Vec<Step> {
@@ -467,6 +494,10 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
     if rng.usize(0..6) == 0 {
         let at = rng.usize(swarm.sets.into()..=steps.len());
         steps.splice(at..at, swarm.overtaken(&mut rng));
+    }
+    if rng.usize(0..6) == 0 {
+        let at = rng.usize(swarm.sets.into()..=steps.len());
+        steps.splice(at..at, swarm.closed_when_full(&mut rng));
     }
     (settings, steps)
 }
