@@ -370,3 +370,49 @@ fn a_close_that_cannot_seal_can_be_tried_again() {
     let group = open(Arc::new(memory));
     assert!(holds(&group, data, "k"));
 }
+
+/// A handle that has written nothing has all the same to keep what it shows: the log that a killed process left is in
+/// the system's cache only, and so is the last edit of a manifest whose sync failed.
+#[test]
+fn what_an_earlier_handle_left_unsynced_is_durable_after_a_sync_a_flush_or_a_close() {
+    type Step = fn(&Group) -> Result<()>;
+    let steps: [(&str, Step); 4] = [
+        ("sync", Group::sync),
+        ("flush", Group::flush),
+        ("close", Group::close),
+        ("nothing", |_| Ok(())),
+    ];
+    for (name, step) in steps {
+        let memory = Memory::new();
+        let faulty = Faulty::new(Arc::new(memory.clone()));
+        let group = open(Arc::new(faulty.clone()));
+        let (data, other) = create(&group);
+        put(&group, data, "a", Durability::Os).unwrap();
+        // As when the process is killed: closing cannot do anything any more.
+        faulty.fail_from(0);
+        drop(group);
+        let group = open(Arc::new(memory.clone()));
+        assert!(holds(&group, data, "a"));
+        step(&group).unwrap();
+        let left = memory.power_cut(1, PowerCut::Lost);
+        drop(group);
+        let group = open(Arc::new(left));
+        assert_eq!(holds(&group, data, "a"), name != "nothing", "{name}");
+        drop(group);
+
+        // The manifest's last edit, of a drop whose sync failed.
+        let faulty = Faulty::new(Arc::new(memory.clone()));
+        let group = open(Arc::new(faulty.clone()));
+        put(&group, data, "b", Durability::Sync).unwrap();
+        faulty.fail_sync_once();
+        group.drop_trees(&[other]).unwrap_err();
+        drop(group);
+        let group = open(Arc::new(memory.clone()));
+        assert_eq!(group.tree("bits"), None);
+        step(&group).unwrap();
+        let left = memory.power_cut(1, PowerCut::Lost);
+        drop(group);
+        let group = open(Arc::new(left));
+        assert_eq!(group.tree("bits").is_some(), name == "nothing", "{name}");
+    }
+}

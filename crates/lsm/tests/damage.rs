@@ -375,3 +375,60 @@ fn a_store_without_tables_that_lost_current() {
         }
     }
 }
+
+/// The end of a log that no sync mark tells of looks torn when it is damaged. But what was installed since then may
+/// refer to those writes, so that the manifest knows better.
+#[test]
+fn a_synced_end_of_the_log_does_not_pass_for_a_torn_one() {
+    let memory = Memory::new();
+    let group = open(&memory).unwrap();
+    let [a, _] = group
+        .create_trees(&["a", "b"].map(|name| (name.to_string(), Vec::new())))
+        .unwrap()[..]
+    else {
+        panic!("two trees");
+    };
+    let mut batch = Batch::new();
+    batch.put(a, b"old", b"1").unwrap();
+    group.write(&mut batch, Durability::Os).unwrap();
+    batch.clear();
+    batch.put(a, b"new", b"2").unwrap();
+    let last = group.write(&mut batch, Durability::Os).unwrap();
+    let unsynced = memory.power_cut(1, PowerCut::Kept);
+    group.sync().unwrap();
+    // An edit of the manifest that needs nothing of the log, but comes after its sync.
+    group.configure_tree(a, b"other".to_vec()).unwrap();
+    let synced = memory.power_cut(1, PowerCut::Kept);
+    drop(group);
+    for (image, is_synced) in [(unsynced, false), (synced, true)] {
+        let mut damaged = Vec::new();
+        for path in image.paths() {
+            let bytes = image.read(&path).unwrap();
+            let end = bytes.len().saturating_sub(3);
+            if path.extension().is_some_and(|e| e == "log") && bytes.windows(3).any(|w| w == b"new")
+            {
+                image.write(&path, &bytes[..end]);
+                damaged.push((path, end as u64));
+            }
+        }
+        let [(path, end)] = &damaged[..] else {
+            panic!("one segment has the write: {damaged:?}");
+        };
+        match open(&image) {
+            Ok(group) => {
+                assert!(!is_synced, "a synced write is gone");
+                assert_eq!(group.snapshot().seq(), last - 1);
+            }
+            Err(Error::Corruption {
+                path: named,
+                offset,
+                what,
+            }) => {
+                assert!(is_synced, "{what}");
+                assert_eq!(&named, path);
+                assert!(offset < *end && what.contains("synced up to"), "{what}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

@@ -102,8 +102,10 @@ impl Fs for Disk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        // Some systems sync only what is open for writing.
-        OpenOptions::new().write(true).open(path)?.sync_all()
+        // Some systems sync only what is open for writing; others need no right to write for it.
+        let mut options = OpenOptions::new();
+        options.read(cfg!(unix)).write(!cfg!(unix));
+        options.open(path)?.sync_all()
     }
 
     #[cfg(unix)]

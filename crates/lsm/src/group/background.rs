@@ -168,6 +168,7 @@ impl Inner {
     }
 
     pub(super) fn flush_all(&self) -> Result<()> {
+        self.sync_found(&mut self.writer.lock())?;
         self.rotate_now()?;
         self.flush_full()
     }
@@ -292,7 +293,7 @@ impl Inner {
     /// Appends `edit` to the manifest and makes its version the current one.
     pub(super) fn install(
         &self,
-        edit: &Edit,
+        edit: &mut Edit,
         change: impl FnOnce(&View, Arc<Version>) -> View,
     ) -> Result<()> {
         let mut versions = self.manifest.lock();
@@ -310,6 +311,8 @@ impl Inner {
             // The manifest must not name what a power cut can take.
             self.sync_names()?;
         }
+        // What the edit refers to was synced before it was made.
+        edit.synced = Some(self.synced.load(Ordering::Acquire));
         if let Err(failed) = manifest.append(edit) {
             if !(failed.rolled_back && failed.error.is_disk_full()) {
                 // What of the record is on disk is not known.

@@ -28,8 +28,7 @@ impl Inner {
 
     /// Syncs the log. Once the writer lock was taken, every write has either been appended or will be refused.
     pub(super) fn sync_what_was_written(&self) -> Result<()> {
-        drop(self.writer.lock());
-        self.sync_all()
+        self.sync()
     }
 
     /// Does what is left to do when the threads have ended. Called again after a failure it tries again what is left.

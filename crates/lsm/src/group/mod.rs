@@ -67,6 +67,8 @@ pub struct Group {
 pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(crate) log: LogWriter,
+    /// The last write that was appended to it, or to the ones before it.
+    last: AtomicU64,
     /// Whether the file's name is durable.
     named: AtomicBool,
 }
@@ -78,7 +80,7 @@ struct Writer {
     segment: Option<Arc<Segment>>,
     /// The last segment that was replayed: its number and the length that was good.
     replayed: Option<(u64, u64)>,
-    /// Segments that were replayed and may be in the system's cache only.
+    /// The manifest and the segments that were found, where they may be in the system's cache only.
     unsynced: Vec<PathBuf>,
     /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
     forsaken: Vec<PathBuf>,
@@ -121,6 +123,8 @@ struct Inner {
     view_change: Mutex<()>,
     /// The last sequence number that readers see.
     visible: AtomicU64,
+    /// The last write that is known to be durable.
+    synced: AtomicU64,
     writer: Mutex<Writer>,
     syncing: Mutex<()>,
     /// Segments of generations that are not on disk yet, oldest first.
@@ -219,9 +223,9 @@ impl Group {
         self.inner.settle(ticket, durability)
     }
 
-    /// Makes everything that was written durable.
+    /// Makes durable what was written, also by earlier handles.
     pub fn sync(&self) -> Result<()> {
-        self.inner.sync_all()
+        self.inner.sync()
     }
 
     /// Writes all memtables to tables.

@@ -27,8 +27,8 @@ use crate::options::{Options, TreeProvider};
 use crate::sort;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{
-    Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees, own_number,
-    recover,
+    Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees,
+    manifest_path, own_number, recover,
 };
 use crate::wal::{LogKind, Tail, replay};
 
@@ -69,11 +69,17 @@ pub(super) fn open(
         cache,
     };
     let mut log = Log::default();
+    let mut synced = 0;
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
         let mut recovered = recover(&source, &tree_options)?;
         recovered.version.load_bitmaps();
         log.last_seq = recovered.last_seq;
+        synced = recovered.synced;
+        if recovered.current.seal.is_none() {
+            let manifest = recovered.current.manifest;
+            log.unsynced.push(manifest_path(&source.dir, manifest));
+        }
         log.replay_all(&source, &recovered)?;
         let next_file = recovered.next_file.max(log.highest + 1);
         let versions = Versions {
@@ -115,6 +121,7 @@ pub(super) fn open(
         view: Arc::new(ArcSwap::from_pointee(view)),
         view_change: Mutex::new(()),
         visible: AtomicU64::new(log.last_seq),
+        synced: AtomicU64::new(synced),
         writer: Mutex::new(Writer {
             next_seq: log.last_seq + 1,
             segment: None,
@@ -173,7 +180,7 @@ struct Log {
     /// records follow the last record; the newest is the last.
     ends: Vec<(u64, u64)>,
     highest: u64,
-    /// Segments that are part of the log, and may not be durable.
+    /// The manifest and the segments that are part of the log, where they may not be durable.
     unsynced: Vec<PathBuf>,
     /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
     forsaken: Vec<PathBuf>,
@@ -222,6 +229,9 @@ impl Log {
                 .as_ref()
                 .and_then(|sealed| sealed.get(&number).copied());
             self.replay_one(source, recovered, number, sealed_len, &mut broken)?;
+        }
+        if self.last_seq < recovered.synced {
+            return Err(self.cut_short(source, recovered, broken));
         }
         Ok(())
     }
@@ -320,6 +330,23 @@ impl Log {
             self.generations.push(generation);
         }
         Ok(())
+    }
+
+    /// What the manifest refers to was synced, so the log is damaged where it ends, though it looks torn there.
+    fn cut_short(
+        &self,
+        source: &TableSource,
+        recovered: &Recovered,
+        broken: Option<Break>,
+    ) -> Error {
+        let (segment, offset) = self.ends.last().copied().unwrap_or((recovered.log, 0));
+        let (segment, offset, why) = match broken {
+            Some(broken) => (broken.segment, broken.offset, broken.why),
+            None => (segment, offset, "the log ends".to_string()),
+        };
+        let (last, synced) = (self.last_seq, recovered.synced);
+        let what = format!("{why}, after write {last}; it was synced up to write {synced}");
+        Error::corruption(&log_path(&source.dir, segment), offset, what)
     }
 
     /// What is missing when segment `number` says that the log before it ended at `previous`.

@@ -47,7 +47,7 @@ impl Inner {
         let change = make(last)?;
         let mut edit = Edit::default();
         self.add_change(change, &mut edit)?;
-        self.change_trees(&mut writer, &edit)?;
+        self.change_trees(&mut writer, &mut edit)?;
         Ok(edit.created.iter().map(|(id, _, _)| *id).collect())
     }
 
@@ -113,7 +113,7 @@ impl Inner {
     }
 
     /// Installs an edit of trees, and starts a generation that has a memtable for each of them.
-    pub(super) fn change_trees(&self, writer: &mut Writer, edit: &Edit) -> Result<()> {
+    pub(super) fn change_trees(&self, writer: &mut Writer, edit: &mut Edit) -> Result<()> {
         if !self.view.load().active.is_empty() {
             self.rotate(writer)?;
         }

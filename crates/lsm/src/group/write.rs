@@ -1,7 +1,7 @@
 //! The way of a write: log, then memtables, then (if asked) the sync, then visible to readers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::background::no_tree;
@@ -117,6 +117,7 @@ impl Inner {
         });
         view.active.applied(payload.len() + operations * 64, last);
         writer.next_seq = last + 1;
+        segment.last.store(last, Ordering::Release);
         Counters::add(&self.counters.batches, 1);
         Counters::add(&self.counters.operations, operations as u64);
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
@@ -129,7 +130,7 @@ impl Inner {
 
     pub(super) fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
         match durability {
-            Durability::Sync => self.sync_to(ticket.segment, ticket.end)?,
+            Durability::Sync => self.sync_to(ticket)?,
             Durability::Periodic(interval) => self.note_periodic(ticket, interval)?,
             Durability::Os => {}
         }
@@ -140,8 +141,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the log durable up to `end` of `segment`, and all segments before it.
-    fn sync_to(&self, segment: u64, end: u64) -> Result<()> {
+    /// Makes the log durable up to a write.
+    fn sync_to(&self, ticket: Ticket) -> Result<()> {
+        let Ticket { last, segment, end } = ticket;
         let _guard = self.syncing.lock();
         self.check_poison()?;
         let segments: Vec<Arc<Segment>> = self.segments.lock().clone();
@@ -162,15 +164,48 @@ impl Inner {
             }
             Counters::add(&self.counters.log_syncs, 1);
         }
+        self.synced.fetch_max(last, Ordering::AcqRel);
         Ok(())
     }
 
     pub(super) fn sync_all(&self) -> Result<()> {
         let last = self.segments.lock().last().cloned();
         match last {
-            Some(segment) => self.sync_to(segment.number, segment.log.len()),
+            Some(segment) => {
+                // The number first: the length is then that of a log that has the write.
+                let last = segment.last.load(Ordering::Acquire);
+                self.sync_to(Ticket {
+                    last,
+                    segment: segment.number,
+                    end: segment.log.len(),
+                })
+            }
             None => Ok(()),
         }
+    }
+
+    /// The same for everything that readers see.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.sync_found(&mut self.writer.lock())?;
+        self.sync_all()
+    }
+
+    /// Makes durable what was found at opening: a process that was killed, or whose sync failed, may have left it in
+    /// the system's cache.
+    pub(super) fn sync_found(&self, writer: &mut Writer) -> Result<()> {
+        for path in &writer.unsynced {
+            if let Err(error) = self.source.fs.sync(path) {
+                let error = Error::io(path, "sync", error);
+                // As with any other sync, a next one that succeeds proves nothing.
+                self.poison_with(&error);
+                return Err(error);
+            }
+        }
+        if !writer.unsynced.is_empty() {
+            self.sync_names()?;
+            writer.unsynced.clear();
+        }
+        Ok(())
     }
 
     /// Makes the names in the folder durable.
@@ -201,13 +236,12 @@ impl Inner {
             return Err(Error::Closed);
         }
         let (fs, dir) = (&*self.source.fs, &self.source.dir);
-        // A process that was killed may have left its log in the system's cache, and this handle's
-        // syncs promise everything before them.
-        for path in &writer.unsynced {
-            fs.sync(path).map_err(|e| Error::io(path, "sync", e))?;
-        }
+        // This handle's syncs promise everything before them.
+        self.sync_found(writer)?;
         let view = self.view.load_full();
-        let segment = self.create_segment(writer.replayed)?;
+        let last = writer.next_seq - 1;
+        self.synced.fetch_max(last, Ordering::AcqRel);
+        let segment = self.create_segment(writer.replayed, last)?;
         let mut versions = self.manifest.lock();
         let oldest = view.full.last().and_then(|generation| generation.log());
         let log = oldest.unwrap_or(segment.number);
@@ -250,24 +284,26 @@ impl Inner {
         Ok(())
     }
 
-    fn create_segment(&self, previous: Option<(u64, u64)>) -> Result<Arc<Segment>> {
+    /// `last` is the last write that is in the log so far.
+    fn create_segment(&self, previous: Option<(u64, u64)>, last: Seq) -> Result<Arc<Segment>> {
         let number = self.new_file();
         let path = log_path(&self.source.dir, number);
         let log = LogWriter::create(&*self.source.fs, &path, LogKind::Wal, number, previous)?;
         Ok(Arc::new(Segment {
             number,
             log,
+            last: AtomicU64::new(last),
             named: AtomicBool::new(false),
         }))
     }
 
     /// Makes the active generation a full one, and starts the next with a segment of its own.
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
-        let previous = writer
-            .segment
-            .as_ref()
-            .map(|segment| (segment.number, segment.log.len()));
-        let segment = self.create_segment(previous)?;
+        let before = writer.segment.as_ref();
+        let previous = before.map(|segment| (segment.number, segment.log.len()));
+        // Not the last number that was given out: some are for runs that are ingested.
+        let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
+        let segment = self.create_segment(previous, last)?;
         let after = writer.next_seq - 1;
         self.segments.lock().push(segment.clone());
         self.change_view(|view| {
@@ -347,7 +383,7 @@ impl Inner {
     /// Has the log synced within `interval`. Nobody waits less than [`SHORTEST`]: that is a sync now.
     fn note_periodic(&self, ticket: Ticket, interval: Duration) -> Result<()> {
         if interval < SHORTEST || !self.workers.sync.load(Ordering::SeqCst) {
-            return self.sync_to(ticket.segment, ticket.end);
+            return self.sync_to(ticket);
         }
         let due = Instant::now() + interval.min(LONGEST);
         let mut signals = self.signals.lock();

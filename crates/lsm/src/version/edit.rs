@@ -13,6 +13,7 @@
 //!   8 next        next file number varint | next tree number varint
 //!   9 sequence    last sequence number in tables varint
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
+//!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
 //! ```
 
 use super::ComponentId;
@@ -61,6 +62,8 @@ pub(crate) struct Edit {
     pub(crate) next_tree: Option<TreeId>,
     pub(crate) last_seq: Option<Seq>,
     pub(crate) marks: Vec<(TreeId, Seq)>,
+    /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
+    pub(crate) synced: Option<Seq>,
 }
 
 impl Edit {
@@ -124,6 +127,10 @@ impl Edit {
             out.push(10);
             put_varint(&mut out, u64::from(*tree));
             put_varint(&mut out, *seq);
+        }
+        if let Some(seq) = self.synced {
+            out.push(11);
+            put_varint(&mut out, seq);
         }
         out
     }
@@ -194,6 +201,7 @@ impl Edit {
                     let tree = tree_id(&mut reader)?;
                     edit.marks.push((tree, seq(&mut reader)?));
                 }
+                11 => edit.synced = Some(seq(&mut reader)?),
                 _ => return None,
             }
         }

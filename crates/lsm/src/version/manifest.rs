@@ -71,6 +71,8 @@ pub(crate) struct Recovered {
     pub(crate) next_file: u64,
     pub(crate) next_tree: TreeId,
     pub(crate) last_seq: Seq,
+    /// The last write that the log, or a table, must have.
+    pub(crate) synced: Seq,
 }
 
 /// Rebuilds the version from the manifest that `CURRENT` names.
@@ -87,6 +89,7 @@ pub(crate) fn recover(
         next_file: current.manifest + 1,
         next_tree: 1,
         last_seq: 0,
+        synced: 0,
         current,
     };
     let sealed = recovered
@@ -162,6 +165,7 @@ impl Recovered {
         self.next_file = edit.next_file.unwrap_or(self.next_file).max(self.next_file);
         self.next_tree = edit.next_tree.unwrap_or(self.next_tree);
         self.last_seq = edit.last_seq.unwrap_or(self.last_seq).max(self.last_seq);
+        self.synced = edit.synced.unwrap_or(self.synced).max(self.synced);
         for new in &edit.added {
             self.next_file = self.next_file.max(new.meta.number + 1);
         }

@@ -29,6 +29,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         next_tree: Some(5),
         last_seq: Some(99),
         marks: vec![(3, 17)],
+        synced: Some(98),
     };
     let bytes = edit.encode();
     assert_eq!(Edit::decode(&bytes), Some(edit));
