@@ -26,11 +26,6 @@ impl Inner {
         self.flushed.notify_all();
     }
 
-    /// Syncs the log. Once the writer lock was taken, every write has either been appended or will be refused.
-    pub(super) fn sync_what_was_written(&self) -> Result<()> {
-        self.sync()
-    }
-
     /// Does what is left to do when the threads have ended. Called again after a failure it tries again what is left.
     pub(super) fn finish(&self) -> Result<()> {
         if self.writer.lock().segment.is_none() {

@@ -361,7 +361,8 @@ impl Group {
     pub fn close(&self) -> Result<()> {
         let _alone = self.inner.closers.lock();
         self.inner.begin_closing();
-        let synced = self.inner.sync_what_was_written();
+        // It takes the writer lock: every write has either been appended or will be refused.
+        let synced = self.inner.sync();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join();
         }
