@@ -10,7 +10,9 @@ use std::ops::{Bound, ControlFlow};
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::schema::{Bits, Found, Path, Sink, Trie, Type, Value, ValueRange, string_prefix_range};
+use crate::schema::{
+    Bits, Found, Path, Rest, Sink, Trie, Type, Value, ValueRange, string_prefix_range,
+};
 
 /// How a value must relate to the text of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -231,7 +233,7 @@ impl JsonFilter {
         };
         let mut input = serde_json::Deserializer::from_slice(body);
         // The walk ends with an error both on bad JSON and when there is nothing left to meet.
-        let _ = self.trie.walk(&mut input, &mut met);
+        let _ = self.trie.walk(&mut input, Rest::Skipped, &mut met);
         met.open == 0
     }
 }

@@ -169,6 +169,10 @@ fn what_no_reader_can_read_is_refused_wherever_it_stands() {
                     assert_eq!(error.kind(), ErrorKind::BadInput);
                     let text = error.to_string();
                     assert!(text.contains("not valid JSON: "), "{text}");
+                    assert!(
+                        text.contains("record 1: "),
+                        "wherever the key stands: {text}"
+                    );
                     assert!(text.contains(" column "), "{text}");
                     assert!(text.contains("line 2") || !record.contains('\n'), "{text}");
                 }

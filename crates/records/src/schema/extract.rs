@@ -8,14 +8,14 @@ use std::ops::ControlFlow;
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::path::Path;
-use super::readable::{read_all, without_negative_zeros};
+use super::readable::without_negative_zeros;
 use super::time;
 use super::types::{KeyType, Type};
 use super::value::{
     MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, decode_key, encode_bool, encode_float, encode_int,
     encode_string,
 };
-use super::walk::{Found, Sink, Trie};
+use super::walk::{Found, Rest, Sink, Trie};
 
 /// The key's number among the targets of the trie; attribute `i` is target `i + 1`.
 const KEY: u32 = 0;
@@ -65,10 +65,13 @@ impl Extraction {
     /// As [`Extraction::extract`], of a record that is to be written: refuses, too, what no reader could read in fields
     /// that are not extracted.
     pub(crate) fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
-        self.extract(json, out)?;
-        read_all(json).map_err(|error| RecordError {
-            key: decode_key(self.key.1, &out.key).map(|key| key.to_string()),
-            kind: json_error(&error),
+        self.extract_with(json, Rest::Read, out).map_err(|error| {
+            if error.key.is_none() && self.extract(json, out).is_ok() {
+                // The key stands behind what cannot be read.
+                let key = decode_key(self.key.1, &out.key).map(|key| key.to_string());
+                return RecordError { key, ..error };
+            }
+            error
         })
     }
 
@@ -81,6 +84,15 @@ impl Extraction {
     /// # Errors
     /// The record is refused: see [`RecordErrorKind`]. `out` then holds nothing of meaning.
     pub(crate) fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
+        self.extract_with(json, Rest::Skipped, out)
+    }
+
+    fn extract_with(
+        &self,
+        json: &[u8],
+        rest: Rest,
+        out: &mut Extracted,
+    ) -> Result<(), RecordError> {
         out.clear();
         let refused = |kind| RecordError { key: None, kind };
         let text = std::str::from_utf8(json).map_err(|e| {
@@ -98,10 +110,10 @@ impl Extraction {
         if is_too_deep(json) {
             return Err(refused(RecordErrorKind::TooDeep { limit: MAX_DEPTH }));
         }
-        self.extract_text(text, out)
+        self.extract_text(text, rest, out)
     }
 
-    fn extract_text(&self, text: &str, out: &mut Extracted) -> Result<(), RecordError> {
+    fn extract_text(&self, text: &str, rest: Rest, out: &mut Extracted) -> Result<(), RecordError> {
         let mut collector = Collector {
             extraction: self,
             out,
@@ -111,13 +123,13 @@ impl Extraction {
         let mut input = serde_json::Deserializer::from_str(text);
         let walked = self
             .trie
-            .walk(&mut input, &mut collector)
+            .walk(&mut input, rest, &mut collector)
             .and_then(|()| input.end());
         if collector.negative_zero
             && let Some(text) = without_negative_zeros(text)
         {
             out.clear();
-            return self.extract_text(&text, out);
+            return self.extract_text(&text, rest, out);
         }
         let kind = match (walked, collector.error) {
             (Ok(()), None) if out.key.is_empty() => self.key_missing(),

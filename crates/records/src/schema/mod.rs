@@ -24,7 +24,7 @@ pub(crate) use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;
 pub(crate) use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
-pub(crate) use walk::{Bits, Found, Sink, Trie};
+pub(crate) use walk::{Bits, Found, Rest, Sink, Trie};
 
 #[cfg(test)]
 mod extract_tests;

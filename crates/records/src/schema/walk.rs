@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::path::Path;
+use super::readable::Everything;
 
 /// What stands at a path. Elements of arrays come one by one, so there is no array here.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +21,15 @@ pub(crate) enum Found<'a> {
     Float(f64),
     Str(&'a str),
     Object,
+}
+
+/// What a walk does with values that no path leads to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rest {
+    /// Skips them by the grammar.
+    Skipped,
+    /// Reads them, so that what cannot be read is an error.
+    Read,
 }
 
 /// Receives what a walk finds. `Break` ends the walk with an error.
@@ -136,8 +146,8 @@ impl Trie {
         Path::from_names(names)
     }
 
-    /// Walks what `input` holds, and tells `sink`.
-    pub(crate) fn walk<'de, D, S>(&self, input: D, sink: &mut S) -> Result<(), D::Error>
+    /// Walks what `input` holds, and tells `sink`. What no path leads to is skipped, or read as well.
+    pub(crate) fn walk<'de, D, S>(&self, input: D, rest: Rest, sink: &mut S) -> Result<(), D::Error>
     where
         D: Deserializer<'de>,
         S: Sink,
@@ -146,6 +156,7 @@ impl Trie {
             trie: self,
             node: self.node(Trie::ROOT),
             at: Trie::ROOT,
+            rest,
             sink,
         }
         .deserialize(input)
@@ -206,6 +217,7 @@ struct Step<'w, S> {
     trie: &'w Trie,
     node: &'w Node,
     at: u32,
+    rest: Rest,
     sink: &'w mut S,
 }
 
@@ -272,6 +284,7 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
             trie,
             node,
             at,
+            rest,
             sink,
         } = self;
         go_on(sink.array(at))?;
@@ -280,6 +293,7 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
                 trie,
                 node,
                 at,
+                rest,
                 sink: &mut *sink,
             })?
             .is_some()
@@ -289,7 +303,11 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         let Step {
-            trie, node, sink, ..
+            trie,
+            node,
+            rest,
+            sink,
+            ..
         } = self;
         if !node.targets.is_empty() {
             go_on(sink.found(&node.targets, Found::Object))?;
@@ -297,7 +315,10 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
         let mut seen = Bits::default();
         while let Some(child) = fields.next_key_seed(Name(node))? {
             let Some((place, at)) = child else {
-                fields.next_value::<IgnoredAny>()?;
+                match rest {
+                    Rest::Skipped => fields.next_value::<IgnoredAny>().map(|_| ())?,
+                    Rest::Read => fields.next_value::<Everything>().map(|_| ())?,
+                }
                 continue;
             };
             if !seen.insert(place) {
@@ -307,6 +328,7 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
                 trie,
                 node: trie.node(at),
                 at,
+                rest,
                 sink: &mut *sink,
             })?;
         }
