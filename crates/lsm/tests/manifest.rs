@@ -13,7 +13,7 @@ use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Durability, Group, Result, TreeId};
+use lsm::{Batch, Cost, Durability, Error, Group, Result, TreeId, TreeOptions, TreeProvider};
 
 /// Keys that are long, because they are in the manifest.
 fn key(n: u64) -> Vec<u8> {
@@ -138,5 +138,33 @@ fn a_manifest_that_is_written_anew_is_whole_or_not_there() {
         let left = memory.power_cut(call, PowerCut::Lost);
         drop(group);
         assert_holds(Arc::new(left), tree, acknowledged);
+    }
+}
+
+/// Refuses what it took before.
+struct Picky;
+
+impl TreeProvider for Picky {
+    fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
+        Err(Error::Invalid(format!("tree {name} is not readable")))
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_any_more_is_damage_of_the_manifest() {
+    let memory = Memory::new();
+    let group = open(Arc::new(memory.clone())).unwrap();
+    group
+        .create_trees(&[("a".to_string(), b"configuration".to_vec())])
+        .unwrap();
+    drop(group);
+    let options = common::small(Arc::new(memory));
+    let error = Group::open(Path::new(common::DIR), options, Arc::new(Picky), false).err();
+    match error.unwrap() {
+        Error::Corruption { path, what, .. } => {
+            assert!(is_manifest(&path), "{}", path.display());
+            assert_eq!(what, "tree a is not readable");
+        }
+        other => panic!("{other:?}"),
     }
 }

@@ -148,6 +148,8 @@ fn at_offset(error: Error, path: &PathBuf, offset: u64) -> Error {
         Error::Corruption { path: p, what, .. } if p == *path => {
             Error::corruption(path, offset, what)
         }
+        // A configuration that was taken when it was written.
+        Error::Invalid(what) => Error::corruption(path, offset, what),
         other => other,
     }
 }

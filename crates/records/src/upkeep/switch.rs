@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
 
 use crate::change::{records, refuse_unfinished};
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, Source};
 use crate::dataset::Dataset;
 use crate::def::Maintenance;
 use crate::error::{Error, Result};
@@ -149,13 +149,19 @@ impl Dataset {
 
     /// True when the set of writes that are over has all that earlier strategies left behind.
     pub(crate) fn is_settled(&self) -> bool {
+        self.settled().is_some()
+    }
+
+    /// What the set is known to hold, once it has all of that.
+    fn settled(&self) -> Option<Coverage> {
         let now = self.snapshot();
         let layout = &now.layout;
         let known = layout
             .superseded
             .and_then(|tree| now.snapshot.superseded(tree));
-        layout.stored.upkeep.keys_after.is_none()
-            && Coverage::new(layout, known.as_ref()).has_converged()
+        let coverage = Coverage::new(layout, known.as_ref());
+        let settled = layout.stored.upkeep.keys_after.is_none() && coverage.has_converged();
+        settled.then_some(coverage)
     }
 
     /// The first step: from here on writers follow the new strategy.
@@ -163,7 +169,8 @@ impl Dataset {
         let group = &self.shared.group;
         let mut stored = layout.stored.clone();
         let from = stored.upkeep.maintenance;
-        let knew_all = from.looks_at_writes() && self.is_settled();
+        let settled = self.settled();
+        let knew_all = settled.is_some_and(|set| set.of(Source::IndexEntries).is_always());
         stored.upkeep.maintenance = to;
         stored.upkeep.auto = auto;
         stored.def().validate()?;
