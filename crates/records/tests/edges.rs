@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use common::{DIR, keys, path, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Page,
-    Type,
+    RepairMethod, RepairOptions, Type,
 };
 
 fn store(def: DatasetDef) -> (Database, Dataset) {
@@ -239,4 +240,64 @@ fn random_records_are_refused_where_a_parser_refuses_them() {
         }
     }
     assert!(taken > 2000 && refused > 2000, "{taken} and {refused}");
+}
+
+/// What a repair finds in a dataset of its own.
+fn repaired(options: &RepairOptions) -> esker::Result<esker::RepairReport> {
+    let def = DatasetDef::new(path("id"), KeyType::Int)
+        .index(path("a"), IndexKind::Lazy, Type::Int)
+        .maintenance(match options.method {
+            RepairMethod::Primary { .. } => Maintenance::Deferred,
+            _ => Maintenance::Validation,
+        });
+    let (db, dataset) = store(def);
+    for id in 0..200 {
+        let body = format!("{{\"id\":{},\"a\":{}}}", id % 50, id % 3);
+        dataset.put(body.as_bytes()).unwrap();
+    }
+    let report = dataset.repair(options, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
+    report
+}
+
+#[test]
+fn repairs_with_settings_at_their_ends_are_right_or_refused() {
+    let sizes = [0, 1, usize::MAX];
+    let compaction = esker::Compaction::default();
+    let mut all = 0;
+    for method in [
+        RepairMethod::Index,
+        RepairMethod::Primary { compaction },
+        RepairMethod::Key,
+    ] {
+        let usual = RepairOptions {
+            method,
+            ..RepairOptions::default()
+        };
+        let found = repaired(&usual).unwrap().found;
+        all += found;
+        for memory in sizes {
+            for threads in sizes {
+                for bytes_per_second in [None, Some(0), Some(u64::MAX)] {
+                    let options = RepairOptions {
+                        memory,
+                        threads,
+                        bytes_per_second,
+                        ..usual
+                    };
+                    match repaired(&options) {
+                        Ok(report) => {
+                            assert!(report.complete && bytes_per_second != Some(0));
+                            assert_eq!(report.found, found, "{options:?}");
+                        }
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+                            assert_eq!(bytes_per_second, Some(0), "{error}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(all > 0);
 }

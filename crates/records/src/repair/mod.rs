@@ -91,9 +91,9 @@ pub struct RepairOptions {
     /// Bytes of sorters and buffers together. Default 16 MiB.
     pub memory: usize,
     /// Threads that read; one is the thread of the caller. Default 0: as many as the machine has, or one where the store
-    /// has no background threads ([`crate::Options::background`]).
+    /// has no background threads ([`crate::Options::background`]). More than 64 count as 64.
     pub threads: usize,
-    /// Bytes that are read in a second at most. Default: as many as can be.
+    /// Bytes that are read in a second at most, not 0. Default: as many as can be.
     pub bytes_per_second: Option<u64>,
     /// By index: keys that no key filter of the primary-key index since the mark knows are not sorted. Default
     /// true. Helps most where the trees are merged together ([`crate::Merging::Correlated`]).
@@ -168,6 +168,11 @@ impl Dataset {
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
+        if options.bytes_per_second == Some(0) {
+            return Err(Error::bad_input(
+                "a repair that may read 0 bytes a second never ends",
+            ));
+        }
         self.superseded(Readable::Verified)?;
         self.shared.group.flush()?;
         self.repair_flushed(options, progress)

@@ -53,6 +53,9 @@ pub(super) struct Counts {
     bytes: AtomicU64,
 }
 
+/// More do not help, whatever is asked for.
+const MOST_THREADS: usize = 64;
+
 /// How many threads are to read. Without background threads a run of the store is to be the same each time, so no
 /// others are started unless they are asked for.
 fn threads(options: &RepairOptions, group: &Group) -> usize {
@@ -60,7 +63,7 @@ fn threads(options: &RepairOptions, group: &Group) -> usize {
         0 if group.options().background => {
             std::thread::available_parallelism().map_or(1, |threads| threads.get())
         }
-        threads => threads.max(1),
+        threads => threads.min(MOST_THREADS),
     }
 }
 
