@@ -301,3 +301,42 @@ fn repairs_with_settings_at_their_ends_are_right_or_refused() {
     }
     assert!(all > 0);
 }
+
+#[test]
+fn limits_at_their_ends_give_nothing_or_all() {
+    for kind in IndexKind::ALL {
+        let def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("a"), kind, Type::Int)
+            .maintenance(Maintenance::Deferred)
+            .versions(2);
+        if def.validate().is_err() {
+            continue;
+        }
+        let (db, dataset) = store(def);
+        for id in 0..40 {
+            let body = format!("{{\"id\":{},\"a\":{}}}", id % 30, id % 2);
+            dataset.put(body.as_bytes()).unwrap();
+            if id == 25 {
+                db.flush().unwrap();
+            }
+        }
+        let key = dataset.parse_key("1").unwrap();
+        for (limit, right) in [(0, 0), (usize::MAX, 15)] {
+            let query = dataset.query().equals(&path("a"), "1").limit(Some(limit));
+            let found = common::keys_in_every_way(&dataset, &query);
+            assert_eq!(found.len(), right, "{kind:?}");
+            let versions = dataset.read_key(&key, None, limit).unwrap();
+            assert_eq!(versions.len(), limit.min(2));
+        }
+        for m in [0, 1, usize::MAX] {
+            let read = |page| dataset.read_value(&path("a"), "1", None, m, page);
+            let none = read(Page::newest(0)).err().map(|error| error.kind());
+            let all = read(Page::newest(usize::MAX));
+            assert_eq!(none, Some(ErrorKind::BadInput), "{kind:?}");
+            match all {
+                Ok(page) => assert_eq!(page.records.len(), [0, 15, 20][m.min(2)], "{kind:?} {m}"),
+                Err(error) => assert_eq!((m, error.kind()), (0, ErrorKind::BadInput)),
+            }
+        }
+    }
+}
