@@ -298,3 +298,36 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
         }
     }
 }
+
+#[test]
+fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_they_are_mended() {
+    let (_fs, db, dataset) = damaged(IndexKind::Lazy, Damage::Flipped);
+    let other = db
+        .create_dataset("other", DatasetDef::new(path("id"), KeyType::Int))
+        .unwrap();
+    let failures = |stats: &serde_json::Value| stats["failures"].as_array().unwrap().clone();
+    assert!(failures(&db.stats()).is_empty());
+    for round in 0..12 {
+        (0..20).for_each(|id| put(&dataset, id, round % 5));
+        db.flush().unwrap();
+    }
+    // All others are merged.
+    db.group().settle_merges().unwrap_err();
+    let place = PATHS.iter().position(|path| *path == "lazy").unwrap();
+    for stats in [db.stats(), dataset.stats()] {
+        let [failure] = &failures(&stats)[..] else {
+            panic!("one tree fails: {stats}");
+        };
+        assert_eq!(failure["job"], "merge");
+        assert_eq!(failure["tree"], format!("d/index/{place}"));
+        let text = failure["error"].as_str().unwrap();
+        assert!(text.contains(".tbl"), "{text}");
+        assert!(failure["times"].as_u64() > Some(0), "{failure}");
+    }
+    assert!(failures(&other.stats()).is_empty());
+    let rebuilt = dataset.rebuild_index(&path("lazy"), &mut go).unwrap();
+    assert!(rebuilt.complete);
+    settle(&db);
+    assert!(failures(&db.stats()).is_empty());
+    exact(&dataset);
+}
