@@ -242,6 +242,7 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
             let fault = matches!(
                 step.1,
                 Action::Cut { .. }
+                    | Action::CutInstalled { .. }
                     | Action::Fail { .. }
                     | Action::Full { .. }
                     | Action::Damage { .. }
