@@ -1,5 +1,6 @@
 //! Faults: power cuts, calls that fail, full disks, damaged bytes; and what may be found after them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -20,6 +21,13 @@ pub(crate) const MODES: [PowerCut; 4] = [
     PowerCut::Torn,
     PowerCut::Reordered,
 ];
+
+/// True for the call that makes durable what a store in `dir` installs.
+pub(crate) fn is_install(call: Call, path: &Path, dir: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_manifest = name.is_some_and(|name| name.starts_with("MANIFEST"));
+    call == Call::Sync && is_manifest && path.starts_with(dir)
+}
 
 /// What a power cut does.
 #[derive(Debug, Clone, Copy)]
@@ -111,11 +119,7 @@ impl World {
                     let (faulty, syncs) = (store.faulty.clone(), AtomicU64::new(0));
                     let (after, dir) = (u64::from(*after), store.dir.clone());
                     store.hooked.set(move |call, path| {
-                        let name = path.file_name().and_then(|name| name.to_str());
-                        let is_install = call == Call::Sync
-                            && path.starts_with(&dir)
-                            && name.is_some_and(|name| name.starts_with("MANIFEST"));
-                        if is_install && syncs.fetch_add(1, SeqCst) == after {
+                        if is_install(call, path, &dir) && syncs.fetch_add(1, SeqCst) == after {
                             // This call happens, and no other one.
                             first.store(faulty.calls() + 2, SeqCst);
                             faulty.fail_from(2);

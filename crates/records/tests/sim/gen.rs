@@ -311,15 +311,19 @@ impl Swarm {
             steps: List(Vec::new()),
             stop_after,
         };
-        let path = rng.u8(0..PATHS.len() as u8);
-        let kind = match rng.bool() {
-            true => self.kind(rng),
-            // One with a tree.
-            false => rng.u8(4..8),
+        // Mostly an attribute that is not declared yet, and an index with a tree of its own.
+        let path = match rng.usize(0..3) {
+            0 => rng.u8(0..PATHS.len() as u8),
+            _ => rng.u8(DECLARED as u8..PATHS.len() as u8),
         };
-        let to = match rng.bool() {
-            true => self.strategy(rng),
-            false => rng.u8(0..6),
+        let kind = match rng.usize(0..3) {
+            0 => self.kind(rng),
+            _ => rng.u8(4..8),
+        };
+        // Mostly from a strategy without keys to one with them.
+        let (from, to) = match rng.usize(0..3) {
+            0 => (None, self.strategy(rng)),
+            _ => (Some(rng.u8(3..5)), rng.u8(0..3)),
         };
         let (is_index, tokenizer) = (rng.bool(), 0);
         let change = |change, inside| match is_index {
@@ -341,7 +345,31 @@ impl Swarm {
         };
         let add = [Change::Add, Change::Switch][rng.usize(0..2)];
         let last = [None, None, Some(1), Some(3)][rng.usize(0..4)];
-        let mut actions = vec![change(add, stops(Some(0))), self.unsynced(rng, store, set)];
+        let mut actions = Vec::new();
+        if rng.bool() {
+            let put = |key| Write::Put {
+                key,
+                cells: std::array::from_fn(|_| self.cell(rng)),
+                pad: 0,
+                style: 0,
+            };
+            actions.push(Action::Batch {
+                store,
+                set,
+                writes: List((0..self.keys.min(20)).map(put).collect()),
+                durability: 2,
+            });
+        }
+        if let Some(to) = from.filter(|_| !is_index) {
+            actions.push(Action::Strategy {
+                store,
+                set,
+                to,
+                inside: stops(None),
+            });
+        }
+        actions.push(change(add, stops(Some(0))));
+        actions.push(self.unsynced(rng, store, set));
         if rng.usize(0..4) > 0 {
             actions.push(self.cut_soon(rng, store, if is_index { 16 } else { 40 }));
         }
