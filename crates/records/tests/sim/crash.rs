@@ -72,7 +72,7 @@ impl Store {
     /// Readies a power cut whose first call that does not happen has this number, which can be told later.
     fn arm(&mut self, first: u64, mode: u8, seed: u16) -> Arc<AtomicU64> {
         self.faulty.clear();
-        self.faulty.short_writes(seed % 3 == 0);
+        self.faulty.short_writes(seed.is_multiple_of(3));
         (self.excused, self.failing) = (true, true);
         let at = Arc::new(AtomicU64::new(first));
         self.armed = Some(Armed {
