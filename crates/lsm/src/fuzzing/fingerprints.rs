@@ -6,7 +6,13 @@ use crate::synopsis::{MapBuilder, MapPage, map_hash};
 pub fn fingerprints(data: &[u8]) {
     let mut found = Vec::new();
     if let Some(page) = MapPage::parse(data) {
-        for hash in [0, page.least(), page.least().saturating_add(1), 1 << 39, u64::MAX] {
+        for hash in [
+            0,
+            page.least(),
+            page.least().saturating_add(1),
+            1 << 39,
+            u64::MAX,
+        ] {
             found.clear();
             page.blocks(hash, &mut found);
             assert!(found.len() <= data.len() * 16);

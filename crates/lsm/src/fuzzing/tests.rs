@@ -122,6 +122,21 @@ fn fingerprint_maps() {
             Ok::<(), ()>(())
         });
     }
+    // Found by a fuzzer: a page that begins at the greatest hash.
+    let mut greatest = vec![0; 48];
+    greatest.splice(..8, [255; 8]);
+    for (at, byte) in [
+        (10, 62),
+        (11, 62),
+        (20, 3),
+        (32, 3),
+        (39, 170),
+        (43, 128),
+        (47, 2),
+    ] {
+        greatest.splice(at..=at, [byte]);
+    }
+    corpus.push(greatest);
     campaign(8, 10_000, &corpus, &mut fingerprints);
 }
 

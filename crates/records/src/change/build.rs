@@ -156,8 +156,10 @@ impl Build<'_, '_> {
             gathered.facts += facts;
             gathered.complete = last.is_none();
             gathered.last = last.unwrap_or_default();
-            // Without a record there is nothing to gather, and in an empty store no number for a piece.
-            let last = gathered.complete && gathered.records > 0;
+            // Where nothing was found there is nothing to gather, and in an empty store no number for a piece. Where all
+            // records are deleted, older versions of them may have been found.
+            let found = gathered.records > 0 || gathered.facts > 0;
+            let last = gathered.complete && found;
             if last || piece.size() >= limit {
                 gathered.pieces += 1;
                 // Where a record was passed over because it was replaced since the change began, a power

@@ -1,6 +1,7 @@
 //! Leaves postings out of lists at merges when the writes that made them are over: a list is one entry with
 //! many facts, so the engine cannot do it by the entry's number.
 
+use lsm::Seq;
 use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
 
 use crate::posting::{PostingList, PostingWriter};
@@ -26,7 +27,7 @@ impl Judge for Pass {
             return Verdict::Keep;
         }
         // What cannot be read stays as it is, for the query that will say so.
-        match without(entry.value, entry.seq, &self.0) {
+        match without(entry.value, entry.seq, |seq| self.0.contains(seq)) {
             None => Verdict::Keep,
             Some(left) if left.is_empty() => Verdict::Drop,
             Some(left) => Verdict::Rewrite(left),
@@ -35,15 +36,15 @@ impl Judge for Pass {
 }
 
 /// The list without the postings that are over; `None` when there is none of them, or the list is
-/// malformed.
-fn without(list: &[u8], entry: u64, over: &Over) -> Option<Vec<u8>> {
+/// malformed. Cancels stay: nobody who reads a list minds them, but without them merges would keep what they take back.
+fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
     let list = PostingList::parse(list, entry).ok()?;
     let mut writer = PostingWriter::new();
     let mut postings = list.reader();
     let mut dropped = false;
     while let Some(posting) = postings.next().ok()? {
         // A cancel belongs to the write that took the value away, and speaks of older ones.
-        if !posting.cancel && over.contains(posting.seq) {
+        if !posting.cancel && is_over(posting.seq) {
             dropped = true;
         } else if !writer.push(posting) {
             return None;
@@ -54,4 +55,33 @@ fn without(list: &[u8], entry: u64, over: &Over) -> Option<Vec<u8>> {
         writer.finish(list.is_settled(), &mut left);
         left
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::posting::Posting;
+
+    #[test]
+    fn what_is_over_goes_and_cancels_stay() {
+        let mut writer = PostingWriter::new();
+        for (seq, key, cancel) in [(9, "a", false), (7, "b", true), (5, "c", false)] {
+            let key = key.as_bytes();
+            assert!(writer.push(Posting { seq, key, cancel }));
+        }
+        let mut list = Vec::new();
+        writer.finish(false, &mut list);
+        let left = |over: &[Seq]| {
+            let left = without(&list, 9, |seq| over.contains(&seq))?;
+            let mut postings = PostingList::parse(&left, 9).unwrap().reader();
+            let mut numbers = Vec::new();
+            while let Some(posting) = postings.next().unwrap() {
+                numbers.push(posting.seq);
+            }
+            Some(numbers)
+        };
+        assert_eq!(left(&[5, 7]), Some(vec![9, 7]));
+        assert_eq!(left(&[9, 8]), Some(vec![7, 5]));
+        assert_eq!(left(&[7]), None);
+    }
 }

@@ -295,6 +295,17 @@ pub(crate) enum Action {
         store: u8,
         kept: bool,
     },
+    /// The same, with a batch at one of the calls that the backup makes, and what follows it at once.
+    BackupDuring {
+        store: u8,
+        set: u8,
+        kept: bool,
+        call: u8,
+        writes: List<Write>,
+        /// What the batch replaced is put into the set of obsolete writes.
+        known: bool,
+        flush: bool,
+    },
     /// Closed, or without `close` just dropped.
     Reopen {
         store: u8,
@@ -304,6 +315,14 @@ pub(crate) enum Action {
     Cut {
         store: u8,
         after: u16,
+        mode: u8,
+        seed: u16,
+    },
+    /// A power cut right after the manifest has been synced so many times more: what was installed is there, and nothing
+    /// that was done behind it.
+    CutInstalled {
+        store: u8,
+        after: u8,
         mode: u8,
         seed: u16,
     },
@@ -361,8 +380,10 @@ impl Action {
             | Strategy { store, .. }
             | RepairSet { store, .. }
             | Backup { store, .. }
+            | BackupDuring { store, .. }
             | Reopen { store, .. }
             | Cut { store, .. }
+            | CutInstalled { store, .. }
             | Fail { store, .. }
             | Full { store, .. }
             | Room { store }
@@ -393,8 +414,10 @@ impl Action {
             Strategy { .. } => "strategy",
             RepairSet { .. } => "repair",
             Backup { .. } => "backup",
+            BackupDuring { .. } => "backup: with writes",
             Reopen { .. } => "reopen",
             Cut { .. } => "cut",
+            CutInstalled { .. } => "cut: installed",
             Fail { .. } => "fail",
             Full { .. } => "full",
             Room { .. } => "room",
@@ -424,7 +447,9 @@ impl Action {
 
     pub(crate) fn writes_mut(&mut self) -> Option<&mut Vec<Write>> {
         match self {
-            Action::Batch { writes, .. } | Action::Prepare { writes, .. } => Some(&mut writes.0),
+            Action::Batch { writes, .. }
+            | Action::Prepare { writes, .. }
+            | Action::BackupDuring { writes, .. } => Some(&mut writes.0),
             _ => None,
         }
     }

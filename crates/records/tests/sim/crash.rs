@@ -1,8 +1,11 @@
 //! Faults: power cuts, calls that fail, full disks, damaged bytes; and what may be found after them.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use esker::fs::faulty::Faulty;
+use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, ErrorKind};
 
@@ -19,6 +22,13 @@ pub(crate) const MODES: [PowerCut; 4] = [
     PowerCut::Reordered,
 ];
 
+/// True for the call that makes durable what a store in `dir` installs.
+pub(crate) fn is_install(call: Call, path: &Path, dir: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_manifest = name.is_some_and(|name| name.starts_with("MANIFEST"));
+    call == Call::Sync && is_manifest && path.starts_with(dir)
+}
+
 /// What a power cut does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
@@ -31,15 +41,15 @@ pub(crate) struct Cut {
 pub(crate) struct Armed {
     pub(crate) cut: Cut,
     faulty: Faulty,
-    /// The number of the first call that does not happen.
-    at: u64,
+    /// The number of the first call that does not happen, once it is known.
+    at: Arc<AtomicU64>,
     /// What was left, once it has happened.
     pub(crate) image: Option<Memory>,
 }
 
 impl Armed {
     pub(crate) fn is_due(&self) -> bool {
-        self.image.is_some() || self.faulty.calls() >= self.at
+        self.image.is_some() || self.faulty.calls() >= self.at.load(SeqCst)
     }
 
     /// The same with what is left now.
@@ -58,6 +68,26 @@ impl Armed {
     }
 }
 
+impl Store {
+    /// Readies a power cut whose first call that does not happen has this number, which can be told later.
+    fn arm(&mut self, first: u64, mode: u8, seed: u16) -> Arc<AtomicU64> {
+        self.faulty.clear();
+        self.faulty.short_writes(seed.is_multiple_of(3));
+        (self.excused, self.failing) = (true, true);
+        let at = Arc::new(AtomicU64::new(first));
+        self.armed = Some(Armed {
+            cut: Cut {
+                mode: MODES[usize::from(mode) % MODES.len()],
+                seed: u64::from(seed),
+            },
+            at: at.clone(),
+            faulty: self.faulty.clone(),
+            image: None,
+        });
+        at
+    }
+}
+
 impl World {
     pub(crate) fn fault(&mut self, action: &Action) {
         match action {
@@ -71,18 +101,30 @@ impl World {
                 let store = &mut self.stores[at];
                 if store.armed.is_none() {
                     let after = u64::from(*after);
-                    store.faulty.clear();
-                    store.faulty.short_writes(seed % 3 == 0);
+                    let first = store.faulty.calls() + after;
+                    store.arm(first, *mode, *seed);
                     store.faulty.fail_from(after);
-                    (store.excused, store.failing) = (true, true);
-                    store.armed = Some(Armed {
-                        cut: Cut {
-                            mode: MODES[usize::from(*mode) % MODES.len()],
-                            seed: u64::from(*seed),
-                        },
-                        at: store.faulty.calls() + after,
-                        faulty: store.faulty.clone(),
-                        image: None,
+                }
+            }
+            Action::CutInstalled {
+                store,
+                after,
+                mode,
+                seed,
+            } => {
+                let at = self.store_at(*store);
+                let store = &mut self.stores[at];
+                if store.armed.is_none() {
+                    let first = store.arm(u64::MAX, *mode, *seed);
+                    let (faulty, syncs) = (store.faulty.clone(), AtomicU64::new(0));
+                    let (after, dir) = (u64::from(*after), store.dir.clone());
+                    store.hooked.set(move |call, path| {
+                        if is_install(call, path, &dir) && syncs.fetch_add(1, SeqCst) == after {
+                            // This call happens, and no other one.
+                            first.store(faulty.calls() + 2, SeqCst);
+                            faulty.fail_from(2);
+                        }
+                        Ok(())
                     });
                 }
             }
@@ -147,6 +189,7 @@ impl World {
         }
         if mode.is_some() || store.excused {
             store.faulty = Faulty::new(Arc::new(store.memory.clone()));
+            store.hooked = Hooked::new(Arc::new(store.faulty.clone()));
         }
         let after_fault = store.excused || mode.is_some();
         (store.excused, store.failing) = (false, false);

@@ -1,14 +1,19 @@
 //! Actions about data: batches, made and committed at once or later, and backups.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use esker::{Durability, ErrorKind, Maintenance, WriteBatch};
+use esker::fs::hooked::Call;
+use esker::{Database, Durability, ErrorKind, Maintenance, WriteBatch};
+use parking_lot::Mutex;
 
 use crate::action::Write;
 use crate::model::{Entry, K, Records, Row, key, row};
+use crate::runner::count;
 use crate::world::{MOST_STORES, Store, Uid, World};
 
 /// A batch that waits: of the store, its dataset, with what it will do.
@@ -17,6 +22,31 @@ pub(crate) struct Prepared {
     pub(crate) uid: Uid,
     pub(crate) batch: WriteBatch,
     pub(crate) effects: Effects,
+}
+
+/// A batch that is committed while a backup is made.
+pub(crate) struct During {
+    pub(crate) uid: Uid,
+    /// At which call.
+    pub(crate) call: u64,
+    pub(crate) batch: WriteBatch,
+    pub(crate) effects: Effects,
+    pub(crate) known: bool,
+    pub(crate) flush: bool,
+}
+
+/// What came of a commit: the last number before and after it, and its result.
+struct Committed {
+    last: u64,
+    now: u64,
+    result: esker::Result<()>,
+}
+
+fn commit_to(db: &Database, batch: &mut WriteBatch, durability: Durability) -> Committed {
+    let last = db.group().snapshot().seq();
+    let result = batch.commit(durability);
+    let now = db.group().snapshot().seq();
+    Committed { last, now, result }
 }
 
 /// What a batch does: keys with their records, and the keys that must be new.
@@ -98,6 +128,26 @@ impl World {
         effects: &Effects,
         durability: u8,
     ) {
+        let durability = match durability {
+            0 => Durability::Sync,
+            1 => Durability::Periodic(Duration::from_millis(10)),
+            _ => Durability::Os,
+        };
+        let db = self.stores[at].db.clone().unwrap();
+        let committed = commit_to(&db, batch, durability);
+        drop(db);
+        self.committed(at, uid, effects, durability, committed);
+    }
+
+    /// Holds what came of a commit against what it had to do.
+    fn committed(
+        &mut self,
+        at: usize,
+        uid: Uid,
+        effects: &Effects,
+        durability: Durability,
+        Committed { last, now, result }: Committed,
+    ) {
         let store = &mut self.stores[at];
         let before = store.records(uid);
         // What is there when the batch is committed decides, not what the batch does.
@@ -106,16 +156,6 @@ impl World {
             .inserts
             .iter()
             .any(|key| before.current(key).is_some() || !inserted.insert(key));
-        let durability = match durability {
-            0 => Durability::Sync,
-            1 => Durability::Periodic(Duration::from_millis(10)),
-            _ => Durability::Os,
-        };
-        let db = store.db.clone().unwrap();
-        let last = db.group().snapshot().seq();
-        let result = batch.commit(durability);
-        let now = db.group().snapshot().seq();
-        drop(db);
         if refused {
             assert_eq!(now, last, "a refused batch takes no numbers");
             let done = self.judge(at, result, &[ErrorKind::Exists]);
@@ -172,12 +212,19 @@ impl World {
         }
     }
 
-    pub(crate) fn backup(&mut self, at: usize, kept: bool) {
+    /// Makes a copy; with `during` a batch is committed meanwhile, which the copy is not to have.
+    pub(crate) fn backup(&mut self, at: usize, kept: bool, during: Option<During>) {
         let store = &self.stores[at];
         let Some(db) = store.db.clone() else { return };
         let born = self.next_born();
         let dest = PathBuf::from(format!("/copy-{born}"));
-        let result = db.backup(&dest);
+        let (state, sets) = (self.stores[at].now().clone(), self.stores[at].sets.clone());
+        // The first write of a handle, and those after a failure, have more to do than goes into another call.
+        let began = db.group().stats().batches > 0 && !self.stores[at].excused;
+        let result = match during.filter(|_| began) {
+            None => db.backup(&dest),
+            Some(during) => self.backup_during(at, &db, &dest, during),
+        };
         drop(db);
         if self.judge(at, result, &[]).is_none() {
             return;
@@ -195,8 +242,11 @@ impl World {
             }
         }
         let mut copy = Store::new(&dest, image, self.settings, born);
-        copy.states = vec![store.now().clone()];
-        copy.sets = store.sets.clone();
+        copy.sets = sets;
+        for set in &mut copy.sets {
+            set.known.forget(state.seq);
+        }
+        copy.states = vec![state];
         // The numbers stay, and so does everything that was known.
         copy.db = Some(copy.try_open(None).unwrap());
         if self.stores.len() < MOST_STORES {
@@ -212,6 +262,63 @@ impl World {
         }
         let last = self.stores.len() - 1;
         self.compare_catalog(last);
+    }
+
+    /// A backup, and a batch at one of its calls: those in the folder of the copy, and those by which a log goes. Nothing
+    /// is locked then that a writer needs.
+    fn backup_during(
+        &mut self,
+        at: usize,
+        db: &Database,
+        dest: &Path,
+        during: During,
+    ) -> esker::Result<()> {
+        let store = &self.stores[at];
+        let set = store.sets.iter().find(|set| set.uid == during.uid).unwrap();
+        let records = store.records(during.uid);
+        let keys: BTreeSet<&K> = during.effects.writes.iter().map(|(key, _)| key).collect();
+        let over = keys.into_iter().filter_map(|key| records.current(key));
+        let mut over: Vec<u64> = over.map(|(seq, _)| seq).collect();
+        over.sort_unstable();
+        let tree = format!("{}/superseded", set.name);
+        let known = during.known && set.kept() == 1;
+        let (hooked, effects) = (store.hooked.clone(), during.effects.clone());
+        let batch = Mutex::new(Some(during.batch));
+        let done: Arc<Mutex<Option<Committed>>> = Arc::default();
+        let (calls, told) = (AtomicU64::new(0), done.clone());
+        let (inner, dest_inside) = (db.clone(), dest.to_path_buf());
+        hooked.set(move |call, path| {
+            let in_copy = path.starts_with(&dest_inside);
+            let log_goes = call == Call::Remove && path.extension().is_some_and(|end| end == "log");
+            if !in_copy && !log_goes || calls.fetch_add(1, SeqCst) < during.call {
+                return Ok(());
+            }
+            let Some(mut batch) = batch.lock().take() else {
+                return Ok(());
+            };
+            let committed = commit_to(&inner, &mut batch, Durability::Os);
+            let worked = committed.result.is_ok() && committed.now > committed.last;
+            *told.lock() = Some(committed);
+            if worked
+                && known
+                && let Some(tree) = inner.group().tree(&tree)
+            {
+                let mut over = over.iter().copied().map(Ok);
+                inner.group().supersede(tree, &mut over, None).unwrap();
+            }
+            if during.flush && in_copy {
+                inner.flush().unwrap();
+            }
+            Ok(())
+        });
+        let result = db.backup(dest);
+        hooked.clear();
+        let committed = done.lock().take();
+        if let Some(committed) = committed {
+            count("backup: written to meanwhile");
+            self.committed(at, during.uid, &effects, Durability::Os, committed);
+        }
+        result
     }
 }
 

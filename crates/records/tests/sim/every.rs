@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::action::{
     Action, Change, DECLARED, Def, Inside, List, Method, PATHS, Settings, Step, Write, list,
 };
 use crate::common::{number, seeds};
-use crate::crash::MODES;
+use crate::crash::{MODES, is_install};
 use crate::generate;
 use crate::runner::{as_test, attempt, caught};
 use crate::world::World;
@@ -126,6 +128,25 @@ fn index_build(kind: u8) -> Vec<Step> {
     ]
 }
 
+/// An index that is built over what deletions have left that nothing makes durable.
+fn index_build_overtaken(kind: u8) -> Vec<Step> {
+    vec![
+        create(1, [5, 0, 0]),
+        puts(0, 20, 2, 0),
+        index(
+            kind,
+            Change::Add,
+            Inside {
+                stop_after: Some(0),
+                ..nothing()
+            },
+        ),
+        deletes(5, 9),
+        index(kind, Change::Resume, nothing()),
+        puts(18, 3, 2, 2),
+    ]
+}
+
 fn strategy_change(from: u8, to: u8) -> Vec<Step> {
     let change = |to, inside| {
         let strategy = Action::Strategy {
@@ -219,6 +240,12 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
         let name = format!("an index build, kind {kind}");
         lists.push((name, settings(1 << 10, 16 << 10), index_build(kind)));
     }
+    let overtaken = index_build_overtaken(5);
+    lists.push((
+        "an index build that is overtaken".to_string(),
+        settings(1 << 10, 16 << 10),
+        overtaken,
+    ));
     for (from, to) in [(3, 1), (1, 0), (4, 2)] {
         let name = format!("a change of strategy, {from} to {to}");
         lists.push((name, settings(2 << 10, 64 << 10), strategy_change(from, to)));
@@ -242,6 +269,7 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
             let fault = matches!(
                 step.1,
                 Action::Cut { .. }
+                    | Action::CutInstalled { .. }
                     | Action::Fail { .. }
                     | Action::Full { .. }
                     | Action::Damage { .. }
@@ -259,31 +287,49 @@ fn a_power_cut_at_any_call_leaves_a_state_that_may_be_there() {
     let mut cuts = 0;
     let all = std::env::var("ESKER_SIM_MODES").is_ok();
     for (turn, (name, settings, steps)) in lists().into_iter().enumerate() {
-        let calls = caught(|| {
+        let counted = caught(|| {
             let mut world = World::new(settings);
+            let installs = Arc::new(AtomicU64::new(0));
+            let store = &world.stores[0];
+            let (count, dir) = (installs.clone(), store.dir.clone());
+            store.hooked.set(move |call, path| {
+                count.fetch_add(is_install(call, path, &dir).into(), SeqCst);
+                Ok(())
+            });
             for step in &steps {
                 world.step(step);
             }
-            world.stores[0].faulty.calls()
+            (world.stores[0].faulty.calls(), installs.load(SeqCst))
         });
-        let calls = calls.unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
+        let (calls, installs) = counted.unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
+        let mut cut = |cut| {
+            let mut steps = steps.clone();
+            steps.insert(0, Step(0, cut));
+            cuts += 1;
+            if let Err(failure) = attempt(settings, &steps) {
+                eprintln!("{}", as_test(0, settings, &steps));
+                panic!("{name}: {}: {}", failure.place, failure.text);
+            }
+        };
+        // What was installed is there, and what was not synced is lost.
+        for after in 0..installs.min(255) {
+            cut(Action::CutInstalled {
+                store: 0,
+                after: after as u8,
+                mode: 0,
+                seed: 0,
+            });
+        }
         // Every call in a long run, else some of each list.
         let first = if all { 0 } else { turn as u64 % STRIDE };
         for after in (first..=calls).step_by(if all { 1 } else { STRIDE as usize }) {
             for mode in 0..if all { MODES.len() } else { 1 } {
-                let cut = Action::Cut {
+                cut(Action::Cut {
                     store: 0,
                     after: after as u16,
                     mode: (after as usize + turn + mode) as u8,
                     seed: after as u16,
-                };
-                let mut steps = steps.clone();
-                steps.insert(0, Step(0, cut));
-                cuts += 1;
-                if let Err(failure) = attempt(settings, &steps) {
-                    eprintln!("{}", as_test(0, settings, &steps));
-                    panic!("{name}: {}: {}", failure.place, failure.text);
-                }
+                });
             }
         }
     }

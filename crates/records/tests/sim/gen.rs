@@ -254,24 +254,78 @@ impl Swarm {
         steps.map(|action| Step(1, action)).collect()
     }
 
-    /// A change that is broken off, overtaken by writes that nothing makes durable, gone on with, and a power cut right
-    /// then: four steps that chance alone seldom puts together.
+    /// A power cut in the middle of what comes next: right after something was installed, or so many calls ahead. Mostly
+    /// one that takes what was not synced.
+    fn cut_soon(&self, rng: &mut Rng, store: u8, calls: u16) -> Action {
+        let mode = [0, 0, 0, 1, 2, 3][rng.usize(0..6)];
+        let seed = rng.u16(..);
+        match calls > 1 && rng.usize(0..3) > 0 {
+            true => Action::CutInstalled {
+                store,
+                after: [0, 0, 1, 2][rng.usize(0..4)],
+                mode,
+                seed,
+            },
+            false => Action::Cut {
+                store,
+                after: rng.u16(0..calls),
+                mode,
+                seed,
+            },
+        }
+    }
+
+    /// Writes that nothing makes durable, of many of the keys that are there.
+    fn unsynced(&self, rng: &mut Rng, store: u8, set: u8) -> Action {
+        let durability = 2;
+        if rng.usize(0..3) == 0 {
+            return Action::Clear {
+                store,
+                set,
+                durability,
+            };
+        }
+        let writes = (0..self.keys.min(20)).filter_map(|key| match rng.usize(0..3) {
+            0 => None,
+            1 => Some(Write::Delete { key }),
+            _ => Some(Write::Put {
+                key,
+                cells: std::array::from_fn(|_| self.cell(rng)),
+                pad: 0,
+                style: 0,
+            }),
+        });
+        Action::Batch {
+            store,
+            set,
+            writes: List(writes.collect()),
+            durability,
+        }
+    }
+
+    /// A change that is broken off, overtaken by writes that nothing makes durable, gone on with, and a power cut in the
+    /// middle of that or right then: steps that chance alone seldom puts together.
     fn overtaken(&self, rng: &mut Rng) -> Vec<Step> {
         let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
-        let broken = Inside {
+        let stops = |stop_after| Inside {
             steps: List(Vec::new()),
-            stop_after: Some(0),
+            stop_after,
         };
-        let whole = Inside {
-            stop_after: None,
-            ..broken.clone()
+        // Mostly an attribute that is not declared yet, and an index with a tree of its own.
+        let path = match rng.usize(0..3) {
+            0 => rng.u8(0..PATHS.len() as u8),
+            _ => rng.u8(DECLARED as u8..PATHS.len() as u8),
         };
-        let (path, kind, to) = (
-            rng.u8(0..PATHS.len() as u8),
-            self.kind(rng),
-            self.strategy(rng),
-        );
-        let (is_index, tokenizer) = (rng.usize(0..3) > 0, 0);
+        let kind = match rng.usize(0..3) {
+            0 => self.kind(rng),
+            _ => rng.u8(4..8),
+        };
+        // Mostly from a strategy without keys to one with them.
+        let (from, to) = match rng.usize(0..3) {
+            0 => (None, self.strategy(rng)),
+            _ => (Some(rng.u8(3..5)), rng.u8(0..3)),
+        };
+        let (is_index, tokenizer) = (rng.bool(), 0);
         let change = |change, inside| match is_index {
             true => Action::Index {
                 store,
@@ -289,33 +343,81 @@ impl Swarm {
                 inside,
             },
         };
-        let (add, durability) = ([Change::Add, Change::Switch][rng.usize(0..2)], 2);
-        let writes = match rng.bool() {
-            true => Action::Clear {
+        let add = [Change::Add, Change::Switch][rng.usize(0..2)];
+        let last = [None, None, Some(1), Some(3)][rng.usize(0..4)];
+        let mut actions = Vec::new();
+        if rng.bool() {
+            let put = |key| Write::Put {
+                key,
+                cells: std::array::from_fn(|_| self.cell(rng)),
+                pad: 0,
+                style: 0,
+            };
+            actions.push(Action::Batch {
                 store,
                 set,
-                durability,
-            },
-            false => Action::Batch {
+                writes: List((0..self.keys.min(20)).map(put).collect()),
+                durability: 2,
+            });
+        }
+        if let Some(to) = from.filter(|_| !is_index) {
+            actions.push(Action::Strategy {
                 store,
                 set,
-                writes: self.writes(rng),
-                durability,
+                to,
+                inside: stops(None),
+            });
+        }
+        actions.push(change(add, stops(Some(0))));
+        actions.push(self.unsynced(rng, store, set));
+        if rng.usize(0..4) > 0 {
+            actions.push(self.cut_soon(rng, store, if is_index { 16 } else { 40 }));
+        }
+        actions.push(change(Change::Resume, stops(last)));
+        actions.push(self.cut_soon(rng, store, 1));
+        let steps = actions.into_iter();
+        steps.map(|action| Step(1, action)).collect()
+    }
+
+    /// Queries that meet what writes replaced which nothing makes durable, and a power cut while what they noted is kept.
+    fn noted(&self, rng: &mut Rng) -> Vec<Step> {
+        let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
+        let inside = Inside {
+            steps: List(Vec::new()),
+            stop_after: None,
+        };
+        // Queries note what they find under deferred maintenance.
+        let mut actions = vec![
+            Action::Strategy {
+                store,
+                set,
+                to: 3,
+                inside: inside.clone(),
             },
-        };
-        let cut = Action::Cut {
-            store,
-            after: 0,
-            mode: rng.u8(0..4),
-            seed: rng.u16(..),
-        };
-        let steps = [
-            change(add, broken),
-            writes,
-            change(Change::Resume, whole),
-            cut,
+            Action::Index {
+                store,
+                set,
+                path: rng.u8(0..PATHS.len() as u8),
+                kind: rng.u8(4..8),
+                tokenizer: 0,
+                change: Change::Add,
+                inside,
+            },
+            Action::Flush { store },
+            self.unsynced(rng, store, set),
+            Action::Look { store },
+            Action::Look { store },
+            Action::Look { store },
+            self.cut_soon(rng, store, 32),
         ];
-        steps.map(|action| Step(1, action)).into()
+        actions.push(match rng.usize(0..4) {
+            0 => self.action(rng, 10, 1),
+            1 => Action::Reopen { store, close: true },
+            _ => Action::Flush { store },
+        });
+        actions.push(self.cut_soon(rng, store, 1));
+        let steps = actions.into_iter();
+        steps.map(|action| Step(rng.u16(1..), action)).collect()
     }
 
     fn action(&self, rng: &mut Rng, number: usize, depth: usize) -> Action {
@@ -384,9 +486,20 @@ impl Swarm {
                 bloom: rng.bool(),
                 inside: self.inside(rng, depth),
             },
-            11 => Action::Backup {
-                store,
-                kept: rng.bool(),
+            11 => match rng.usize(0..3) {
+                0 => Action::Backup {
+                    store,
+                    kept: rng.bool(),
+                },
+                _ => Action::BackupDuring {
+                    store,
+                    set,
+                    kept: rng.bool(),
+                    call: [0, 0, rng.u8(0..16), rng.u8(0..64)][rng.usize(0..4)],
+                    writes: self.writes(rng),
+                    known: rng.usize(0..4) > 0,
+                    flush: rng.bool(),
+                },
             },
             12 => Action::Reopen { store, close: true },
             13 => Action::Reopen {
@@ -399,6 +512,12 @@ impl Swarm {
                 def: self.def(rng),
             },
             15 => Action::DropSet { store, set },
+            16 if rng.usize(0..4) == 0 => Action::CutInstalled {
+                store,
+                after: rng.u8(0..6),
+                mode: rng.u8(0..4),
+                seed: rng.u16(..),
+            },
             16 => Action::Cut {
                 store,
                 after: match rng.usize(0..3) {
@@ -491,9 +610,13 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         ));
     }
     steps.extend((0..count).map(|_| swarm.step(&mut rng, 0)));
-    if rng.usize(0..6) == 0 {
+    if rng.usize(0..4) == 0 {
         let at = rng.usize(swarm.sets.into()..=steps.len());
         steps.splice(at..at, swarm.overtaken(&mut rng));
+    }
+    if rng.usize(0..6) == 0 {
+        let at = rng.usize(swarm.sets.into()..=steps.len());
+        steps.splice(at..at, swarm.noted(&mut rng));
     }
     if rng.usize(0..6) == 0 {
         let at = rng.usize(swarm.sets.into()..=steps.len());

@@ -467,3 +467,77 @@ fn seed_22844() {
         ],
     );
 }
+
+/// An index that was built where all records were deleted lacked the older versions that are kept.
+#[test]
+fn seed_702110() {
+    run(
+        8192,
+        65536,
+        false,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [0, 0, 0],
+                        types: [0, 0, 0],
+                        tokenizers: [0, 0, 0],
+                        maintenance: 3,
+                        repair: 0,
+                        merging: 1,
+                        versions: 1,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 2,
+                    set: 0,
+                    writes: list([Put {
+                        key: 61,
+                        cells: [0, 0, 2, 2, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Clear {
+                    store: 0,
+                    set: 0,
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Index {
+                    store: 1,
+                    set: 0,
+                    path: 3,
+                    kind: 7,
+                    tokenizer: 0,
+                    change: Add,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                1163,
+                Prepare {
+                    store: 1,
+                    set: 0,
+                    writes: list([]),
+                },
+            ),
+        ],
+    );
+}

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use esker::fs::faulty::Faulty;
+use esker::fs::hooked::Hooked;
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options, Tuning,
@@ -18,7 +19,7 @@ use crate::action::{Action, Inside, PATHS, Settings, Step, Write};
 use crate::ask::View;
 use crate::common::{DIR, small};
 use crate::crash::Armed;
-use crate::data::Prepared;
+use crate::data::{During, Prepared};
 use crate::model::{KEYS, Records};
 use crate::obsolete::Known;
 use crate::runner::count;
@@ -69,6 +70,8 @@ pub(crate) struct Store {
     pub(crate) dir: PathBuf,
     pub(crate) memory: Memory,
     pub(crate) faulty: Faulty,
+    /// What the store is opened through, for what is to happen at a call.
+    pub(crate) hooked: Hooked,
     pub(crate) settings: Settings,
     pub(crate) db: Option<Database>,
     pub(crate) sets: Vec<Set>,
@@ -89,9 +92,11 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(dir: &FsPath, memory: Memory, settings: Settings, born: u64) -> Store {
+        let faulty = Faulty::new(Arc::new(memory.clone()));
         Store {
             dir: dir.to_path_buf(),
-            faulty: Faulty::new(Arc::new(memory.clone())),
+            hooked: Hooked::new(Arc::new(faulty.clone())),
+            faulty,
             memory,
             settings,
             db: None,
@@ -110,7 +115,7 @@ impl Store {
     pub(crate) fn try_open(&self, memory: Option<&Memory>) -> esker::Result<Database> {
         let fs: Arc<dyn esker::fs::Fs> = match memory {
             Some(memory) => Arc::new(memory.clone()),
-            None => Arc::new(self.faulty.clone()),
+            None => Arc::new(self.hooked.clone()),
         };
         let options = Options {
             table_size: self.settings.table_size,
@@ -420,9 +425,33 @@ impl World {
             Action::Index { .. } | Action::Strategy { .. } | Action::RepairSet { .. } => {
                 self.change(action);
             }
-            Action::Backup { store, kept } => self.backup(self.store_at(*store), *kept),
+            Action::Backup { store, kept } => self.backup(self.store_at(*store), *kept, None),
+            Action::BackupDuring {
+                store,
+                set,
+                kept,
+                call,
+                writes,
+                known,
+                flush,
+            } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    let (batch, effects) = self.fill(at, set, &writes.0);
+                    let during = During {
+                        uid: self.stores[at].sets[set].uid,
+                        call: u64::from(*call),
+                        batch,
+                        effects,
+                        known: *known,
+                        flush: *flush,
+                    };
+                    self.backup(at, *kept, Some(during));
+                }
+            }
             Action::Reopen { store, close } => self.reopen(self.store_at(*store), *close),
             Action::Cut { .. }
+            | Action::CutInstalled { .. }
             | Action::Fail { .. }
             | Action::Full { .. }
             | Action::Room { .. }
