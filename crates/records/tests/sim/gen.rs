@@ -243,13 +243,12 @@ impl Swarm {
         let room = [0, 20, 100, 2000][rng.usize(0..4)];
         actions.push(Action::Full { store, room });
         actions.extend((0..rng.usize(0..3)).map(|_| batch(rng)));
+        if rng.bool() {
+            // What cannot be flushed waits.
+            actions.push(Action::Flush { store });
+        }
         actions.push(Action::Reopen { store, close: true });
-        actions.push(Action::Cut {
-            store,
-            after: 0,
-            mode: rng.u8(0..4),
-            seed: rng.u16(..),
-        });
+        actions.push(self.cut_soon(rng, store, 1));
         let steps = actions.into_iter();
         steps.map(|action| Step(1, action)).collect()
     }
@@ -301,6 +300,32 @@ impl Swarm {
             writes: List(writes.collect()),
             durability,
         }
+    }
+
+    /// Writes that a handle could not make durable when it ended, which the next one is asked to; and a power cut right
+    /// then.
+    fn left_behind(&self, rng: &mut Rng) -> Vec<Step> {
+        let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
+        let mut actions = vec![
+            self.unsynced(rng, store, set),
+            Action::Fail {
+                store,
+                after: rng.u16(1..6),
+                fault: [Fault::Call, Fault::Sync][rng.usize(0..2)],
+            },
+            Action::Reopen {
+                store,
+                close: rng.bool(),
+            },
+        ];
+        actions.push(match rng.usize(0..3) {
+            0 => Action::SyncLog { store },
+            1 => Action::Flush { store },
+            _ => Action::Reopen { store, close: true },
+        });
+        actions.push(self.cut_soon(rng, store, 1));
+        let steps = actions.into_iter();
+        steps.map(|action| Step(1, action)).collect()
     }
 
     /// A change that is broken off, overtaken by writes that nothing makes durable, gone on with, and a power cut in the
@@ -621,6 +646,10 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
     if rng.usize(0..6) == 0 {
         let at = rng.usize(swarm.sets.into()..=steps.len());
         steps.splice(at..at, swarm.closed_when_full(&mut rng));
+    }
+    if rng.usize(0..8) == 0 {
+        let at = rng.usize(swarm.sets.into()..=steps.len());
+        steps.splice(at..at, swarm.left_behind(&mut rng));
     }
     (settings, steps)
 }
