@@ -53,6 +53,7 @@ impl World {
             let mut state = store.now().clone();
             state.records.insert(set.uid, Rc::default());
             *store.states.last_mut().unwrap() = state;
+            store.told = store.last_seq();
             store.sets.push(set);
             store.sets.sort_by(|a, b| a.name.cmp(&b.name));
         } else if !there {
@@ -98,6 +99,7 @@ impl World {
         };
         let Set { name, uid, .. } = self.stores[at].sets[set].clone();
         let dataset = self.stores[at].handle(&name).unwrap();
+        let before = self.stores[at].last_seq();
         let failed = match action {
             Action::Index {
                 path,
@@ -143,9 +145,15 @@ impl World {
         };
         // What it is now: what it had to become was looked at.
         let (def, unfinished) = (dataset.def(), dataset.unfinished_index());
+        // A strategy that is chosen may have been changed at any time.
+        let changed =
+            !def.auto && !set.def.auto && (&set.def, &set.unfinished) != (&def, &unfinished);
         set.def = def;
         set.unfinished = unfinished;
         set.doubt |= failed;
+        if changed && !failed {
+            self.stores[at].told = before;
+        }
     }
 
     /// Returns whether the change failed, so that it may or may not have been made.

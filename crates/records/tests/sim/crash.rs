@@ -288,6 +288,7 @@ impl World {
             .cloned()
             .collect();
         let seq = db.group().snapshot().seq();
+        assert!(seq >= store.told, "write {} was synced", store.told);
         let right = |state: &&State| holds(db, store, state).unwrap();
         let mut candidates: Vec<&State> = all.iter().filter(right).collect();
         candidates.sort_by_key(|state| state.seq);
@@ -376,7 +377,14 @@ impl World {
                 return named(&error);
             }
         };
-        // What is behind the last mark of an open log or manifest may pass for a torn tail.
+        // What is behind the last mark of an open log or manifest may pass for a torn tail; but not what was synced before
+        // the manifest was written.
+        let is_log = path.extension().is_some_and(|end| end == "log");
+        let (last, told) = (db.group().snapshot().seq(), store.told);
+        assert!(
+            !is_log || last >= told,
+            "write {told} was synced, and {last} is the last"
+        );
         let states: &[State] = match is_table {
             true => &store.states[store.states.len() - 1..],
             false => &store.states,

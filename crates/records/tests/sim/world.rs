@@ -81,6 +81,9 @@ pub(crate) struct Store {
     pub(crate) attempts: Vec<State>,
     pub(crate) lost_sets: BTreeSet<Uid>,
     pub(crate) made_sets: Vec<Set>,
+    /// The last write when datasets or definitions were changed last, which syncs the log: a log that ends before it is
+    /// damaged.
+    pub(crate) told: u64,
     pub(crate) armed: Option<Armed>,
     /// Calls were made to fail since it was opened: errors that say so are right.
     pub(crate) excused: bool,
@@ -105,6 +108,7 @@ impl Store {
             attempts: Vec::new(),
             lost_sets: BTreeSet::new(),
             made_sets: Vec::new(),
+            told: 0,
             armed: None,
             excused: false,
             failing: false,
@@ -146,6 +150,12 @@ impl Store {
         for set in &mut self.sets {
             set.doubt = false;
         }
+    }
+
+    /// The number of the last write, of those too that changed nothing.
+    pub(crate) fn last_seq(&self) -> u64 {
+        let seq = |db: &Database| db.group().snapshot().seq();
+        self.db.as_ref().map_or(0, seq)
     }
 
     pub(crate) fn handle(&self, name: &str) -> Option<Dataset> {
