@@ -50,6 +50,8 @@ pub struct Tuning {
     pub bitmap_merges: lsm::BitmapMerges,
     /// Repair and choose strategies when that is due. Default true.
     pub upkeep: bool,
+    /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
+    pub choose_every: u64,
 }
 
 impl Default for Tuning {
@@ -62,6 +64,7 @@ impl Default for Tuning {
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
             bitmap_merges: engine.bitmap_merges,
             upkeep: true,
+            choose_every: 8192,
         }
     }
 }
@@ -93,6 +96,7 @@ pub(crate) struct Shared {
     pub(crate) durability: Durability,
     /// Whether changes and repairs are done that nobody asked for.
     pub(crate) upkeep: bool,
+    pub(crate) choose_every: u64,
     /// Held for no I/O and no waiting: whoever wants a handle takes it.
     /// By name, so that whatever is done for all of them is done in the same order each time.
     datasets: Mutex<BTreeMap<String, Arc<Current>>>,
@@ -224,6 +228,7 @@ impl Database {
             group,
             durability: options.durability,
             upkeep: options.tuning.upkeep,
+            choose_every: options.tuning.choose_every,
             datasets: Mutex::new(datasets),
             names: Names::default(),
             usage_file: Mutex::default(),

@@ -92,9 +92,9 @@ impl Measured {
         }
     }
 
-    /// The share of writes that replaced a record; `None` where too little is known.
-    pub(crate) fn update_ratio(&self) -> Option<f64> {
-        (self.known >= 256).then(|| (self.replaced as f64 / self.known as f64).min(1.0))
+    /// The share of writes that replaced a record; `None` where it is known of less than so many.
+    pub(crate) fn update_ratio(&self, least: u64) -> Option<f64> {
+        (self.known >= least.max(1)).then(|| (self.replaced as f64 / self.known as f64).min(1.0))
     }
 
     pub(crate) fn to_json(self) -> Json {

@@ -17,9 +17,6 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::repair::RepairOptions;
 
-/// Operations between two thoughts about the strategy.
-const CONSIDER: u64 = 8192;
-
 /// Bytes that repairs in the background read in a second.
 const RATE: u64 = 64 << 20;
 
@@ -130,7 +127,7 @@ impl Dataset {
         let live = &self.current.usage.upkeep;
         let operations = live.operations();
         let considered = live.remembered.lock().considered;
-        if operations < considered + CONSIDER {
+        if operations < considered.saturating_add(self.shared.choose_every) {
             return Ok(false);
         }
         live.remembered.lock().considered = operations;
@@ -154,6 +151,11 @@ impl Dataset {
         Ok(true)
     }
 
+    /// Writes of which it must be known whether they replaced something, before their share counts.
+    fn known_least(&self) -> u64 {
+        self.shared.choose_every / 32
+    }
+
     /// What is measured, for the choice; `None` while it is not known how many writes replace something.
     fn workload(
         &self,
@@ -167,7 +169,7 @@ impl Dataset {
         let cached = |bytes: f64| (cache / bytes.max(1.0)).min(1.0);
         let keys = layout.keys.map_or(0.0, bytes);
         let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
-        let update_ratio = measured.update_ratio()?;
+        let update_ratio = measured.update_ratio(self.known_least())?;
         let wasted = match layout.stored.upkeep.maintenance {
             Maintenance::Validation if measured.fetched > 0 => {
                 measured.wasted as f64 / measured.fetched as f64
@@ -239,7 +241,7 @@ impl Dataset {
             "last_write": snapshot.seq(),
             "repaired_up_to": mark,
             "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
-            "update_ratio": usage.upkeep.read().update_ratio(),
+            "update_ratio": usage.upkeep.read().update_ratio(self.known_least()),
             "wasted_micros": backlog.waste().round() as u64,
             "next_repair_micros": backlog.cost().round() as u64,
         });

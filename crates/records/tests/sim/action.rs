@@ -36,12 +36,17 @@ pub(crate) fn list<T, const N: usize>(items: [T; N]) -> List<T> {
     List(items.into())
 }
 
+/// Operations between two choices of a strategy, where no run says otherwise: more than it does.
+pub(crate) const CHOOSE_EVERY: u64 = 8192;
+
 /// How the stores of a run are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) table_size: u64,
     pub(crate) memory: usize,
     pub(crate) lock: bool,
+    /// Operations between two choices of a strategy.
+    pub(crate) choose_every: u64,
 }
 
 impl Settings {

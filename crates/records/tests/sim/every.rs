@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::action::{
-    Action, Change, DECLARED, Def, Inside, List, Method, PATHS, Settings, Step, Write, list,
+    Action, CHOOSE_EVERY, Change, DECLARED, Def, Inside, List, Method, PATHS, Settings, Step,
+    Write, list,
 };
 use crate::common::{number, seeds};
 use crate::crash::{MODES, is_install};
@@ -234,6 +235,7 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
         table_size,
         memory,
         lock: false,
+        choose_every: CHOOSE_EVERY,
     };
     let mut lists = Vec::new();
     for kind in [1, 4, 5, 6] {

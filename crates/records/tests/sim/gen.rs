@@ -4,8 +4,8 @@
 use fastrand::Rng;
 
 use crate::action::{
-    ABSENT, ARRAY, Action, Cell, Change, DECLARED, Def, Fault, Inside, KEEP, List, Method, NULL,
-    ONE, PATHS, Settings, Step, Write,
+    ABSENT, ARRAY, Action, CHOOSE_EVERY, Cell, Change, DECLARED, Def, Fault, Inside, KEEP, List,
+    Method, NULL, ONE, PATHS, Settings, Step, Write,
 };
 
 /// What a run is about.
@@ -616,6 +616,7 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         table_size: [300, 2 << 10, 8 << 10][rng.usize(0..3)],
         memory: [16 << 10, 24 << 10, 64 << 10, 512 << 10][rng.usize(0..4)],
         lock: rng.bool(),
+        choose_every: [8, 40, CHOOSE_EVERY][rng.usize(0..3)],
     };
     let swarm = Swarm::new(&mut rng);
     let count = match rng.usize(0..20) {

@@ -1,5 +1,6 @@
 //! The questions after a step, and those at the end of a run.
 
+use crate::runner::count;
 use std::ops::ControlFlow;
 
 use esker::{Repair, RepairOptions};
@@ -64,6 +65,9 @@ impl World {
         let def = dataset.def();
         // The upkeep changes it by itself.
         if store.sets[set].def.auto {
+            if store.sets[set].def.maintenance != def.maintenance {
+                count("strategy: chosen");
+            }
             store.sets[set].def.maintenance = def.maintenance;
         }
         let known = &store.sets[set];

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-use crate::action::{Settings, Step};
+use crate::action::{CHOOSE_EVERY, Settings, Step};
 use crate::generate;
 use crate::shrink::shrink;
 use crate::world::World;
@@ -116,7 +116,13 @@ pub(crate) fn run(table_size: u64, memory: usize, lock: bool, steps: &[Step]) {
         table_size,
         memory,
         lock,
+        choose_every: CHOOSE_EVERY,
     };
+    run_with(settings, steps);
+}
+
+/// The same with settings of its own.
+pub(crate) fn run_with(settings: Settings, steps: &[Step]) {
     if let Err(failure) = attempt(settings, steps) {
         eprintln!("{}", story(settings, steps));
         panic!("{}: {}", failure.place, failure.text);
@@ -129,9 +135,13 @@ pub(crate) fn as_test(seed: u64, settings: Settings, steps: &[Step]) -> String {
         table_size,
         memory,
         lock,
+        choose_every,
     } = settings;
-    let mut text =
-        format!("#[test]\nfn seed_{seed}() {{\n    run({table_size}, {memory}, {lock}, &[\n");
+    let settings = match choose_every {
+        CHOOSE_EVERY => format!("run({table_size}, {memory}, {lock}"),
+        _ => format!("run_with({settings:?}"),
+    };
+    let mut text = format!("#[test]\nfn seed_{seed}() {{\n    {settings}, &[\n");
     for step in steps {
         let _ = writeln!(text, "        {step:?},");
     }
