@@ -111,5 +111,7 @@ fn tree_configs() {
         "staging leveled",
     ];
     let corpus = corpus.map(|text| text.as_bytes().to_vec());
+    // Found by a fuzzer.
+    tree_config(b"deleted versions=0");
     campaign(7, 20_000, &corpus, &mut tree_config);
 }

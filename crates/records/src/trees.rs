@@ -158,7 +158,9 @@ impl TreeConfig {
                 INCOMPLETE => config.incomplete = true,
                 SILENT => config.silent = true,
                 word => match word.strip_prefix(VERSIONS) {
-                    Some(number) => config.versions = number.parse().ok()?,
+                    Some(number) => {
+                        config.versions = number.parse().ok().filter(|versions| *versions > 0)?;
+                    }
                     None => config.merging = word.parse().ok()?,
                 },
             }
