@@ -206,7 +206,8 @@ impl Inner {
             .len()
             .checked_sub(2)
             .and_then(|at| view.full.get(at));
-        let log = newer.unwrap_or(&view.active).log();
+        let next = newer.unwrap_or(&view.active);
+        let log = next.log();
         let write = |edit: &mut Edit| {
             for (id, memtable) in generation.filled() {
                 // A dropped tree has nothing to flush.
@@ -214,7 +215,8 @@ impl Inner {
                     workshop.flush(tree, memtable, generation.component(), edit)?;
                 }
             }
-            edit.last_seq = Some(generation.last());
+            // Also the numbers that nothing has any more: those of trees that were dropped.
+            edit.last_seq = Some(next.component().min - 1);
             edit.log = log;
             let segments = self.segments.lock().clone();
             match segments.iter().find(|live| Some(live.number) == log) {

@@ -1,6 +1,5 @@
 //! The questions after a step, and those at the end of a run.
 
-use crate::runner::count;
 use std::ops::ControlFlow;
 
 use esker::{Repair, RepairOptions};
@@ -63,13 +62,6 @@ impl World {
         let Some(db) = store.db.clone() else { return };
         let dataset = db.dataset(&store.sets[set].name).unwrap();
         let def = dataset.def();
-        // The upkeep changes it by itself.
-        if store.sets[set].def.auto {
-            if store.sets[set].def.maintenance != def.maintenance {
-                count("strategy: chosen");
-            }
-            store.sets[set].def.maintenance = def.maintenance;
-        }
         let known = &store.sets[set];
         if !known.doubt {
             assert_eq!(known.def, def, "the definition");

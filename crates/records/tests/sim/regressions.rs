@@ -541,3 +541,141 @@ fn seed_702110() {
         ],
     );
 }
+
+/// A log was said to be shorter than what was synced.
+#[test]
+fn seed_1009173() {
+    run(
+        2048,
+        24576,
+        false,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [1, 6, 0],
+                        types: [4, 4, 0],
+                        tokenizers: [1, 1, 0],
+                        maintenance: 5,
+                        repair: 2,
+                        merging: 2,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 2,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [6, 3, 8],
+                        types: [4, 4, 4],
+                        tokenizers: [1, 1, 1],
+                        maintenance: 2,
+                        repair: 0,
+                        merging: 2,
+                        versions: 2,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 2,
+                    writes: list([Put {
+                        key: 3,
+                        cells: [0, 2, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Fail {
+                    store: 0,
+                    after: 37,
+                    fault: Call,
+                },
+            ),
+            Step(0, Flush { store: 0 }),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Put {
+                        key: 42,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Put {
+                        key: 55,
+                        cells: [0, 2, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Strategy {
+                    store: 0,
+                    set: 0,
+                    to: 1,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 1,
+                    writes: list([Put {
+                        key: 2,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Full {
+                    store: 0,
+                    room: 100,
+                },
+            ),
+            Step(0, DropSet { store: 0, set: 1 }),
+            Step(
+                0,
+                Reopen {
+                    store: 0,
+                    close: true,
+                },
+            ),
+        ],
+    );
+}

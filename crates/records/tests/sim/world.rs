@@ -318,14 +318,24 @@ impl World {
 
     /// In the middle of a change a definition is what the change has made of it so far.
     fn refresh(&mut self) {
-        if self.depth == 0 {
-            return;
-        }
+        let inside = self.depth > 0;
         for store in &mut self.stores {
             let Some(db) = store.db.clone() else { continue };
             for set in &mut store.sets {
-                let dataset = db.dataset(&set.name).unwrap();
-                (set.def, set.unfinished) = (dataset.def(), dataset.unfinished_index());
+                // A strategy that is chosen is changed by the upkeep, by itself.
+                if !inside && !set.def.auto {
+                    continue;
+                }
+                let Ok(dataset) = db.dataset(&set.name) else {
+                    continue;
+                };
+                let (def, unfinished) = (dataset.def(), dataset.unfinished_index());
+                if inside {
+                    (set.def, set.unfinished) = (def, unfinished);
+                } else if set.def.maintenance != def.maintenance {
+                    count("strategy: chosen");
+                    set.def.maintenance = def.maintenance;
+                }
             }
         }
     }
