@@ -45,10 +45,17 @@ impl LogKind {
             LogKind::Manifest => *b"ESKERMAN",
         }
     }
+
+    /// The format version that this build writes, and the newest that it reads. All older ones are read.
+    fn format(self) -> u32 {
+        match self {
+            LogKind::Wal => 1,
+            // 2: an edit may say up to which write the log was synced.
+            LogKind::Manifest => 2,
+        }
+    }
 }
 
-/// The format version that this build writes, and the newest that it reads.
-const FORMAT: u32 = 1;
 const HEADER_LEN: usize = 48;
 /// Length and checksum, which the checksum does not cover.
 const FRAME_LEN: usize = 8;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    DATA, FORMAT, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_LEN, MARK_MAGIC, PREFIX_LEN, checksum,
+    DATA, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_LEN, MARK_MAGIC, PREFIX_LEN, checksum,
     header_checksum, seed,
 };
 use crate::coding::Reader;
@@ -207,15 +207,15 @@ impl Log<'_> {
         }
         let short = || damaged("a short header".into());
         let found = fields.u32().ok_or_else(short)?;
-        if found > FORMAT {
+        if found > kind.format() {
             return Err(Error::NewerFormat {
                 path: path.into(),
                 found,
-                supported: FORMAT,
+                supported: kind.format(),
             });
         }
         let reserved = fields.u32().ok_or_else(short)?;
-        if found != FORMAT || reserved != 0 {
+        if found == 0 || reserved != 0 {
             return Err(damaged(format!(
                 "an impossible header: format {found}, {reserved}"
             )));

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::{
-    DATA, FORMAT, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, MARK_PAYLOAD_LEN, PREFIX_LEN,
-    checksum, header_checksum, seed,
+    DATA, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, MARK_PAYLOAD_LEN, PREFIX_LEN, checksum,
+    header_checksum, seed,
 };
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
@@ -81,7 +81,7 @@ impl LogWriter {
         let (before, before_len) = previous.unwrap_or((u64::MAX, 0));
         let mut header = Vec::with_capacity(HEADER_LEN);
         header.extend_from_slice(&kind.magic());
-        header.extend_from_slice(&FORMAT.to_le_bytes());
+        header.extend_from_slice(&kind.format().to_le_bytes());
         header.extend_from_slice(&0_u32.to_le_bytes());
         for field in [number, before, before_len] {
             header.extend_from_slice(&field.to_le_bytes());

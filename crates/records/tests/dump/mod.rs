@@ -235,7 +235,10 @@ impl<'a> Dump<'a> {
                     self.varint("  next tree");
                 }
                 9 => {
-                    self.varint("  last sequence number in tables");
+                    self.varint("  last sequence number that no log is needed for");
+                }
+                11 => {
+                    self.varint("  the log was synced up to write");
                 }
                 tag => panic!("edit {tag}"),
             }
