@@ -86,12 +86,13 @@ impl WriteBatch {
 
     /// Adds the deletion of a key, there or not.
     pub fn delete(&mut self, key: &Key) -> Result<()> {
-        self.delete_encoded(key.as_bytes())?;
+        self.delete_encoded(key.as_bytes(), false)?;
         self.deletes += 1;
         Ok(())
     }
 
-    fn delete_encoded(&mut self, key: &[u8]) -> Result<()> {
+    /// With `insert`, what is deleted was inserted by the same batch: the key must be new all the same.
+    fn delete_encoded(&mut self, key: &[u8], insert: bool) -> Result<()> {
         let layout = self.layout.clone();
         self.writes.batch.delete(layout.data, key)?;
         if let Some(keys) = layout.keys_written {
@@ -100,7 +101,8 @@ impl WriteBatch {
         self.note_deleted(key)?;
         self.cancel_old(key, None)?;
         self.records += 1;
-        self.touch(false, Some(key));
+        self.inserts |= insert;
+        self.touch(insert, Some(key));
         Ok(())
     }
 
@@ -314,9 +316,10 @@ impl WriteBatch {
             if tree != layout.data || result.is_err() {
                 return;
             }
+            let insert = inserted.contains(&ordinal);
             result = match (kind, RecordRef::body_of(value)) {
-                (Kind::Put, Some(body)) => self.put_as(body, inserted.contains(&ordinal)),
-                _ => self.delete_encoded(key),
+                (Kind::Put, Some(body)) => self.put_as(body, insert),
+                _ => self.delete_encoded(key, insert),
             };
             ordinal += 1;
         });
@@ -364,13 +367,11 @@ impl WriteBatch {
                 return;
             }
             if !passed.contains(&ordinal) {
+                let insert = inserts.contains(key);
                 result = match (kind, RecordRef::body_of(value)) {
-                    (Kind::Put, Some(body)) => self.put_as(body, false),
-                    _ => self.delete_encoded(key),
+                    (Kind::Put, Some(body)) => self.put_as(body, insert),
+                    _ => self.delete_encoded(key, insert),
                 };
-                if let Some(touched) = self.touched.last_mut() {
-                    touched.insert = inserts.contains(key);
-                }
             }
             ordinal += 1;
         });

@@ -679,3 +679,84 @@ fn seed_1009173() {
         ],
     );
 }
+
+/// A batch that inserts a key that is there, and deletes it again, was taken once an index was changed meanwhile.
+#[test]
+fn seed_4017666() {
+    run(
+        8192,
+        65536,
+        false,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 1,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [1, 3, 3],
+                        types: [2, 3, 3],
+                        tokenizers: [2, 1, 2],
+                        maintenance: 0,
+                        repair: 0,
+                        merging: 2,
+                        versions: 1,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 1,
+                    set: 0,
+                    writes: list([Put {
+                        key: 3,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Prepare {
+                    store: 1,
+                    set: 0,
+                    writes: list([
+                        Insert {
+                            key: 3,
+                            cells: [3, 15, 12, 4, 1],
+                            pad: 21,
+                            style: 0,
+                        },
+                        Delete { key: 3 },
+                    ]),
+                },
+            ),
+            Step(
+                0,
+                Index {
+                    store: 1,
+                    set: 0,
+                    path: 6,
+                    kind: 2,
+                    tokenizer: 1,
+                    change: Switch,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Commit {
+                    which: 0,
+                    durability: 2,
+                },
+            ),
+        ],
+    );
+}
