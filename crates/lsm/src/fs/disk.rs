@@ -154,10 +154,17 @@ impl Fs for Disk {
     }
 }
 
-/// The lock belongs to the open file and goes with it.
-struct Locked(#[allow(dead_code, reason = "held for its drop")] File);
+struct Locked(File);
 
 impl Lock for Locked {}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // It would go with the file, but a process that is being started by another thread has that open as well until it
+        // runs its own program.
+        let _ = self.0.unlock();
+    }
+}
 
 struct Appended(File);
 

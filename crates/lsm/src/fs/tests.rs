@@ -512,3 +512,23 @@ fn a_visitor_may_read_together_as_well() {
     inner.sort();
     assert_eq!(inner, [b"ab", b"ab", b"ab", b"cd", b"cd", b"cd"]);
 }
+
+/// A process that is started between the lock and its end has a copy of the file for a moment.
+#[test]
+fn a_lock_ends_with_its_handle_though_processes_are_started_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                let _ = std::process::Command::new("true").status();
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            let lock = Disk::new().lock(&path);
+            assert!(lock.is_ok(), "{:?}", lock.err());
+        }
+    });
+}

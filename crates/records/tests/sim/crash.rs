@@ -350,12 +350,21 @@ impl World {
             .into_iter()
             .filter(|path| path.starts_with(&store.dir) && !path.ends_with("USAGE"))
             .collect();
-        let path = paths[usize::from(file) % paths.len()].clone();
+        // Often the end of the log, of which nothing but the manifest may tell that it was synced.
+        let is_log = |path: &&std::path::PathBuf| path.extension().is_some_and(|end| end == "log");
+        let last_log = paths.iter().rfind(is_log);
+        let path = match last_log.filter(|_| file % 4 == 0) {
+            Some(log) => log.clone(),
+            None => paths[usize::from(file) % paths.len()].clone(),
+        };
         let mut bytes = image.read(&path).unwrap();
         if bytes.is_empty() {
             return;
         }
-        let place = place as usize % bytes.len();
+        let place = match file % 4 {
+            0 => bytes.len() - 1 - place as usize % bytes.len().min(80),
+            _ => place as usize % bytes.len(),
+        };
         match cut {
             true => bytes.truncate(place),
             false => bytes[place] ^= 1 << (seed % 8),
