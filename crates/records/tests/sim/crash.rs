@@ -350,20 +350,21 @@ impl World {
             .into_iter()
             .filter(|path| path.starts_with(&store.dir) && !path.ends_with("USAGE"))
             .collect();
-        // Often the end of the log, of which nothing but the manifest may tell that it was synced.
+        // Often the end of a log, of which nothing but the manifest may tell that it was synced.
         let is_log = |path: &&std::path::PathBuf| path.extension().is_some_and(|end| end == "log");
-        let last_log = paths.iter().rfind(is_log);
-        let path = match last_log.filter(|_| file % 4 == 0) {
-            Some(log) => log.clone(),
-            None => paths[usize::from(file) % paths.len()].clone(),
+        let logs: Vec<_> = paths.iter().filter(is_log).collect();
+        let (of_log, file) = (file % 3 == 0 && !logs.is_empty(), usize::from(file / 3));
+        let path = match of_log {
+            true => logs[file % logs.len()].clone(),
+            false => paths[file % paths.len()].clone(),
         };
         let mut bytes = image.read(&path).unwrap();
         if bytes.is_empty() {
             return;
         }
-        let place = match file % 4 {
-            0 => bytes.len() - 1 - place as usize % bytes.len().min(80),
-            _ => place as usize % bytes.len(),
+        let place = match of_log {
+            true => bytes.len() - 1 - place as usize % bytes.len().min(80),
+            false => place as usize % bytes.len(),
         };
         match cut {
             true => bytes.truncate(place),
