@@ -351,8 +351,8 @@ impl World {
             .filter(|path| path.starts_with(&store.dir) && !path.ends_with("USAGE"))
             .collect();
         // Often the end of a log, of which nothing but the manifest may tell that it was synced.
-        let is_log = |path: &&std::path::PathBuf| path.extension().is_some_and(|end| end == "log");
-        let logs: Vec<_> = paths.iter().filter(is_log).collect();
+        let is_log = |path: &Path| path.extension().is_some_and(|end| end == "log");
+        let logs: Vec<_> = paths.iter().filter(|path| is_log(path)).collect();
         let (of_log, file) = (file % 3 == 0 && !logs.is_empty(), usize::from(file / 3));
         let path = match of_log {
             true => logs[file % logs.len()].clone(),
@@ -389,10 +389,9 @@ impl World {
         };
         // What is behind the last mark of an open log or manifest may pass for a torn tail; but not what was synced before
         // the manifest was written.
-        let is_log = path.extension().is_some_and(|end| end == "log");
         let (last, told) = (db.group().snapshot().seq(), store.told);
         assert!(
-            !is_log || last >= told,
+            !is_log(&path) || last >= told,
             "write {told} was synced, and {last} is the last"
         );
         let states: &[State] = match is_table {

@@ -636,21 +636,18 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         ));
     }
     steps.extend((0..count).map(|_| swarm.step(&mut rng, 0)));
-    if rng.usize(0..4) == 0 {
-        let at = rng.usize(swarm.sets.into()..=steps.len());
-        steps.splice(at..at, swarm.overtaken(&mut rng));
-    }
-    if rng.usize(0..6) == 0 {
-        let at = rng.usize(swarm.sets.into()..=steps.len());
-        steps.splice(at..at, swarm.noted(&mut rng));
-    }
-    if rng.usize(0..6) == 0 {
-        let at = rng.usize(swarm.sets.into()..=steps.len());
-        steps.splice(at..at, swarm.closed_when_full(&mut rng));
-    }
-    if rng.usize(0..8) == 0 {
-        let at = rng.usize(swarm.sets.into()..=steps.len());
-        steps.splice(at..at, swarm.left_behind(&mut rng));
+    type Block = fn(&Swarm, &mut Rng) -> Vec<Step>;
+    let blocks: [(usize, Block); 4] = [
+        (4, Swarm::overtaken),
+        (6, Swarm::noted),
+        (6, Swarm::closed_when_full),
+        (8, Swarm::left_behind),
+    ];
+    for (one_in, block) in blocks {
+        if rng.usize(0..one_in) == 0 {
+            let at = rng.usize(swarm.sets.into()..=steps.len());
+            steps.splice(at..at, block(&swarm, &mut rng));
+        }
     }
     (settings, steps)
 }
