@@ -12,12 +12,15 @@
 //!
 //! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
 
-mod background;
 mod bulk;
 mod close;
+mod compact;
 mod failures;
+mod flush;
+mod install;
 mod manifest;
 mod recover;
+mod threads;
 mod trees;
 mod write;
 
@@ -34,8 +37,8 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
-use self::background::Workers;
 use self::failures::Failures;
+use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
@@ -375,7 +378,7 @@ impl Group {
         }
         let mut threads = self.threads.lock();
         if threads.is_empty() && !self.inner.closing.load(Ordering::SeqCst) {
-            background::start(&self.inner, &mut threads);
+            threads::start(&self.inner, &mut threads);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::background::no_tree;
+use super::install::no_tree;
 use super::recover::{is_leftover, is_own};
 use super::{FULL_GENERATIONS, Inner, Segment, Ticket, Writer};
 use crate::batch::{Batch, decode};
