@@ -9,6 +9,7 @@
 //! the snapshot's.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -46,8 +47,9 @@ impl Group {
         let snapshot = self.snapshot();
         let version = snapshot.version();
         let (next_file, next_tree) = self.internals().next_numbers();
-        for table in version.tables() {
-            let to = table_path(dest, table.meta().number);
+        let files = version.tables().map(|table| (table.file().number(), table));
+        for (number, table) in files.collect::<BTreeMap<_, _>>() {
+            let to = table_path(dest, number);
             fs.link(&table.path(), &to)
                 .map_err(|e| Error::io(&to, "link", e))?;
         }

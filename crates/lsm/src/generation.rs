@@ -1,18 +1,59 @@
 //! Generations: the memtables of all trees that fill, and are flushed, together. A log segment
 //! belongs to one generation and is removed when the generation is on disk.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::batch::{Operation, TreeId};
 use crate::entry::Seq;
 use crate::memtable::Memtable;
-use crate::version::{ComponentId, Version};
+use crate::version::{ComponentId, MAX_TREE, Version};
 
-/// One memtable per tree.
+/// Memtables by tree number, each made with the first write to its tree: a generation costs what is written to it, not
+/// what trees there are. Piece `n` has the places of the `2^n` numbers from `2^n - 1` on.
+#[derive(Default)]
+struct Memtables {
+    pieces: [OnceLock<Box<[OnceLock<Arc<Memtable>>]>>; PIECES],
+}
+
+/// As many pieces as the largest tree number needs.
+const PIECES: usize = MAX_TREE.ilog2() as usize + 1;
+
+impl Memtables {
+    /// The piece of a tree and its place there.
+    fn place(tree: TreeId) -> (usize, usize) {
+        let n = tree as usize + 1;
+        let piece = n.ilog2() as usize;
+        (piece, n - (1 << piece))
+    }
+
+    fn get(&self, tree: TreeId) -> Option<&Arc<Memtable>> {
+        let (piece, at) = Memtables::place(tree);
+        self.pieces.get(piece)?.get()?.get(at)?.get()
+    }
+
+    fn get_or_make(&self, tree: TreeId, make: impl FnOnce() -> Memtable) -> Option<&Arc<Memtable>> {
+        let (piece, at) = Memtables::place(tree);
+        let places = self.pieces.get(piece)?;
+        let places = places.get_or_init(|| (0..1 << piece).map(|_| OnceLock::new()).collect());
+        Some(places.get(at)?.get_or_init(|| Arc::new(make())))
+    }
+
+    /// All that there are, by tree number.
+    fn iter(&self) -> impl Iterator<Item = (TreeId, &Arc<Memtable>)> {
+        self.pieces.iter().enumerate().flat_map(|(piece, places)| {
+            let places = places.get().map_or(&[][..], |places| places);
+            let numbered = places.iter().zip((1 << piece) - 1..);
+            numbered.filter_map(|(place, tree)| Some((tree, place.get()?)))
+        })
+    }
+}
+
+/// One memtable per tree that was written to.
 pub(crate) struct Generation {
-    /// Indexed by tree number; `None` for numbers that are not (or no longer) trees.
-    memtables: Vec<Option<Arc<Memtable>>>,
+    memtables: Memtables,
+    /// The memory that they hold.
+    memory: Arc<AtomicUsize>,
     /// The log segment that holds the generation's writes; 0 until there is one.
     log: AtomicU64,
     /// Rough bytes of what was written; compared with the exact number before anything is done.
@@ -23,20 +64,11 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// An empty generation for the trees of `version`, whose writes come after sequence `after`.
-    pub(crate) fn new(version: &Version, after: Seq) -> Arc<Generation> {
-        let mut memtables = Vec::new();
-        for tree in version.trees.values() {
-            let slot = tree.id as usize;
-            if memtables.len() <= slot {
-                memtables.resize_with(slot + 1, || None);
-            }
-            if let Some(place) = memtables.get_mut(slot) {
-                *place = Some(Arc::new(Memtable::new(tree.options.extractor.clone())));
-            }
-        }
+    /// An empty generation, whose writes come after sequence `after`.
+    pub(crate) fn new(after: Seq) -> Arc<Generation> {
         Arc::new(Generation {
-            memtables,
+            memtables: Memtables::default(),
+            memory: Arc::default(),
             log: AtomicU64::new(0),
             written: AtomicUsize::new(0),
             after,
@@ -44,21 +76,34 @@ impl Generation {
         })
     }
 
+    /// The memtable of a tree, once something was written to it.
     pub(crate) fn memtable(&self, tree: TreeId) -> Option<&Arc<Memtable>> {
-        self.memtables.get(tree as usize)?.as_ref()
+        self.memtables.get(tree)
     }
 
-    /// Applies one operation; false when its tree is unknown, or it was applied before.
-    pub(crate) fn insert(&self, operation: &Operation<'_>) -> bool {
-        match self.memtable(operation.tree) {
-            Some(memtable) => memtable.insert(
-                operation.key,
-                operation.seq,
-                operation.kind,
-                operation.value,
-            ),
-            None => false,
-        }
+    /// Applies one operation; false when `version` has no such tree, or it was applied before. Of one generation the
+    /// trees that are written to must be those of the same options throughout.
+    pub(crate) fn insert(&self, version: &Version, operation: &Operation<'_>) -> bool {
+        let memtable = match self.memtable(operation.tree) {
+            Some(memtable) => memtable,
+            None => {
+                let Some(tree) = version.trees.get(&operation.tree) else {
+                    return false;
+                };
+                let make =
+                    || Memtable::counted(tree.options.extractor.clone(), self.memory.clone());
+                match self.memtables.get_or_make(operation.tree, make) {
+                    Some(memtable) => memtable,
+                    None => return false,
+                }
+            }
+        };
+        memtable.insert(
+            operation.key,
+            operation.seq,
+            operation.kind,
+            operation.value,
+        )
     }
 
     /// Notes that a batch of `bytes` that ends at `last` was applied.
@@ -82,18 +127,11 @@ impl Generation {
 
     /// The memory that the memtables hold, exactly.
     pub(crate) fn memory(&self) -> usize {
-        self.memtables
-            .iter()
-            .flatten()
-            .map(|memtable| memtable.memory())
-            .sum()
+        self.memory.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.memtables
-            .iter()
-            .flatten()
-            .all(|memtable| memtable.is_empty())
+        self.filled().next().is_none()
     }
 
     pub(crate) fn component(&self) -> ComponentId {
@@ -109,13 +147,8 @@ impl Generation {
 
     /// Tree numbers and memtables that hold something.
     pub(crate) fn filled(&self) -> impl Iterator<Item = (TreeId, &Arc<Memtable>)> {
-        let numbered = self.memtables.iter().enumerate();
-        numbered.filter_map(|(id, memtable)| {
-            memtable
-                .as_ref()
-                .filter(|memtable| !memtable.is_empty())
-                .map(|memtable| (id as TreeId, memtable))
-        })
+        let memtables = self.memtables.iter();
+        memtables.filter(|(_, memtable)| !memtable.is_empty())
     }
 }
 
@@ -128,6 +161,15 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// The same memtables beside another version.
+    pub(crate) fn with(&self, version: Arc<Version>) -> View {
+        View {
+            active: self.active.clone(),
+            full: self.full.clone(),
+            version,
+        }
+    }
+
     /// The memtables of a tree, newest first.
     pub(crate) fn memtables(&self, tree: TreeId) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active)

@@ -59,6 +59,9 @@ pub struct Options {
     pub blocked_filter: bool,
     /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
     pub bitmap_merges: BitmapMerges,
+    /// A flush, or a job of merges, that writes to so many trees puts their small tables into one file, which is made
+    /// and synced once; with fewer, each has a file of its own. Default 8.
+    pub share_from: usize,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
@@ -75,6 +78,7 @@ impl Default for Options {
             value_filter_bits: BITS_PER_VALUE,
             blocked_filter: true,
             bitmap_merges: BitmapMerges::default(),
+            share_from: 8,
             background: true,
         }
     }

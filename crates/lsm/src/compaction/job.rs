@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Choice;
-use crate::batch::check_limits;
+use super::shared::SharedFiles;
+use crate::batch::{TreeId, check_limits};
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, compare, seq_key};
+use crate::entry::{Kind, MAX_SEQ, Seq, compare, key_seq, seq_key};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{Bitmap, MergeCursor, MergeStream, Over, Rules};
@@ -17,7 +18,7 @@ use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
 use crate::version::{
-    ComponentId, Edit, NewTable, Run, TableAt, TableFile, TableSource, TreeVersion, Version,
+    ComponentId, Edit, NewTable, Place, Run, TableAt, TableFile, TableSource, TreeVersion, Version,
 };
 
 /// Bytes that a merge reads ahead from each of its runs.
@@ -30,6 +31,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) counters: &'a Counters,
     /// Hands out file numbers.
     pub(crate) next_file: &'a dyn Fn() -> u64,
+    /// Where small tables go, if not each into a file of its own.
+    pub(crate) shared: Option<&'a SharedFiles<'a>>,
     /// Set when the group is closing: a merge gives up.
     pub(crate) closing: &'a AtomicBool,
     /// Set while a bulk load is under way, which will put a run below what is flushed meanwhile.
@@ -44,20 +47,6 @@ pub type RunSink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
 
 /// Gives the entries of a run to a sink.
 pub type WriteRun<'w> = dyn FnMut(&mut RunSink<'_>) -> Result<()> + 'w;
-
-/// Tables that a job wrote and nobody uses yet: removed again unless they are installed.
-struct Unused<'a> {
-    source: &'a TableSource,
-    numbers: Vec<u64>,
-}
-
-impl Drop for Unused<'_> {
-    fn drop(&mut self) {
-        for number in &self.numbers {
-            let _ = self.source.fs.remove(&self.source.path(*number));
-        }
-    }
-}
 
 impl Workshop<'_> {
     /// Writes one memtable of a full generation as a run of level 0 into `edit`. `older` are the
@@ -98,19 +87,9 @@ impl Workshop<'_> {
         let more = ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
         let entries = memtable.len() as u64;
-        let metas = self.write(tree, sources, &is_oldest, entries, component, edit)?;
-        Counters::add(
-            &self.counters.flush_bytes,
-            metas.iter().map(|meta| meta.size).sum(),
-        );
-        let run = metas.first().map_or(0, |meta| meta.number);
-        edit.added.extend(metas.into_iter().map(|meta| NewTable {
-            tree: tree.id,
-            level: 0,
-            run,
-            component,
-            meta,
-        }));
+        let written = self.write(tree, sources, &is_oldest, entries, component, edit)?;
+        Counters::add(&self.counters.flush_bytes, written.bytes());
+        written.enter(edit, tree.id, 0, Some(component));
         Ok(())
     }
 
@@ -134,6 +113,7 @@ impl Workshop<'_> {
                     run: 0,
                     component: table.component(),
                     meta: table.meta().clone(),
+                    place: table.place(),
                 }));
             return Ok(());
         }
@@ -154,25 +134,13 @@ impl Workshop<'_> {
         };
         let spans = choice.inputs.iter().map(|table| table.component());
         let component = spans.fold(none, ComponentId::hull);
-        let metas = self.write(tree, sources, &is_oldest, entries, component, edit)?;
+        let mut written = self.write(tree, sources, &is_oldest, entries, component, edit)?;
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());
-        Counters::add(
-            &self.counters.merge_write_bytes,
-            metas.iter().map(|meta| meta.size).sum(),
-        );
-        let run = if choice.level == 0 {
-            metas.first().map_or(0, |meta| meta.number)
-        } else {
-            0
-        };
-        edit.added.extend(metas.into_iter().map(|meta| NewTable {
-            tree: tree.id,
-            level: choice.level,
-            run,
-            component,
-            meta,
-        }));
+        Counters::add(&self.counters.merge_write_bytes, written.bytes());
+        // A bitmap has the numbers of its tree's own tables.
+        written.bits = SeqSet::new();
+        written.enter(edit, tree.id, choice.level, Some(component));
         Ok(())
     }
 
@@ -197,16 +165,8 @@ impl Workshop<'_> {
             output.add(key, seq, Kind::Put, value)?;
         }
         let count = output.count;
-        let metas = output.finish()?;
-        let run = metas.first().map_or(0, |meta| meta.number);
         let component = ComponentId { min: seq, max: seq };
-        edit.added.extend(metas.into_iter().map(|meta| NewTable {
-            tree: tree.id,
-            level: 0,
-            run,
-            component,
-            meta,
-        }));
+        output.finish()?.enter(edit, tree.id, 0, Some(component));
         Ok(count)
     }
 
@@ -233,19 +193,7 @@ impl Workshop<'_> {
             output.add(key, seq, kind, value)
         })?;
         let count = output.count;
-        let metas = output.finish()?;
-        let run = metas.first().map_or(0, |meta| meta.number);
-        let component = ComponentId {
-            min: metas.iter().map(|meta| meta.min_seq).min().unwrap_or(0),
-            max: metas.iter().map(|meta| meta.max_seq).max().unwrap_or(0),
-        };
-        edit.added.extend(metas.into_iter().map(|meta| NewTable {
-            tree: tree.id,
-            level: 0,
-            run,
-            component,
-            meta,
-        }));
+        output.finish()?.enter(edit, tree.id, 0, None);
         Ok(count)
     }
 
@@ -274,21 +222,16 @@ impl Workshop<'_> {
             )?;
             entries.next()?;
         }
-        let metas = output.finish()?;
-        let written = metas.iter().map(|meta| meta.size).sum();
+        let mut written = output.finish()?;
         Counters::add(&self.counters.merge_read_bytes, table.meta().size);
-        Counters::add(&self.counters.merge_write_bytes, written);
+        Counters::add(&self.counters.merge_write_bytes, written.bytes());
         edit.removed.push(TableAt {
             tree: tree.id,
             number: table.meta().number,
         });
-        edit.added.extend(metas.into_iter().map(|meta| NewTable {
-            tree: tree.id,
-            level: run.level,
-            run: run.number,
-            component: table.component(),
-            meta,
-        }));
+        written.bits = SeqSet::new();
+        written.run = Some(run.number);
+        written.enter(edit, tree.id, run.level, Some(table.component()));
         Ok(())
     }
 
@@ -329,7 +272,7 @@ impl Workshop<'_> {
         entries_in: u64,
         component: ComponentId,
         edit: &mut Edit,
-    ) -> Result<Vec<TableMeta>> {
+    ) -> Result<Written> {
         let mut input = MergeCursor::new(sources);
         input.seek_first()?;
         let over = self.over(tree);
@@ -363,9 +306,9 @@ impl Workshop<'_> {
             &self.counters.entries_dropped,
             entries_in.saturating_sub(output.count),
         );
-        let metas = output.finish()?;
+        let written = output.finish()?;
         self.tell(tree, &told, component, edit)?;
-        Ok(metas)
+        Ok(written)
     }
 
     /// Which writes to `tree` are over.
@@ -414,15 +357,7 @@ impl Workshop<'_> {
         for seq in numbers {
             output.add(&seq_key(seq?), component.max, Kind::Put, &[])?;
         }
-        let metas = output.finish()?;
-        let run = metas.first().map_or(0, |meta| meta.number);
-        edit.added.extend(metas.into_iter().map(|meta| NewTable {
-            tree: bitmap.id,
-            level: 0,
-            run,
-            component,
-            meta,
-        }));
+        output.finish()?.enter(edit, bitmap.id, 0, Some(component));
         Ok(())
     }
 }
@@ -485,11 +420,12 @@ impl Cursor for UpTo {
 struct Output<'a> {
     shop: &'a Workshop<'a>,
     options: TableOptions,
-    builder: Option<TableBuilder>,
-    metas: Vec<TableMeta>,
+    builder: Option<TableBuilder<'a>>,
+    written: Written,
+    /// Numbers of a bitmap tree are noted as they are written.
+    is_bitmap: bool,
     last_key: Vec<u8>,
     count: u64,
-    unused: Unused<'a>,
 }
 
 impl<'a> Output<'a> {
@@ -503,18 +439,14 @@ impl<'a> Output<'a> {
             extractor: tree.options.extractor.clone(),
             ..TableOptions::default()
         };
-        let unused = Unused {
-            source: shop.source,
-            numbers: Vec::new(),
-        };
         Output {
             shop,
             options,
             builder: None,
-            metas: Vec::new(),
+            written: Written::default(),
+            is_bitmap: tree.options.bitmap,
             last_key: Vec::new(),
             count: 0,
-            unused,
         }
     }
 
@@ -529,36 +461,108 @@ impl<'a> Output<'a> {
             .builder
             .take_if(|b| new_key && b.estimated_size() >= table_size)
         {
-            self.metas.push(full.finish()?);
+            self.end_table(full)?;
         }
         let table = match &mut self.builder {
             Some(table) => table,
             None => {
                 let number = (self.shop.next_file)();
-                self.unused.numbers.push(number);
                 let source = self.shop.source;
+                self.written.files.push(number);
                 let path = source.path(number);
-                self.builder.insert(TableBuilder::create(
-                    &*source.fs,
-                    &path,
-                    number,
-                    &self.options,
-                )?)
+                let begun = TableBuilder::begin(&*source.fs, &path, number, &self.options);
+                self.builder.insert(begun)
             }
         };
         if new_key {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
+            if self.is_bitmap
+                && let Some(seq) = key_seq(key)
+            {
+                self.written.bits.insert(seq);
+            }
         }
         table.add(key, seq, kind, value)
     }
 
-    fn finish(mut self) -> Result<Vec<TableMeta>> {
+    fn end_table(&mut self, table: TableBuilder<'a>) -> Result<()> {
+        let Some(shared) = self.shop.shared else {
+            self.written.tables.push((table.finish()?, None));
+            return Ok(());
+        };
+        let (meta, small) = table.finish_small()?;
+        let place = match small {
+            Some(small) => {
+                // It has no file after all; the first table of a shared file gives it its number.
+                self.written.files.pop();
+                Some(shared.add(&small, &|| meta.number)?)
+            }
+            None => None,
+        };
+        self.written.tables.push((meta, place));
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Written> {
         if let Some(last) = self.builder.take() {
-            self.metas.push(last.finish()?);
+            self.end_table(last)?;
         }
-        self.unused.numbers.clear();
-        Ok(std::mem::take(&mut self.metas))
+        Ok(std::mem::take(&mut self.written))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        let source = self.shop.source;
+        for number in &self.written.files {
+            let _ = source.fs.remove(&source.path(*number));
+        }
+    }
+}
+
+/// What an [`Output`] wrote.
+#[derive(Default)]
+struct Written {
+    tables: Vec<(TableMeta, Option<Place>)>,
+    files: Vec<u64>,
+    /// Of a bitmap tree, the numbers.
+    bits: SeqSet,
+    /// The number of the run, where it is not that of its first table.
+    run: Option<u64>,
+}
+
+impl Written {
+    fn bytes(&self) -> u64 {
+        self.tables.iter().map(|(meta, _)| meta.size).sum()
+    }
+
+    /// Enters the tables into an edit, as one run of `level`. `component` spans the writes that made them; without,
+    /// those that are in them.
+    fn enter(self, edit: &mut Edit, tree: TreeId, level: u32, component: Option<ComponentId>) {
+        let metas = || self.tables.iter().map(|(meta, _)| meta);
+        let component = component.unwrap_or_else(|| ComponentId {
+            min: metas().map(|meta| meta.min_seq).min().unwrap_or(0),
+            max: metas().map(|meta| meta.max_seq).max().unwrap_or(0),
+        });
+        let first = metas().next().map_or(0, |meta| meta.number);
+        let run = self.run.unwrap_or(if level == 0 { first } else { 0 });
+        edit.files.extend(self.files);
+        if !self.bits.is_empty() {
+            let bits = edit.bits.entry(tree).or_default();
+            for seq in self.bits.iter() {
+                bits.insert(seq);
+            }
+        }
+        edit.added
+            .extend(self.tables.into_iter().map(|(meta, place)| NewTable {
+                tree,
+                level,
+                run,
+                component,
+                meta,
+                place,
+            }));
     }
 }
 

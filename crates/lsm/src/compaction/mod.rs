@@ -3,6 +3,7 @@
 
 pub(crate) mod job;
 mod leveled;
+pub(crate) mod shared;
 mod tiered;
 
 use std::sync::Arc;

@@ -65,6 +65,7 @@ fn tree(runs: Vec<Run>) -> TreeVersion {
         bitmap: Default::default(),
         damage: None,
         mark: 0,
+        due: Default::default(),
         options: TreeOptions::default(),
     }
 }

@@ -236,6 +236,7 @@ impl ReadFile for Buffered {
     fn descriptor(&self) -> Option<Descriptor<'_>> {
         Some(Descriptor {
             file: &self.0,
+            base: 0,
             alignment: 1,
         })
     }
@@ -349,6 +350,7 @@ mod direct {
         fn descriptor(&self) -> Option<Descriptor<'_>> {
             Some(Descriptor {
                 file: &self.0,
+                base: 0,
                 alignment: PAGE,
             })
         }

@@ -4,6 +4,7 @@
 
 mod batch;
 pub mod disk;
+mod extent;
 pub mod faulty;
 pub mod hooked;
 pub mod memory;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use batch::{ReadRequest, read_many};
+pub(crate) use extent::Extent;
 
 /// A file system. Paths are absolute or relative to the process, as for `std::fs`.
 pub trait Fs: Send + Sync {
@@ -79,6 +81,8 @@ pub trait ReadFile: Send + Sync {
 pub struct Descriptor<'a> {
     /// The file.
     pub file: &'a std::fs::File,
+    /// Where in it what is read begins: offsets count from there.
+    pub base: u64,
     /// Offsets, lengths and memory of reads must be multiples of this many bytes.
     pub alignment: usize,
 }

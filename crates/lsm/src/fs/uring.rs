@@ -50,6 +50,8 @@ struct Slot {
     len: usize,
     /// Bytes before the wanted ones in the aligned piece.
     skip: usize,
+    /// Where the aligned piece begins in the file.
+    from: u64,
     /// Bytes that arrived; negative is an error.
     result: i32,
 }
@@ -68,7 +70,8 @@ pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>)
             continue;
         };
         let alignment = descriptor.alignment.clamp(1, ALIGNMENT);
-        let skip = (request.offset % alignment as u64) as usize;
+        let offset = descriptor.base.saturating_add(request.offset);
+        let skip = (offset % alignment as u64) as usize;
         let len = (skip + request.len).next_multiple_of(alignment);
         if slots.len() == DEPTH || (filled > 0 && filled + len > SPAN) {
             intact = ring.run(requests, &mut slots, visit);
@@ -86,6 +89,7 @@ pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>)
             start: filled,
             len,
             skip,
+            from: offset - skip as u64,
             result: -1,
         });
         filled += len.next_multiple_of(ALIGNMENT);
@@ -197,7 +201,7 @@ impl Ring {
             };
             let fd = types::Fd(descriptor.file.as_raw_fd());
             let entry = opcode::Read::new(fd, piece.as_mut_ptr(), piece.len() as u32)
-                .offset(request.offset - slot.skip as u64)
+                .offset(slot.from)
                 .build()
                 .user_data(n as u64);
             // SAFETY: the piece lies in `self.buffer`, which is neither moved, freed nor accessed

@@ -4,7 +4,7 @@ use super::*;
 use crate::entry::Kind;
 use crate::synopsis::MapBuilder;
 use crate::table::TableMeta;
-use crate::version::{ComponentId, NewTable, Seal, TableAt};
+use crate::version::{ComponentId, NewTable, Place, Seal, TableAt};
 
 fn batches() -> Vec<Vec<u8>> {
     let mut batch = Batch::new();
@@ -33,6 +33,11 @@ fn edits() -> Vec<Vec<u8>> {
             zones: vec![(3, Some((vec![1], None))), (4, None)],
             ..TableMeta::default()
         },
+        place: (number > 1).then_some(Place {
+            file: 1,
+            offset: 500 * number,
+            len: 9000,
+        }),
     };
     let mut edit = Edit {
         created: vec![

@@ -33,11 +33,7 @@ impl Inner {
             {
                 return Err(out_of_place(target, least, greatest));
             }
-            self.install(edit, |view, version| View {
-                active: view.active.clone(),
-                full: view.full.clone(),
-                version,
-            })?;
+            drop(self.install(edit, |view, version| view.with(version))?);
             self.wake_background();
             Ok(count)
         })
@@ -54,6 +50,8 @@ impl Inner {
         self.start_writing(&mut self.writer.lock())?;
         self.work_on(|edit| {
             let count = self.write_run(tree, write, edit)?;
+            // Dropped after the locks.
+            let _retired;
             // From here on no merge may put anything below the place where the run goes.
             let _merges = self.merging.lock();
             let _flushes = self.flushing.lock();
@@ -73,7 +71,7 @@ impl Inner {
                 new.run = if level == 0 { new.run } else { 0 };
             }
             self.add_change(change()?, edit)?;
-            self.change_trees(&mut writer, edit)?;
+            _retired = self.change_trees(&mut writer, edit)?;
             Ok(count)
         })
     }
@@ -104,11 +102,7 @@ impl Inner {
             workshop.write_bits(target, numbers, component, edit)?;
             edit.marks
                 .extend(mark.map(|mark| (tree, mark.min(visible))));
-            self.install(edit, |view, version| View {
-                active: view.active.clone(),
-                full: view.full.clone(),
-                version,
-            })?;
+            drop(self.install(edit, |view, version| view.with(version))?);
             self.wake_background();
             Ok(())
         })
@@ -166,11 +160,7 @@ impl Inner {
         let workshop = self.workshop(&next_file);
         self.work(
             |edit| workshop.rewrite(target, run, table, edit),
-            |view, version| View {
-                active: view.active.clone(),
-                full: view.full.clone(),
-                version,
-            },
+            |view, version| view.with(version),
         )?;
         Ok(Some(table.meta().entries))
     }
@@ -215,11 +205,7 @@ impl super::Internals<'_> {
             inner.visible.fetch_max(seq, Ordering::AcqRel);
             Ok(())
         };
-        inner.work(write, |view, version| View {
-            active: view.active.clone(),
-            full: view.full.clone(),
-            version,
-        })?;
+        inner.work(write, |view, version| view.with(version))?;
         Ok(count)
     }
 
@@ -246,6 +232,7 @@ impl super::Internals<'_> {
             options: &self.0.options,
             counters: &Counters::default(),
             next_file: new_file,
+            shared: None,
             closing: &never,
             ingesting: &always,
             version: version.clone(),

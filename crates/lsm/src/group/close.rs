@@ -56,7 +56,7 @@ impl Inner {
         };
         let never = AtomicBool::new(false);
         // What fails is passed over from then on, so this ends.
-        while let Ok(true) = self.merge_one(SMALL_MERGE, &never) {}
+        while let Ok(true) = self.merge_some(SMALL_MERGE, &never) {}
     }
 
     /// Ends installing: what the seal says stays true.

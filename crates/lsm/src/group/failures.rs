@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use crate::batch::TreeId;
-use crate::compaction::Choice;
 use crate::entry::Seq;
 use crate::error::Error;
-use crate::generation::View;
 use crate::stats::Counters;
 use crate::version::{TreeVersion, Version, table_number};
 
@@ -127,7 +125,7 @@ impl Inner {
     pub(super) fn note_merge_failure(
         &self,
         version: &Version,
-        tree: &TreeVersion,
+        tree: &Arc<TreeVersion>,
         error: &Error,
         whole: bool,
     ) {
@@ -135,7 +133,7 @@ impl Inner {
             return;
         }
         Counters::add(&self.counters.background_failures, 1);
-        let damaged = damaged_component(version, error);
+        let damaged = damaged_component(version, tree, error);
         let mut failures = self.failures.lock();
         failures
             .merges
@@ -207,37 +205,19 @@ impl Inner {
     }
 }
 
-/// The last sequence number of the component that an error names a file of.
-fn damaged_component(version: &Version, error: &Error) -> Option<Seq> {
-    let (Error::Corruption { path, .. } | Error::NewerFormat { path, .. } | Error::Io { path, .. }) =
-        error
-    else {
-        return None;
+/// The last sequence number of the component of a tree, or of those that follow it, that an error names a file of.
+fn damaged_component(version: &Version, tree: &Arc<TreeVersion>, error: &Error) -> Option<Seq> {
+    let (path, at) = match error {
+        Error::Corruption { path, offset, .. } => (path, Some(*offset)),
+        Error::NewerFormat { path, .. } | Error::Io { path, .. } => (path, None),
+        _ => return None,
     };
     let number = table_number(path)?;
-    let mut tables = version.tables();
-    let table = tables.find(|table| table.meta().number == number)?;
-    Some(table.component().max)
-}
-
-/// The merge of at most `bytes` that is the most urgent, of those that `attempt` allows: its tree, what to merge,
-/// and whether it is what the policy asks for. Trees that follow others are merged with them.
-pub(super) fn most_urgent(
-    view: &View,
-    bytes: u64,
-    attempt: impl Fn(TreeId) -> Attempt,
-) -> Option<(&Arc<TreeVersion>, Choice, bool)> {
-    let trees = view.version.trees.values();
-    let leads = trees.filter(|tree| tree.options.follows.is_none());
-    let picked = leads.filter_map(|tree| {
-        let policy = &tree.options.policy;
-        let (whole, (score, choice)) = match attempt(tree.id) {
-            Attempt::Any => (true, policy.pick(tree)?),
-            Attempt::Newer(above) => (false, policy.pick_above(tree, above)?),
-            Attempt::None => return None,
-        };
-        (choice.size() <= bytes).then_some((score, (tree, choice, whole)))
+    let trees = version.followers(&tree.name).chain([tree]);
+    let tables = trees.flat_map(|tree| tree.tables());
+    let tables = tables.filter(|table| {
+        let here = table.offset()..table.offset().saturating_add(table.meta().size);
+        table.file().number() == number && at.is_none_or(|at| here.contains(&at))
     });
-    let (_, picked) = picked.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(picked)
+    tables.map(|table| table.component().max).max()
 }

@@ -41,8 +41,15 @@ impl Inner {
         let next_file = || self.new_file();
         // A flush is not abandoned when the group closes: it is part of closing.
         let never = AtomicBool::new(false);
+        // A dropped tree has nothing to flush.
+        let trees = &view.version.trees;
+        let filled = generation.filled();
+        let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
+        let filled: Vec<_> = filled.collect();
+        let shared = self.shared_files(filled.len());
         let workshop = Workshop {
             closing: &never,
+            shared: shared.as_ref(),
             ..self.workshop(&next_file)
         };
         let newer = view
@@ -53,11 +60,11 @@ impl Inner {
         let next = newer.unwrap_or(&view.active);
         let log = next.log();
         let write = |edit: &mut Edit| {
-            for (id, memtable) in generation.filled() {
-                // A dropped tree has nothing to flush.
-                if let Some(tree) = view.version.trees.get(&id) {
-                    workshop.flush(tree, memtable, generation.component(), edit)?;
-                }
+            for (tree, memtable) in &filled {
+                workshop.flush(tree, memtable, generation.component(), edit)?;
+            }
+            if let Some(shared) = &shared {
+                shared.finish(edit)?;
             }
             // Also the numbers that nothing has any more: those of trees that were dropped.
             edit.last_seq = Some(next.component().min - 1);
@@ -69,14 +76,13 @@ impl Inner {
             }
         };
         self.work(write, |view, version| View {
-            active: view.active.clone(),
             full: view
                 .full
                 .iter()
                 .filter(|full| !Arc::ptr_eq(full, generation))
                 .cloned()
                 .collect(),
-            version,
+            ..view.with(version)
         })?;
         Counters::add(&self.counters.flushes, 1);
         if let Some(done) = generation.log() {

@@ -1,15 +1,36 @@
 //! Installing a version: what a job wrote becomes part of the store with one manifest record.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Inner;
 use crate::batch::TreeId;
 use crate::compaction::job::Workshop;
+use crate::compaction::shared::SharedFiles;
 use crate::error::{Error, Result};
+use crate::fs::Fs;
 use crate::generation::View;
-use crate::version::{Edit, Version};
+use crate::version::{Edit, TableFile, Version};
+
+/// What an installed version took the place of. Whoever installs drops it when he holds neither the writer's nor the
+/// manifest's lock: that is when files are removed, and nobody should wait for it.
+#[must_use]
+pub(super) struct Retired {
+    /// The last to hold tables that were merged, or dropped with their trees.
+    _view: Arc<View>,
+    manifest: Option<(Arc<dyn Fs>, PathBuf)>,
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        if let Some((fs, manifest)) = &self.manifest {
+            // One that stays is removed at the next opening.
+            let _ = fs.remove(manifest);
+        }
+    }
+}
 
 impl Inner {
     pub(super) fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
@@ -19,11 +40,17 @@ impl Inner {
             options: &self.options,
             counters: &self.counters,
             next_file,
+            shared: None,
             closing: &self.closing,
             ingesting: &self.ingesting,
             version: self.view.load().version.clone(),
             now: Arc::new(move || view.load().version.clone()),
         }
+    }
+
+    /// Files that the small tables of a job share which writes to so many trees; few trees get a file each.
+    pub(super) fn shared_files(&self, trees: usize) -> Option<SharedFiles<'_>> {
+        (trees >= self.options.share_from).then(|| SharedFiles::new(&self.source))
     }
 
     /// Does `work`, which writes tables into an edit, and installs the edit.
@@ -34,22 +61,30 @@ impl Inner {
     ) -> Result<()> {
         self.work_on(|edit| {
             work(edit)?;
-            self.install(edit, change)?;
+            let retired = self.install(edit, change)?;
             self.warm(edit);
+            drop(retired);
             Ok(())
         })
     }
 
-    /// Readies the tables that an edit added for reading.
+    /// Readies the tables that an edit added for reading. Those that share a file are small, and many: each waits for
+    /// its first read.
     fn warm(&self, edit: &Edit) {
         if !self.options.background {
             return;
         }
         let version = self.view.load().version.clone();
-        for new in edit.new_tables() {
-            let tables = version.trees.values().flat_map(|tree| &tree.runs);
-            let mut tables = tables.flat_map(|run| run.tables.iter());
-            let table = tables.find(|table| table.meta().number == new.meta.number);
+        let made: BTreeSet<u64> = edit.files.iter().copied().collect();
+        let new = |table: &&Arc<TableFile>| table.place().is_none();
+        for added in &edit.added {
+            let number = added.meta.number;
+            let tree = version.trees.get(&added.tree);
+            let Some(tree) = tree.filter(|_| made.contains(&number)) else {
+                continue;
+            };
+            let mut tables = tree.tables().filter(new);
+            let table = tables.find(|table| table.meta().number == number);
             if let Some(Ok(table)) = table.map(|table| table.table()) {
                 table.warm();
             }
@@ -63,19 +98,28 @@ impl Inner {
         let result = work(&mut edit);
         // After a failed sync of the manifest it may or may not name them.
         if result.is_err() && !self.poisoned.load(Ordering::Acquire) {
-            for new in edit.new_tables() {
-                let _ = self.source.fs.remove(&self.source.path(new.meta.number));
-            }
+            self.remove_files(&edit);
         }
         result
     }
 
-    /// Appends `edit` to the manifest and makes its version the current one.
+    /// Removes the files that were made for an edit.
+    pub(super) fn remove_files(&self, edit: &Edit) {
+        for number in &edit.files {
+            let _ = self.source.fs.remove(&self.source.path(*number));
+        }
+    }
+
+    /// Appends `edit` to the manifest and makes its version the current one. Reads and removes nothing.
     pub(super) fn install(
         &self,
         edit: &mut Edit,
         change: impl FnOnce(&View, Arc<Version>) -> View,
-    ) -> Result<()> {
+    ) -> Result<Retired> {
+        if !edit.files.is_empty() {
+            // The manifest must not name what a power cut can take.
+            self.sync_names()?;
+        }
         let mut versions = self.manifest.lock();
         self.check_poison()?;
         let before = self.view.load_full();
@@ -83,14 +127,9 @@ impl Inner {
         let Some(manifest) = &mut versions.manifest else {
             return Err(Error::Closed);
         };
-        let mut version = before
-            .version
-            .apply(edit, &self.source, &options, &self.source.dir)?;
-        version.extend_bitmaps(edit)?;
-        if edit.new_tables().next().is_some() {
-            // The manifest must not name what a power cut can take.
-            self.sync_names()?;
-        }
+        let version = Version::clone(&before.version);
+        let mut version = version.apply(edit, &self.source, &options, &self.source.dir)?;
+        version.extend_bitmaps(edit);
         // What the edit refers to was synced before it was made.
         edit.synced = Some(self.synced.load(Ordering::Acquire));
         if let Err(failed) = manifest.append(edit) {
@@ -105,23 +144,39 @@ impl Inner {
         versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
         let version = Arc::new(version);
         self.change_view(|view| change(view, version.clone()));
-        let kept: HashSet<u64> = edit.added.iter().map(|new| new.meta.number).collect();
-        let gone: HashSet<u64> = edit
-            .removed
-            .iter()
-            .map(|at| at.number)
-            .filter(|number| !kept.contains(number))
-            .collect();
-        let dropped = |id: &TreeId| edit.dropped.contains(id);
-        for (id, tree) in &before.version.trees {
-            for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
-                if dropped(id) || gone.contains(&table.meta().number) {
-                    table.mark_obsolete();
-                }
-            }
+        self.mark_obsolete(&before.version, edit);
+        let old = self.renew_manifest(&mut versions);
+        Ok(Retired {
+            _view: before,
+            manifest: old.map(|old| (self.source.fs.clone(), old)),
+        })
+    }
+
+    /// Marks the tables that `edit` took out of `before`: no version to come has them.
+    fn mark_obsolete(&self, before: &Version, edit: &Edit) {
+        let added = edit.added.iter().map(|new| (new.meta.number, new.place));
+        let added: BTreeMap<u64, _> = match edit.removed.is_empty() {
+            true => BTreeMap::new(),
+            false => added.collect(),
+        };
+        let mut removed: BTreeMap<TreeId, BTreeSet<u64>> = BTreeMap::new();
+        for at in &edit.removed {
+            removed.entry(at.tree).or_default().insert(at.number);
         }
-        self.renew_manifest(&mut versions);
-        Ok(())
+        let taken = removed.iter().filter_map(|(id, numbers)| {
+            let tables = before.trees.get(id)?.tables();
+            // One that is only moved to another level stays.
+            Some(tables.filter(|table| {
+                let number = table.meta().number;
+                numbers.contains(&number) && added.get(&number) != Some(&table.place())
+            }))
+        });
+        let dropped = edit.dropped.iter().filter_map(|id| before.trees.get(id));
+        let dropped = dropped.flat_map(|tree| tree.tables());
+        for table in taken.flatten().chain(dropped) {
+            table.mark_obsolete();
+            self.note_space(table);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! begun with the version of the moment: written and synced while the old one still counts, then named by `CURRENT`
 //! in one rename. A power cut leaves the one or the other, and both say the same.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use super::{Inner, Versions};
@@ -39,14 +40,13 @@ impl Inner {
     }
 
     /// Writes the manifest anew when it has grown, under the manifest lock: its last edit is installed and durable.
-    pub(super) fn renew_manifest(&self, versions: &mut Versions) {
+    /// Returns the one that it took the place of, to be removed.
+    pub(super) fn renew_manifest(&self, versions: &mut Versions) -> Option<PathBuf> {
         let old = versions
             .manifest
             .as_ref()
             .map(|old| (old.number(), old.len()));
-        let Some((old, len)) = old.filter(|(_, len)| *len >= versions.renew_at) else {
-            return;
-        };
+        let (old, len) = old.filter(|(_, len)| *len >= versions.renew_at)?;
         let (fs, dir) = (&*self.source.fs, &self.source.dir);
         let number = self.new_file();
         let version = self.view.load().version.clone();
@@ -61,15 +61,14 @@ impl Inner {
             // The old one goes on. It is tried again when that has doubled.
             let _ = fs.remove(&manifest_path(dir, number));
             versions.renew_at = len.saturating_mul(2);
-            return;
+            return None;
         };
         if let Err(error) = Current::replace(fs, dir) {
             // An edit in either of the two may be lost with it.
             self.poison_with(&error);
-            return;
+            return None;
         }
         versions.manifest = Some(manifest);
-        // One that stays is removed at the next opening.
-        let _ = fs.remove(&manifest_path(dir, old));
+        Some(manifest_path(dir, old))
     }
 }

@@ -20,6 +20,7 @@ mod flush;
 mod install;
 mod manifest;
 mod recover;
+mod space;
 mod threads;
 mod trees;
 mod write;
@@ -28,6 +29,7 @@ pub use failures::{Job, JobFailure, Retry};
 pub use trees::TreeChange;
 pub use write::Complete;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -148,6 +150,8 @@ struct Inner {
     closers: Mutex<()>,
     workers: Workers,
     failures: Mutex<Failures>,
+    /// Shared files of which more than half is unused.
+    sparse: Mutex<BTreeSet<u64>>,
     poisoned: AtomicBool,
     poison: Mutex<Option<String>>,
     /// Merge backlog, as `f64` bits: 0 or less is none, 1 is the most.
@@ -477,7 +481,7 @@ impl Inner {
         let trees = view.version.trees.values();
         let pressure = trees
             .filter(|tree| !failures.has(tree.id))
-            .map(|tree| tree.options.policy.pressure(tree))
+            .map(|tree| tree.due.pressure)
             .fold(0.0, f64::max);
         self.pressure
             .store(f64::to_bits(pressure), Ordering::Relaxed);

@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
 use super::failures::Failures;
+use super::space::sparse_files;
 use super::threads::Workers;
 use super::{Inner, Signals, Versions, Writer};
 use crate::batch::{TreeId, decode};
@@ -105,7 +106,8 @@ pub(super) fn open(
             1,
         )
     };
-    let active = Generation::new(&version, log.last_seq);
+    let sparse = sparse_files(&version);
+    let active = Generation::new(log.last_seq);
     log.generations.reverse();
     let view = View {
         active,
@@ -144,6 +146,7 @@ pub(super) fn open(
         closers: Mutex::new(()),
         workers: Workers::default(),
         failures: Mutex::new(Failures::default()),
+        sparse: Mutex::new(sparse),
         poisoned: AtomicBool::new(false),
         poison: Mutex::new(None),
         pressure: AtomicU64::new(0),
@@ -247,7 +250,7 @@ impl Log {
         broken: &mut Option<Break>,
     ) -> Result<()> {
         let path = log_path(&source.dir, number);
-        let generation = Generation::new(&recovered.version, self.last_seq);
+        let generation = Generation::new(self.last_seq);
         let mut last_seq = self.last_seq;
         let next_tree = recovered.next_tree;
         let replayed = replay(
@@ -259,7 +262,9 @@ impl Log {
             &mut |offset, payload| {
                 let mut unknown: Option<TreeId> = None;
                 let last = decode(payload, |operation| {
-                    if !generation.insert(&operation) && operation.tree >= next_tree {
+                    if !generation.insert(&recovered.version, &operation)
+                        && operation.tree >= next_tree
+                    {
                         unknown = Some(operation.tree);
                     }
                 });

@@ -1,9 +1,8 @@
 //! Creating, dropping and configuring trees.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::install::no_tree;
+use super::install::{Retired, no_tree};
 use super::{Inner, Writer};
 use crate::batch::TreeId;
 use crate::entry::Seq;
@@ -39,6 +38,8 @@ impl Inner {
         &self,
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
     ) -> Result<Vec<TreeId>> {
+        // Dropped after the lock.
+        let _retired;
         let mut writer = self.writer.lock();
         self.start_writing(&mut writer)?;
         let last = writer.next_seq - 1;
@@ -47,7 +48,7 @@ impl Inner {
         let change = make(last)?;
         let mut edit = Edit::default();
         self.add_change(change, &mut edit)?;
-        self.change_trees(&mut writer, &mut edit)?;
+        _retired = self.change_trees(&mut writer, &mut edit)?;
         Ok(edit.created.iter().map(|(id, _, _)| *id).collect())
     }
 
@@ -112,21 +113,24 @@ impl Inner {
         Ok(())
     }
 
-    /// Installs an edit of trees, and starts a generation that has a memtable for each of them.
-    pub(super) fn change_trees(&self, writer: &mut Writer, edit: &mut Edit) -> Result<()> {
+    /// Installs an edit of trees. Memtables are made with the options that a tree has, so trees that go or change end
+    /// the generation; new ones do not.
+    pub(super) fn change_trees(&self, writer: &mut Writer, edit: &mut Edit) -> Result<Retired> {
+        if edit.configured.is_empty() && edit.dropped.is_empty() {
+            return self.install(edit, |view, version| view.with(version));
+        }
         if !self.view.load().active.is_empty() {
             self.rotate(writer)?;
         }
         let after = writer.next_seq - 1;
         self.install(edit, |view, version| {
-            let active = Generation::new(&version, after);
+            let active = Generation::new(after);
             if let Some(log) = view.active.log() {
                 active.set_log(log);
             }
             View {
                 active,
-                full: view.full.clone(),
-                version: Arc::clone(&version),
+                ..view.with(version)
             }
         })
     }

@@ -112,7 +112,7 @@ impl Inner {
         let mut operations = 0;
         decode(payload, |operation| {
             operations += 1;
-            let inserted = view.active.insert(&operation);
+            let inserted = view.active.insert(&view.version, &operation);
             debug_assert!(inserted, "an entry was inserted twice");
         });
         view.active.applied(payload.len() + operations * 64, last);
@@ -268,11 +268,9 @@ impl Inner {
                 let _ = fs.remove(&path);
             }
         }
-        let tables: std::collections::HashSet<u64> = view
-            .version
-            .tables()
-            .map(|table| table.meta().number)
-            .collect();
+        let tables = view.version.tables();
+        let tables: std::collections::HashSet<u64> =
+            tables.map(|table| table.file().number()).collect();
         for name in fs.list(dir).unwrap_or_default() {
             let leftover = |name: &str| is_leftover(name, &|n| tables.contains(&n), log, number);
             let path = dir.join(&name);
@@ -307,7 +305,7 @@ impl Inner {
         let after = writer.next_seq - 1;
         self.segments.lock().push(segment.clone());
         self.change_view(|view| {
-            let active = Generation::new(&view.version, after);
+            let active = Generation::new(after);
             active.set_log(segment.number);
             let mut full = vec![view.active.clone()];
             full.extend(view.full.iter().cloned());
@@ -399,7 +397,7 @@ impl Inner {
 fn unknown_tree(payload: &[u8], view: &View) -> Option<u32> {
     let mut unknown = None;
     decode(payload, |operation| {
-        if view.active.memtable(operation.tree).is_none() {
+        if !view.version.trees.contains_key(&operation.tree) {
             unknown = Some(operation.tree);
         }
     });

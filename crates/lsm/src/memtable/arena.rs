@@ -1,6 +1,6 @@
 //! Memory that is handed out piece by piece and freed all at once.
 //!
-//! Chunks start at 4 KiB, because most trees of a group hold next to nothing, and grow with the arena
+//! Chunks start at 1 KiB, because most trees of a group hold next to nothing, and grow with the arena
 //! up to 1 MiB. A piece that is large for a shared chunk gets one of its own, of exactly its size; so
 //! less than a quarter of a full chunk is unused, and usually next to nothing.
 //!
@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 /// The alignment of pieces from the front, in bytes.
 pub(super) const ALIGN: usize = 8;
 
-const SMALLEST_CHUNK: usize = 4 << 10;
+const SMALLEST_CHUNK: usize = 1 << 10;
 const LARGEST_CHUNK: usize = 1 << 20;
 
 /// A bump allocator. Pieces live as long as the arena does; nothing in them is dropped.

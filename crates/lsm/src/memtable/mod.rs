@@ -62,9 +62,17 @@ pub struct Memtable {
 impl Memtable {
     /// An empty memtable. With an `extractor` it keeps an ordered map for each of its attributes.
     pub fn new(extractor: Option<Arc<dyn Extractor>>) -> Memtable {
+        Memtable::counted(extractor, Arc::default())
+    }
+
+    /// The same, whose memory is counted in `total` too: of thousands of memtables the sum is asked for at each write.
+    pub(crate) fn counted(
+        extractor: Option<Arc<dyn Extractor>>,
+        total: Arc<AtomicUsize>,
+    ) -> Memtable {
         let attributes = extractor.as_ref().map_or(0, |e| e.ids().len());
         Memtable {
-            lists: Arc::new(SkipLists::new(1 + attributes)),
+            lists: Arc::new(SkipLists::new(1 + attributes, total)),
             extractor,
             attributes,
             len: AtomicUsize::new(0),

@@ -149,14 +149,17 @@ impl Writer {
 pub(super) struct SkipLists {
     heads: Box<[Head]>,
     memory: AtomicUsize,
+    /// The same of all memtables that share it.
+    total: Arc<AtomicUsize>,
     writer: Mutex<Writer>,
 }
 
 impl SkipLists {
-    pub(super) fn new(lists: usize) -> SkipLists {
+    pub(super) fn new(lists: usize, total: Arc<AtomicUsize>) -> SkipLists {
         SkipLists {
             heads: (0..lists).map(|_| Head::new()).collect(),
             memory: AtomicUsize::new(0),
+            total,
             writer: Mutex::new(Writer {
                 arena: Arena::new(),
                 random: 0x9e37_79b9_7f4a_7c15,
@@ -232,7 +235,12 @@ impl<'a> Inserter<'a> {
             deferred.push(node);
         }
         let memory = arena.memory() + deferred.capacity() * size_of::<*mut Node>();
-        self.lists.memory.store(memory, Ordering::Relaxed);
+        let before = self.lists.memory.load(Ordering::Relaxed);
+        if memory != before {
+            self.lists.memory.store(memory, Ordering::Relaxed);
+            let more = memory.wrapping_sub(before);
+            self.lists.total.fetch_add(more, Ordering::Relaxed);
+        }
         for (level, prev) in splice.prev.iter_mut().enumerate().take(height) {
             // SAFETY: the splice's predecessor on a level is of this list and higher than it.
             let link = unsafe { head.link(NodeRef::new(*prev), level) };

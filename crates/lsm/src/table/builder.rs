@@ -22,8 +22,8 @@ const MAX_DESCRIPTION_LEN: usize = 16 << 10;
 /// Writes one table. Entries come in the order of [`crate::entry::compare`]; memory is bounded by a
 /// data block, a partition's description and the top-level index. A builder that is dropped, or that
 /// has returned an error, leaves an unfinished file behind for its owner to remove.
-pub struct TableBuilder {
-    out: Output,
+pub struct TableBuilder<'f> {
+    out: Output<'f>,
     options: TableOptions,
     meta: TableMeta,
     data: BlockBuilder,
@@ -45,26 +45,24 @@ pub struct TableBuilder {
     separator: Vec<u8>,
 }
 
-impl TableBuilder {
-    /// Creates the file of table `number`.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when the file cannot be created.
-    pub fn create(
-        fs: &dyn Fs,
+impl<'f> TableBuilder<'f> {
+    /// Begins table `number`, whose file is at `path` if it gets one of its own: it is made when a first part of the
+    /// table is written to it.
+    pub fn begin(
+        fs: &'f dyn Fs,
         path: &Path,
         number: u64,
         options: &TableOptions,
-    ) -> Result<TableBuilder> {
-        let file = fs.create(path).map_err(|e| Error::io(path, "create", e))?;
+    ) -> TableBuilder<'f> {
         let extractor = options.extractor.as_deref();
         let ids: &[u32] = extractor.map_or(&[], Extractor::ids);
         let summaries: Vec<Summary> = (0..ids.len())
             .filter_map(|slot| Some(extractor?.summary(slot)))
             .collect();
-        Ok(TableBuilder {
+        TableBuilder {
             out: Output {
-                file,
+                fs,
+                file: None,
                 path: path.to_path_buf(),
                 buffer: header(number),
                 flushed: 0,
@@ -95,7 +93,7 @@ impl TableBuilder {
             value_bytes: 0,
             scratch: Vec::new(),
             separator: Vec::new(),
-        })
+        }
     }
 
     /// Adds an entry, which must come after the one before. Attributes are taken of `Put`s only.
@@ -171,6 +169,28 @@ impl TableBuilder {
     /// [`Error::Io`] when the file cannot be written; [`Error::Limit`] when its top-level index is
     /// longer than a block may be.
     pub fn finish(mut self) -> Result<TableMeta> {
+        self.complete()?;
+        self.meta.size = self.out.finish()?;
+        Ok(self.meta)
+    }
+
+    /// The same, but of a table that has no file yet, because all of it is still in memory: what it consists of, for a
+    /// file that several tables share.
+    ///
+    /// # Errors
+    /// Those of [`TableBuilder::finish`].
+    pub(crate) fn finish_small(mut self) -> Result<(TableMeta, Option<Vec<u8>>)> {
+        self.complete()?;
+        if self.out.file.is_none() {
+            self.meta.size = self.out.offset();
+            return Ok((self.meta, Some(self.out.buffer)));
+        }
+        self.meta.size = self.out.finish()?;
+        Ok((self.meta, None))
+    }
+
+    /// Writes all that comes behind the entries.
+    fn complete(&mut self) -> Result<()> {
         if !self.data.is_empty() {
             self.end_block()?;
         }
@@ -207,8 +227,7 @@ impl TableBuilder {
         let footer = Footer { top, properties }.encode(self.meta.number);
         debug_assert_eq!(footer.len(), FOOTER_LEN);
         self.out.buffer.extend_from_slice(&footer);
-        self.meta.size = self.out.finish()?;
-        Ok(self.meta)
+        Ok(())
     }
 
     /// Writes the fingerprint maps.
@@ -342,8 +361,10 @@ fn check_limits(key: &[u8], seq: Seq, value: &[u8]) -> Result<()> {
 }
 
 /// The file, behind a buffer.
-struct Output {
-    file: Box<dyn WriteFile>,
+struct Output<'f> {
+    fs: &'f dyn Fs,
+    /// `None` while all of it is in the buffer.
+    file: Option<Box<dyn WriteFile>>,
     path: PathBuf,
     buffer: Vec<u8>,
     flushed: u64,
@@ -351,7 +372,7 @@ struct Output {
     sealer: Sealer,
 }
 
-impl Output {
+impl Output<'_> {
     fn offset(&self) -> u64 {
         self.flushed + self.buffer.len() as u64
     }
@@ -370,8 +391,15 @@ impl Output {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.file
-            .append(&self.buffer)
+        let file = match &self.file {
+            Some(file) => file,
+            None => {
+                let made = self.fs.create(&self.path);
+                let made = made.map_err(|e| Error::io(&self.path, "create", e))?;
+                self.file.insert(made)
+            }
+        };
+        file.append(&self.buffer)
             .map_err(|e| Error::io(&self.path, "append", e))?;
         self.flushed += self.buffer.len() as u64;
         self.buffer.clear();
@@ -381,9 +409,9 @@ impl Output {
     /// Returns the length of the file.
     fn finish(&mut self) -> Result<u64> {
         self.flush()?;
-        self.file
-            .sync()
-            .map_err(|e| Error::io(&self.path, "sync", e))?;
+        if let Some(file) = &self.file {
+            file.sync().map_err(|e| Error::io(&self.path, "sync", e))?;
+        }
         Ok(self.flushed)
     }
 }

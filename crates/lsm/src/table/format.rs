@@ -122,9 +122,14 @@ pub(super) fn header(number: u64) -> Vec<u8> {
     out
 }
 
-/// Checks the header of table `number`.
-pub(super) fn check_header(bytes: &[u8; HEADER_LEN], path: &Path, number: u64) -> Result<()> {
-    let damaged = |what: &str| Error::corruption(path, 0, what);
+/// Checks the header of table `number`, which begins at `offset`.
+pub(super) fn check_header(
+    bytes: &[u8; HEADER_LEN],
+    path: &Path,
+    number: u64,
+    offset: u64,
+) -> Result<()> {
+    let damaged = |what: &str| Error::corruption(path, offset, what);
     let parse = || {
         let mut reader = Reader::new(bytes);
         let magic = reader.take(8)?;
@@ -139,8 +144,8 @@ pub(super) fn check_header(bytes: &[u8; HEADER_LEN], path: &Path, number: u64) -
     if sum != xxh3_64(bytes.split_at(HEADER_LEN - 8).0) {
         return Err(damaged("the header's checksum does not match"));
     }
-    check_version(version, path, 0)?;
-    check_number(found, number, path, 0)
+    check_version(version, path, offset)?;
+    check_number(found, number, path, offset)
 }
 
 fn check_version(found: u32, path: &Path, offset: u64) -> Result<()> {

@@ -78,7 +78,7 @@ fn sample(compress: bool, attributes: bool) -> Sample {
     };
     let fs = Memory::new();
     fs.write(Path::new(PATH), &[]);
-    let mut builder = TableBuilder::create(&fs, Path::new(PATH), NUMBER, &options).unwrap();
+    let mut builder = TableBuilder::begin(&fs, Path::new(PATH), NUMBER, &options);
     for i in 0..60_u64 {
         let key = format!("key{:03}", i / 2 * 7);
         let kind = [Kind::Put, Kind::Operand, Kind::Put, Kind::Delete][i as usize % 4];

@@ -22,6 +22,8 @@ use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange};
 pub struct Table {
     path: Arc<Path>,
     file: Arc<dyn ReadFile>,
+    /// Where in the file at `path` the table begins.
+    base: u64,
     meta: TableMeta,
     cache: Arc<BlockCache>,
     cache_id: u64,
@@ -56,10 +58,26 @@ impl Table {
         cache: Arc<BlockCache>,
     ) -> Result<Table> {
         let file = fs.open(&path).map_err(|e| Error::io(&path, "open", e))?;
+        Table::open_in(file, path, 0, meta, cache)
+    }
+
+    /// Opens the table that `meta` describes and that `file` is all of: the part of the file at `path` that begins
+    /// at `base`.
+    ///
+    /// # Errors
+    /// Those of [`Table::open`].
+    pub(crate) fn open_in(
+        file: Arc<dyn ReadFile>,
+        path: PathBuf,
+        base: u64,
+        meta: TableMeta,
+        cache: Arc<BlockCache>,
+    ) -> Result<Table> {
         let cache_id = cache.next_id();
         let mut table = Table {
             path: Arc::from(path),
             file,
+            base,
             meta,
             cache,
             cache_id,
@@ -83,11 +101,12 @@ impl Table {
         }
         let mut header = [0; HEADER_LEN];
         self.read_at(0, &mut header)?;
-        check_header(&header, &self.path, self.meta.number)?;
+        check_header(&header, &self.path, self.meta.number, self.base)?;
         let at = size - FOOTER_LEN as u64;
         let mut footer = [0; FOOTER_LEN];
         self.read_at(at, &mut footer)?;
-        let footer = Footer::decode(&footer, &self.path, self.meta.number, at)?;
+        let at_in_file = self.base.saturating_add(at);
+        let footer = Footer::decode(&footer, &self.path, self.meta.number, at_in_file)?;
 
         let cost = Cost::default();
         let bytes = self.read_block(footer.properties, &cost)?;
@@ -435,7 +454,8 @@ impl Table {
 
     /// The entries of a data block that was read.
     pub(super) fn entries_in(&self, handle: Handle, bytes: Arc<Vec<u8>>) -> Result<BlockEntries> {
-        BlockEntries::new(Arc::clone(&self.path), handle.offset, bytes)
+        let offset = self.base.saturating_add(handle.offset);
+        BlockEntries::new(Arc::clone(&self.path), offset, bytes)
             .ok_or_else(|| self.malformed(handle))
     }
 
@@ -554,7 +574,7 @@ impl Table {
     }
 
     pub(super) fn damaged(&self, offset: u64, what: impl Into<String>) -> Error {
-        Error::corruption(&self.path, offset, what)
+        Error::corruption(&self.path, self.base.saturating_add(offset), what)
     }
 
     /// A block whose checksum is right and whose contents are not.

@@ -29,7 +29,7 @@ fn path() -> PathBuf {
 }
 
 fn build(files: &Files, options: &TableOptions, entries: &[Entry]) -> TableMeta {
-    let mut builder = TableBuilder::create(files, &path(), NUMBER, options).unwrap();
+    let mut builder = TableBuilder::begin(files, &path(), NUMBER, options);
     assert!(builder.is_empty());
     for entry in entries {
         builder
@@ -387,7 +387,7 @@ fn an_empty_table() {
 fn limits_are_refused() {
     let files = Files::default();
     let options = TableOptions::default();
-    let mut builder = TableBuilder::create(&files, &path(), NUMBER, &options).unwrap();
+    let mut builder = TableBuilder::begin(&files, &path(), NUMBER, &options);
     let long = vec![0; MAX_KEY_LEN + 1];
     assert!(matches!(
         builder.add(&long, 0, Kind::Put, b""),

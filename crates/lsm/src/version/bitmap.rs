@@ -1,10 +1,9 @@
 //! The bitmaps of bitmap trees: what their tables hold, in memory. Read once when the group is opened;
-//! later each installed version takes over the one before and adds what its new tables have.
+//! later each installed version takes over the one before and adds what was written to its new tables ([`Edit::bits`]).
 //!
 //! A table that cannot be read costs nobody else the opening: the tree's bitmap has what could be read, which is true
 //! of each number, and says that it may lack others ([`TreeVersion::damage`](super::TreeVersion::damage)).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Edit, TableFile, Version};
@@ -32,25 +31,17 @@ impl Version {
         }
     }
 
-    /// Brings the bitmaps up to date after `edit`. What a tree's own merge writes is there already.
-    pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) -> Result<()> {
-        let merged: BTreeSet<_> = edit.removed.iter().map(|at| at.tree).collect();
-        for new in edit.added.iter().filter(|new| !merged.contains(&new.tree)) {
-            let Some(tree) = self.trees.get_mut(&new.tree) else {
-                continue;
-            };
-            if !tree.options.bitmap {
-                continue;
+    /// Brings the bitmaps up to date after `edit`, which was applied. What a tree's own merge writes is there already.
+    pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) {
+        for (id, bits) in &edit.bits {
+            if let Some(tree) = self.trees.get_mut(id).filter(|tree| tree.options.bitmap) {
+                let bitmap = &mut Arc::make_mut(tree).bitmap;
+                let bitmap = Arc::make_mut(bitmap);
+                for seq in bits.iter() {
+                    bitmap.insert(seq);
+                }
             }
-            let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
-            let mut tables = tables.filter(|table| table.meta().number == new.meta.number);
-            let Some(table) = tables.next().cloned() else {
-                continue;
-            };
-            let tree = Arc::make_mut(tree);
-            add_table(Arc::make_mut(&mut tree.bitmap), &table)?;
         }
-        Ok(())
     }
 }
 

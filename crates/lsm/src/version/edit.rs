@@ -14,12 +14,17 @@
 //!   9 sequence    last sequence number in tables varint
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
+//!   12 shared     file number varint | offset varint | bytes of the file varint: where the table of the item
+//!                 before it (4) lies; without it, in a file of its own number, which it is all of
 //! ```
 
-use super::ComponentId;
+use std::collections::BTreeMap;
+
+use super::{ComponentId, Place};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
+use crate::seqset::SeqSet;
 use crate::table::TableMeta;
 
 /// The largest number of a tree. Memory is set aside by these numbers.
@@ -39,6 +44,8 @@ pub(crate) struct NewTable {
     pub(crate) run: u64,
     pub(crate) component: ComponentId,
     pub(crate) meta: TableMeta,
+    /// Where it lies, unless it has a file of its own.
+    pub(crate) place: Option<Place>,
 }
 
 /// A table that leaves a version.
@@ -62,15 +69,28 @@ pub(crate) struct Edit {
     pub(crate) next_tree: Option<TreeId>,
     pub(crate) last_seq: Option<Seq>,
     pub(crate) marks: Vec<(TreeId, Seq)>,
+    /// Of bitmap trees: the numbers in the tables that are added, where the tree had none of them. Not a part of the
+    /// record: whoever reads it reads the tables.
+    pub(crate) bits: BTreeMap<TreeId, SeqSet>,
+    /// Files that were made for the tables that are added. Not a part of the record either.
+    pub(crate) files: Vec<u64>,
     /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
     pub(crate) synced: Option<Seq>,
 }
 
 impl Edit {
-    /// The tables that the edit adds and that were in no version before.
-    pub(crate) fn new_tables(&self) -> impl Iterator<Item = &NewTable> {
-        let moved = |new: &NewTable| self.removed.iter().any(|at| at.number == new.meta.number);
-        self.added.iter().filter(move |new| !moved(new))
+    /// Adds what another edit does to trees of its own.
+    pub(crate) fn absorb(&mut self, part: Edit) {
+        self.added.extend(part.added);
+        self.removed.extend(part.removed);
+        self.cursors.extend(part.cursors);
+        self.files.extend(part.files);
+        for (tree, bits) in part.bits {
+            let all = self.bits.entry(tree).or_default();
+            for seq in bits.iter() {
+                all.insert(seq);
+            }
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -98,6 +118,12 @@ impl Edit {
             put_varint(&mut out, new.component.min);
             put_varint(&mut out, new.component.max);
             new.meta.encode(&mut out);
+            if let Some(place) = new.place {
+                out.push(12);
+                put_varint(&mut out, place.file);
+                put_varint(&mut out, place.offset);
+                put_varint(&mut out, place.len);
+            }
         }
         for at in &self.removed {
             out.push(5);
@@ -176,6 +202,7 @@ impl Edit {
                         run,
                         component,
                         meta,
+                        place: None,
                     });
                 }
                 5 => {
@@ -202,6 +229,20 @@ impl Edit {
                     edit.marks.push((tree, seq(&mut reader)?));
                 }
                 11 => edit.synced = Some(seq(&mut reader)?),
+                12 => {
+                    let place = Place {
+                        file: file(&mut reader)?,
+                        offset: up_to(&mut reader, MAX_TABLE)?,
+                        len: up_to(&mut reader, MAX_TABLE)?,
+                    };
+                    let new = edit.added.last_mut().filter(|new| new.place.is_none())?;
+                    // Within the file, so that no sum overflows.
+                    place
+                        .offset
+                        .checked_add(new.meta.size)
+                        .filter(|end| *end <= place.len)?;
+                    new.place = Some(place);
+                }
                 _ => return None,
             }
         }

@@ -162,14 +162,16 @@ impl Recovered {
         options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
         path: &Path,
     ) -> Result<()> {
-        self.version = self.version.apply(edit, source, options, path)?;
+        let version = std::mem::take(&mut self.version);
+        self.version = version.apply(edit, source, options, path)?;
         self.log = edit.log.unwrap_or(self.log);
         self.next_file = edit.next_file.unwrap_or(self.next_file).max(self.next_file);
         self.next_tree = edit.next_tree.unwrap_or(self.next_tree);
         self.last_seq = edit.last_seq.unwrap_or(self.last_seq).max(self.last_seq);
         self.synced = edit.synced.unwrap_or(self.synced).max(self.synced);
         for new in &edit.added {
-            self.next_file = self.next_file.max(new.meta.number + 1);
+            let file = new.place.map_or(0, |place| place.file);
+            self.next_file = self.next_file.max(new.meta.number.max(file) + 1);
         }
         Ok(())
     }
@@ -190,6 +192,7 @@ impl Version {
                         run: run.number,
                         component: table.component(),
                         meta: table.meta().clone(),
+                        place: table.place(),
                     });
                 }
             }

@@ -7,26 +7,25 @@
 mod bitmap;
 mod current;
 mod edit;
+mod file;
 mod manifest;
+mod names;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
 
 pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
+pub use self::file::TableFile;
+pub(crate) use self::file::{DataFile, Place, TableSource, table_number, table_path};
 pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
+use self::names::Names;
 use crate::batch::TreeId;
-use crate::cache::BlockCache;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::options::TreeOptions;
 use crate::seqset::SeqSet;
-use crate::table::{Table, TableMeta};
 
 /// The span of sequence numbers that a component holds the writes of. Comparable between the trees
 /// of a group, because they flush together (Luo & Carey section 4.1).
@@ -53,31 +52,6 @@ impl ComponentId {
     }
 }
 
-/// What the tables of a group share: where they are and what they are read with.
-#[derive(Clone)]
-pub(crate) struct TableSource {
-    pub(crate) fs: Arc<dyn Fs>,
-    pub(crate) dir: PathBuf,
-    pub(crate) cache: Arc<BlockCache>,
-}
-
-impl TableSource {
-    pub(crate) fn path(&self, number: u64) -> PathBuf {
-        table_path(&self.dir, number)
-    }
-}
-
-/// The path of table `number`.
-pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number:06}.tbl"))
-}
-
-/// The number of the table at `path`, if it has the name of one.
-pub(crate) fn table_number(path: &Path) -> Option<u64> {
-    let name = path.file_name()?.to_str()?;
-    own_number(name, "", ".tbl")
-}
-
 /// The number in the name of a file that the engine gave it: in at least six digits.
 pub(crate) fn own_number(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
@@ -93,86 +67,6 @@ pub(crate) fn log_path(dir: &Path, number: u64) -> PathBuf {
 /// The path of manifest `number`.
 pub(crate) fn manifest_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("MANIFEST-{number:06}"))
-}
-
-/// A table file as versions hold it: opened when first read, so that a damaged file is an error of
-/// the reads that need it and of no others; removed from disk when the last version that holds it
-/// is gone, if a merge replaced it.
-pub struct TableFile {
-    meta: TableMeta,
-    component: ComponentId,
-    source: TableSource,
-    open: OnceLock<Arc<Table>>,
-    opening: Mutex<()>,
-    obsolete: AtomicBool,
-}
-
-impl TableFile {
-    pub(crate) fn new(
-        meta: TableMeta,
-        component: ComponentId,
-        source: TableSource,
-    ) -> Arc<TableFile> {
-        Arc::new(TableFile {
-            meta,
-            component,
-            source,
-            open: OnceLock::new(),
-            opening: Mutex::new(()),
-            obsolete: AtomicBool::new(false),
-        })
-    }
-
-    /// What the manifest says of the table.
-    pub fn meta(&self) -> &TableMeta {
-        &self.meta
-    }
-
-    /// The component that the table is part of.
-    pub fn component(&self) -> ComponentId {
-        self.component
-    }
-
-    /// The file's path.
-    pub fn path(&self) -> PathBuf {
-        self.source.path(self.meta.number)
-    }
-
-    /// The open table.
-    pub fn table(&self) -> Result<&Arc<Table>> {
-        if let Some(table) = self.open.get() {
-            return Ok(table);
-        }
-        let _one_at_a_time = self.opening.lock();
-        if let Some(table) = self.open.get() {
-            return Ok(table);
-        }
-        let table = Table::open(
-            &*self.source.fs,
-            self.path(),
-            self.meta.clone(),
-            self.source.cache.clone(),
-        )?;
-        Ok(self.open.get_or_init(|| Arc::new(table)))
-    }
-
-    /// True when user key `key` lies between the table's first and last.
-    pub fn covers(&self, key: &[u8]) -> bool {
-        self.meta.smallest.as_slice() <= key && key <= self.meta.largest.as_slice()
-    }
-
-    pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for TableFile {
-    fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Acquire) {
-            // A file that cannot be removed now is an orphan that the next opening removes.
-            let _ = self.source.fs.remove(&self.path());
-        }
-    }
 }
 
 /// Tables that do not overlap, in key order.
@@ -246,6 +140,17 @@ pub struct TreeVersion {
     pub(crate) damage: Option<Arc<Error>>,
     /// Of a bitmap tree: up to this sequence number it is complete, see [`TreeVersion::mark`].
     pub(crate) mark: Seq,
+    pub(crate) due: Due,
+}
+
+/// What a tree's policy says of it, found once for each change of the tree: of thousands of trees a flush or a merge
+/// changes some.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Due {
+    /// How urgent a merge is, if there is one, and how many bytes it reads.
+    pub(crate) merge: Option<(f64, u64)>,
+    /// How far merges are behind.
+    pub(crate) pressure: f64,
 }
 
 impl TreeVersion {
@@ -264,10 +169,26 @@ impl TreeVersion {
             bitmap: Arc::default(),
             damage: None,
             mark: 0,
+            due: Due::default(),
         }
     }
 
-    /// Bytes of the tree's files.
+    /// Asks the policy again, after a change.
+    fn find_due(&mut self) {
+        let policy = &self.options.policy;
+        let picked = policy.pick(self);
+        self.due = Due {
+            merge: picked.map(|(score, choice)| (score, choice.size())),
+            pressure: policy.pressure(self),
+        };
+    }
+
+    /// The tree's tables.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.runs.iter().flat_map(|run| run.tables.iter())
+    }
+
+    /// Bytes of the tree's tables.
     pub fn size(&self) -> u64 {
         self.runs.iter().map(Run::size).sum()
     }
@@ -341,13 +262,20 @@ impl TreeVersion {
 pub struct Version {
     /// The trees, by number.
     pub trees: BTreeMap<TreeId, Arc<TreeVersion>>,
+    names: Arc<Names>,
     changes: u64,
 }
 
 impl Version {
     /// The tree called `name`.
     pub fn tree_named(&self, name: &str) -> Option<&Arc<TreeVersion>> {
-        self.trees.values().find(|tree| tree.name == name)
+        self.trees.get(&self.names.id(name)?)
+    }
+
+    /// The trees whose merges follow those of the tree called `name`, by number.
+    pub(crate) fn followers(&self, name: &str) -> impl Iterator<Item = &Arc<TreeVersion>> {
+        let ids = self.names.followers(name).iter();
+        ids.filter_map(|id| self.trees.get(id))
     }
 
     /// How often trees were created, configured or dropped since the group was opened: two versions
@@ -358,88 +286,138 @@ impl Version {
 
     /// Every table of every tree.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
-        self.trees
-            .values()
-            .flat_map(|tree| tree.runs.iter())
-            .flat_map(|run| run.tables.iter())
+        self.trees.values().flat_map(|tree| tree.tables())
     }
 
     /// The version after `edit`. Tables that are in both keep their open files.
     pub(crate) fn apply(
-        &self,
+        mut self,
         edit: &Edit,
         source: &TableSource,
         options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
         manifest: &Path,
     ) -> Result<Version> {
         let bad = |what: String| Error::corruption(manifest, 0, what);
-        let mut next = self.clone();
-        let same = edit.created.is_empty() && edit.configured.is_empty() && edit.dropped.is_empty();
-        next.changes += u64::from(!same);
-        let mut moved: BTreeMap<u64, Arc<TableFile>> = BTreeMap::new();
+        self.apply_trees(edit, options, &bad)?;
+        let moved = self.apply_removed(edit, &bad)?;
+        self.apply_added(edit, source, moved, &bad)?;
+        for (id, level, key) in &edit.cursors {
+            if let Some(tree) = self.trees.get_mut(id) {
+                Arc::make_mut(tree).cursors.insert(*level, key.clone());
+            }
+        }
+        for (id, seq) in &edit.marks {
+            if let Some(tree) = self.trees.get_mut(id) {
+                let tree = Arc::make_mut(tree);
+                tree.mark = tree.mark.max(*seq);
+            }
+        }
+        let configured = edit.configured.iter().map(|(id, _)| *id);
+        let added = edit.added.iter().map(|new| new.tree);
+        let removed = edit.removed.iter().map(|at| at.tree);
+        let touched: BTreeSet<TreeId> = configured.chain(added).chain(removed).collect();
+        for id in touched {
+            if let Some(tree) = self.trees.get_mut(&id) {
+                let tree = Arc::make_mut(tree);
+                tree.normalise(manifest)?;
+                tree.find_due();
+            }
+        }
+        Ok(self)
+    }
+
+    /// Creates, configures and drops trees.
+    fn apply_trees(
+        &mut self,
+        edit: &Edit,
+        options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
+        bad: &dyn Fn(String) -> Error,
+    ) -> Result<()> {
+        if edit.created.is_empty() && edit.configured.is_empty() && edit.dropped.is_empty() {
+            return Ok(());
+        }
+        self.changes += 1;
+        let names = Arc::make_mut(&mut self.names);
         for (id, name, config) in &edit.created {
             let tree = TreeVersion {
                 id: *id,
                 name: name.clone(),
                 options: options(name, config)?.bounded(),
                 config: Arc::new(config.clone()),
-                runs: Vec::new(),
-                cursors: BTreeMap::new(),
-                bitmap: Arc::default(),
-                damage: None,
-                mark: 0,
+                ..TreeVersion::aside()
             };
-            if next.trees.insert(*id, Arc::new(tree)).is_some() {
+            names.add(&tree);
+            if self.trees.insert(*id, Arc::new(tree)).is_some() {
                 return Err(bad(format!("tree {id} is created twice")));
             }
         }
+        let unknown = |id: TreeId| bad(format!("tree {id} is unknown"));
         for (id, config) in &edit.configured {
-            let tree = next
-                .trees
-                .get_mut(id)
-                .ok_or_else(|| bad(format!("tree {id} is unknown")))?;
+            let tree = self.trees.get_mut(id).ok_or_else(|| unknown(*id))?;
             let tree = Arc::make_mut(tree);
+            names.remove(tree);
             tree.options = options(&tree.name, config)?.bounded();
             tree.config = Arc::new(config.clone());
+            names.add(tree);
         }
         for id in &edit.dropped {
-            next.trees
-                .remove(id)
-                .ok_or_else(|| bad(format!("tree {id} is unknown")))?;
+            let tree = self.trees.remove(id).ok_or_else(|| unknown(*id))?;
+            names.remove(&tree);
         }
+        Ok(())
+    }
+
+    /// Takes tables out of their trees; returns those that are put elsewhere.
+    fn apply_removed(
+        &mut self,
+        edit: &Edit,
+        bad: &dyn Fn(String) -> Error,
+    ) -> Result<BTreeMap<u64, Arc<TableFile>>> {
+        let mut moved = BTreeMap::new();
         for at in &edit.removed {
-            let tree = next
-                .trees
-                .get_mut(&at.tree)
-                .ok_or_else(|| bad(format!("tree {} is unknown", at.tree)))?;
-            let mut found = None;
-            for run in &mut Arc::make_mut(tree).runs {
-                if let Some(position) = run.tables.iter().position(|t| t.meta().number == at.number)
-                {
-                    found = Some(Arc::make_mut(&mut run.tables).remove(position));
-                    break;
-                }
-            }
+            let tree = self.trees.get_mut(&at.tree);
+            let tree = tree.ok_or_else(|| bad(format!("tree {} is unknown", at.tree)))?;
+            let mut runs = Arc::make_mut(tree).runs.iter_mut();
+            let found = runs.find_map(|run| {
+                let mut numbers = run.tables.iter().map(|table| table.meta().number);
+                let position = numbers.position(|number| number == at.number)?;
+                Some(Arc::make_mut(&mut run.tables).remove(position))
+            });
             let found = found
                 .ok_or_else(|| bad(format!("table {} is not in tree {}", at.number, at.tree)))?;
             moved.insert(at.number, found);
         }
+        Ok(moved)
+    }
+
+    /// Puts tables into their trees. All tables of a file that are new come in one edit.
+    fn apply_added(
+        &mut self,
+        edit: &Edit,
+        source: &TableSource,
+        moved: BTreeMap<u64, Arc<TableFile>>,
+        bad: &dyn Fn(String) -> Error,
+    ) -> Result<()> {
+        let mut files: BTreeMap<u64, Arc<DataFile>> = BTreeMap::new();
         for new in &edit.added {
-            let tree = next
-                .trees
-                .get_mut(&new.tree)
-                .ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
+            let tree = self.trees.get_mut(&new.tree);
+            let tree = tree.ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
             let tree = Arc::make_mut(tree);
-            let table = match moved.get(&new.meta.number) {
+            let known = moved.get(&new.meta.number);
+            let table = match known.filter(|table| table.place() == new.place) {
                 Some(table) => table.clone(),
-                None => TableFile::new(new.meta.clone(), new.component, source.clone()),
+                None => {
+                    let file = || DataFile::new(&new.meta, new.place, source);
+                    let file = match new.place {
+                        Some(place) => files.entry(place.file).or_insert_with(file).clone(),
+                        None => file(),
+                    };
+                    TableFile::in_file(new.meta.clone(), new.component, file, new.place)
+                }
             };
             let (level, number) = (new.level, new.run);
-            match tree
-                .runs
-                .iter_mut()
-                .find(|run| (run.level, run.number) == (level, number))
-            {
+            let mut runs = tree.runs.iter_mut();
+            match runs.find(|run| (run.level, run.number) == (level, number)) {
                 Some(run) => Arc::make_mut(&mut run.tables).push(table),
                 None => tree.runs.push(Run {
                     level,
@@ -448,26 +426,7 @@ impl Version {
                 }),
             }
         }
-        for (id, level, key) in &edit.cursors {
-            if let Some(tree) = next.trees.get_mut(id) {
-                Arc::make_mut(tree).cursors.insert(*level, key.clone());
-            }
-        }
-        for (id, seq) in &edit.marks {
-            if let Some(tree) = next.trees.get_mut(id) {
-                let tree = Arc::make_mut(tree);
-                tree.mark = tree.mark.max(*seq);
-            }
-        }
-        for tree in next.trees.values_mut() {
-            let touched = |id: TreeId| {
-                edit.added.iter().any(|a| a.tree == id) || edit.removed.iter().any(|r| r.tree == id)
-            };
-            if touched(tree.id) {
-                Arc::make_mut(tree).normalise(manifest)?;
-            }
-        }
-        Ok(next)
+        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Edits and what they make of a version.
 
 use super::*;
+use crate::BlockCache;
+use crate::table::TableMeta;
 
 #[test]
 fn edits_round_trip_and_cut_ones_are_refused() {
@@ -21,6 +23,11 @@ fn edits_round_trip_and_cut_ones_are_refused() {
             run: 7,
             component: ComponentId { min: 3, max: 9 },
             meta,
+            place: Some(Place {
+                file: 6,
+                offset: 100,
+                len: 1000,
+            }),
         }],
         removed: vec![TableAt { tree: 1, number: 5 }],
         cursors: vec![(1, 2, b"key".to_vec())],
@@ -30,6 +37,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         last_seq: Some(99),
         marks: vec![(3, 17)],
         synced: Some(98),
+        ..Edit::default()
     };
     let bytes = edit.encode();
     assert_eq!(Edit::decode(&bytes), Some(edit));
@@ -72,6 +80,7 @@ fn impossible_numbers_are_refused() {
             run: 1,
             component: ComponentId { min: 1, max: 2 },
             meta,
+            place: None,
         }],
         ..Edit::default()
     };
@@ -98,6 +107,7 @@ fn overlapping_tables_in_a_run_are_refused() {
             largest: largest.to_vec(),
             ..TableMeta::default()
         },
+        place: None,
     };
     let options = |_: &str, _: &[u8]| Ok(TreeOptions::default());
     let apply = |added| {

@@ -1,0 +1,141 @@
+//! Files that the small tables of one job share: made and synced once for all of them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+use crate::fs::WriteFile;
+use crate::version::{Edit, Place, TableSource};
+
+/// A shared file ends when it has this many bytes: what is left of it later is moved in one step.
+const FILE_LEN: u64 = 8 << 20;
+
+/// Bytes gathered before they go to the file.
+const APPEND_LEN: usize = 256 << 10;
+
+/// The shared files of a job. Dropped before its end, it removes them.
+pub(crate) struct SharedFiles<'a> {
+    source: &'a TableSource,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<Open>,
+    /// Files made, and the lengths of those that are complete.
+    made: Vec<u64>,
+    lens: BTreeMap<u64, u64>,
+    failed: bool,
+}
+
+struct Open {
+    number: u64,
+    file: Box<dyn WriteFile>,
+    buffer: Vec<u8>,
+    len: u64,
+}
+
+impl<'a> SharedFiles<'a> {
+    pub(crate) fn new(source: &'a TableSource) -> SharedFiles<'a> {
+        SharedFiles {
+            source,
+            state: RefCell::default(),
+        }
+    }
+
+    /// Puts a table into a file; `next` gives a number for one, where none is open. How long the file gets is known
+    /// when the job ends ([`SharedFiles::finish`]).
+    pub(crate) fn add(&self, table: &[u8], next: &dyn Fn() -> u64) -> Result<Place> {
+        let mut state = self.state.borrow_mut();
+        let result = state.add(self.source, table, next);
+        state.failed |= result.is_err();
+        result
+    }
+
+    /// True when a file could not be written: nothing that is in one can be used.
+    pub(crate) fn failed(&self) -> bool {
+        self.state.borrow().failed
+    }
+
+    /// Ends the last file, and notes in `edit` the files that were made and how long they are. A table that is alone
+    /// in the file that has its number needs no place.
+    pub(crate) fn finish(&self, edit: &mut Edit) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.end_file(self.source)?;
+        for new in &mut edit.added {
+            let Some(place) = &mut new.place else {
+                continue;
+            };
+            if let Some(len) = state.lens.get(&place.file) {
+                place.len = *len;
+                if place.file == new.meta.number && *len == new.meta.size {
+                    new.place = None;
+                }
+            }
+        }
+        edit.files.append(&mut state.made);
+        Ok(())
+    }
+}
+
+impl State {
+    fn add(&mut self, source: &TableSource, table: &[u8], next: &dyn Fn() -> u64) -> Result<Place> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            None => {
+                let number = next();
+                let path = source.path(number);
+                self.made.push(number);
+                let file = source.fs.create(&path);
+                self.open.insert(Open {
+                    number,
+                    file: file.map_err(|e| Error::io(&path, "create", e))?,
+                    buffer: Vec::new(),
+                    len: 0,
+                })
+            }
+        };
+        let place = Place {
+            file: open.number,
+            offset: open.len,
+            len: 0,
+        };
+        open.buffer.extend_from_slice(table);
+        open.len += table.len() as u64;
+        let full = open.len >= FILE_LEN;
+        if open.buffer.len() >= APPEND_LEN {
+            open.flush(source)?;
+        }
+        if full {
+            self.end_file(source)?;
+        }
+        Ok(place)
+    }
+
+    fn end_file(&mut self, source: &TableSource) -> Result<()> {
+        if let Some(mut open) = self.open.take() {
+            open.flush(source)?;
+            let synced = open.file.sync();
+            synced.map_err(|e| Error::io(&source.path(open.number), "sync", e))?;
+            self.lens.insert(open.number, open.len);
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    fn flush(&mut self, source: &TableSource) -> Result<()> {
+        let appended = self.file.append(&self.buffer);
+        appended.map_err(|e| Error::io(&source.path(self.number), "append", e))?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl Drop for SharedFiles<'_> {
+    fn drop(&mut self) {
+        for number in &self.state.get_mut().made {
+            let _ = self.source.fs.remove(&self.source.path(*number));
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Tables as versions hold them, and the files that they lie in.
+//!
+//! Most tables are a file each. Small ones that one job writes for many trees share a file ([`Place`]): it is made,
+//! synced and opened once, however many they are. A table is known by its own number all the same; that of a shared
+//! file is only its name. A shared file stays while some table of it is in use, so [`DataFile`] keeps account of how
+//! much of it that is, and what is left of a file that is mostly unused is moved elsewhere (`group/space.rs`).
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::{ComponentId, own_number};
+use crate::cache::BlockCache;
+use crate::error::{Error, Result};
+use crate::fs::{Extent, Fs, ReadFile};
+use crate::table::{Table, TableMeta};
+
+/// What the tables of a group share: where they are and what they are read with.
+#[derive(Clone)]
+pub(crate) struct TableSource {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) cache: Arc<BlockCache>,
+}
+
+impl TableSource {
+    pub(crate) fn path(&self, number: u64) -> PathBuf {
+        table_path(&self.dir, number)
+    }
+}
+
+/// The path of the file of tables `number`.
+pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.tbl"))
+}
+
+/// The number of the file of tables at `path`, if it has the name of one.
+pub(crate) fn table_number(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    own_number(name, "", ".tbl")
+}
+
+/// Where a table lies that has no file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The file's number.
+    pub(crate) file: u64,
+    /// Where in it the table begins.
+    pub(crate) offset: u64,
+    /// Bytes of the whole file.
+    pub(crate) len: u64,
+}
+
+/// A file of tables. Removed from disk when the last of its tables is gone, if all of them were replaced.
+pub(crate) struct DataFile {
+    number: u64,
+    len: u64,
+    source: TableSource,
+    /// Bytes of it that are part of the newest version.
+    live: AtomicU64,
+    /// Whether a table of it was still in use when it went.
+    kept: AtomicBool,
+    /// Open for all tables that share it.
+    open: OnceLock<Arc<dyn ReadFile>>,
+    opening: Mutex<()>,
+}
+
+impl DataFile {
+    /// The file that a table with this meta data, at this place, lies in.
+    pub(crate) fn new(
+        meta: &TableMeta,
+        place: Option<Place>,
+        source: &TableSource,
+    ) -> Arc<DataFile> {
+        Arc::new(DataFile {
+            number: place.map_or(meta.number, |place| place.file),
+            len: place.map_or(meta.size, |place| place.len),
+            source: source.clone(),
+            live: AtomicU64::new(0),
+            kept: AtomicBool::new(false),
+            open: OnceLock::new(),
+            opening: Mutex::new(()),
+        })
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// True when more than half of the file is tables that no version to come has.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.live.load(Ordering::Relaxed) < self.len / 2
+    }
+
+    fn open(&self) -> Result<Arc<dyn ReadFile>> {
+        if let Some(file) = self.open.get() {
+            return Ok(file.clone());
+        }
+        let _one_at_a_time = self.opening.lock();
+        if let Some(file) = self.open.get() {
+            return Ok(file.clone());
+        }
+        let path = self.source.path(self.number);
+        let file = self.source.fs.open(&path);
+        let file = file.map_err(|e| Error::io(&path, "open", e))?;
+        Ok(self.open.get_or_init(|| file).clone())
+    }
+}
+
+impl Drop for DataFile {
+    fn drop(&mut self) {
+        if !*self.kept.get_mut() {
+            // A file that cannot be removed now is an orphan that the next opening removes.
+            let _ = self.source.fs.remove(&self.source.path(self.number));
+        }
+    }
+}
+
+/// A table as versions hold it: opened when first read, so that damage is an error of the reads that need it and of
+/// no others. Its file is removed when the last version that holds it is gone, if a merge replaced it (and whatever
+/// else is in the file).
+pub struct TableFile {
+    meta: TableMeta,
+    component: ComponentId,
+    file: Arc<DataFile>,
+    place: Option<Place>,
+    open: OnceLock<Arc<Table>>,
+    opening: Mutex<()>,
+    obsolete: AtomicBool,
+}
+
+impl TableFile {
+    /// A table that has a file of its own.
+    pub(crate) fn new(
+        meta: TableMeta,
+        component: ComponentId,
+        source: TableSource,
+    ) -> Arc<TableFile> {
+        let file = DataFile::new(&meta, None, &source);
+        TableFile::in_file(meta, component, file, None)
+    }
+
+    /// A table at a place in a file.
+    pub(crate) fn in_file(
+        meta: TableMeta,
+        component: ComponentId,
+        file: Arc<DataFile>,
+        place: Option<Place>,
+    ) -> Arc<TableFile> {
+        file.live.fetch_add(meta.size, Ordering::Relaxed);
+        Arc::new(TableFile {
+            meta,
+            component,
+            file,
+            place,
+            open: OnceLock::new(),
+            opening: Mutex::new(()),
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// What the manifest says of the table.
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// The component that the table is part of.
+    pub fn component(&self) -> ComponentId {
+        self.component
+    }
+
+    /// The path of the file that the table lies in.
+    pub fn path(&self) -> PathBuf {
+        self.file.source.path(self.file.number)
+    }
+
+    /// Where in the file it begins; 0 where it has a file of its own.
+    pub fn offset(&self) -> u64 {
+        self.place.map_or(0, |place| place.offset)
+    }
+
+    /// Where it lies, if it has no file of its own.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    pub(crate) fn file(&self) -> &Arc<DataFile> {
+        &self.file
+    }
+
+    /// The open table.
+    pub fn table(&self) -> Result<&Arc<Table>> {
+        if let Some(table) = self.open.get() {
+            return Ok(table);
+        }
+        let _one_at_a_time = self.opening.lock();
+        if let Some(table) = self.open.get() {
+            return Ok(table);
+        }
+        let source = &self.file.source;
+        let (meta, cache) = (self.meta.clone(), source.cache.clone());
+        let table = match self.place {
+            None => Table::open(&*source.fs, self.path(), meta, cache)?,
+            Some(place) => {
+                let extent = Extent::new(self.file.open()?, place.offset, meta.size);
+                Table::open_in(Arc::new(extent), self.path(), place.offset, meta, cache)?
+            }
+        };
+        Ok(self.open.get_or_init(|| Arc::new(table)))
+    }
+
+    /// The bytes of a table in a shared file, as they are.
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
+        let path = self.path();
+        let extent = Extent::new(self.file.open()?, self.offset(), self.meta.size);
+        let len = extent.len();
+        let len = len.map_err(|e| Error::io(&path, "read the length of", e))?;
+        // Nothing is allocated for what is not there.
+        if len < self.meta.size {
+            let what = "the file ends within a table";
+            return Err(Error::corruption(&path, self.offset(), what));
+        }
+        let mut bytes = vec![0; len as usize];
+        let read = extent.read_at(0, &mut bytes);
+        read.map_err(|e| Error::io(&path, "read", e))?;
+        Ok(bytes)
+    }
+
+    /// True when user key `key` lies between the table's first and last.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.meta.smallest.as_slice() <= key && key <= self.meta.largest.as_slice()
+    }
+
+    /// No version to come has the table.
+    pub(crate) fn mark_obsolete(&self) {
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.file.live.fetch_sub(self.meta.size, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if !*self.obsolete.get_mut() {
+            // The group is being closed, or the manifest replayed; or the version never was: then who wrote the
+            // file removes it.
+            self.file.live.fetch_sub(self.meta.size, Ordering::Relaxed);
+            self.file.kept.store(true, Ordering::Release);
+        }
+    }
+}
