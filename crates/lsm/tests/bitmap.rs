@@ -520,7 +520,10 @@ fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
 #[test]
 fn damage_in_the_table_of_a_bitmap_tree_is_told_with_its_file_and_only_leaves_numbers_out() {
     let memory = Memory::new();
-    let options = || small(Arc::new(memory.clone()));
+    let options = || Options {
+        share_from: usize::MAX,
+        ..small(Arc::new(memory.clone()))
+    };
     let group = create(options(), Arc::default());
     let (tree, bitmap) = ids(&group, "told");
     for _ in 0..3 {

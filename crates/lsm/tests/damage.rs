@@ -266,7 +266,8 @@ fn files(memory: &Memory) -> Vec<PathBuf> {
         let is = |path: &&PathBuf| path.to_str().unwrap().contains(kind);
         paths.iter().filter(is).count()
     };
-    assert!(count(".tbl") >= 6, "{paths:?}");
+    // Most of them are shared.
+    assert!(count(".tbl") >= 4, "{paths:?}");
     assert_eq!(
         (count("CURRENT"), count("MANIFEST"), count(".log")),
         (1, 1, 1)

@@ -39,6 +39,8 @@ impl TreeProvider for Trees {
 fn open(fs: &Hooked, background: bool) -> Group {
     let options = Options {
         background,
+        // Damage of a file is to be damage of one tree.
+        share_from: usize::MAX,
         ..small(Arc::new(fs.clone()))
     };
     Group::open(Path::new(DIR), options, Arc::new(Trees), true).unwrap()

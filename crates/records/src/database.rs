@@ -48,6 +48,8 @@ pub struct Tuning {
     pub largest_mergeable: u64,
     /// What merges do about bits that are set meanwhile. Default: side file.
     pub bitmap_merges: lsm::BitmapMerges,
+    /// Trees that a job writes to from which on small tables share a file. Default 8.
+    pub share_from: usize,
     /// Repair and choose strategies when that is due. Default true.
     pub upkeep: bool,
     /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
@@ -63,6 +65,7 @@ impl Default for Tuning {
             blocked_filter: engine.blocked_filter,
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
             bitmap_merges: engine.bitmap_merges,
+            share_from: engine.share_from,
             upkeep: true,
             choose_every: 8192,
         }
@@ -199,6 +202,7 @@ impl Database {
             value_filter_bits: options.tuning.value_filter_bits,
             blocked_filter: options.tuning.blocked_filter,
             bitmap_merges: options.tuning.bitmap_merges,
+            share_from: options.tuning.share_from,
             ..lsm::Options::default()
         };
         let trees = Trees {

@@ -9,6 +9,7 @@ use super::threads::Raised;
 use super::{Inner, TreeChange};
 use crate::batch::TreeId;
 use crate::compaction::job::{Workshop, WriteRun};
+use crate::compaction::shared::SharedFiles;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::generation::View;
@@ -227,19 +228,23 @@ impl super::Internals<'_> {
         let version = view.version.clone();
         // What the tables say of older runs is not known of the memtables beside them, so anti-matter stays.
         let (never, always) = (AtomicBool::new(false), AtomicBool::new(true));
+        let generations = || view.full.iter().rev().chain([&view.active]);
+        let memtables: usize = generations().map(|g| g.filled().count()).sum();
+        let share = memtables >= self.0.options.share_from;
+        let shared = share.then(|| SharedFiles::new(to));
         let workshop = Workshop {
             source: to,
             options: &self.0.options,
             counters: &Counters::default(),
             next_file: new_file,
-            shared: None,
+            shared: shared.as_ref(),
             closing: &never,
             ingesting: &always,
             version: version.clone(),
             now: Arc::new(move || version.clone()),
         };
-        let oldest_first = view.full.iter().rev().chain([&view.active]);
-        for generation in oldest_first {
+        // Oldest first.
+        for generation in generations() {
             let all = generation.component();
             let component = ComponentId {
                 min: all.min,
@@ -257,7 +262,7 @@ impl super::Internals<'_> {
                 }
             }
         }
-        Ok(())
+        shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
     }
 }
 

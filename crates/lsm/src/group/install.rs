@@ -1,6 +1,6 @@
 //! Installing a version: what a job wrote becomes part of the store with one manifest record.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -130,6 +130,7 @@ impl Inner {
         let version = Version::clone(&before.version);
         let mut version = version.apply(edit, &self.source, &options, &self.source.dir)?;
         version.extend_bitmaps(edit);
+        version.find_due(Some(edit));
         // What the edit refers to was synced before it was made.
         edit.synced = Some(self.synced.load(Ordering::Acquire));
         if let Err(failed) = manifest.append(edit) {
@@ -144,39 +145,15 @@ impl Inner {
         versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
         let version = Arc::new(version);
         self.change_view(|view| change(view, version.clone()));
-        self.mark_obsolete(&before.version, edit);
+        for table in before.version.taken_out(edit) {
+            table.mark_obsolete();
+            self.note_space(table);
+        }
         let old = self.renew_manifest(&mut versions);
         Ok(Retired {
             _view: before,
             manifest: old.map(|old| (self.source.fs.clone(), old)),
         })
-    }
-
-    /// Marks the tables that `edit` took out of `before`: no version to come has them.
-    fn mark_obsolete(&self, before: &Version, edit: &Edit) {
-        let added = edit.added.iter().map(|new| (new.meta.number, new.place));
-        let added: BTreeMap<u64, _> = match edit.removed.is_empty() {
-            true => BTreeMap::new(),
-            false => added.collect(),
-        };
-        let mut removed: BTreeMap<TreeId, BTreeSet<u64>> = BTreeMap::new();
-        for at in &edit.removed {
-            removed.entry(at.tree).or_default().insert(at.number);
-        }
-        let taken = removed.iter().filter_map(|(id, numbers)| {
-            let tables = before.trees.get(id)?.tables();
-            // One that is only moved to another level stays.
-            Some(tables.filter(|table| {
-                let number = table.meta().number;
-                numbers.contains(&number) && added.get(&number) != Some(&table.place())
-            }))
-        });
-        let dropped = edit.dropped.iter().filter_map(|id| before.trees.get(id));
-        let dropped = dropped.flat_map(|tree| tree.tables());
-        for table in taken.flatten().chain(dropped) {
-            table.mark_obsolete();
-            self.note_space(table);
-        }
     }
 }
 

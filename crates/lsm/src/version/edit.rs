@@ -18,7 +18,7 @@
 //!                 before it (4) lies; without it, in a file of its own number, which it is all of
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ComponentId, Place};
 use crate::batch::TreeId;
@@ -79,6 +79,14 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
+    /// The trees whose tables or options it changes.
+    pub(crate) fn touched(&self) -> BTreeSet<TreeId> {
+        let configured = self.configured.iter().map(|(id, _)| *id);
+        let added = self.added.iter().map(|new| new.tree);
+        let removed = self.removed.iter().map(|at| at.tree);
+        configured.chain(added).chain(removed).collect()
+    }
+
     /// Adds what another edit does to trees of its own.
     pub(crate) fn absorb(&mut self, part: Edit) {
         self.added.extend(part.added);

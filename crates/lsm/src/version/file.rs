@@ -53,15 +53,15 @@ pub(crate) struct Place {
     pub(crate) len: u64,
 }
 
-/// A file of tables. Removed from disk when the last of its tables is gone, if all of them were replaced.
+/// A file of tables. Removed from disk when nobody holds a table of it any more and no version to come has one.
 pub(crate) struct DataFile {
     number: u64,
     len: u64,
     source: TableSource,
     /// Bytes of it that are part of the newest version.
     live: AtomicU64,
-    /// Whether a table of it was still in use when it went.
-    kept: AtomicBool,
+    /// Whether this handle took a table of it out of the store. One that only reads the manifest removes nothing.
+    replaced: AtomicBool,
     /// Open for all tables that share it.
     open: OnceLock<Arc<dyn ReadFile>>,
     opening: Mutex<()>,
@@ -79,7 +79,7 @@ impl DataFile {
             len: place.map_or(meta.size, |place| place.len),
             source: source.clone(),
             live: AtomicU64::new(0),
-            kept: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             open: OnceLock::new(),
             opening: Mutex::new(()),
         })
@@ -111,7 +111,7 @@ impl DataFile {
 
 impl Drop for DataFile {
     fn drop(&mut self) {
-        if !*self.kept.get_mut() {
+        if *self.replaced.get_mut() && *self.live.get_mut() == 0 {
             // A file that cannot be removed now is an orphan that the next opening removes.
             let _ = self.source.fs.remove(&self.source.path(self.number));
         }
@@ -128,6 +128,7 @@ pub struct TableFile {
     place: Option<Place>,
     open: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
+    /// Not counted in the file's bytes any more.
     obsolete: AtomicBool,
 }
 
@@ -235,19 +236,14 @@ impl TableFile {
 
     /// No version to come has the table.
     pub(crate) fn mark_obsolete(&self) {
-        if !self.obsolete.swap(true, Ordering::AcqRel) {
-            self.file.live.fetch_sub(self.meta.size, Ordering::Relaxed);
-        }
+        self.forget();
+        self.file.replaced.store(true, Ordering::Release);
     }
-}
 
-impl Drop for TableFile {
-    fn drop(&mut self) {
-        if !*self.obsolete.get_mut() {
-            // The group is being closed, or the manifest replayed; or the version never was: then who wrote the
-            // file removes it.
-            self.file.live.fetch_sub(self.meta.size, Ordering::Relaxed);
-            self.file.kept.store(true, Ordering::Release);
+    /// The same of a table that was taken out before: the manifest is read again.
+    pub(crate) fn forget(&self) {
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.file.live.fetch_sub(self.meta.size, Ordering::AcqRel);
         }
     }
 }

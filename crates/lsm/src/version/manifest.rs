@@ -125,6 +125,7 @@ pub(crate) fn recover(
             format!("no version in the manifest: {what}"),
         ));
     }
+    recovered.version.find_due(None);
     Ok(recovered)
 }
 
@@ -163,6 +164,10 @@ impl Recovered {
         path: &Path,
     ) -> Result<()> {
         let version = std::mem::take(&mut self.version);
+        // They were replaced by whoever wrote the edit.
+        for table in version.taken_out(edit) {
+            table.forget();
+        }
         self.version = version.apply(edit, source, options, path)?;
         self.log = edit.log.unwrap_or(self.log);
         self.next_file = edit.next_file.unwrap_or(self.next_file).max(self.next_file);

@@ -11,7 +11,7 @@ mod file;
 mod manifest;
 mod names;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -312,18 +312,55 @@ impl Version {
                 tree.mark = tree.mark.max(*seq);
             }
         }
-        let configured = edit.configured.iter().map(|(id, _)| *id);
-        let added = edit.added.iter().map(|new| new.tree);
-        let removed = edit.removed.iter().map(|at| at.tree);
-        let touched: BTreeSet<TreeId> = configured.chain(added).chain(removed).collect();
-        for id in touched {
+        for id in edit.touched() {
             if let Some(tree) = self.trees.get_mut(&id) {
-                let tree = Arc::make_mut(tree);
-                tree.normalise(manifest)?;
-                tree.find_due();
+                Arc::make_mut(tree).normalise(manifest)?;
             }
         }
         Ok(self)
+    }
+
+    /// The tables of this version that an edit takes out of it. One that is only put on another level stays; one that
+    /// was copied to another file does not.
+    pub(crate) fn taken_out(&self, edit: &Edit) -> Vec<&Arc<TableFile>> {
+        let mut removed: BTreeMap<TreeId, BTreeMap<u64, Option<&NewTable>>> = BTreeMap::new();
+        for at in &edit.removed {
+            removed.entry(at.tree).or_default().insert(at.number, None);
+        }
+        for new in &edit.added {
+            let of_tree = removed.get_mut(&new.tree);
+            if let Some(put) = of_tree.and_then(|of_tree| of_tree.get_mut(&new.meta.number)) {
+                *put = Some(new);
+            }
+        }
+        let removed = removed.iter().flat_map(|(id, numbers)| {
+            let tables = self
+                .trees
+                .get(id)
+                .into_iter()
+                .flat_map(|tree| tree.tables());
+            tables.filter(move |table| match numbers.get(&table.meta().number) {
+                Some(Some(put)) => put.place != table.place(),
+                Some(None) => true,
+                None => false,
+            })
+        });
+        let dropped = edit.dropped.iter().filter_map(|id| self.trees.get(id));
+        let dropped = dropped.flat_map(|tree| tree.tables());
+        removed.chain(dropped).collect()
+    }
+
+    /// Asks the policies of trees that an edit changed what they say now, or those of all.
+    pub(crate) fn find_due(&mut self, edit: Option<&Edit>) {
+        let Some(edit) = edit else {
+            let trees = self.trees.values_mut();
+            return trees.for_each(|tree| Arc::make_mut(tree).find_due());
+        };
+        for id in edit.touched() {
+            if let Some(tree) = self.trees.get_mut(&id) {
+                Arc::make_mut(tree).find_due();
+            }
+        }
     }
 
     /// Creates, configures and drops trees.

@@ -50,8 +50,8 @@ impl LogKind {
     fn format(self) -> u32 {
         match self {
             LogKind::Wal => 1,
-            // 2: an edit may say up to which write the log was synced.
-            LogKind::Manifest => 2,
+            // 2: an edit may say up to which write the log was synced. 3: tables may share a file.
+            LogKind::Manifest => 3,
         }
     }
 }

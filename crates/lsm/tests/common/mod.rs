@@ -18,6 +18,8 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
         table_size: 8 << 10,
         block_size: 512,
         background: false,
+        // Small tables always share files, where there are two.
+        share_from: 1,
         ..Options::default()
     }
 }

@@ -240,6 +240,11 @@ impl<'a> Dump<'a> {
                 11 => {
                     self.varint("  the log was synced up to write");
                 }
+                12 => {
+                    self.varint("  shared file");
+                    self.varint("  offset in it");
+                    self.varint("  bytes of it");
+                }
                 tag => panic!("edit {tag}"),
             }
         }

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Type};
+use esker::{
+    DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Tuning, Type,
+};
 use lsm::BitmapMerges;
 
 use crate::common::path;
@@ -50,6 +52,14 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Small tables nearly always share a file; in stores of tiny ones as in a real one.
+    pub(crate) fn share_from(self) -> usize {
+        match self.table_size < 1 << 10 {
+            true => Tuning::default().share_from,
+            false => 1,
+        }
+    }
+
     pub(crate) fn bitmap_merges(self) -> BitmapMerges {
         match self.lock {
             true => BitmapMerges::Lock,

@@ -1,7 +1,7 @@
 //! What one damaged table costs: nothing but itself. Other datasets are written and merged, the store closes, and where the
 //! table is of something derived (an index, the obsolete set), that is made again and everything is as it was.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path as FsPath;
 
 use esker::fs::memory::Memory;
@@ -16,15 +16,18 @@ fn go<T>(_: T) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The tree that has the table.
-fn owner(db: &Database, table: &FsPath) -> Option<String> {
+/// The tree whose table is damaged, if it is one: others may have tables in the same file.
+fn owner(db: &Database, file: &FsPath, damaged: &Range<u64>) -> Option<String> {
     let snapshot = db.group().snapshot();
     let trees = snapshot.version().trees.values();
     let mut has = trees.filter(|tree| {
-        let mut tables = tree.runs.iter().flat_map(|run| run.tables.iter());
-        tables.any(|other| other.path() == table)
+        tree.tables().any(|table| {
+            let end = table.offset() + table.meta().size;
+            table.path() == file && table.offset() < damaged.end && damaged.start < end
+        })
     });
-    has.next().map(|tree| tree.name.clone())
+    let owner = has.next().map(|tree| tree.name.clone());
+    owner.filter(|_| has.next().is_none())
 }
 
 /// Lives on in a copy of a store, one table of which is damaged.
@@ -32,10 +35,10 @@ pub(crate) fn live_on(
     db: Database,
     image: &Memory,
     (store, state): (&Store, &State),
-    table: &FsPath,
+    (table, damaged): (&FsPath, &Range<u64>),
     rng: &mut fastrand::Rng,
 ) {
-    let Some(owner) = owner(&db, table) else {
+    let Some(owner) = owner(&db, table, damaged) else {
         return;
     };
     let def = DatasetDef::new(path("id"), KeyType::Int);

@@ -366,6 +366,10 @@ impl World {
             true => bytes.len() - 1 - place as usize % bytes.len().min(80),
             false => place as usize % bytes.len(),
         };
+        let damaged = match cut {
+            true => place as u64..u64::MAX,
+            false => place as u64..place as u64 + 1,
+        };
         match cut {
             true => bytes.truncate(place),
             false => bytes[place] ^= 1 << (seed % 8),
@@ -440,7 +444,7 @@ impl World {
             }
         }
         if is_table {
-            contain::live_on(db, &image, (store, state), &path, &mut rng);
+            contain::live_on(db, &image, (store, state), (&path, &damaged), &mut rng);
         }
     }
 }

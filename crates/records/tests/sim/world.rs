@@ -126,6 +126,7 @@ impl Store {
             memory_budget: self.settings.memory,
             tuning: Tuning {
                 bitmap_merges: self.settings.bitmap_merges(),
+                share_from: self.settings.share_from(),
                 choose_every: self.settings.choose_every,
                 ..Tuning::default()
             },
