@@ -79,15 +79,15 @@ pub mod wal;
 pub use batch::{Batch, Mark, ShowWrite, TreeId};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{Leveled, Policy, RunSink, Tiered, WriteRun};
+pub use compaction::{RunSink, WriteRun};
 pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
 pub use group::{Complete, Group, Job, JobFailure, Retry, Ticket, TreeChange};
 pub use options::{
-    BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
-    TreeProvider,
+    BitmapMerges, Durability, LeavesOut, Leveled, Options, PlainTrees, Policy, SupersededBy,
+    Tiered, TreeOptions, TreeProvider,
 };
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
