@@ -12,14 +12,17 @@
 //!
 //! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
 
-mod background;
 mod bulk;
 mod close;
 mod commit;
+mod compact;
 mod failures;
+mod flush;
+mod install;
 mod log;
 mod manifest;
 mod recover;
+mod threads;
 mod trees;
 
 pub use commit::Complete;
@@ -35,9 +38,9 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
-use self::background::Workers;
 use self::failures::Failures;
 use self::log::Segment;
+use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
@@ -374,7 +377,7 @@ impl Group {
         }
         let mut threads = self.threads.lock();
         if threads.is_empty() && !self.inner.closing.load(Ordering::SeqCst) {
-            background::start(&self.inner, &mut threads);
+            threads::start(&self.inner, &mut threads);
         }
     }
 
