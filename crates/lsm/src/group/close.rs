@@ -68,7 +68,7 @@ impl Inner {
         if let Some(manifest) = &versions.manifest {
             manifest.sync()?;
             // Those before `log` are flushed, and may be removed any moment.
-            let segments = self.segments.lock();
+            let segments = self.log.segments.lock();
             let needed = segments.iter().filter(|live| live.number >= versions.log);
             let logs = needed.map(|live| (live.number, live.log.len())).collect();
             versions.seal = Some(Current {
