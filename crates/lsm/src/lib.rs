@@ -97,4 +97,4 @@ pub use read::{
 pub use seqset::SeqSet;
 pub use slice::Slice;
 pub use stats::Stats;
-pub use stripe::Striped;
+pub use stripe::{LazyStriped, Striped};

@@ -6,6 +6,7 @@
 //! never wrong: whatever is in a stripe must bear use by several threads.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
@@ -20,24 +21,33 @@ const MOST: usize = 256;
 #[repr(align(128))]
 struct Stripe<T>(T);
 
+/// How many stripes there are: a power of two.
+fn count() -> usize {
+    let cores = available_parallelism().map_or(1, usize::from);
+    (PER_CORE * cores).clamp(LEAST, MOST).next_power_of_two()
+}
+
+/// The calling thread's one of `stripes`, whose number is a power of two: the same one each time that it asks.
+#[inline]
+fn mine<T>(stripes: &[T]) -> &T {
+    // While a thread's own values are dropped it has no number any more.
+    let number = NUMBER.try_with(|number| number.0).unwrap_or(0);
+    &stripes[number & (stripes.len() - 1)]
+}
+
 /// A value per stripe.
 pub struct Striped<T>(Box<[Stripe<T>]>);
 
 impl<T> Striped<T> {
     /// Stripes that hold what `make` makes.
     pub fn new(mut make: impl FnMut() -> T) -> Striped<T> {
-        let cores = available_parallelism().map_or(1, usize::from);
-        let count = (PER_CORE * cores).clamp(LEAST, MOST).next_power_of_two();
-        Striped((0..count).map(|_| Stripe(make())).collect())
+        Striped((0..count()).map(|_| Stripe(make())).collect())
     }
 
-    /// The value of the calling thread's stripe: the same one each time that the thread asks.
+    /// The value of the calling thread's stripe.
     #[inline]
     pub fn mine(&self) -> &T {
-        // While a thread's own values are dropped it has no number any more.
-        let number = NUMBER.try_with(|number| number.0).unwrap_or(0);
-        // Their count is a power of two.
-        &self.0[number & (self.0.len() - 1)].0
+        &mine(&self.0).0
     }
 
     /// The values of all stripes.
@@ -49,6 +59,30 @@ impl<T> Striped<T> {
 impl<T: Default> Default for Striped<T> {
     fn default() -> Striped<T> {
         Striped::new(T::default)
+    }
+}
+
+/// A value per stripe, made when a thread first asks for it: for what there is much of, and few threads use.
+pub struct LazyStriped<T>(Box<[OnceLock<Box<Stripe<T>>>]>);
+
+impl<T: Default> LazyStriped<T> {
+    /// The value of the calling thread's stripe.
+    #[inline]
+    pub fn mine(&self) -> &T {
+        &mine(&self.0)
+            .get_or_init(|| Box::new(Stripe(T::default())))
+            .0
+    }
+
+    /// The values that were made.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().filter_map(|stripe| Some(&stripe.get()?.0))
+    }
+}
+
+impl<T> Default for LazyStriped<T> {
+    fn default() -> LazyStriped<T> {
+        LazyStriped((0..count()).map(|_| OnceLock::new()).collect())
     }
 }
 
@@ -88,6 +122,8 @@ mod tests {
     #[test]
     fn nothing_is_lost_whoever_counts() {
         let counters = Striped::<AtomicU64>::default();
+        let lazy = LazyStriped::<AtomicU64>::default();
+        assert_eq!(lazy.iter().count(), 0);
         // More threads than stripes, and more than once: numbers are given out again.
         for _ in 0..3 {
             std::thread::scope(|scope| {
@@ -95,13 +131,18 @@ mod tests {
                     scope.spawn(|| {
                         for _ in 0..100 {
                             counters.mine().fetch_add(1, Relaxed);
+                            lazy.mine().fetch_add(1, Relaxed);
                         }
                     });
                 }
             });
         }
-        let sum: u64 = counters.iter().map(|counter| counter.load(Relaxed)).sum();
-        assert_eq!(sum, 3 * (MOST as u64 + 44) * 100);
+        let sum = |counters: &mut dyn Iterator<Item = &AtomicU64>| -> u64 {
+            counters.map(|counter| counter.load(Relaxed)).sum()
+        };
+        let all = 3 * (MOST as u64 + 44) * 100;
+        assert_eq!(sum(&mut counters.iter()), all);
+        assert_eq!(sum(&mut lazy.iter()), all);
     }
 
     #[test]
