@@ -62,6 +62,9 @@ impl Inner {
     /// Ends installing: what the seal says stays true.
     fn take_manifest(&self) -> Result<()> {
         let mut writer = self.writer.lock();
+        for live in self.log.segments.lock().iter() {
+            live.log.trim();
+        }
         self.sync_all()?;
         let mut versions = self.manifest.lock();
         self.check_poison()?;

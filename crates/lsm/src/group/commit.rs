@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::background::no_tree;
 use super::recover::{is_leftover, is_own};
 use super::{FULL_GENERATIONS, Inner, Ticket, Writer};
-use crate::batch::{Batch, decode};
+use crate::batch::{Batch, TreeId, decode};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
@@ -41,6 +41,8 @@ impl Inner {
         complete: Option<&mut Complete<'_>>,
     ) -> Result<Ticket> {
         self.check_poison()?;
+        // Here, and not under the lock; what `complete` adds is hashed there.
+        batch.hash();
         let mut writer = self.writer.lock();
         loop {
             if self.closing.load(Ordering::Relaxed) {
@@ -109,11 +111,13 @@ impl Inner {
             });
         }
         let view = self.view.load();
-        let payload = batch.seal(first);
-        if let Some(tree) = unknown_tree(payload, &view) {
-            return Err(no_tree(tree));
+        let unknown = |tree: &&TreeId| view.active.memtable(**tree).is_none();
+        if let Some(tree) = batch.trees().iter().find(unknown) {
+            return Err(no_tree(*tree));
         }
-        match segment.log.append(&[payload]) {
+        let hash = batch.hash();
+        let payload = batch.seal(first);
+        match segment.log.append_hashed(payload, hash) {
             Ok(_) => {}
             Err(failed) => {
                 self.log.note_taken_back();
@@ -328,15 +332,4 @@ impl Inner {
             Durability::Periodic(interval) => (false, Some(Instant::now() + interval.min(LONGEST))),
         }
     }
-}
-
-/// The first tree in a batch that the view does not have.
-fn unknown_tree(payload: &[u8], view: &View) -> Option<u32> {
-    let mut unknown = None;
-    decode(payload, |operation| {
-        if view.active.memtable(operation.tree).is_none() {
-            unknown = Some(operation.tree);
-        }
-    });
-    unknown
 }
