@@ -71,6 +71,7 @@ mod seqset;
 mod slice;
 pub mod sort;
 mod stats;
+mod stripe;
 pub mod synopsis;
 pub mod table;
 pub mod version;
@@ -96,3 +97,4 @@ pub use read::{
 pub use seqset::SeqSet;
 pub use slice::Slice;
 pub use stats::Stats;
+pub use stripe::{LazyStriped, Striped};
