@@ -71,6 +71,7 @@ mod seqset;
 mod slice;
 pub mod sort;
 mod stats;
+mod stripe;
 pub mod synopsis;
 pub mod table;
 pub mod version;
@@ -79,15 +80,15 @@ pub mod wal;
 pub use batch::{Batch, Mark, ShowWrite, TreeId};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{Leveled, Policy, RunSink, Tiered, WriteRun};
+pub use compaction::{RunSink, WriteRun};
 pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
 pub use group::{Complete, Group, Job, JobFailure, Retry, Ticket, TreeChange};
 pub use options::{
-    BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
-    TreeProvider,
+    BitmapMerges, Durability, LeavesOut, Leveled, Options, PlainTrees, Policy, SupersededBy,
+    Tiered, TreeOptions, TreeProvider,
 };
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
@@ -96,3 +97,4 @@ pub use read::{
 pub use seqset::SeqSet;
 pub use slice::Slice;
 pub use stats::Stats;
+pub use stripe::{LazyStriped, Striped};

@@ -69,7 +69,7 @@ impl Inner {
             // Also the numbers that nothing has any more: those of trees that were dropped.
             edit.last_seq = Some(next.component().min - 1);
             edit.log = log;
-            let segments = self.segments.lock().clone();
+            let segments = self.log.segments.lock().clone();
             match segments.iter().find(|live| Some(live.number) == log) {
                 Some(segment) => self.name_segment(segment),
                 None => Ok(()),
@@ -86,7 +86,8 @@ impl Inner {
         })?;
         Counters::add(&self.counters.flushes, 1);
         if let Some(done) = generation.log() {
-            self.segments
+            self.log
+                .segments
                 .lock()
                 .retain(|segment| segment.number != done);
             // An old segment that stays is removed at the next opening.

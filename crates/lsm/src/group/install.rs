@@ -132,7 +132,7 @@ impl Inner {
         version.extend_bitmaps(edit);
         version.find_due(Some(edit));
         // What the edit refers to was synced before it was made.
-        edit.synced = Some(self.synced.load(Ordering::Acquire));
+        edit.synced = Some(self.log.synced());
         if let Err(failed) = manifest.append(edit) {
             if !(failed.rolled_back && failed.error.is_disk_full()) {
                 // What of the record is on disk is not known.

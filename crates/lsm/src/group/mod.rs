@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | `merging`, `flushing` | that one merge, one flush runs at a time | a whole job |
 //! | `writer` | the log's tail, the next sequence number, insertion into memtables | one batch |
-//! | `syncing` | that one sync runs at a time, for everybody who waits | one sync |
+//! | `log.queue` | who waits for a sync; one of them makes it, without the lock | no I/O |
 //! | `manifest` | the manifest's tail; installing a version | one manifest record |
 //! | `view_change` | replacing the view | no I/O |
 //!
@@ -14,20 +14,21 @@
 
 mod bulk;
 mod close;
+mod commit;
 mod compact;
 mod failures;
 mod flush;
 mod install;
+mod log;
 mod manifest;
 mod recover;
 mod space;
 mod threads;
 mod trees;
-mod write;
 
+pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
 pub use trees::TreeChange;
-pub use write::Complete;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -36,10 +37,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
 use self::failures::Failures;
+use self::log::Segment;
 use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
@@ -48,13 +49,12 @@ use crate::cost::Cost;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Lock;
-use crate::generation::View;
+use crate::generation::{View, Views};
 use crate::options::{Durability, Options, TreeProvider};
 use crate::read::{Component, Snapshot};
 use crate::stats::{Counters, ReadCounters, Stats};
 use crate::table::TableMeta;
 use crate::version::{Current, Manifest, TableSource};
-use crate::wal::LogWriter;
 
 /// Generations that may wait for their flush before writers wait too.
 const FULL_GENERATIONS: usize = 2;
@@ -66,21 +66,15 @@ const FLUSH_AT_CLOSE: usize = 256 << 10;
 pub struct Group {
     inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// A log segment of this handle.
-pub(crate) struct Segment {
-    pub(crate) number: u64,
-    pub(crate) log: LogWriter,
-    /// The last write that was appended to it, or to the ones before it.
-    last: AtomicU64,
-    /// Whether the file's name is durable.
-    named: AtomicBool,
+    /// True once there is nothing to start any more: every write asks, and takes no lock for it.
+    started: AtomicBool,
 }
 
 /// Behind the `writer` lock.
 struct Writer {
     next_seq: Seq,
+    /// The last write that asked to be durable before it is acknowledged.
+    demanded: Seq,
     /// The segment of the active generation; `None` until the first write.
     segment: Option<Arc<Segment>>,
     /// The last segment that was replayed: its number and the length that was good.
@@ -124,16 +118,12 @@ struct Inner {
     counters: Counters,
     reads: ReadCounters,
     /// Shared with merges that ask for the version of the moment.
-    view: Arc<ArcSwap<View>>,
+    view: Arc<Views>,
     view_change: Mutex<()>,
     /// The last sequence number that readers see.
     visible: AtomicU64,
-    /// The last write that is known to be durable.
-    synced: AtomicU64,
     writer: Mutex<Writer>,
-    syncing: Mutex<()>,
-    /// Segments of generations that are not on disk yet, oldest first.
-    segments: Mutex<Vec<Arc<Segment>>>,
+    log: log::Log,
     manifest: Mutex<Versions>,
     next_file: AtomicU64,
     flushing: Mutex<()>,
@@ -173,6 +163,7 @@ impl Group {
         Ok(Group {
             inner,
             threads: Mutex::new(Vec::new()),
+            started: AtomicBool::new(false),
         })
     }
 
@@ -203,31 +194,41 @@ impl Group {
     /// Errors: a full disk (nothing was written; try again when there is room);
     /// [`Error::Poisoned`] after a failure that left the log in an unknown state.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
-        let ticket = self.append(batch)?;
-        self.settle(ticket, durability)?;
+        let ticket = self.append(batch, durability)?;
+        self.settle(ticket)?;
         Ok(ticket.last)
     }
 
     /// The first half of [`Group::write`]: the batch has its place in the log and in the memtables,
-    /// but is not acknowledged, nor visible in snapshots, until [`Group::settle`]. Between the two a
-    /// caller can release a lock that orders its writes, so that writers share syncs.
-    pub fn append(&self, batch: &mut Batch) -> Result<Ticket> {
+    /// but is not acknowledged, nor visible in snapshots, until [`Group::settle`] of it or of one behind it. Between
+    /// the two a caller can release a lock that orders its writes, so that writers share syncs. Every ticket is to be
+    /// settled: one that is not is acknowledged with the next write, and may never be durable as asked.
+    pub fn append(&self, batch: &mut Batch, durability: Durability) -> Result<Ticket> {
         self.start_threads();
-        self.inner.append(batch, None)
+        self.inner.append(batch, durability, None)
     }
 
     /// As [`Group::append`], for a batch that depends on what is there: `complete` is called with
     /// the batch, the first sequence number that it will have, and a snapshot of everything written
     /// before it, and may add to the batch. No other write happens in between, so what it reads is
     /// still true when the batch is applied; other writers wait, so it should be quick.
-    pub fn append_with(&self, batch: &mut Batch, complete: &mut Complete<'_>) -> Result<Ticket> {
+    pub fn append_with(
+        &self,
+        batch: &mut Batch,
+        durability: Durability,
+        complete: &mut Complete<'_>,
+    ) -> Result<Ticket> {
         self.start_threads();
-        self.inner.append(batch, Some(complete))
+        self.inner.append(batch, durability, Some(complete))
     }
 
-    /// Makes an appended batch as durable as asked, and visible.
-    pub fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
-        self.inner.settle(ticket, durability)
+    /// Waits until an appended batch is acknowledged: as durable as it asked, and everything before it as durable as
+    /// that asked. It is visible then, with everything before it.
+    ///
+    /// # Errors
+    /// A sync failed: of this batch, or of one before it. Nothing from the failed one on is ever visible in this handle.
+    pub fn settle(&self, ticket: Ticket) -> Result<()> {
+        self.inner.settle(ticket)
     }
 
     /// Makes durable what was written, also by earlier handles.
@@ -370,20 +371,30 @@ impl Group {
         self.inner.begin_closing();
         // It takes the writer lock: every write has either been appended or will be refused.
         let synced = self.inner.sync();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
+        // Not to be locked while they are waited for.
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
             let _ = thread.join();
         }
         synced.and(self.inner.finish())
     }
 
+    #[inline]
     pub(crate) fn start_threads(&self) {
-        if !self.inner.options.background {
-            return;
+        if !self.started.load(Ordering::Acquire) {
+            self.start_threads_once();
         }
+    }
+
+    #[cold]
+    fn start_threads_once(&self) {
         let mut threads = self.threads.lock();
-        if threads.is_empty() && !self.inner.closing.load(Ordering::SeqCst) {
+        // Closing takes the lock once it has begun: it finds the threads, or they are not started.
+        let closing = self.inner.closing.load(Ordering::SeqCst);
+        if self.inner.options.background && !closing && !self.started.load(Ordering::Acquire) {
             threads::start(&self.inner, &mut threads);
         }
+        self.started.store(true, Ordering::Release);
     }
 
     pub(crate) fn source(&self) -> &TableSource {
@@ -406,8 +417,12 @@ impl Drop for Group {
 #[derive(Clone, Copy)]
 pub struct Ticket {
     last: Seq,
-    segment: u64,
-    end: u64,
+    /// What the log must be durable up to before the batch is acknowledged.
+    durable: Seq,
+    /// It asked for that itself.
+    forces: bool,
+    /// When it is to be durable.
+    due: Option<Instant>,
 }
 
 impl Ticket {
@@ -466,7 +481,7 @@ impl Inner {
         let _guard = self.view_change.lock();
         let next = change(&self.view.load());
         self.measure_pressure(&next);
-        self.view.store(Arc::new(next));
+        self.view.store(&next);
     }
 
     /// Measures the pressure again, when a tree's merges have begun or ceased to fail.

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
 use super::failures::Failures;
@@ -23,7 +22,7 @@ use crate::cache::BlockCache;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::generation::{Generation, View};
+use crate::generation::{Generation, View, Views};
 use crate::options::{Options, TreeProvider};
 use crate::sort;
 use crate::stats::{Counters, ReadCounters};
@@ -120,20 +119,19 @@ pub(super) fn open(
         provider,
         counters: Counters::default(),
         reads: ReadCounters::default(),
-        view: Arc::new(ArcSwap::from_pointee(view)),
+        view: Arc::new(Views::new(view)),
         view_change: Mutex::new(()),
         visible: AtomicU64::new(log.last_seq),
-        synced: AtomicU64::new(synced),
         writer: Mutex::new(Writer {
             next_seq: log.last_seq + 1,
+            demanded: 0,
             segment: None,
             replayed: log.ends.last().copied(),
             unsynced: log.unsynced,
             forsaken: log.forsaken,
             delay: 0,
         }),
-        syncing: Mutex::new(()),
-        segments: Mutex::new(Vec::new()),
+        log: super::log::Log::new(synced),
         manifest: Mutex::new(versions),
         next_file: AtomicU64::new(next_file),
         flushing: Mutex::new(()),

@@ -10,6 +10,7 @@ mod edit;
 mod file;
 mod manifest;
 mod names;
+mod run_cursor;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub use self::file::TableFile;
 pub(crate) use self::file::{DataFile, Place, TableSource, table_number, table_path};
 pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
 use self::names::Names;
+pub(crate) use self::run_cursor::RunCursor;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
