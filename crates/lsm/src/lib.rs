@@ -8,7 +8,7 @@
 //!
 //! # The way of a write
 //!
-//! [`Batch`] encodes it once -> `group/write.rs` gives it sequence numbers, appends it to the log
+//! [`Batch`] encodes it once -> `group/commit.rs` gives it sequence numbers, appends it to the log
 //! (`wal/`) and inserts it into the memtables (`memtable/`) of the active generation
 //! (`generation.rs`) -> a full generation is written to tables (`group/flush.rs`,
 //! `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is installed.
