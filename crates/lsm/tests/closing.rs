@@ -85,7 +85,7 @@ type Work = fn(&Group, TreeId, TreeId) -> Result<()>;
 /// What installs versions, but for the flush: each of them writes a table first.
 const JOBS: [(&str, Work); 7] = [
     ("compact", |group, data, _| group.compact(Some(data))),
-    ("leave_out", |group, data, _| group.leave_out(data)),
+    ("leave_out", |group, data, _| group.leave_out(&[data])),
     ("rewrite_table", |group, data, _| {
         group.rewrite_table(data, &|_| true).map(|_| ())
     }),

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::dataset::Dataset;
 use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Current, Layout};
+use crate::layout::{Current, Layout, Step};
 use crate::trees::{Trees, dataset_of, new_trees};
 use crate::upkeep::Keeper;
 use crate::usage::{self, Usage, UsageCounts};
@@ -318,31 +318,22 @@ impl Database {
     /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
     /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        if let Some(name) = dataset {
-            return self.compact_dataset(&self.dataset(name)?.layout());
-        }
-        // One that is dropped meanwhile needs no merges any more.
-        for current in self.shared.currents() {
-            self.compact_dataset(&self.handle(current).layout())?;
-        }
-        Ok(())
-    }
-
-    fn compact_dataset(&self, layout: &Layout) -> Result<()> {
-        let group = &self.shared.group;
-        // A change of an index may have dropped the tree meanwhile, or somebody the dataset.
-        let unless_dropped = |tree, result: lsm::Result<()>| match result {
-            Err(_) if !group.snapshot().version().trees.contains_key(&tree) => Ok(()),
-            result => result,
+        let layouts: Vec<_> = match dataset {
+            Some(name) => vec![self.dataset(name)?.layout()],
+            None => {
+                let all = self.shared.currents().into_iter();
+                all.map(|current| self.handle(current).layout()).collect()
+            }
         };
-        for tree in layout.trees() {
-            unless_dropped(tree, group.compact(Some(tree)))?;
+        // Each step needs what those before it told. Trees that are dropped meanwhile are passed over.
+        let group = &self.shared.group;
+        for step in [Step::Tell, Step::Told, Step::LeaveOut] {
+            let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
+            group.compact_trees(&trees.collect::<Vec<_>>())?;
         }
-        let indexes = layout.written().filter_map(|(_, attribute)| attribute.tree);
-        for tree in indexes {
-            unless_dropped(tree, group.leave_out(tree))?;
-        }
-        Ok(())
+        let written = layouts.iter().flat_map(|layout| layout.written());
+        let indexes = written.filter_map(|(_, attribute)| attribute.tree);
+        Ok(group.leave_out(&indexes.collect::<Vec<_>>())?)
     }
 
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes

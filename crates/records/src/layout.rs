@@ -173,6 +173,17 @@ pub(crate) struct Building {
     pub(crate) staging: Option<TreeId>,
 }
 
+/// The order in which a compaction goes through trees.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// Those whose merges tell which writes are over.
+    Tell,
+    /// The set of these.
+    Told,
+    /// Those whose merges leave them out.
+    LeaveOut,
+}
+
 /// A dataset as one definition says, ready for use.
 pub(crate) struct Layout {
     pub(crate) stored: StoredDef,
@@ -265,19 +276,25 @@ impl Layout {
     /// The trees of the dataset, data first; then those whose merges tell what is over, what they told, and
     /// those that leave it out.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
-        let indexes = self.written().filter_map(|(_, attribute)| attribute.tree);
-        let staging = self.building.iter().filter_map(|building| building.staging);
-        let deleted = self
-            .written()
-            .filter_map(|(_, attribute)| attribute.deleted);
-        let mut trees: Vec<TreeId> = std::iter::once(self.data)
-            .chain(self.written().filter_map(|(_, a)| a.widened))
-            .chain(self.keys_written)
-            .chain(deleted)
-            .chain(self.superseded)
-            .chain(indexes)
-            .chain(staging)
-            .collect();
+        let steps = [Step::Tell, Step::Told, Step::LeaveOut];
+        steps.map(|step| self.trees_in(step)).concat()
+    }
+
+    /// The trees of one step of a compaction.
+    pub(crate) fn trees_in(&self, step: Step) -> Vec<TreeId> {
+        let written = || self.written().map(|(_, attribute)| attribute);
+        let mut trees: Vec<TreeId> = match step {
+            Step::Tell => std::iter::once(self.data)
+                .chain(written().filter_map(|a| a.widened))
+                .chain(self.keys_written)
+                .chain(written().filter_map(|a| a.deleted))
+                .collect(),
+            Step::Told => self.superseded.into_iter().collect(),
+            Step::LeaveOut => {
+                let staging = self.building.iter().filter_map(|building| building.staging);
+                written().filter_map(|a| a.tree).chain(staging).collect()
+            }
+        };
         // An index that is being switched has its tree of keys twice.
         let mut seen = HashSet::new();
         trees.retain(|tree| seen.insert(*tree));

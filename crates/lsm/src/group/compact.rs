@@ -4,19 +4,18 @@
 //! most urgent merge and, if that is small, other small ones with it: their tables share files, and all of them are
 //! installed with one manifest record. They stay apart otherwise: where the merge of one tree fails the others go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Inner;
 use super::failures::Attempt;
-use super::install::no_tree;
 use crate::batch::TreeId;
 use crate::compaction::Choice;
 use crate::compaction::job::Workshop;
 use crate::error::{Error, Result};
 use crate::generation::View;
-use crate::version::{Edit, TreeVersion};
+use crate::version::{Edit, TreeVersion, Version};
 
 /// A merge of at most so many bytes is done together with others.
 const SMALL: u64 = 1 << 20;
@@ -140,77 +139,118 @@ impl Inner {
         failed.into_iter().collect()
     }
 
-    pub(super) fn compact(&self, only: Option<TreeId>) -> Result<()> {
-        let _guard = self.merging.lock();
+    /// Merges trees (all, or those that are there of some) into one run each. Trees that follow each other are merged
+    /// together, the lead first.
+    pub(super) fn compact(&self, only: Option<&[TreeId]>) -> Result<()> {
         let version = self.view.load().version.clone();
-        // Trees that follow each other are merged together, the lead first.
         let lead = |tree: &TreeVersion| match &tree.options.follows {
             Some(name) => version.tree_named(name).map_or(tree.id, |lead| lead.id),
             None => tree.id,
         };
-        let only = match only {
-            Some(id) => Some(lead(version.trees.get(&id).ok_or_else(|| no_tree(id))?)),
-            None => None,
+        let all = || version.trees.keys().copied().collect();
+        let ids: Vec<TreeId> = only.map_or_else(all, <[_]>::to_vec);
+        let mut seen = BTreeSet::new();
+        let (mut leads, mut followers) = (Vec::new(), Vec::new());
+        for tree in ids.iter().filter_map(|id| version.trees.get(id)) {
+            let Some(lead) = version.trees.get(&lead(tree)) else {
+                continue;
+            };
+            if seen.insert(lead.id) {
+                match lead.options.follows {
+                    None => leads.push(lead.id),
+                    Some(_) => followers.push(lead.id),
+                }
+                let of_it = version.followers(&lead.name).map(|tree| tree.id);
+                followers.extend(of_it.filter(|id| *id != lead.id));
+            }
+        }
+        let choose = |_: &Version, tree: &TreeVersion| tree.options.policy.pick_all(tree);
+        let merged = self.merge_each(leads, &choose)?;
+        let followed = self.merge_each(followers, &choose)?;
+        merged.or(followed).map_or(Ok(()), Err)
+    }
+
+    /// Merges trees into one run each, where writes to them may be known to be over that were not known when some
+    /// table of theirs was written.
+    pub(super) fn leave_out(&self, trees: &[TreeId]) -> Result<()> {
+        let numbers = |tree: &TreeVersion| {
+            let tables = tree.tables().map(|table| table.meta().number);
+            tables.collect::<Vec<_>>()
         };
-        let mut trees: Vec<(TreeId, bool, TreeId)> = version
-            .trees
-            .values()
-            .map(|tree| (lead(tree), lead(tree) != tree.id, tree.id))
-            .filter(|(lead, ..)| only.is_none_or(|only| only == *lead))
-            .collect();
-        trees.sort_unstable();
+        let choose = |version: &Version, tree: &TreeVersion| {
+            let by = tree.options.superseded.as_ref();
+            let bitmap = by.and_then(|by| version.tree_named(&by.tree));
+            // Files are numbered as they are begun.
+            let told = bitmap.and_then(|bitmap| numbers(bitmap).into_iter().max());
+            let due = numbers(tree).into_iter().min() < told;
+            due.then(|| tree.options.policy.all(tree)).flatten()
+        };
+        let failed = self.merge_each(trees.to_vec(), &choose)?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Does what `choose` chooses of trees, in their order; those that are gone are passed over. Returns the first
+    /// failure that was one tree's: it does not keep the others from being merged.
+    fn merge_each(
+        &self,
+        trees: Vec<TreeId>,
+        choose: &dyn Fn(&Version, &TreeVersion) -> Option<Choice>,
+    ) -> Result<Option<Error>> {
         let mut first = None;
-        for (_, _, id) in trees {
+        let mut rest = trees.into_iter().peekable();
+        while rest.peek().is_some() {
+            let _guard = self.merging.lock();
             let view = self.view.load_full();
-            let Some(tree) = view.version.trees.get(&id) else {
+            let mut together = Together::default();
+            while let Some(id) = rest.peek() {
+                let tree = view.version.trees.get(id);
+                let chosen = tree.and_then(|tree| Some((tree, choose(&view.version, tree)?)));
+                if let Some((tree, choice)) = chosen {
+                    if !together.takes(choice.size()) {
+                        break;
+                    }
+                    together.add(tree, choice, true);
+                }
+                rest.next();
+            }
+            if together.merges.is_empty() {
                 continue;
-            };
-            let Some(choice) = tree.options.policy.pick_all(tree) else {
-                continue;
-            };
+            }
             self.start_writing(&mut self.writer.lock())?;
-            let merge = Merge {
-                tree: tree.clone(),
-                choice,
-                whole: true,
-            };
-            for (_, error) in self.merge(&view, &[merge], &self.closing) {
-                // One damaged tree does not keep the others from being merged.
+            for (_, error) in self.merge(&view, &together.merges, &self.closing) {
                 self.goes_on_after(&error)?;
                 first.get_or_insert(error);
             }
         }
-        first.map_or(Ok(()), Err)
+        Ok(first)
+    }
+}
+
+/// Merges that are done together: a large one alone, or small ones.
+#[derive(Default)]
+struct Together {
+    merges: Vec<Merge>,
+    bytes: u64,
+}
+
+impl Together {
+    /// True when nothing can be added.
+    fn is_full(&self) -> bool {
+        self.merges.len() >= MOST || (self.merges.len() == 1 && self.bytes > SMALL)
     }
 
-    pub(super) fn leave_out(&self, tree: TreeId) -> Result<()> {
-        let _guard = self.merging.lock();
-        let view = self.view.load_full();
-        let tree = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
-        let by = tree.options.superseded.as_ref();
-        let bitmap = by.and_then(|by| view.version.tree_named(&by.tree));
-        let numbers = |tree: &TreeVersion| {
-            let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
-            tables.map(|table| table.meta().number).collect::<Vec<_>>()
-        };
-        // Files are numbered as they are begun.
-        let told = bitmap.and_then(|bitmap| numbers(bitmap).into_iter().max());
-        if numbers(tree).into_iter().min() < told
-            && let Some(choice) = tree.options.policy.all(tree)
-        {
-            self.start_writing(&mut self.writer.lock())?;
-            let merge = Merge {
-                tree: tree.clone(),
-                choice,
-                whole: true,
-            };
-            let failed = self.merge(&view, &[merge], &self.closing);
-            return failed
-                .into_iter()
-                .next()
-                .map_or(Ok(()), |(_, error)| Err(error));
-        }
-        Ok(())
+    fn takes(&self, bytes: u64) -> bool {
+        let small = bytes <= SMALL && self.bytes + bytes <= TOGETHER;
+        self.merges.is_empty() || (small && !self.is_full())
+    }
+
+    fn add(&mut self, tree: &Arc<TreeVersion>, choice: Choice, whole: bool) {
+        self.bytes += choice.size();
+        self.merges.push(Merge {
+            tree: tree.clone(),
+            choice,
+            whole,
+        });
     }
 }
 
@@ -244,27 +284,18 @@ fn due(view: &View, bytes: u64, attempt: impl Fn(TreeId) -> Attempt) -> Vec<Merg
     });
     let mut due: Vec<_> = due.collect();
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut merges: Vec<Merge> = Vec::new();
-    let mut total = 0;
+    let mut together = Together::default();
     for (_, tree, newer) in due {
         let whole = newer.is_none();
         let picked = || Some(tree.options.policy.pick(tree)?.1);
-        let Some(choice) = newer.or_else(picked) else {
-            continue;
-        };
-        let size = choice.size();
-        if !merges.is_empty() && (size > SMALL || total + size > TOGETHER) {
-            continue;
+        if let Some(choice) = newer.or_else(picked)
+            && together.takes(choice.size())
+        {
+            together.add(tree, choice, whole);
         }
-        total += size;
-        merges.push(Merge {
-            tree: tree.clone(),
-            choice,
-            whole,
-        });
-        if total > SMALL && merges.len() == 1 || merges.len() >= MOST {
+        if together.is_full() {
             break;
         }
     }
-    merges
+    together.merges
 }

@@ -247,14 +247,27 @@ impl Group {
     pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
         self.start_threads();
         self.inner.flush_all()?;
-        self.inner.compact(tree)
+        match tree {
+            Some(id) if self.inner.view.load().version.trees.contains_key(&id) => {
+                self.inner.compact(Some(&[id]))
+            }
+            Some(id) => Err(install::no_tree(id)),
+            None => self.inner.compact(None),
+        }
     }
 
-    /// Merges a tree into one run, where writes to it may be known to be over ([`crate::SupersededBy`]) that were
-    /// not known when some table of it was written.
-    pub fn leave_out(&self, tree: TreeId) -> Result<()> {
+    /// The same for several trees; those that were dropped are passed over. Small ones are merged together.
+    pub fn compact_trees(&self, trees: &[TreeId]) -> Result<()> {
         self.start_threads();
-        self.inner.leave_out(tree)
+        self.inner.flush_all()?;
+        self.inner.compact(Some(trees))
+    }
+
+    /// Merges trees into one run each, where writes to them may be known to be over ([`crate::SupersededBy`]) that were
+    /// not known when some table of theirs was written. Trees that were dropped are passed over.
+    pub fn leave_out(&self, trees: &[TreeId]) -> Result<()> {
+        self.start_threads();
+        self.inner.leave_out(trees)
     }
 
     /// Merges until no policy asks for more. Where the merge of a tree fails the others are merged all the same, and
