@@ -197,7 +197,9 @@ impl Inner {
         choose: &dyn Fn(&Version, &TreeVersion) -> Option<Choice>,
     ) -> Result<Option<Error>> {
         let mut first = None;
-        let mut rest = trees.into_iter().peekable();
+        // Nothing is merged twice in one edit.
+        let mut seen = BTreeSet::new();
+        let mut rest = trees.into_iter().filter(|id| seen.insert(*id)).peekable();
         while rest.peek().is_some() {
             let _guard = self.merging.lock();
             let view = self.view.load_full();
