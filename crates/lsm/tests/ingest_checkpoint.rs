@@ -322,7 +322,12 @@ fn a_checkpoint_survives_a_power_cut_as_soon_as_it_is_there() {
 #[test]
 fn dropped_trees_go_with_their_last_reader() {
     let memory = Memory::new();
-    let group = open(Arc::new(memory.clone())).unwrap();
+    let options = Options {
+        // Each tree has files of its own.
+        share_from: usize::MAX,
+        ..small(Arc::new(memory.clone()))
+    };
+    let group = Group::open(Path::new(DIR), options, Arc::new(PlainTrees), true).unwrap();
     let ids = trees(&group, &["stays", "goes"]);
     let mut rng = fastrand::Rng::with_seed(3);
     let mut model = Model::new();
