@@ -12,11 +12,14 @@ use crate::memtable::Memtable;
 use crate::stripe::Striped;
 use crate::version::{ComponentId, MAX_TREE, Version};
 
+/// A place for a memtable.
+type Slot = OnceLock<Arc<Memtable>>;
+
 /// Memtables by tree number, each made with the first write to its tree: a generation costs what is written to it, not
 /// what trees there are. Piece `n` has the places of the `2^n` numbers from `2^n - 1` on.
 #[derive(Default)]
 struct Memtables {
-    pieces: [OnceLock<Box<[OnceLock<Arc<Memtable>>]>>; PIECES],
+    pieces: [OnceLock<Box<[Slot]>>; PIECES],
 }
 
 /// As many pieces as the largest tree number needs.

@@ -113,12 +113,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Installs an edit of trees. Memtables are made with the options that a tree has, so trees that go or change end
-    /// the generation; new ones do not.
+    /// Installs an edit of trees, and starts a generation: its memtables are made with the options that a tree has.
     pub(super) fn change_trees(&self, writer: &mut Writer, edit: &mut Edit) -> Result<Retired> {
-        if edit.configured.is_empty() && edit.dropped.is_empty() {
-            return self.install(edit, |view, version| view.with(version));
-        }
         if !self.view.load().active.is_empty() {
             self.rotate(writer)?;
         }
