@@ -14,7 +14,7 @@
 //!   9 sequence    last sequence number in tables varint
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
-//!   12 shared     file number varint | offset varint | bytes of the file varint: where the table of the item
+//!   15 shared     file number varint | offset varint | bytes of the file varint: where the table of the item
 //!                 before it (4) lies; without it, in a file of its own number, which it is all of
 //! ```
 
@@ -127,7 +127,7 @@ impl Edit {
             put_varint(&mut out, new.component.max);
             new.meta.encode(&mut out);
             if let Some(place) = new.place {
-                out.push(12);
+                out.push(15);
                 put_varint(&mut out, place.file);
                 put_varint(&mut out, place.offset);
                 put_varint(&mut out, place.len);
@@ -237,7 +237,7 @@ impl Edit {
                     edit.marks.push((tree, seq(&mut reader)?));
                 }
                 11 => edit.synced = Some(seq(&mut reader)?),
-                12 => {
+                15 => {
                     let place = Place {
                         file: file(&mut reader)?,
                         offset: up_to(&mut reader, MAX_TABLE)?,

@@ -240,7 +240,7 @@ impl<'a> Dump<'a> {
                 11 => {
                     self.varint("  the log was synced up to write");
                 }
-                12 => {
+                15 => {
                     self.varint("  shared file");
                     self.varint("  offset in it");
                     self.varint("  bytes of it");
