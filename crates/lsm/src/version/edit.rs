@@ -14,9 +14,10 @@
 //!   9 sequence    last sequence number in tables varint
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
+//!   14 order      what is remembered of the order of commits (`order.rs`)
 //! ```
 
-use super::ComponentId;
+use super::{ComponentId, Order};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
@@ -64,6 +65,7 @@ pub(crate) struct Edit {
     pub(crate) marks: Vec<(TreeId, Seq)>,
     /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
     pub(crate) synced: Option<Seq>,
+    pub(crate) order: Option<Order>,
 }
 
 impl Edit {
@@ -131,6 +133,10 @@ impl Edit {
         if let Some(seq) = self.synced {
             out.push(11);
             put_varint(&mut out, seq);
+        }
+        if let Some(order) = &self.order {
+            out.push(14);
+            order.encode(&mut out);
         }
         out
     }
@@ -202,6 +208,7 @@ impl Edit {
                     edit.marks.push((tree, seq(&mut reader)?));
                 }
                 11 => edit.synced = Some(seq(&mut reader)?),
+                14 => edit.order = Some(Order::decode(&mut reader)?),
                 _ => return None,
             }
         }
