@@ -429,7 +429,7 @@ fn a_tail_agrees_with_a_model_through_flushes_restarts_and_power_cuts() {
                             expected.map(|(position, _)| *position)
                         );
                         if let (Some(commit), Some((_, key))) = (&commit, expected) {
-                            assert_eq!(keys(commit), [key.clone()]);
+                            assert_eq!(&keys(commit)[..], std::slice::from_ref(key));
                             given += 1;
                         }
                     }
