@@ -10,7 +10,7 @@
 //!
 //! [`Batch`] encodes it once -> `group/write.rs` gives it sequence numbers, appends it to the log
 //! (`wal/`) and inserts it into the memtables (`memtable/`) of the active generation
-//! (`generation.rs`) -> a full generation is written to tables (`group/background.rs`,
+//! (`generation.rs`) -> a full generation is written to tables (`group/flush.rs`,
 //! `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is installed.
 //!
 //! # The way of a read
@@ -80,15 +80,15 @@ pub mod wal;
 pub use batch::{Batch, Mark, ShowWrite, TreeId};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{Leveled, Policy, RunSink, Tiered, WriteRun};
+pub use compaction::{RunSink, WriteRun};
 pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
 pub use error::{Error, Result};
 pub use group::{Complete, Group, Job, JobFailure, Retry, Ticket, TreeChange};
 pub use options::{
-    BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
-    TreeProvider,
+    BitmapMerges, Durability, LeavesOut, Leveled, Options, PlainTrees, Policy, SupersededBy,
+    Tiered, TreeOptions, TreeProvider,
 };
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,

@@ -11,11 +11,12 @@ use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{Bitmap, MergeCursor, MergeStream, Over, Rules};
 use crate::options::{BitmapMerges, LeavesOut, Options};
-use crate::read::{RunCursor, SourceCursor};
+use crate::read::SourceCursor;
 use crate::seqset::SeqSet;
 use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
+use crate::version::RunCursor;
 use crate::version::{
     ComponentId, Edit, NewTable, Run, TableAt, TableFile, TableSource, TreeVersion, Version,
 };

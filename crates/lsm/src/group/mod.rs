@@ -12,14 +12,17 @@
 //!
 //! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
 
-mod background;
 mod bulk;
 mod close;
 mod commit;
+mod compact;
 mod failures;
+mod flush;
+mod install;
 mod log;
 mod manifest;
 mod recover;
+mod threads;
 mod trees;
 
 pub use commit::Complete;
@@ -34,9 +37,9 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use self::background::Workers;
 use self::failures::Failures;
 use self::log::Segment;
+use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
@@ -385,7 +388,7 @@ impl Group {
         // Closing takes the lock once it has begun: it finds the threads, or they are not started.
         let closing = self.inner.closing.load(Ordering::SeqCst);
         if self.inner.options.background && !closing && !self.started.load(Ordering::Acquire) {
-            background::start(&self.inner, &mut threads);
+            threads::start(&self.inner, &mut threads);
         }
         self.started.store(true, Ordering::Release);
     }

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::background::Workers;
 use super::failures::Failures;
+use super::threads::Workers;
 use super::{Inner, Signals, Versions, Writer};
 use crate::batch::{TreeId, decode};
 use crate::cache::BlockCache;

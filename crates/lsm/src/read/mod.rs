@@ -2,14 +2,12 @@
 
 mod batched;
 mod component;
-mod run_cursor;
 mod snapshot;
 mod superseded;
 mod tree_cursor;
 
 pub use batched::{Expected, Lookup, LookupOptions};
 pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
-pub(crate) use run_cursor::RunCursor;
 pub use snapshot::{Found, Snapshot};
 pub use superseded::Superseded;
 pub use tree_cursor::{EntryCursor, TreeCursor};
@@ -19,6 +17,7 @@ use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::memtable::MemCursor;
 use crate::slice::Slice;
+use crate::version::RunCursor;
 
 /// A cursor over one component.
 #[allow(

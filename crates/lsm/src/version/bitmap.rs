@@ -7,11 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Edit, TableFile, Version};
+use super::{Edit, RunCursor, TableFile, Version};
 use crate::cursor::Cursor;
 use crate::entry::key_seq;
 use crate::error::{Error, Result};
-use crate::read::RunCursor;
 use crate::seqset::SeqSet;
 use crate::table::ReadOptions;
 
