@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lsm::fs::disk::Disk;
 use lsm::fs::faulty::{Faulty, TogetherFault};
 use lsm::fs::{Fs, ReadFile, ReadRequest, read_many};
-use lsm::{Batch, Cost, Durability, Error, Found, Group, Options, PlainTrees, TreeId};
+use lsm::{Batch, Cost, Durability, Error, Group, Options, PlainTrees, TreeId};
 
 const EIO: i32 = 5;
 const EINTR: i32 = 4;
@@ -190,13 +190,24 @@ fn open(dir: &Path, faulty: &Faulty) -> (Group, TreeId) {
     (group, tree)
 }
 
-fn look_up(group: &Group, tree: TreeId) -> lsm::Result<Vec<Option<Found>>> {
-    let keys: Vec<[u8; 4]> = (0..KEYS).step_by(211).map(u32::to_be_bytes).collect();
+/// Looks up keys that lie far apart, in a store that was just opened: nothing is cached. What goes wrong does so from
+/// then on, and until it is done.
+fn look_up(dir: &Path, faulty: &Faulty, faults: &dyn Fn()) -> lsm::Result<()> {
+    let (group, tree) = open(dir, faulty);
+    let wanted: Vec<u32> = (0..KEYS).step_by(211).collect();
+    let keys: Vec<[u8; 4]> = wanted.iter().map(|key| key.to_be_bytes()).collect();
     let keys: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
     let mut found = Vec::new();
     let snapshot = group.snapshot();
-    snapshot.get_batch(tree, &keys, &mut found, &Cost::default())?;
-    Ok(found)
+    faults();
+    let result = snapshot.get_batch(tree, &keys, &mut found, &Cost::default());
+    faulty.clear();
+    result?;
+    for (found, key) in found.iter().zip(wanted) {
+        let found = found.as_ref().expect("it was put");
+        assert_eq!(*found.value, value(key), "key {key}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -217,14 +228,8 @@ fn lookups_are_right_or_fail_with_the_file_whatever_becomes_of_their_reads() {
     group.close().unwrap();
     drop(group);
 
-    let (group, tree) = open(dir.path(), &faulty);
-    let right = |found: Vec<Option<Found>>| {
-        for (found, key) in found.iter().zip((0..KEYS).step_by(211)) {
-            let found = found.as_ref().expect("it was put");
-            assert_eq!(*found.value, value(key), "key {key}");
-        }
-    };
-    if !has_rings(&faulty, &mut || right(look_up(&group, tree).unwrap())) {
+    let look_up = |faults: &dyn Fn()| look_up(dir.path(), &faulty, faults);
+    if !has_rings(&faulty, &mut || look_up(&|| ()).unwrap()) {
         return;
     }
     for fault in [
@@ -233,26 +238,24 @@ fn lookups_are_right_or_fail_with_the_file_whatever_becomes_of_their_reads() {
         TogetherFault::Short(1, 0),
         TogetherFault::Short(3, 700),
     ] {
-        faulty.fail_together(fault);
         let together = faulty.reads_together();
-        right(look_up(&group, tree).unwrap());
+        look_up(&|| faulty.fail_together(fault)).unwrap();
         assert!(faulty.reads_together() > together, "{fault:?}");
         // The disk itself fails, from each read on that is made then.
         for from in [1, 2, 50] {
-            faulty.fail_together(fault);
-            faulty.fail_reads_from(from);
-            let error = look_up(&group, tree).expect_err("the disk is gone");
+            let failed = look_up(&|| {
+                faulty.fail_together(fault);
+                faulty.fail_reads_from(from);
+            });
+            let error = failed.expect_err("the disk is gone");
             assert!(matches!(error, Error::Io { .. }), "{error:?}");
             assert!(error.to_string().contains(".tbl"), "{error}");
-            faulty.clear();
-            right(look_up(&group, tree).unwrap());
+            look_up(&|| ()).unwrap();
         }
     }
-    faulty.fail_together(TogetherFault::Lost(EIO));
-    right(look_up(&group, tree).unwrap());
-    faulty.clear();
+    look_up(&|| faulty.fail_together(TogetherFault::Lost(EIO))).unwrap();
     let together = faulty.reads_together();
-    right(look_up(&group, tree).unwrap());
+    look_up(&|| ()).unwrap();
     assert_eq!(
         faulty.reads_together(),
         together,
