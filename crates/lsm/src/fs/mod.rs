@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use batch::{ReadRequest, read_many};
+pub use batch::{ReadRequest, RingFaults, Rings, read_many};
 
 /// A file system. Paths are absolute or relative to the process, as for `std::fs`.
 pub trait Fs: Send + Sync {
@@ -87,12 +87,14 @@ pub trait ReadFile: Send + Sync {
 }
 
 /// A file of the operating system.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Descriptor<'a> {
     /// The file.
     pub file: &'a std::fs::File,
     /// Offsets, lengths and memory of reads must be multiples of this many bytes.
     pub alignment: usize,
+    /// The way to the operating system for reads together.
+    pub rings: &'a Rings,
 }
 
 /// A held lock; dropping it releases it.
