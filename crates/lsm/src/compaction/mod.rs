@@ -3,6 +3,7 @@
 
 pub(crate) mod job;
 mod leveled;
+pub(crate) mod sweep;
 mod tiered;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::version::{Run, TableFile, TreeVersion};
 
 pub use job::{RunSink, WriteRun};
 pub use leveled::Leveled;
+pub use sweep::held;
 pub use tiered::Tiered;
 
 /// Which components of a tree are merged, and when.

@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::background::Workers;
 use super::failures::Failures;
+use super::sweep::Sweeps;
 use super::{Inner, Signals, Versions, Writer};
 use crate::batch::{TreeId, decode};
 use crate::cache::BlockCache;
@@ -144,6 +145,7 @@ pub(super) fn open(
         closers: Mutex::new(()),
         workers: Workers::default(),
         failures: Mutex::new(Failures::default()),
+        sweeps: Mutex::new(Sweeps::default()),
         poisoned: AtomicBool::new(false),
         poison: Mutex::new(None),
         pressure: AtomicU64::new(0),

@@ -4,14 +4,12 @@ mod batched;
 mod component;
 mod run_cursor;
 mod snapshot;
-mod superseded;
 mod tree_cursor;
 
 pub use batched::{Expected, Lookup, LookupOptions};
 pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
 pub(crate) use run_cursor::RunCursor;
 pub use snapshot::{Found, Snapshot};
-pub use superseded::Superseded;
 pub use tree_cursor::{EntryCursor, TreeCursor};
 
 use crate::cursor::Cursor;

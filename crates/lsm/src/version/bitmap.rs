@@ -1,25 +1,27 @@
-//! The bitmaps of bitmap trees: what their tables hold, in memory. Read once when the group is opened;
+//! The sets of bitmap trees: what their tables hold, in memory (`obsolete/mod.rs`). Read when the group is opened, a chunk at a time;
 //! later each installed version takes over the one before and adds what its new tables have.
 //!
-//! A table that cannot be read costs nobody else the opening: the tree's bitmap has what could be read, which is true
+//! A table that cannot be read costs nobody else the opening: the tree's set has what could be read, which is true
 //! of each number, and says that it may lack others ([`TreeVersion::damage`](super::TreeVersion::damage)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::{Edit, TableFile, Version};
+use super::{Edit, TableFile, TreeVersion, Version};
+use crate::batch::TreeId;
 use crate::cursor::Cursor;
-use crate::entry::key_seq;
 use crate::error::{Error, Result};
+use crate::obsolete::{SeqSet, decode};
 use crate::read::RunCursor;
-use crate::seqset::SeqSet;
 use crate::table::ReadOptions;
 
 const READAHEAD: usize = 256 << 10;
 
 impl Version {
-    /// Reads the bitmaps of all bitmap trees: of a version that was rebuilt from the manifest.
+    /// Reads the sets of all bitmap trees: of a version that was rebuilt from the manifest.
     pub(crate) fn load_bitmaps(&mut self) {
+        let ordinal = self.ordinal;
         for tree in self.trees.values_mut().filter(|tree| tree.options.bitmap) {
             let (mut bitmap, mut damage) = (SeqSet::new(), None);
             for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
@@ -27,34 +29,90 @@ impl Version {
                     damage.get_or_insert(Arc::new(error));
                 }
             }
+            bitmap.shrink();
             let tree = Arc::make_mut(tree);
             (tree.bitmap, tree.damage) = (Arc::new(bitmap), damage);
+            tree.changed = ordinal;
         }
     }
 
-    /// Brings the bitmaps up to date after `edit`. What a tree's own merge writes is there already.
+    /// Brings the sets up to date after `edit`. What a tree's own merge writes is there already.
     pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) -> Result<()> {
         let merged: BTreeSet<_> = edit.removed.iter().map(|at| at.tree).collect();
-        for new in edit.added.iter().filter(|new| !merged.contains(&new.tree)) {
-            let Some(tree) = self.trees.get_mut(&new.tree) else {
-                continue;
-            };
-            if !tree.options.bitmap {
+        let new = |number| edit.added.iter().any(|new| new.meta.number == number);
+        if let Some((id, left)) = &edit.swept
+            && let Some(tree) = self.trees.get_mut(id)
+        {
+            let tree = Arc::make_mut(tree);
+            tree.bitmap = left.clone();
+            // What came since the sweep looked.
+            let later: Vec<_> = tables(tree)
+                .filter(|table| !new(table.meta().number))
+                .cloned()
+                .collect();
+            add_tables(tree, &later, self.ordinal)?;
+        }
+        let added = |tree: TreeId| edit.added.iter().any(|new| new.tree == tree);
+        let (ordinal, mut told) = (self.ordinal, BTreeSet::new());
+        for tree in self.trees.values_mut() {
+            if !tree.options.bitmap || merged.contains(&tree.id) || !added(tree.id) {
                 continue;
             }
-            let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
-            let mut tables = tables.filter(|table| table.meta().number == new.meta.number);
-            let Some(table) = tables.next().cloned() else {
-                continue;
-            };
-            let tree = Arc::make_mut(tree);
-            add_table(Arc::make_mut(&mut tree.bitmap), &table)?;
+            let later: Vec<_> = tables(tree)
+                .filter(|table| new(table.meta().number))
+                .cloned()
+                .collect();
+            let before = tree.changed;
+            add_tables(Arc::make_mut(tree), &later, ordinal)?;
+            told.insert((tree.name.clone(), before));
+        }
+        for (set, before) in told {
+            self.see_told(edit, &set, before);
         }
         Ok(())
     }
+
+    /// Where a merge of one tree added to a set just what it dropped itself, its tables have nothing of that either.
+    fn see_told(&self, edit: &Edit, set: &str, before: u64) {
+        let mut merged: BTreeSet<TreeId> = edit.removed.iter().map(|at| at.tree).collect();
+        let (Some(id), None) = (merged.pop_first(), merged.pop_first()) else {
+            return;
+        };
+        let Some(tree) = self.trees.get(&id) else {
+            return;
+        };
+        let by = tree.options.superseded.as_ref();
+        if by.is_none_or(|by| by.tree != set) {
+            return;
+        }
+        for table in tables(tree) {
+            let number = table.meta().number;
+            if edit.saw.get(&number).is_some_and(|saw| *saw >= before) {
+                table.saw.store(self.ordinal, Ordering::Release);
+            }
+        }
+    }
 }
 
-fn add_table(bitmap: &mut SeqSet, table: &Arc<TableFile>) -> Result<()> {
+fn tables(tree: &TreeVersion) -> impl Iterator<Item = &Arc<TableFile>> {
+    tree.runs.iter().flat_map(|run| run.tables.iter())
+}
+
+fn add_tables(tree: &mut TreeVersion, tables: &[Arc<TableFile>], ordinal: u64) -> Result<()> {
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let bitmap = Arc::make_mut(&mut tree.bitmap);
+    for table in tables {
+        add_table(bitmap, table)?;
+    }
+    bitmap.shrink();
+    tree.changed = ordinal;
+    Ok(())
+}
+
+/// Adds what a table of a bitmap tree holds to a set.
+pub(crate) fn add_table(bitmap: &mut SeqSet, table: &Arc<TableFile>) -> Result<()> {
     let options = ReadOptions {
         fill_cache: false,
         readahead: READAHEAD,
@@ -62,9 +120,8 @@ fn add_table(bitmap: &mut SeqSet, table: &Arc<TableFile>) -> Result<()> {
     let mut entries = RunCursor::new(Arc::new(vec![table.clone()]), options);
     entries.seek_first()?;
     while entries.valid() {
-        let seq = key_seq(entries.key())
-            .ok_or_else(|| Error::corruption(&table.path(), 0, "a key is not a sequence number"))?;
-        bitmap.insert(seq);
+        decode(entries.key(), entries.value(), bitmap)
+            .map_err(|what| Error::corruption(&table.path(), 0, what))?;
         entries.next()?;
     }
     Ok(())

@@ -30,6 +30,8 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         last_seq: Some(99),
         marks: vec![(3, 17)],
         synced: Some(98),
+        forgotten: vec![(3, 40)],
+        ..Edit::default()
     };
     let bytes = edit.encode();
     assert_eq!(Edit::decode(&bytes), Some(edit));

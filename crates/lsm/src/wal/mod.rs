@@ -51,7 +51,7 @@ impl LogKind {
         match self {
             LogKind::Wal => 1,
             // 2: an edit may say up to which write the log was synced.
-            LogKind::Manifest => 2,
+            LogKind::Manifest => 3,
         }
     }
 }

@@ -4,11 +4,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::SeqSet;
 use crate::cursor::Cursor;
 use crate::entry::{Seq, key_seq, seq_key};
 use crate::memtable::Memtable;
-use crate::seqset::SeqSet;
-use crate::version::TreeVersion;
 
 /// Questions after which what the memtables hold is gathered into a bitmap as well.
 const MANY: u32 = 256;
@@ -26,11 +25,16 @@ pub struct Superseded {
 }
 
 impl Superseded {
-    pub(crate) fn new(tree: &TreeVersion, memtables: Vec<Arc<Memtable>>, seq: Seq) -> Superseded {
+    pub(crate) fn new(
+        bitmap: Arc<SeqSet>,
+        memtables: Vec<Arc<Memtable>>,
+        seq: Seq,
+        (mark, is_whole): (Seq, bool),
+    ) -> Superseded {
         Superseded {
-            bitmap: tree.bitmap().clone(),
-            mark: tree.mark(),
-            is_whole: tree.damage().is_none(),
+            bitmap,
+            mark,
+            is_whole,
             memtables,
             seq,
             gathered: OnceLock::new(),
