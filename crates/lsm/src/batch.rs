@@ -10,11 +10,16 @@
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq};
 use crate::error::{Error, Result};
+use crate::wal::rest_hash;
 
 /// The number of a tree within its group; never used again after the tree is dropped.
 pub type TreeId = u32;
 
 const HEADER: usize = 12;
+/// The part of the header that is known only when the batch has its place in the log.
+const FIRST_LEN: usize = 8;
+/// Trees up to this many are noted once each.
+const FEW_TREES: usize = 16;
 const SHARES: u8 = 0x80;
 
 /// Writes that are applied together. Each write takes the next sequence number, unless it was added
@@ -26,6 +31,10 @@ pub struct Batch {
     operations: u32,
     sequences: u32,
     made_for: Option<u64>,
+    /// The trees that are written to; many of them more than once.
+    trees: Vec<TreeId>,
+    /// Of the bytes behind the header's first field, while nothing is added.
+    hash: Option<u64>,
 }
 
 impl Default for Batch {
@@ -39,7 +48,7 @@ pub type ShowWrite<'v> = dyn FnMut(TreeId, Kind, &[u8], &[u8]) + 'v;
 
 /// A place in a batch that it can be cut back to.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(usize, u32, u32);
+pub struct Mark(usize, u32, u32, usize);
 
 impl Batch {
     /// An empty batch.
@@ -49,6 +58,8 @@ impl Batch {
             operations: 0,
             sequences: 0,
             made_for: None,
+            trees: Vec::new(),
+            hash: None,
         }
     }
 
@@ -73,6 +84,8 @@ impl Batch {
         self.operations = 0;
         self.sequences = 0;
         self.made_for = None;
+        self.trees.clear();
+        self.hash = None;
     }
 
     /// Binds the batch to the trees as they are after so many changes ([`crate::version::Version::changes`]):
@@ -97,7 +110,12 @@ impl Batch {
 
     /// Where the batch stands now.
     pub fn mark(&self) -> Mark {
-        Mark(self.bytes.len(), self.operations, self.sequences)
+        Mark(
+            self.bytes.len(),
+            self.operations,
+            self.sequences,
+            self.trees.len(),
+        )
     }
 
     /// Takes back all that was added since `mark`.
@@ -105,6 +123,8 @@ impl Batch {
         self.bytes.truncate(mark.0);
         self.operations = mark.1;
         self.sequences = mark.2;
+        self.trees.truncate(mark.3);
+        self.hash = None;
     }
 
     /// Sets `key` to `value`. Refuses keys over [`MAX_KEY_LEN`] and values over [`MAX_VALUE_LEN`].
@@ -161,16 +181,36 @@ impl Batch {
         }
         self.operations += 1;
         self.sequences += u32::from(!shares);
+        self.hash = None;
+        let is_noted = self.trees.len() <= FEW_TREES && self.trees.contains(&tree);
+        if !is_noted && self.trees.last() != Some(&tree) {
+            self.trees.push(tree);
+        }
         Ok(())
+    }
+
+    /// The trees that are written to, some of them more than once.
+    pub(crate) fn trees(&self) -> &[TreeId] {
+        &self.trees
+    }
+
+    /// Hashes what was added, so that [`Batch::seal`] need not do it under a lock.
+    pub(crate) fn hash(&mut self) -> u64 {
+        if let Some(hash) = self.hash {
+            return hash;
+        }
+        let operations = self.operations.to_le_bytes();
+        if let Some(place) = self.bytes.get_mut(FIRST_LEN..HEADER) {
+            place.copy_from_slice(&operations);
+        }
+        *self.hash.insert(rest_hash(&self.bytes))
     }
 
     /// The payload for the log, once `first` is known to be the batch's first sequence number.
     pub(crate) fn seal(&mut self, first: Seq) -> &[u8] {
-        let mut header = [0; HEADER];
-        header[..8].copy_from_slice(&first.to_le_bytes());
-        header[8..].copy_from_slice(&self.operations.to_le_bytes());
-        if let Some(place) = self.bytes.first_chunk_mut::<HEADER>() {
-            *place = header;
+        self.hash();
+        if let Some(place) = self.bytes.first_chunk_mut() {
+            *place = first.to_le_bytes();
         }
         &self.bytes
     }

@@ -320,8 +320,11 @@ fn a_batch_is_refused_when_the_trees_have_changed_since_it_was_made() {
         group.compact(None).unwrap();
         step();
         let last = group.snapshot().seq();
-        assert!(matches!(group.append(&mut batch), Err(Error::Stale)));
-        let with = group.append_with(&mut batch, &mut |_, _, _| panic!("stale"));
+        assert!(matches!(
+            group.append(&mut batch, Durability::Os),
+            Err(Error::Stale)
+        ));
+        let with = group.append_with(&mut batch, Durability::Os, &mut |_, _, _| panic!("stale"));
         assert!(matches!(with, Err(Error::Stale)));
         assert_eq!(group.snapshot().seq(), last);
         batch.made_for(changes());

@@ -98,7 +98,12 @@ impl Bank {
         let (from, to) = (rng.u64(0..ACCOUNTS), rng.u64(0..ACCOUNTS));
         let sum = rng.i64(1..100);
         let mut batch = Batch::new();
-        let ticket = group.append_with(&mut batch, &mut |batch, first, before| {
+        let how = match rng.usize(0..20) {
+            0 => Durability::Sync,
+            1 => Durability::Periodic(Duration::from_millis(5)),
+            _ => Durability::Os,
+        };
+        let ticket = group.append_with(&mut batch, how, &mut |batch, first, before| {
             assert_eq!(before.seq() + 1, first);
             for (at, change) in [(from, -sum), (to, sum)] {
                 if from != to {
@@ -113,12 +118,7 @@ impl Bank {
             batch.put(self.diary, &account(who), &n.to_le_bytes())
         });
         let ticket = ticket.unwrap();
-        let how = match rng.usize(0..20) {
-            0 => Durability::Sync,
-            1 => Durability::Periodic(Duration::from_millis(5)),
-            _ => Durability::Os,
-        };
-        group.settle(ticket, how).unwrap();
+        group.settle(ticket).unwrap();
         ticket.last()
     }
 

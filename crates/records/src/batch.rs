@@ -255,9 +255,9 @@ impl WriteBatch {
         loop {
             let mark = self.writes.mark();
             self.writes.batch.made_for(self.layout.seen());
-            let result = self.append(&shared.group).and_then(|ticket| {
+            let result = self.append(&shared.group, durability).and_then(|ticket| {
                 // From here on the batch is in the log, whatever happens to its acknowledgement.
-                Ok(shared.group.settle(ticket, durability)?)
+                Ok(shared.group.settle(ticket)?)
             });
             let Err(error) = result else {
                 let puts = self.records - self.deletes;
@@ -387,16 +387,18 @@ impl WriteBatch {
         )
     }
 
-    fn append(&mut self, group: &lsm::Group) -> Result<lsm::Ticket> {
+    fn append(&mut self, group: &lsm::Group, durability: Durability) -> Result<lsm::Ticket> {
         let maintenance = self.layout.stored.upkeep.maintenance;
         if !self.inserts && !maintenance.looks_at_writes() {
             if self.writes.eager.is_empty() {
-                return Ok(group.append(&mut self.writes.batch)?);
+                return Ok(group.append(&mut self.writes.batch, durability)?);
             }
             let Writes { batch, eager, .. } = &mut self.writes;
-            return Ok(group.append_with(batch, &mut |batch, first, snapshot| {
-                index::complete_eager(batch, eager, first, snapshot)
-            })?);
+            return Ok(
+                group.append_with(batch, durability, &mut |batch, first, snapshot| {
+                    index::complete_eager(batch, eager, first, snapshot)
+                })?,
+            );
         }
         let layout = self.layout.clone();
         loop {
@@ -409,7 +411,7 @@ impl WriteBatch {
             drop(latest);
             let Writes { batch, eager, .. } = &mut self.writes;
             let (mut conflict, touched) = (None, &self.touched);
-            let ticket = group.append_with(batch, &mut |batch: &mut Batch, first, snapshot| {
+            let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
                 match replaced.complete(&layout, touched, batch, snapshot) {
                     Ok(result) => result?,
                     Err(why) => {
@@ -418,7 +420,8 @@ impl WriteBatch {
                     }
                 }
                 index::complete_eager(batch, eager, first, snapshot)
-            });
+            };
+            let ticket = group.append_with(batch, durability, &mut complete);
             match (ticket, conflict) {
                 (Ok(ticket), _) => {
                     self.replaced = match maintenance.looks_at_writes() {

@@ -173,6 +173,13 @@ impl WriteFile for Appended {
         (&self.0).write_all(data)
     }
 
+    fn write_ahead(&self, len: usize) -> io::Result<()> {
+        let end = (&self.0).stream_position()?;
+        let written = (&self.0).write_all(&vec![0; len]);
+        (&self.0).seek(SeekFrom::Start(end))?;
+        written
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }

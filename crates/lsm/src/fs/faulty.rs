@@ -12,7 +12,7 @@ use super::{Fs, Lock, ReadFile, WriteFile};
 
 /// Wraps a file system and fails its calls on command. A clone is a second handle on the same.
 ///
-/// Calls that change something (`create`, `append`, `sync`, `truncate`, `rename`, `remove`, `link`,
+/// Calls that change something (`create`, `append`, `write_ahead`, `sync`, `truncate`, `rename`, `remove`, `link`,
 /// `create_dir`, `sync_dir`) are counted together, and calls that read (`open`, `read_at`) apart
 /// from them. A failed call does nothing to the wrapped file system, but for what is said below.
 #[derive(Clone)]
@@ -41,9 +41,9 @@ struct Space {
 }
 
 impl Space {
-    fn grow(&self, by: u64) {
-        self.len.fetch_add(by, SeqCst);
-        self.used.fetch_add(by, SeqCst);
+    fn reach(&self, len: u64) {
+        let old = self.len.fetch_max(len, SeqCst);
+        self.used.fetch_add(len.saturating_sub(old), SeqCst);
     }
 
     fn cut(&self, len: u64) {
@@ -197,6 +197,7 @@ impl Fs for Faulty {
             inner,
             faults,
             space,
+            end: AtomicU64::new(0),
             sync_lies: AtomicBool::new(false),
         }))
     }
@@ -269,6 +270,8 @@ struct Writer {
     inner: Box<dyn WriteFile>,
     faults: Arc<Faults>,
     space: Arc<Space>,
+    /// Where the next append goes.
+    end: AtomicU64,
     /// A sync failed: the kernel has dropped the dirty pages and has nothing left to complain of.
     sync_lies: AtomicBool,
 }
@@ -276,8 +279,19 @@ struct Writer {
 impl Writer {
     fn put(&self, data: &[u8]) -> io::Result<()> {
         self.inner.append(data)?;
-        self.space.grow(data.len() as u64);
+        self.space
+            .reach(self.end.fetch_add(data.len() as u64, SeqCst) + data.len() as u64);
         Ok(())
+    }
+
+    /// How many bytes can be written behind the end.
+    fn room(&self) -> usize {
+        let ahead = self
+            .space
+            .len
+            .load(SeqCst)
+            .saturating_sub(self.end.load(SeqCst));
+        usize::try_from(self.faults.room().saturating_add(ahead)).unwrap_or(usize::MAX)
     }
 
     fn put_part(&self, data: &[u8], len: usize) -> io::Result<()> {
@@ -293,12 +307,23 @@ impl WriteFile for Writer {
             }
             return Err(e);
         }
-        let room = self.faults.room();
-        if (data.len() as u64) > room {
-            self.put_part(data, room as usize)?;
+        let room = self.room();
+        if data.len() > room {
+            self.put_part(data, room)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.put(data)
+    }
+
+    fn write_ahead(&self, len: usize) -> io::Result<()> {
+        self.faults.call()?;
+        let there = len.min(self.room());
+        self.inner.write_ahead(there)?;
+        self.space.reach(self.end.load(SeqCst) + there as u64);
+        match there < len {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -317,6 +342,7 @@ impl WriteFile for Writer {
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.faults.call()?;
         self.inner.truncate(len)?;
+        self.end.fetch_min(len, SeqCst);
         self.space.cut(len);
         Ok(())
     }

@@ -20,6 +20,8 @@ pub enum Call {
     Read,
     /// Bytes are appended.
     Append,
+    /// Zeros are written behind a file's end.
+    WriteAhead,
     /// A file is made durable.
     Sync,
     /// A file is cut back.
@@ -140,6 +142,11 @@ impl WriteFile for File<Box<dyn WriteFile>> {
     fn append(&self, data: &[u8]) -> io::Result<()> {
         self.fs.call(Call::Append, &self.path)?;
         self.inner.append(data)
+    }
+
+    fn write_ahead(&self, len: usize) -> io::Result<()> {
+        self.fs.call(Call::WriteAhead, &self.path)?;
+        self.inner.write_ahead(len)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -113,58 +113,96 @@ impl Folder {
 }
 
 #[derive(Default)]
-struct Inode(RwLock<Content>);
+struct Inode(RwLock<Stored>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Content {
     bytes: Vec<u8>,
-    /// How much was durable at the last sync.
-    durable: usize,
-    /// The content before it was first cut back after the last sync, which may come back, and the
-    /// shortest length since then: what follows may be other bytes than the durable ones.
-    before_cut: Option<(Vec<u8>, usize)>,
+    /// Where appends go; zeros behind it were written ahead.
+    end: usize,
 }
 
 impl Content {
-    fn of(bytes: Vec<u8>) -> Content {
-        Content {
-            durable: bytes.len(),
-            bytes,
+    fn append(&mut self, data: &[u8]) {
+        let over = data.len().min(self.bytes.len() - self.end);
+        let (over, beyond) = data.split_at_checked(over).unwrap_or((data, &[]));
+        if let Some(there) = self.bytes.get_mut(self.end..self.end + over.len()) {
+            there.copy_from_slice(over);
+        }
+        self.bytes.extend_from_slice(beyond);
+        self.end += data.len();
+    }
+
+    fn write_ahead(&mut self, len: usize) {
+        let len = self.bytes.len().max(self.end + len);
+        self.bytes.resize(len, 0);
+    }
+}
+
+#[derive(Default)]
+struct Stored {
+    content: Content,
+    /// How much of what was appended was durable at the last sync, and the file's length then.
+    durable: usize,
+    durable_len: usize,
+    /// The content before it was first cut back after the last sync, which may come back, and the
+    /// shortest length since then: what follows may be other bytes than the durable ones.
+    before_cut: Option<(Content, usize)>,
+}
+
+impl Stored {
+    fn of(bytes: Vec<u8>) -> Stored {
+        let end = bytes.len();
+        Stored {
+            content: Content { bytes, end },
+            durable: end,
+            durable_len: end,
             before_cut: None,
         }
     }
 
     fn cut(&mut self, len: usize) {
-        if len < self.bytes.len() {
+        if len < self.content.bytes.len() {
             match &mut self.before_cut {
                 Some((_, shortest)) => *shortest = len.min(*shortest),
-                none => *none = Some((self.bytes.clone(), len)),
+                none => *none = Some((self.content.clone(), len)),
             }
-            self.bytes.truncate(len);
+            self.content.bytes.truncate(len);
+            self.content.end = self.content.end.min(len);
         }
     }
 
     fn sync(&mut self) {
-        self.durable = self.bytes.len();
+        self.durable = self.content.end;
+        self.durable_len = self.content.bytes.len();
         self.before_cut = None;
     }
 
     /// The bytes that a power cut leaves.
     fn survivors(&self, mode: PowerCut, rng: &mut Rng) -> Vec<u8> {
-        let (base, durable) = match &self.before_cut {
+        let (base, durable, durable_len) = match &self.before_cut {
             Some((before, _))
                 if mode == PowerCut::Lost || (mode != PowerCut::Kept && rng.coin()) =>
             {
-                (before, self.durable)
+                (before, self.durable, self.durable_len)
             }
-            Some((_, shortest)) => (&self.bytes, self.durable.min(*shortest)),
-            None => (&self.bytes, self.durable),
+            Some((_, shortest)) => (
+                &self.content,
+                self.durable.min(*shortest),
+                self.durable_len.min(*shortest),
+            ),
+            None => (&self.content, self.durable, self.durable_len),
         };
-        let (synced, tail) = base.split_at_checked(durable).unwrap_or((base, &[]));
+        if mode == PowerCut::Kept {
+            return base.bytes.clone();
+        }
+        let appended = base.bytes.get(..base.end).unwrap_or_default();
+        let (synced, tail) = appended
+            .split_at_checked(durable)
+            .unwrap_or((appended, &[]));
         let mut left = synced.to_vec();
         match mode {
-            PowerCut::Lost => {}
-            PowerCut::Kept => left.extend_from_slice(tail),
+            PowerCut::Lost | PowerCut::Kept => {}
             PowerCut::Torn => {
                 left.extend(tail.iter().take(rng.up_to(tail.len())));
                 let last_sector = left.len().saturating_sub(1) / SECTOR * SECTOR;
@@ -190,6 +228,8 @@ impl Content {
                 }
             }
         }
+        // What was written ahead and is not overwritten, or not durably, reads as zeros.
+        left.resize(left.len().max(durable_len), 0);
         left
     }
 }
@@ -249,7 +289,7 @@ impl Memory {
             for (name, file) in folder.survivors(mode, &mut rng) {
                 let copy = files.entry(Arc::as_ptr(&file)).or_insert_with(|| {
                     let bytes = file.0.read().survivors(mode, &mut rng);
-                    Arc::new(Inode(RwLock::new(Content::of(bytes))))
+                    Arc::new(Inode(RwLock::new(Stored::of(bytes))))
                 });
                 names.insert(name, copy.clone());
             }
@@ -273,7 +313,7 @@ impl Memory {
         let file = self
             .in_folder(path, |folder, name| folder.get(&name))
             .ok()?;
-        let bytes = file.0.read().bytes.clone();
+        let bytes = file.0.read().content.bytes.clone();
         Some(bytes)
     }
 
@@ -288,7 +328,7 @@ impl Memory {
         }
         let folder = folders.entry(dir.to_path_buf()).or_default();
         let file = folder.names.entry(name).or_default();
-        *file.0.write() = Content::of(bytes.to_vec());
+        *file.0.write() = Stored::of(bytes.to_vec());
         folder.sync();
     }
 
@@ -448,7 +488,12 @@ struct Open(Arc<Inode>);
 
 impl WriteFile for Open {
     fn append(&self, data: &[u8]) -> io::Result<()> {
-        self.0.0.write().bytes.extend_from_slice(data);
+        self.0.0.write().content.append(data);
+        Ok(())
+    }
+
+    fn write_ahead(&self, len: usize) -> io::Result<()> {
+        self.0.0.write().content.write_ahead(len);
         Ok(())
     }
 
@@ -458,16 +503,15 @@ impl WriteFile for Open {
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        let mut content = self.0.0.write();
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        content.cut(len);
+        self.0.0.write().cut(len);
         Ok(())
     }
 }
 
 impl ReadFile for Open {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let content = self.0.0.read();
+        let content = &self.0.0.read().content;
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         let there = content
             .bytes
@@ -478,6 +522,6 @@ impl ReadFile for Open {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.0.read().bytes.len() as u64)
+        Ok(self.0.0.read().content.bytes.len() as u64)
     }
 }

@@ -51,9 +51,16 @@ pub trait Fs: Send + Sync {
 pub trait WriteFile: Send + Sync {
     /// Writes all of `data` at the end. After an error an unknown part of it is in the file.
     fn append(&self, data: &[u8]) -> io::Result<()>;
+    /// Writes `len` zeros behind the end, which stays where it is: appends that go over them change neither the file's
+    /// length nor where its blocks are, so that a sync has less to do. After an error some of them may be there.
+    /// Called as `append` is. It is a hint: one that does nothing is right.
+    fn write_ahead(&self, len: usize) -> io::Result<()> {
+        let _ = len;
+        Ok(())
+    }
     /// Makes what was appended before this call durable (data and length).
     fn sync(&self) -> io::Result<()>;
-    /// Cuts the file back to `len` bytes; later appends go there.
+    /// Cuts the file back to `len` bytes, also what was written ahead; later appends go there.
     fn truncate(&self, len: u64) -> io::Result<()>;
 }
 

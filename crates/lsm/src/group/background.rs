@@ -218,7 +218,7 @@ impl Inner {
             // Also the numbers that nothing has any more: those of trees that were dropped.
             edit.last_seq = Some(next.component().min - 1);
             edit.log = log;
-            let segments = self.segments.lock().clone();
+            let segments = self.log.segments.lock().clone();
             match segments.iter().find(|live| Some(live.number) == log) {
                 Some(segment) => self.name_segment(segment),
                 None => Ok(()),
@@ -236,7 +236,8 @@ impl Inner {
         })?;
         Counters::add(&self.counters.flushes, 1);
         if let Some(done) = generation.log() {
-            self.segments
+            self.log
+                .segments
                 .lock()
                 .retain(|segment| segment.number != done);
             // An old segment that stays is removed at the next opening.
@@ -314,7 +315,7 @@ impl Inner {
             self.sync_names()?;
         }
         // What the edit refers to was synced before it was made.
-        edit.synced = Some(self.synced.load(Ordering::Acquire));
+        edit.synced = Some(self.log.synced());
         if let Err(failed) = manifest.append(edit) {
             if !(failed.rolled_back && failed.error.is_disk_full()) {
                 // What of the record is on disk is not known.

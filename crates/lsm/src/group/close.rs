@@ -62,13 +62,16 @@ impl Inner {
     /// Ends installing: what the seal says stays true.
     fn take_manifest(&self) -> Result<()> {
         let mut writer = self.writer.lock();
+        for live in self.log.segments.lock().iter() {
+            live.log.trim();
+        }
         self.sync_all()?;
         let mut versions = self.manifest.lock();
         self.check_poison()?;
         if let Some(manifest) = &versions.manifest {
             manifest.sync()?;
             // Those before `log` are flushed, and may be removed any moment.
-            let segments = self.segments.lock();
+            let segments = self.log.segments.lock();
             let needed = segments.iter().filter(|live| live.number >= versions.log);
             let logs = needed.map(|live| (live.number, live.log.len())).collect();
             versions.seal = Some(Current {

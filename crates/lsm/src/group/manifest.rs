@@ -29,7 +29,7 @@ impl Inner {
             next_file: Some(self.next_file.load(Ordering::SeqCst)),
             next_tree: Some(versions.next_tree),
             last_seq: Some(versions.last_seq),
-            synced: Some(self.synced.load(Ordering::Acquire)),
+            synced: Some(self.log.synced()),
             ..version.snapshot()
         };
         let manifest = Manifest::create(fs, dir, number, &edit)?;

@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | `merging`, `flushing` | that one merge, one flush runs at a time | a whole job |
 //! | `writer` | the log's tail, the next sequence number, insertion into memtables | one batch |
-//! | `syncing` | that one sync runs at a time, for everybody who waits | one sync |
+//! | `log.queue` | who waits for a sync; one of them makes it, without the lock | no I/O |
 //! | `manifest` | the manifest's tail; installing a version | one manifest record |
 //! | `view_change` | replacing the view | no I/O |
 //!
@@ -15,16 +15,17 @@
 mod background;
 mod bulk;
 mod close;
+mod commit;
 mod failures;
+mod log;
 mod manifest;
 mod recover;
 mod sweep;
 mod trees;
-mod write;
 
+pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
 pub use trees::TreeChange;
-pub use write::Complete;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use parking_lot::{Condvar, Mutex};
 
 use self::background::Workers;
 use self::failures::Failures;
+use self::log::Segment;
 use self::sweep::Sweeps;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
@@ -51,7 +53,6 @@ use crate::read::{Component, Snapshot};
 use crate::stats::{Counters, ReadCounters, Stats};
 use crate::table::TableMeta;
 use crate::version::{Current, Manifest, TableSource};
-use crate::wal::LogWriter;
 
 /// Generations that may wait for their flush before writers wait too.
 const FULL_GENERATIONS: usize = 2;
@@ -65,19 +66,11 @@ pub struct Group {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A log segment of this handle.
-pub(crate) struct Segment {
-    pub(crate) number: u64,
-    pub(crate) log: LogWriter,
-    /// The last write that was appended to it, or to the ones before it.
-    last: AtomicU64,
-    /// Whether the file's name is durable.
-    named: AtomicBool,
-}
-
 /// Behind the `writer` lock.
 struct Writer {
     next_seq: Seq,
+    /// The last write that asked to be durable before it is acknowledged.
+    demanded: Seq,
     /// The segment of the active generation; `None` until the first write.
     segment: Option<Arc<Segment>>,
     /// The last segment that was replayed: its number and the length that was good.
@@ -125,12 +118,8 @@ struct Inner {
     view_change: Mutex<()>,
     /// The last sequence number that readers see.
     visible: AtomicU64,
-    /// The last write that is known to be durable.
-    synced: AtomicU64,
     writer: Mutex<Writer>,
-    syncing: Mutex<()>,
-    /// Segments of generations that are not on disk yet, oldest first.
-    segments: Mutex<Vec<Arc<Segment>>>,
+    log: log::Log,
     manifest: Mutex<Versions>,
     next_file: AtomicU64,
     flushing: Mutex<()>,
@@ -199,31 +188,41 @@ impl Group {
     /// Errors: a full disk (nothing was written; try again when there is room);
     /// [`Error::Poisoned`] after a failure that left the log in an unknown state.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
-        let ticket = self.append(batch)?;
-        self.settle(ticket, durability)?;
+        let ticket = self.append(batch, durability)?;
+        self.settle(ticket)?;
         Ok(ticket.last)
     }
 
     /// The first half of [`Group::write`]: the batch has its place in the log and in the memtables,
-    /// but is not acknowledged, nor visible in snapshots, until [`Group::settle`]. Between the two a
-    /// caller can release a lock that orders its writes, so that writers share syncs.
-    pub fn append(&self, batch: &mut Batch) -> Result<Ticket> {
+    /// but is not acknowledged, nor visible in snapshots, until [`Group::settle`] of it or of one behind it. Between
+    /// the two a caller can release a lock that orders its writes, so that writers share syncs. Every ticket is to be
+    /// settled: one that is not is acknowledged with the next write, and may never be durable as asked.
+    pub fn append(&self, batch: &mut Batch, durability: Durability) -> Result<Ticket> {
         self.start_threads();
-        self.inner.append(batch, None)
+        self.inner.append(batch, durability, None)
     }
 
     /// As [`Group::append`], for a batch that depends on what is there: `complete` is called with
     /// the batch, the first sequence number that it will have, and a snapshot of everything written
     /// before it, and may add to the batch. No other write happens in between, so what it reads is
     /// still true when the batch is applied; other writers wait, so it should be quick.
-    pub fn append_with(&self, batch: &mut Batch, complete: &mut Complete<'_>) -> Result<Ticket> {
+    pub fn append_with(
+        &self,
+        batch: &mut Batch,
+        durability: Durability,
+        complete: &mut Complete<'_>,
+    ) -> Result<Ticket> {
         self.start_threads();
-        self.inner.append(batch, Some(complete))
+        self.inner.append(batch, durability, Some(complete))
     }
 
-    /// Makes an appended batch as durable as asked, and visible.
-    pub fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
-        self.inner.settle(ticket, durability)
+    /// Waits until an appended batch is acknowledged: as durable as it asked, and everything before it as durable as
+    /// that asked. It is visible then, with everything before it.
+    ///
+    /// # Errors
+    /// A sync failed: of this batch, or of one before it. Nothing from the failed one on is ever visible in this handle.
+    pub fn settle(&self, ticket: Ticket) -> Result<()> {
+        self.inner.settle(ticket)
     }
 
     /// Makes durable what was written, also by earlier handles.
@@ -402,8 +401,12 @@ impl Drop for Group {
 #[derive(Clone, Copy)]
 pub struct Ticket {
     last: Seq,
-    segment: u64,
-    end: u64,
+    /// What the log must be durable up to before the batch is acknowledged.
+    durable: Seq,
+    /// It asked for that itself.
+    forces: bool,
+    /// When it is to be durable.
+    due: Option<Instant>,
 }
 
 impl Ticket {

@@ -8,10 +8,15 @@
 //! record   payload length u32 | checksum u32 | type u8 | payload
 //! ```
 //!
-//! A record's checksum is the low half of the xxh3-64 of type and payload, seeded with the file's
-//! number and the record's offset, so that a record in another place does not pass for one. Type 1
-//! is data. Type 2 is a sync mark: magic 8 | offset u64, which says that the file was durable up to
-//! that offset before the mark was written.
+//! A record's checksum is seeded with the file's number and the record's offset, so that a record in another place
+//! does not pass for one. Type 1 is data. Type 2 is a sync mark: magic 8 | offset u64, which says that the file was
+//! durable up to that offset before the mark was written. In a manifest, and in logs of format 1, the checksum is the
+//! low half of the xxh3-64 of type and payload. In a log it is that of the type, the payload's first eight bytes
+//! (of a batch: its first sequence number, which it gets only when it is appended) and the xxh3-64 of the rest, so
+//! that writers can hash what they write before it is their turn.
+//!
+//! A log that is often synced is *written ahead*: there are zeros behind its end, and records go over them. So a sync
+//! need not record a new length. Nothing but zeros up to the end of the file is no torn record but the end of the log.
 //!
 //! The marks tell a torn tail from damage. A power cut may leave anything of what was not synced, so
 //! a bad record ends the log if it can be such a leftover. It cannot when a mark behind it says that
@@ -49,7 +54,8 @@ impl LogKind {
     /// The format version that this build writes, and the newest that it reads. All older ones are read.
     fn format(self) -> u32 {
         match self {
-            LogKind::Wal => 1,
+            // 2: checksums in two steps, and zeros behind the end.
+            LogKind::Wal => 2,
             // 2: an edit may say up to which write the log was synced.
             LogKind::Manifest => 3,
         }
@@ -77,10 +83,37 @@ fn seed(number: u64, offset: u64) -> u64 {
         .wrapping_add(offset)
 }
 
+/// What of a payload is hashed apart from the rest, in logs since format 2.
+const HEAD_LEN: usize = 8;
+
 /// The checksum over `body`: a record's type and payload.
 #[inline]
-fn checksum(body: &[u8], seed: u64) -> u32 {
-    xxh3_64_with_seed(body, seed) as u32
+fn checksum(format: u32, kind: LogKind, body: &[u8], seed: u64) -> u32 {
+    match kind {
+        LogKind::Wal if format >= 2 => {
+            split_checksum(body, rest_hash(body.get(1..).unwrap_or_default()), seed)
+        }
+        _ => xxh3_64_with_seed(body, seed) as u32,
+    }
+}
+
+/// The hash of a log record's payload without its first eight bytes.
+#[inline]
+pub fn rest_hash(payload: &[u8]) -> u64 {
+    xxh3_64(payload.get(HEAD_LEN..).unwrap_or_default())
+}
+
+#[inline]
+fn split_checksum(body: &[u8], rest_hash: u64, seed: u64) -> u32 {
+    let mut fields = [0; 1 + HEAD_LEN + 8];
+    let head = body.len().min(1 + HEAD_LEN);
+    if let (Some(to), Some(from)) = (fields.get_mut(..head), body.get(..head)) {
+        to.copy_from_slice(from);
+    }
+    if let Some(to) = fields.last_chunk_mut() {
+        *to = rest_hash.to_le_bytes();
+    }
+    xxh3_64_with_seed(&fields, seed) as u32
 }
 
 fn header_checksum(fields: &[u8]) -> u64 {
@@ -97,6 +130,12 @@ pub(crate) fn reseal(file: &mut [u8], number: u64) {
     if let Some((fields, sum)) = header.split_last_chunk_mut() {
         *sum = header_checksum(fields).to_le_bytes();
     }
+    let kind = match header.starts_with(&LogKind::Manifest.magic()) {
+        true => LogKind::Manifest,
+        false => LogKind::Wal,
+    };
+    let format = header.get(8..).and_then(|rest| rest.first_chunk());
+    let format = format.map_or(0, |bytes| u32::from_le_bytes(*bytes));
     let (mut rest, mut offset) = (records, HEADER_LEN as u64);
     while let Some((len, after)) = rest.split_first_chunk_mut::<4>() {
         let body_len = u32::from_le_bytes(*len) as usize + 1;
@@ -106,7 +145,7 @@ pub(crate) fn reseal(file: &mut [u8], number: u64) {
         let Some((body, after)) = after.split_at_mut_checked(body_len) else {
             return;
         };
-        *sum = checksum(body, seed(number, offset)).to_le_bytes();
+        *sum = checksum(format, kind, body, seed(number, offset)).to_le_bytes();
         offset += (FRAME_LEN + body_len) as u64;
         rest = after;
     }

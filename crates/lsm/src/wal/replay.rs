@@ -74,23 +74,29 @@ pub fn replay(
     let len = file
         .len()
         .map_err(|e| Error::io(path, "read the length of", e))?;
-    if let Some(sealed) = sealed
-        && sealed != len
-    {
-        let what = format!("the file has {len} bytes, and had {sealed} when it was closed");
-        return Err(Error::corruption(path, len.min(sealed), what));
-    }
     let mut log = Log {
         file,
         path,
+        kind,
+        format: kind.format(),
         number,
         len,
         chunk: Vec::new(),
         chunk_at: 0,
     };
 
+    let other_length = |sealed: u64| {
+        let what = format!("the file has {len} bytes, and had {sealed} when it was closed");
+        Error::corruption(path, len.min(sealed), what)
+    };
+    if let Some(sealed) = sealed.filter(|sealed| *sealed > len) {
+        return Err(other_length(sealed));
+    }
     let header = match log.header(kind)? {
-        Ok(header) => header,
+        Ok((header, format)) => {
+            log.format = format;
+            header
+        }
         Err(why) => {
             let tail = log.torn(0, why, sealed)?;
             return Ok(Replayed {
@@ -101,12 +107,21 @@ pub fn replay(
             });
         }
     };
+    if let Some(sealed) = sealed {
+        if sealed < len && !log.is_written_ahead(sealed)? {
+            return Err(other_length(sealed));
+        }
+        log.len = sealed;
+    }
     let mut offset = HEADER_LEN as u64;
     let mut synced = 0;
-    while offset < len {
+    while offset < log.len {
         let (body, next) = match log.record(offset)? {
             Ok(found) => found,
             Err(why) => {
+                if log.is_written_ahead(offset)? {
+                    break;
+                }
                 let tail = log.torn(offset, why, sealed)?;
                 return Ok(Replayed {
                     header: Some(header),
@@ -153,6 +168,9 @@ fn mark(payload: &[u8]) -> Option<u64> {
 struct Log<'a> {
     file: Arc<dyn ReadFile>,
     path: &'a Path,
+    kind: LogKind,
+    /// As the header says.
+    format: u32,
     number: u64,
     len: u64,
     /// A part of the file, and where it begins.
@@ -188,7 +206,8 @@ impl Log<'_> {
             .unwrap_or_default())
     }
 
-    fn header(&mut self, kind: LogKind) -> Result<Found<LogHeader>> {
+    /// The header, and the format version that it names.
+    fn header(&mut self, kind: LogKind) -> Result<Found<(LogHeader, u32)>> {
         let (path, number) = (self.path, self.number);
         let bytes = self.bytes(0, HEADER_LEN as u64)?;
         let Some((fields, sum)) = bytes.split_last_chunk() else {
@@ -229,17 +248,18 @@ impl Log<'_> {
         let before = fields.u64().ok_or_else(short)?;
         let before_len = fields.u64().ok_or_else(short)?;
         let previous = (before != u64::MAX).then_some((before, before_len));
-        Ok(Ok(LogHeader {
+        let header = LogHeader {
             kind,
             number,
             previous,
-        }))
+        };
+        Ok(Ok((header, found)))
     }
 
     /// The record at `offset`: its body (type and payload), and where the next one begins.
     fn record(&mut self, offset: u64) -> Result<Found<(&[u8], u64)>> {
         let left = self.len - offset;
-        let number = self.number;
+        let (kind, format, number) = (self.kind, self.format, self.number);
         let Some(payload_len) = Reader::new(self.bytes(offset, FRAME_LEN as u64)?).u32() else {
             return Ok(Err(format!("{left} bytes, too few for a record")));
         };
@@ -252,10 +272,26 @@ impl Log<'_> {
         let mut record = Reader::new(self.bytes(offset, whole)?);
         let (_, sum) = (record.u32(), record.u32());
         let body = record.rest();
-        if sum != Some(checksum(body, seed(number, offset))) {
+        if sum != Some(checksum(format, kind, body, seed(number, offset))) {
             return Ok(Err("a record with a wrong checksum".into()));
         }
         Ok(Ok((body, offset + whole)))
+    }
+
+    /// True when there are only zeros from `offset` on, in a log that may have been written ahead.
+    fn is_written_ahead(&mut self, offset: u64) -> Result<bool> {
+        if self.kind != LogKind::Wal || self.format < 2 {
+            return Ok(false);
+        }
+        let mut at = offset;
+        while at < self.len {
+            let chunk = self.bytes(at, CHUNK)?;
+            if chunk.is_empty() || chunk.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += chunk.len() as u64;
+        }
+        Ok(true)
     }
 
     /// Decides on the bad unit at `offset`: the end of the log, or damage to what was durable.
@@ -275,7 +311,7 @@ impl Log<'_> {
     fn mark_over(&mut self, offset: u64) -> Result<Option<u64>> {
         let mut at = offset;
         while self.len.saturating_sub(at) >= MARK_LEN as u64 {
-            let number = self.number;
+            let (kind, format, number) = (self.kind, self.format, self.number);
             let chunk = self.bytes(at, CHUNK)?;
             for (place, record) in (at..).zip(chunk.windows(MARK_LEN)) {
                 let Some((frame, body)) = record.split_at_checked(FRAME_LEN) else {
@@ -285,7 +321,8 @@ impl Log<'_> {
                     continue;
                 };
                 if mark(payload).is_some_and(|up_to| up_to > offset)
-                    && Reader::new(frame).u64() == Some(mark_frame(body, seed(number, place)))
+                    && Reader::new(frame).u64()
+                        == Some(mark_frame(format, kind, body, seed(number, place)))
                 {
                     return Ok(Some(place));
                 }
@@ -297,7 +334,7 @@ impl Log<'_> {
 }
 
 /// The frame of a sync mark as one number: length and checksum.
-fn mark_frame(body: &[u8], seed: u64) -> u64 {
+fn mark_frame(format: u32, kind: LogKind, body: &[u8], seed: u64) -> u64 {
     let payload_len = (MARK_LEN - PREFIX_LEN) as u64;
-    payload_len | u64::from(checksum(body, seed)) << 32
+    payload_len | u64::from(checksum(format, kind, body, seed)) << 32
 }

@@ -72,6 +72,7 @@ fn sample() -> (Vec<u8>, Records, u64) {
             marked = log.synced_len();
         }
     }
+    log.trim();
     (fs.read(path()).unwrap(), records, marked)
 }
 
@@ -176,7 +177,7 @@ fn every_other_length_of_a_sealed_log_is_damage() {
         let replayed = read_bytes(&bytes[..len], Some(sealed)).1;
         assert_eq!(damaged_at(&replayed), Some(len as u64));
     }
-    let longer = [&bytes[..], &[0]].concat();
+    let longer = [&bytes[..], &[0, 1]].concat();
     assert_eq!(
         damaged_at(&read_bytes(&longer, Some(sealed)).1),
         Some(sealed)
@@ -247,10 +248,10 @@ fn headers_of_others_are_refused() {
         read_bytes(&bytes, None).1
     };
     assert!(matches!(
-        with(8, 2),
+        with(8, 3),
         Err(Error::NewerFormat {
-            found: 2,
-            supported: 1,
+            found: 3,
+            supported: 2,
             ..
         })
     ));
@@ -337,17 +338,91 @@ fn marks_and_records_elsewhere_do_not_count() {
     assert_eq!(read_bytes(&spliced, None).1.unwrap().end, 48);
 }
 
+/// A log that is synced often, not trimmed, and where its records end.
+fn written_ahead() -> (Vec<u8>, Records, usize) {
+    let fs = Memory::new();
+    let log = start(&fs);
+    let mut records = Vec::new();
+    for i in 0..5_u8 {
+        let end = log.append(&[&[i; 30]]).unwrap();
+        records.push((end - 30 - PREFIX_LEN as u64, vec![i; 30]));
+        log.sync().unwrap();
+    }
+    let len = log.len() as usize;
+    (fs.read(path()).unwrap(), records, len)
+}
+
 #[test]
-fn zeros_behind_the_records_are_a_torn_tail() {
-    let (bytes, records, _) = sample();
-    for zeros in [1, 8, 9, 4096] {
-        let longer = [&bytes[..], &vec![0; zeros]].concat();
-        let (found, replayed) = read_bytes(&longer, None);
+fn a_log_that_is_synced_often_is_written_ahead_and_trimmed_in_the_end() {
+    let (bytes, records, len) = written_ahead();
+    assert!(bytes.len() > len + 8192 && bytes[len..].iter().all(|byte| *byte == 0));
+    for sealed in [None, Some(len as u64)] {
+        let (found, replayed) = read_bytes(&bytes, sealed);
+        let replayed = replayed.unwrap();
         assert_eq!(found, records);
-        assert!(
-            matches!(replayed.unwrap().tail, Tail::Torn { offset, .. } if offset == bytes.len() as u64)
+        assert_eq!((replayed.end, replayed.tail), (len as u64, Tail::Clean));
+    }
+    let sealed = read_bytes(&bytes, Some(len as u64 - 1)).1;
+    assert_eq!(damaged_at(&sealed), Some(len as u64 - 1));
+
+    // One that is not synced, or whose file system has no room for it, is not.
+    let memory = Memory::new();
+    let fs = Faulty::new(Arc::new(memory.clone()));
+    let log = start(&fs);
+    log.append(&[b"one"]).unwrap();
+    log.append(&[b"two"]).unwrap();
+    assert_eq!(memory.read(path()).unwrap().len() as u64, log.len());
+    fs.set_capacity(fs.used() + 500);
+    for _ in 0..3 {
+        log.sync().unwrap();
+        log.append(&[b"three"]).unwrap();
+    }
+    log.trim();
+    assert_eq!(read(&memory, None).0.len(), 5);
+}
+
+#[test]
+fn what_is_in_the_place_of_zeros_is_a_torn_tail_or_damage() {
+    let (bytes, records, len) = written_ahead();
+    for at in [len, len + 8, len + 5000, bytes.len() - 1] {
+        let mut changed = bytes.clone();
+        changed[at] = 1;
+        let (found, replayed) = read_bytes(&changed, None);
+        assert_eq!(found, records);
+        let Tail::Torn { offset, .. } = replayed.unwrap().tail else {
+            panic!("{at}")
+        };
+        assert_eq!(offset as usize, len);
+        assert_eq!(
+            damaged_at(&read_bytes(&changed, Some(len as u64)).1),
+            Some(len as u64)
         );
     }
+    // A record that went to zeros: those behind it tell that it was there, the marks among them that it was synced.
+    for (place, (offset, payload)) in records.iter().enumerate() {
+        let mut changed = bytes.clone();
+        changed[*offset as usize..][..PREFIX_LEN + payload.len()].fill(0);
+        let (found, replayed) = read_bytes(&changed, None);
+        assert_eq!(found, records[..place]);
+        // The mark of the record before it goes first, where there is one.
+        match place + 1 < records.len() {
+            true => assert!(damaged_at(&replayed).is_some_and(|at| at <= *offset)),
+            false => assert_eq!(replayed.unwrap().tail, Tail::Clean),
+        }
+    }
+}
+
+#[test]
+fn logs_of_the_first_format_are_read_and_have_no_zeros_behind_them() {
+    let (bytes, records, len) = written_ahead();
+    let mut old = bytes[..len].to_vec();
+    old[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    reseal(&mut old, NUMBER);
+    let (found, replayed) = read_bytes(&old, None);
+    assert_eq!((found, replayed.unwrap().tail), (records, Tail::Clean));
+    let longer = [&old[..], &[0; 100]].concat();
+    let torn = read_bytes(&longer, None).1.unwrap().tail;
+    assert!(matches!(torn, Tail::Torn { offset, .. } if offset as usize == len));
 }
 
 #[test]

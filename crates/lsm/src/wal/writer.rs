@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::{
-    DATA, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, MARK_PAYLOAD_LEN, PREFIX_LEN, checksum,
-    header_checksum, seed,
+    DATA, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, PREFIX_LEN, checksum, header_checksum,
+    seed, split_checksum,
 };
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
@@ -17,12 +17,16 @@ use crate::fs::{Fs, WriteFile};
 /// A buffer that a large record left behind is given up over this size.
 const KEPT_BUFFER: usize = 1 << 20;
 
+/// How much a log is written ahead at a time: as much as it has, within these bounds.
+const AHEAD: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 20;
+
 /// Writes one log file. After a sync that failed, or an append that failed and could not be taken
 /// back, every later call fails with [`Error::Poisoned`].
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
     number: u64,
+    kind: LogKind,
     appending: Mutex<Appending>,
     len: AtomicU64,
     synced: AtomicU64,
@@ -35,6 +39,10 @@ struct Appending {
     buffer: Vec<u8>,
     /// What the last sync mark in the file says.
     marked: u64,
+    /// The last append was preceded by a sync.
+    after_sync: bool,
+    /// The file's length, with the zeros that were written ahead; `None` where that has failed.
+    written_ahead: Option<u64>,
 }
 
 /// An append that failed.
@@ -98,9 +106,12 @@ impl LogWriter {
             file,
             path: path.to_path_buf(),
             number,
+            kind,
             appending: Mutex::new(Appending {
                 buffer: Vec::new(),
                 marked: 0,
+                after_sync: false,
+                written_ahead: (kind == LogKind::Wal).then_some(0),
             }),
             len: AtomicU64::new(header.len() as u64),
             synced: AtomicU64::new(0),
@@ -115,56 +126,71 @@ impl LogWriter {
     /// On failure the file is cut back to where it was. Fails with [`Error::Io`], with
     /// [`Error::Limit`] for a payload of 4 GiB or more, and with [`Error::Poisoned`].
     pub fn append(&self, payload_parts: &[&[u8]]) -> std::result::Result<u64, AppendError> {
-        self.put(Some(payload_parts))
+        let body = |buffer: &mut Vec<u8>, offset| {
+            let seed = seed(self.number, offset);
+            put_record(buffer, DATA, payload_parts, |body| {
+                checksum(self.kind.format(), self.kind, body, seed)
+            });
+        };
+        let len = payload_parts.iter().map(|part| part.len() as u64).sum();
+        self.put(Some((len, &body)))
+    }
+
+    /// As [`LogWriter::append`], where [`rest_hash`] of the payload is known already: whoever appends under a lock
+    /// hashes outside of it.
+    pub fn append_hashed(
+        &self,
+        payload: &[u8],
+        rest_hash: u64,
+    ) -> std::result::Result<u64, AppendError> {
+        let body = |buffer: &mut Vec<u8>, offset| {
+            let seed = seed(self.number, offset);
+            put_record(buffer, DATA, &[payload], |body| {
+                split_checksum(body, rest_hash, seed)
+            });
+        };
+        self.put(Some((payload.len() as u64, &body)))
     }
 
     /// Appends a sync mark if one is due, and a record if there is one.
-    fn put(&self, record: Option<&[&[u8]]>) -> std::result::Result<u64, AppendError> {
-        let payload_parts = record.unwrap_or_default();
+    fn put(&self, record: Option<(u64, &PutRecord<'_>)>) -> std::result::Result<u64, AppendError> {
         self.usable().map_err(|error| AppendError {
             error,
             rolled_back: false,
         })?;
-        let payload_len: u64 = payload_parts.iter().map(|part| part.len() as u64).sum();
-        let Ok(payload_len) = u32::try_from(payload_len) else {
-            let limit = u64::from(u32::MAX);
+        let limit = u64::from(u32::MAX);
+        if let Some((value, _)) = record.filter(|(len, _)| *len > limit) {
             let error = Error::Limit {
                 what: "a log record in bytes",
                 limit,
-                value: payload_len,
+                value,
             };
             return Err(AppendError {
                 error,
                 rolled_back: true,
             });
-        };
+        }
 
         // Held over the write, but nobody waits for it: there is one appending thread.
         let mut appending = self.appending.lock();
-        let Appending { buffer, marked } = &mut *appending;
+        let Appending {
+            buffer,
+            marked,
+            after_sync,
+            written_ahead,
+        } = &mut *appending;
         let start = self.len.load(Ordering::Relaxed);
         let synced = self.synced.load(Ordering::Acquire);
         buffer.clear();
-        if synced > *marked {
-            let up_to = synced.to_le_bytes();
-            let parts: [&[u8]; 2] = [&MARK_MAGIC, &up_to];
-            put_record(
-                buffer,
-                MARK,
-                MARK_PAYLOAD_LEN as u32,
-                &parts,
-                seed(self.number, start),
-            );
+        let is_synced = synced > *marked;
+        if is_synced {
+            let (up_to, seed) = (synced.to_le_bytes(), seed(self.number, start));
+            put_record(buffer, MARK, &[&MARK_MAGIC, &up_to], |body| {
+                checksum(self.kind.format(), self.kind, body, seed)
+            });
         }
-        let offset = start + buffer.len() as u64;
-        if record.is_some() {
-            put_record(
-                buffer,
-                DATA,
-                payload_len,
-                payload_parts,
-                seed(self.number, offset),
-            );
+        if let Some((_, put)) = record {
+            put(buffer, start + buffer.len() as u64);
         }
 
         let written = self.file.append(buffer);
@@ -175,6 +201,13 @@ impl LogWriter {
         match written {
             Ok(()) => {
                 *marked = synced;
+                let is_synced_often = std::mem::replace(after_sync, is_synced) && is_synced;
+                if is_synced_often && written_ahead.is_some_and(|there| there < end) {
+                    // Where there is no room for it the log goes on without.
+                    let ahead = start.clamp(*AHEAD.start(), *AHEAD.end());
+                    let done = self.file.write_ahead(ahead as usize);
+                    *written_ahead = done.is_ok().then_some(end + ahead);
+                }
                 self.len.store(end, Ordering::Release);
                 Ok(end)
             }
@@ -183,6 +216,7 @@ impl LogWriter {
                 // Until the next sync a power cut may bring back what is cut off here.
                 self.shortened.store(true, Ordering::Release);
                 let rolled_back = self.file.truncate(start).is_ok();
+                *written_ahead = written_ahead.map(|_| 0);
                 if !rolled_back {
                     self.poison(&error);
                 }
@@ -196,6 +230,17 @@ impl LogWriter {
     /// itself until the next sync. Fails as [`LogWriter::append`] does.
     pub fn mark(&self) -> std::result::Result<(), AppendError> {
         self.put(None).map(|_| ())
+    }
+
+    /// Cuts off what was written ahead, when no more is to come. Durable after the next [`LogWriter::sync`]. It is no
+    /// error that it stays.
+    pub fn trim(&self) {
+        let mut appending = self.appending.lock();
+        let len = self.len.load(Ordering::Relaxed);
+        if self.usable().is_ok() && appending.written_ahead.is_some_and(|there| there > len) {
+            let _ = self.file.truncate(len);
+            appending.written_ahead = Some(0);
+        }
     }
 
     /// Makes durable what was appended before this call. May run beside an append. Always asks the
@@ -256,11 +301,15 @@ impl LogWriter {
     }
 }
 
+/// Puts a record into the buffer, which begins at the offset.
+type PutRecord<'r> = dyn Fn(&mut Vec<u8>, u64) + 'r;
+
 #[inline]
-fn put_record(out: &mut Vec<u8>, kind: u8, payload_len: u32, parts: &[&[u8]], seed: u64) {
+fn put_record(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]], checksum: impl Fn(&[u8]) -> u32) {
     let start = out.len();
-    out.reserve(PREFIX_LEN + payload_len as usize);
-    out.extend_from_slice(&payload_len.to_le_bytes());
+    let payload_len: usize = parts.iter().map(|part| part.len()).sum();
+    out.reserve(PREFIX_LEN + payload_len);
+    out.extend_from_slice(&(payload_len as u32).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.push(kind);
     for part in parts {
@@ -273,6 +322,6 @@ fn put_record(out: &mut Vec<u8>, kind: u8, payload_len: u32, parts: &[&[u8]], se
         return;
     };
     if let Some(sum) = frame.last_chunk_mut() {
-        *sum = checksum(body, seed).to_le_bytes();
+        *sum = checksum(body).to_le_bytes();
     }
 }

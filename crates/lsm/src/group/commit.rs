@@ -1,21 +1,25 @@
 //! The way of a write: log, then memtables, then (if asked) the sync, then visible to readers.
+//!
+//! What readers see is always a prefix of the acknowledged writes. A write has its place in the order with its sequence
+//! number, given out under the writer lock; under the same lock its ticket notes the last write up to it that asked
+//! to be durable before it is acknowledged (itself, or an earlier one). It is acknowledged, and everything up to it
+//! becomes visible, when the log is durable up to there. So a write that asks for nothing waits for the sync of an
+//! earlier one that does; and where a sync fails nobody behind it is acknowledged, nor ever seen.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::background::no_tree;
 use super::recover::{is_leftover, is_own};
-use super::{FULL_GENERATIONS, Inner, Segment, Ticket, Writer};
-use crate::batch::{Batch, decode};
+use super::{FULL_GENERATIONS, Inner, Ticket, Writer};
+use crate::batch::{Batch, TreeId, decode};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
 use crate::options::Durability;
 use crate::read::Snapshot;
 use crate::stats::Counters;
-use crate::version::{Current, log_path};
-use crate::wal::{LogKind, LogWriter};
+use crate::version::Current;
 
 /// Adds to a batch what depends on the state that it is applied to.
 pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c;
@@ -33,9 +37,12 @@ impl Inner {
     pub(super) fn append(
         &self,
         batch: &mut Batch,
+        durability: Durability,
         complete: Option<&mut Complete<'_>>,
     ) -> Result<Ticket> {
         self.check_poison()?;
+        // Here, and not under the lock; what `complete` adds is hashed there.
+        batch.hash();
         let mut writer = self.writer.lock();
         loop {
             if self.closing.load(Ordering::Relaxed) {
@@ -65,7 +72,7 @@ impl Inner {
             let snapshot = Snapshot::new(self.view.load_full(), writer.next_seq - 1);
             complete(batch, writer.next_seq, &snapshot)?;
         }
-        let ticket = self.apply(&mut writer, batch)?;
+        let ticket = self.apply(&mut writer, batch, durability)?;
         let delay = self.delay(&mut writer, batch.bytes());
         drop(writer);
         if let Some(delay) = delay {
@@ -75,16 +82,24 @@ impl Inner {
         Ok(ticket)
     }
 
-    fn apply(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Ticket> {
+    fn apply(
+        &self,
+        writer: &mut Writer,
+        batch: &mut Batch,
+        durability: Durability,
+    ) -> Result<Ticket> {
         let Some(segment) = writer.segment.clone() else {
             return Err(Error::Closed);
         };
         let first = writer.next_seq;
+        let (forces, due) = self.demand(durability);
         if batch.is_empty() {
+            let appended = segment.last.load(Ordering::Acquire);
             return Ok(Ticket {
                 last: first - 1,
-                segment: segment.number,
-                end: segment.log.len(),
+                durable: if forces { appended } else { writer.demanded },
+                forces,
+                due,
             });
         }
         let last = first + u64::from(batch.sequences()) - 1;
@@ -96,19 +111,22 @@ impl Inner {
             });
         }
         let view = self.view.load();
-        let payload = batch.seal(first);
-        if let Some(tree) = unknown_tree(payload, &view) {
-            return Err(no_tree(tree));
+        let unknown = |tree: &&TreeId| view.active.memtable(**tree).is_none();
+        if let Some(tree) = batch.trees().iter().find(unknown) {
+            return Err(no_tree(*tree));
         }
-        let end = match segment.log.append(&[payload]) {
-            Ok(end) => end,
+        let hash = batch.hash();
+        let payload = batch.seal(first);
+        match segment.log.append_hashed(payload, hash) {
+            Ok(_) => {}
             Err(failed) => {
+                self.log.note_taken_back();
                 if !(failed.rolled_back && failed.error.is_disk_full()) {
                     self.poison_with(&failed.error);
                 }
                 return Err(failed.error);
             }
-        };
+        }
         let mut operations = 0;
         decode(payload, |operation| {
             operations += 1;
@@ -121,105 +139,29 @@ impl Inner {
         Counters::add(&self.counters.batches, 1);
         Counters::add(&self.counters.operations, operations as u64);
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
+        if forces {
+            writer.demanded = last;
+        }
         Ok(Ticket {
             last,
-            segment: segment.number,
-            end,
+            durable: writer.demanded,
+            forces,
+            due,
         })
     }
 
-    pub(super) fn settle(&self, ticket: Ticket, durability: Durability) -> Result<()> {
-        match durability {
-            Durability::Sync => self.sync_to(ticket)?,
-            Durability::Periodic(interval) => self.note_periodic(ticket, interval)?,
-            Durability::Os => {}
+    /// Returns when the batch is acknowledged: it and all before it are as durable as was asked.
+    pub(super) fn settle(&self, ticket: Ticket) -> Result<()> {
+        if self.log.synced() < ticket.durable || ticket.forces {
+            self.wait_durable(ticket.durable)?;
         }
+        // All up to here is in the log, and what of it was to be durable is: an acknowledged prefix.
         self.visible.fetch_max(ticket.last, Ordering::AcqRel);
+        if let Some(due) = ticket.due {
+            self.sync_before(due);
+        }
         if !self.options.background {
             self.work_inline();
-        }
-        Ok(())
-    }
-
-    /// Makes the log durable up to a write.
-    fn sync_to(&self, ticket: Ticket) -> Result<()> {
-        let Ticket { last, segment, end } = ticket;
-        let _guard = self.syncing.lock();
-        self.check_poison()?;
-        let segments: Vec<Arc<Segment>> = self.segments.lock().clone();
-        for live in segments.iter().take_while(|live| live.number <= segment) {
-            // Whoever synced while this thread waited may have synced for it too.
-            let wanted = if live.number == segment {
-                end
-            } else {
-                live.log.len()
-            };
-            if live.log.is_durable(wanted) && live.named.load(Ordering::Acquire) {
-                continue;
-            }
-            let result = live.log.sync().and_then(|()| self.name_segment(live));
-            if let Err(error) = result {
-                self.poison_with(&error);
-                return Err(error);
-            }
-            Counters::add(&self.counters.log_syncs, 1);
-        }
-        self.synced.fetch_max(last, Ordering::AcqRel);
-        Ok(())
-    }
-
-    pub(super) fn sync_all(&self) -> Result<()> {
-        let last = self.segments.lock().last().cloned();
-        match last {
-            Some(segment) => {
-                // The number first: the length is then that of a log that has the write.
-                let last = segment.last.load(Ordering::Acquire);
-                self.sync_to(Ticket {
-                    last,
-                    segment: segment.number,
-                    end: segment.log.len(),
-                })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The same for everything that readers see.
-    pub(super) fn sync(&self) -> Result<()> {
-        self.sync_found(&mut self.writer.lock())?;
-        self.sync_all()
-    }
-
-    /// Makes durable what was found at opening: a process that was killed, or whose sync failed, may have left it in
-    /// the system's cache.
-    pub(super) fn sync_found(&self, writer: &mut Writer) -> Result<()> {
-        for path in &writer.unsynced {
-            if let Err(error) = self.source.fs.sync(path) {
-                let error = Error::io(path, "sync", error);
-                // As with any other sync, a next one that succeeds proves nothing.
-                self.poison_with(&error);
-                return Err(error);
-            }
-        }
-        if !writer.unsynced.is_empty() {
-            self.sync_names()?;
-            writer.unsynced.clear();
-        }
-        Ok(())
-    }
-
-    /// Makes the names in the folder durable.
-    pub(super) fn sync_names(&self) -> Result<()> {
-        let dir = &self.source.dir;
-        let synced = self.source.fs.sync_dir(dir);
-        synced.map_err(|e| Error::io(dir, "sync", e))
-    }
-
-    /// Makes a segment's name durable.
-    pub(super) fn name_segment(&self, segment: &Segment) -> Result<()> {
-        if !segment.named.load(Ordering::Acquire) {
-            self.sync_names()?;
-            segment.named.store(true, Ordering::Release);
         }
         Ok(())
     }
@@ -240,7 +182,7 @@ impl Inner {
         self.sync_found(writer)?;
         let view = self.view.load_full();
         let last = writer.next_seq - 1;
-        self.synced.fetch_max(last, Ordering::AcqRel);
+        self.log.note_synced(last);
         let segment = self.create_segment(writer.replayed, last)?;
         let mut versions = self.manifest.lock();
         let oldest = view.full.last().and_then(|generation| generation.log());
@@ -260,7 +202,7 @@ impl Inner {
         segment.named.store(true, Ordering::Release);
         versions.manifest = Some(manifest);
         view.active.set_log(segment.number);
-        self.segments.lock().push(segment.clone());
+        self.log.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
         for path in writer.forsaken.drain(..) {
             // Replay goes past one that stays.
@@ -284,19 +226,6 @@ impl Inner {
         Ok(())
     }
 
-    /// `last` is the last write that is in the log so far.
-    fn create_segment(&self, previous: Option<(u64, u64)>, last: Seq) -> Result<Arc<Segment>> {
-        let number = self.new_file();
-        let path = log_path(&self.source.dir, number);
-        let log = LogWriter::create(&*self.source.fs, &path, LogKind::Wal, number, previous)?;
-        Ok(Arc::new(Segment {
-            number,
-            log,
-            last: AtomicU64::new(last),
-            named: AtomicBool::new(false),
-        }))
-    }
-
     /// Makes the active generation a full one, and starts the next with a segment of its own.
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
         let before = writer.segment.as_ref();
@@ -305,7 +234,7 @@ impl Inner {
         let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         let segment = self.create_segment(previous, last)?;
         let after = writer.next_seq - 1;
-        self.segments.lock().push(segment.clone());
+        self.log.segments.lock().push(segment.clone());
         self.change_view(|view| {
             let active = Generation::new(&view.version, after);
             active.set_log(segment.number);
@@ -380,28 +309,27 @@ impl Inner {
             .then(|| Duration::from_micros(std::mem::take(&mut writer.delay).min(20_000)))
     }
 
-    /// Has the log synced within `interval`. Nobody waits less than [`SHORTEST`]: that is a sync now.
-    fn note_periodic(&self, ticket: Ticket, interval: Duration) -> Result<()> {
-        if interval < SHORTEST || !self.workers.sync.load(Ordering::SeqCst) {
-            return self.sync_to(ticket);
-        }
-        let due = Instant::now() + interval.min(LONGEST);
+    /// Has the log synced by then.
+    fn sync_before(&self, due: Instant) {
         let mut signals = self.signals.lock();
         if signals.sync_at.is_none_or(|set| due < set) {
             signals.sync_at = Some(due);
             self.wake.notify_all();
         }
-        Ok(())
     }
-}
 
-/// The first tree in a batch that the view does not have.
-fn unknown_tree(payload: &[u8], view: &View) -> Option<u32> {
-    let mut unknown = None;
-    decode(payload, |operation| {
-        if view.active.memtable(operation.tree).is_none() {
-            unknown = Some(operation.tree);
+    /// What a durability comes to: on disk before the write is acknowledged, or by then, or neither.
+    fn demand(&self, durability: Durability) -> (bool, Option<Instant>) {
+        match durability {
+            Durability::Sync => (true, None),
+            Durability::Os => (false, None),
+            // Nobody waits less than that, and without the thread nobody would sync later.
+            Durability::Periodic(interval)
+                if interval < SHORTEST || !self.workers.sync.load(Ordering::SeqCst) =>
+            {
+                (true, None)
+            }
+            Durability::Periodic(interval) => (false, Some(Instant::now() + interval.min(LONGEST))),
         }
-    });
-    unknown
+    }
 }

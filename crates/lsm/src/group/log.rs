@@ -1,0 +1,262 @@
+//! The log as the group writes it: its segments, and making them durable for everybody at once.
+//!
+//! Whoever needs the log durable up to some write waits in one queue. The first to come leads: it syncs, without a
+//! lock, whatever was appended when the sync begins, for all who have appended by then. Meanwhile the next group
+//! gathers. When the sync has ended the leader hands the lead to one who is not covered yet, whose sync begins at
+//! once, and only then wakes those who are: so the disk is never idle while somebody waits, and each sync is shared
+//! by all who came during the one before.
+//!
+//! A failed sync poisons the group, and everybody in the queue fails: whether what they wrote is on disk is not known.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::thread::Thread;
+
+use parking_lot::Mutex;
+
+use super::{Inner, Writer};
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::stats::Counters;
+use crate::version::log_path;
+use crate::wal::{LogKind, LogWriter};
+
+/// A log segment of this handle.
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) log: LogWriter,
+    /// The last write that was appended to it, or to the ones before it.
+    pub(super) last: AtomicU64,
+    /// Whether the file's name is durable.
+    pub(super) named: AtomicBool,
+}
+
+/// The segments, and how far they are durable.
+pub(super) struct Log {
+    /// Those of generations that are not on disk yet, oldest first.
+    pub(super) segments: Mutex<Vec<Arc<Segment>>>,
+    /// The last write that is known to be durable.
+    synced: AtomicU64,
+    /// Appends that were taken back, and how many of them no power cut can bring back any more.
+    taken_back: AtomicU64,
+    settled: AtomicU64,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Somebody syncs, or was told to.
+    led: bool,
+    waiting: Vec<Arc<Waiter>>,
+}
+
+struct Waiter {
+    upto: Seq,
+    thread: Thread,
+    told: AtomicU8,
+}
+
+/// What a waiter is told: nothing yet, to look again, to lead.
+const WAIT: u8 = 0;
+const LOOK: u8 = 1;
+const LEAD: u8 = 2;
+
+impl Waiter {
+    fn wait(&self) -> u8 {
+        loop {
+            match self.told.load(Ordering::Acquire) {
+                WAIT => std::thread::park(),
+                told => return told,
+            }
+        }
+    }
+}
+
+impl Log {
+    /// `synced` is the last write that is known to be durable.
+    pub(super) fn new(synced: Seq) -> Log {
+        Log {
+            segments: Mutex::default(),
+            synced: AtomicU64::new(synced),
+            taken_back: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            queue: Mutex::default(),
+        }
+    }
+
+    /// The last write that is known to be durable.
+    #[inline]
+    pub(super) fn synced(&self) -> Seq {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// Notes that everything up to `last` is durable.
+    pub(super) fn note_synced(&self, last: Seq) {
+        self.synced.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// Notes that an append was taken back.
+    pub(super) fn note_taken_back(&self) {
+        self.taken_back.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn covers(&self, upto: Seq) -> bool {
+        self.synced() >= upto
+            && self.settled.load(Ordering::Acquire) == self.taken_back.load(Ordering::Acquire)
+    }
+}
+
+impl Inner {
+    /// Returns when the log is durable up to `upto`, and nothing that was taken back can come back behind it.
+    ///
+    /// # Errors
+    /// Why the sync failed, if this thread was the one to make it; [`Error::Poisoned`] to the others.
+    pub(super) fn wait_durable(&self, upto: Seq) -> Result<()> {
+        while !self.log.covers(upto) {
+            self.check_poison()?;
+            self.take_turn(upto)?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was appended before this call, and segments that have nothing in them yet.
+    pub(super) fn sync_all(&self) -> Result<()> {
+        self.check_poison()?;
+        // Nobody else's sync covers this, so the turn ends with one of its own, or a failure.
+        self.take_turn(Seq::MAX)?;
+        self.check_poison()
+    }
+
+    /// Syncs what was appended, or waits for who does so already. Afterwards `upto` may still not be covered.
+    fn take_turn(&self, upto: Seq) -> Result<()> {
+        let mut queue = self.log.queue.lock();
+        // Who led before may have synced for this one just now.
+        if self.log.covers(upto) {
+            return Ok(());
+        }
+        let led = std::mem::replace(&mut queue.led, true);
+        let waiter = led.then(|| {
+            let waiter = Arc::new(Waiter {
+                upto,
+                thread: std::thread::current(),
+                told: AtomicU8::new(WAIT),
+            });
+            queue.waiting.push(waiter.clone());
+            waiter
+        });
+        drop(queue);
+        if let Some(waiter) = waiter
+            && waiter.wait() == LOOK
+        {
+            return Ok(());
+        }
+        let synced = self.sync_segments();
+        self.end_turn();
+        synced
+    }
+
+    /// Hands the lead on, and wakes those who need not wait any more.
+    fn end_turn(&self) {
+        let mut queue = self.log.queue.lock();
+        let failed = self.poisoned.load(Ordering::Acquire);
+        let (done, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.waiting)
+            .into_iter()
+            .partition(|waiter| failed || self.log.covers(waiter.upto));
+        let mut waiting = waiting.into_iter();
+        let next = waiting.next();
+        queue.led = next.is_some();
+        queue.waiting.extend(waiting);
+        drop(queue);
+        for (waiter, what) in next
+            .map(|waiter| (waiter, LEAD))
+            .into_iter()
+            .chain(done.into_iter().map(|waiter| (waiter, LOOK)))
+        {
+            waiter.told.store(what, Ordering::Release);
+            waiter.thread.unpark();
+        }
+    }
+
+    /// Syncs the segments that are not durable.
+    fn sync_segments(&self) -> Result<()> {
+        // The number first: the lengths are then those of a log that has the write. And before the sync, what was taken
+        // back: an append that is taken back beside it needs another.
+        let taken_back = self.log.taken_back.load(Ordering::Acquire);
+        let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
+        let last = segments
+            .last()
+            .map(|segment| segment.last.load(Ordering::Acquire));
+        for live in &segments {
+            if live.log.is_durable(live.log.len()) && live.named.load(Ordering::Acquire) {
+                continue;
+            }
+            let result = live.log.sync().and_then(|()| self.name_segment(live));
+            if let Err(error) = result {
+                self.poison_with(&error);
+                return Err(error);
+            }
+            Counters::add(&self.counters.log_syncs, 1);
+        }
+        self.log.note_synced(last.unwrap_or(0));
+        self.log.settled.fetch_max(taken_back, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes durable everything that readers see, also what was found at opening.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.sync_found(&mut self.writer.lock())?;
+        self.sync_all()
+    }
+
+    /// Makes durable what was found at opening: a process that was killed, or whose sync failed, may have left it in
+    /// the system's cache.
+    pub(super) fn sync_found(&self, writer: &mut Writer) -> Result<()> {
+        for path in &writer.unsynced {
+            if let Err(error) = self.source.fs.sync(path) {
+                let error = Error::io(path, "sync", error);
+                // As with any other sync, a next one that succeeds proves nothing.
+                self.poison_with(&error);
+                return Err(error);
+            }
+        }
+        if !writer.unsynced.is_empty() {
+            self.sync_names()?;
+            writer.unsynced.clear();
+        }
+        Ok(())
+    }
+
+    /// Makes the names in the folder durable.
+    pub(super) fn sync_names(&self) -> Result<()> {
+        let dir = &self.source.dir;
+        let synced = self.source.fs.sync_dir(dir);
+        synced.map_err(|e| Error::io(dir, "sync", e))
+    }
+
+    /// Makes a segment's name durable.
+    pub(super) fn name_segment(&self, segment: &Segment) -> Result<()> {
+        if !segment.named.load(Ordering::Acquire) {
+            self.sync_names()?;
+            segment.named.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// `last` is the last write that is in the log so far.
+    pub(super) fn create_segment(
+        &self,
+        previous: Option<(u64, u64)>,
+        last: Seq,
+    ) -> Result<Arc<Segment>> {
+        let number = self.new_file();
+        let path: PathBuf = log_path(&self.source.dir, number);
+        let log = LogWriter::create(&*self.source.fs, &path, LogKind::Wal, number, previous)?;
+        Ok(Arc::new(Segment {
+            number,
+            log,
+            last: AtomicU64::new(last),
+            named: AtomicBool::new(false),
+        }))
+    }
+}
