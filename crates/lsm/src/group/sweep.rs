@@ -45,8 +45,8 @@ impl Inner {
                 && memory > (allowance(&view.version, set, slack) + 2 * left).saturating_mul(times)
         };
         let sets = view.version.trees.values();
-        let due = sets.filter(|set| set.options.bitmap && is_settled(&view.version, set));
-        let mut due = due.filter(|set| is_due(set));
+        let due = sets.filter(|set| set.options.bitmap && is_due(set));
+        let mut due = due.filter(|set| is_settled(&view.version, set));
         let due = due.find(|set| matches!(self.attempt(set.id), Attempt::Any));
         let Some(set) = due else {
             return Ok(false);

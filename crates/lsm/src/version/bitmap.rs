@@ -4,7 +4,7 @@
 //! A table that cannot be read costs nobody else the opening: the tree's set has what could be read, which is true
 //! of each number, and says that it may lack others ([`TreeVersion::damage`](super::TreeVersion::damage)).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -39,32 +39,27 @@ impl Version {
     /// Brings the sets up to date after `edit`. What a tree's own merge writes is there already.
     pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) -> Result<()> {
         let merged: BTreeSet<_> = edit.removed.iter().map(|at| at.tree).collect();
-        let new = |number| edit.added.iter().any(|new| new.meta.number == number);
+        let mut added: BTreeMap<TreeId, BTreeSet<u64>> = BTreeMap::new();
+        for new in &edit.added {
+            added.entry(new.tree).or_default().insert(new.meta.number);
+        }
+        let ordinal = self.ordinal;
         if let Some((id, left)) = &edit.swept
             && let Some(tree) = self.trees.get_mut(id)
         {
             let tree = Arc::make_mut(tree);
             tree.bitmap = left.clone();
             // What came since the sweep looked.
-            let later: Vec<_> = tables(tree)
-                .filter(|table| !new(table.meta().number))
-                .cloned()
-                .collect();
-            add_tables(tree, &later, self.ordinal)?;
+            let new = added.get(id);
+            let is_new = |number| new.is_some_and(|new| new.contains(&number));
+            add_tables(tree, |number| !is_new(number), ordinal)?;
         }
-        let added = |tree: TreeId| edit.added.iter().any(|new| new.tree == tree);
-        let (ordinal, mut told) = (self.ordinal, BTreeSet::new());
-        for tree in self.trees.values_mut() {
-            if !tree.options.bitmap || merged.contains(&tree.id) || !added(tree.id) {
-                continue;
+        let mut told = Vec::new();
+        for (id, new) in added.iter().filter(|(id, _)| !merged.contains(id)) {
+            if let Some(tree) = self.trees.get_mut(id).filter(|tree| tree.options.bitmap) {
+                told.push((tree.name.clone(), tree.changed));
+                add_tables(Arc::make_mut(tree), |number| new.contains(&number), ordinal)?;
             }
-            let later: Vec<_> = tables(tree)
-                .filter(|table| new(table.meta().number))
-                .cloned()
-                .collect();
-            let before = tree.changed;
-            add_tables(Arc::make_mut(tree), &later, ordinal)?;
-            told.insert((tree.name.clone(), before));
         }
         for (set, before) in told {
             self.see_told(edit, &set, before);
@@ -98,16 +93,18 @@ fn tables(tree: &TreeVersion) -> impl Iterator<Item = &Arc<TableFile>> {
     tree.runs.iter().flat_map(|run| run.tables.iter())
 }
 
-fn add_tables(tree: &mut TreeVersion, tables: &[Arc<TableFile>], ordinal: u64) -> Result<()> {
-    if tables.is_empty() {
-        return Ok(());
+/// Adds the tables whose numbers are wanted.
+fn add_tables(tree: &mut TreeVersion, wanted: impl Fn(u64) -> bool, ordinal: u64) -> Result<()> {
+    let mut bitmap = tree.bitmap.clone();
+    let mut changed = false;
+    for table in tables(tree).filter(|table| wanted(table.meta().number)) {
+        add_table(Arc::make_mut(&mut bitmap), table)?;
+        changed = true;
     }
-    let bitmap = Arc::make_mut(&mut tree.bitmap);
-    for table in tables {
-        add_table(bitmap, table)?;
+    if changed {
+        Arc::make_mut(&mut bitmap).shrink();
+        (tree.bitmap, tree.changed) = (bitmap, ordinal);
     }
-    bitmap.shrink();
-    tree.changed = ordinal;
     Ok(())
 }
 
