@@ -48,7 +48,7 @@ impl Superseded {
         self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))
     }
 
-    /// Every number superseded by a write up to this one is in the set, if that [is whole](Superseded::is_whole).
+    /// Every number superseded by a write up to this one that a tree still has anything of is in the set, if that [is whole](Superseded::is_whole).
     pub fn mark(&self) -> Seq {
         self.mark
     }

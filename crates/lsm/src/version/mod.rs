@@ -287,8 +287,8 @@ impl TreeVersion {
         self.runs.iter().map(Run::size).sum()
     }
 
-    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it (Luo &
-    /// Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
+    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it, or no tree has anything of its write
+    /// any more (Luo & Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
     pub fn mark(&self) -> Seq {
         self.mark
     }
