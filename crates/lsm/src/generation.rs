@@ -4,9 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use arc_swap::{ArcSwap, Guard};
+
 use crate::batch::{Operation, TreeId};
 use crate::entry::Seq;
 use crate::memtable::Memtable;
+use crate::stripe::Striped;
 use crate::version::{ComponentId, Version};
 
 /// One memtable per tree.
@@ -120,6 +123,10 @@ impl Generation {
 }
 
 /// What readers pin: memtables and tables that belong together. Replaced whole, never changed.
+///
+/// Aligned, so that its reference count, which readers write to, lies on cache lines of its own.
+#[derive(Clone)]
+#[repr(align(128))]
 pub(crate) struct View {
     pub(crate) active: Arc<Generation>,
     /// Full generations that are not on disk yet, newest first.
@@ -133,5 +140,36 @@ impl View {
         std::iter::once(&self.active)
             .chain(&self.full)
             .filter_map(move |generation| generation.memtable(tree))
+    }
+}
+
+/// The view of the moment. Each stripe has a copy of it with a reference count of its own, so that readers of
+/// different stripes write to nothing in common.
+///
+/// No stripe keeps an old view: all of them are replaced before [`Views::store`] returns, whether their threads
+/// read or not. So what an old view holds goes with the last snapshot of it. While `store` is under way some stripes
+/// have the old view and others the new one, as readers have who come before and after it.
+pub(crate) struct Views(Striped<ArcSwap<View>>);
+
+impl Views {
+    pub(crate) fn new(view: View) -> Views {
+        Views(Striped::new(|| ArcSwap::from_pointee(view.clone())))
+    }
+
+    /// The calling thread's copy, for a moment: nothing is counted.
+    pub(crate) fn load(&self) -> Guard<Arc<View>> {
+        self.0.mine().load()
+    }
+
+    /// The calling thread's copy.
+    pub(crate) fn load_full(&self) -> Arc<View> {
+        self.0.mine().load_full()
+    }
+
+    /// Replaces the view. One thread at a time.
+    pub(crate) fn store(&self, view: &View) {
+        for stripe in self.0.iter() {
+            stripe.store(Arc::new(view.clone()));
+        }
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! [`Batch`] encodes it once -> `group/write.rs` gives it sequence numbers, appends it to the log
 //! (`wal/`) and inserts it into the memtables (`memtable/`) of the active generation
-//! (`generation.rs`) -> a full generation is written to tables (`group/background.rs`,
+//! (`generation.rs`) -> a full generation is written to tables (`group/flush.rs`,
 //! `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is installed.
 //!
 //! # The way of a read
@@ -71,6 +71,7 @@ pub mod read;
 mod slice;
 pub mod sort;
 mod stats;
+mod stripe;
 pub mod synopsis;
 pub mod table;
 pub mod version;
@@ -79,7 +80,7 @@ pub mod wal;
 pub use batch::{Batch, Mark, ShowWrite, TreeId};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{Leveled, Policy, RunSink, Tiered, WriteRun, held};
+pub use compaction::{RunSink, WriteRun, held};
 pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Seq};
@@ -87,8 +88,8 @@ pub use error::{Error, Result};
 pub use group::{Complete, Group, Job, JobFailure, Retry, Ticket, TreeChange};
 pub use obsolete::{SeqSet, Superseded};
 pub use options::{
-    BitmapMerges, Durability, LeavesOut, Options, PlainTrees, SupersededBy, TreeOptions,
-    TreeProvider,
+    BitmapMerges, Durability, LeavesOut, Leveled, Options, PlainTrees, Policy, SupersededBy,
+    Tiered, TreeOptions, TreeProvider,
 };
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
@@ -96,3 +97,4 @@ pub use read::{
 };
 pub use slice::Slice;
 pub use stats::Stats;
+pub use stripe::{LazyStriped, Striped};

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attributes::Extractor;
-use crate::compaction::Policy;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::fs::disk::Disk;
@@ -126,6 +125,63 @@ impl Options {
     /// the pinned top of the block indexes.
     pub(crate) fn cache_bytes(&self) -> usize {
         (self.memory_budget / 2).min(MAX_CACHE)
+    }
+}
+
+/// Which components of a tree are merged, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Policy {
+    /// LevelDB's: one run per level below level 0, each ten times the size of the one above; a merge
+    /// takes one table of a level, round robin over the keys, and those that it overlaps below.
+    Leveled(Leveled),
+    /// AsterixDB's: runs of level 0 only; a sequence of them is merged when the younger ones
+    /// together outgrow the oldest by a ratio (Luo & Carey section 2.1).
+    Tiered(Tiered),
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy::Leveled(Leveled::default())
+    }
+}
+
+/// Sizes of a leveled tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leveled {
+    /// Runs of level 0 at which they are merged into level 1.
+    pub level0_runs: usize,
+    /// Bytes that level 1 may hold.
+    pub level1_bytes: u64,
+    /// How many times more each further level may hold.
+    pub multiplier: u64,
+}
+
+impl Default for Leveled {
+    fn default() -> Leveled {
+        Leveled {
+            level0_runs: 4,
+            level1_bytes: 64 << 20,
+            multiplier: 10,
+        }
+    }
+}
+
+/// Sizes of a tiered tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tiered {
+    /// A sequence of runs is merged when the younger ones together are this many times the size of
+    /// its oldest.
+    pub ratio: f64,
+    /// A run of more bytes than this is never merged again.
+    pub largest_mergeable: u64,
+}
+
+impl Default for Tiered {
+    fn default() -> Tiered {
+        Tiered {
+            ratio: 1.2,
+            largest_mergeable: 64 << 30,
+        }
     }
 }
 

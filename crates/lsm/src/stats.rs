@@ -1,8 +1,9 @@
 //! Counters of a group since it was opened.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cost::Cost;
+use crate::stripe::Striped;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -81,31 +82,13 @@ impl Counters {
     }
 }
 
-/// Readers count on their own cache lines, so that they do not slow each other down.
-const SHARDS: usize = 16;
-
+/// What queries cost, added up by the threads that ran them, each on its own stripe.
 #[derive(Default)]
-#[repr(align(128))]
-struct Shard(Counters);
-
-/// What queries cost, added up by the threads that ran them.
-#[derive(Default)]
-pub(crate) struct ReadCounters {
-    shards: [Shard; SHARDS],
-}
-
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static THREAD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
-}
+pub(crate) struct ReadCounters(Striped<Counters>);
 
 impl ReadCounters {
     pub(crate) fn count(&self, cost: &Cost) {
-        let thread = THREAD.with(|thread| *thread);
-        let Some(Shard(counters)) = self.shards.get(thread % SHARDS) else {
-            return;
-        };
+        let counters = self.0.mine();
         for (counter, n) in [
             (&counters.blocks_cached, cost.blocks_cached.get()),
             (&counters.blocks_read, cost.blocks_read.get()),
@@ -122,7 +105,7 @@ impl ReadCounters {
 
     /// Adds what was counted to `stats`.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        for Shard(counters) in &self.shards {
+        for counters in self.0.iter() {
             stats.add(&counters.read());
         }
     }

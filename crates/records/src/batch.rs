@@ -262,13 +262,13 @@ impl WriteBatch {
             let Err(error) = result else {
                 let puts = self.records - self.deletes;
                 let usage = &self.dataset.current.usage;
-                usage.wrote(puts as u64, self.deletes as u64);
-                usage.upkeep.add(Measured {
+                let measured = Measured {
                     written: self.records as u64,
                     known: self.replaced.0,
                     replaced: self.replaced.1,
                     ..Measured::default()
-                });
+                };
+                usage.wrote(puts as u64, self.deletes as u64, measured);
                 self.clear();
                 self.dataset.current.wrote(&shared.group);
                 if let Some(keeper) = &self.dataset.keeper {

@@ -103,7 +103,7 @@ impl Current {
     /// As [`Current::keep_over`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
     pub(crate) fn try_keep_over(&self, group: &Group) {
         if let Err(error) = self.keep_over(group) {
-            self.usage.upkeep.remembered.lock().not_kept = Some(error.to_string());
+            self.usage.upkeep().remembered.lock().not_kept = Some(error.to_string());
         }
     }
 
@@ -133,7 +133,7 @@ impl Current {
         }
         drop(noted);
         if result.is_ok() {
-            self.usage.upkeep.remembered.lock().not_kept = None;
+            self.usage.upkeep().remembered.lock().not_kept = None;
         }
         result
     }

@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path as FsPath;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
+use lsm::LazyStriped;
 use lsm::fs::Fs;
 use serde_json::{Map, Value as Json, json};
 
 use crate::def::MAX_INDEXES;
 use crate::schema::Path;
-use crate::upkeep::Live;
+use crate::upkeep::{Live, Measured};
 
 const NAME: &str = "USAGE";
 const TEMPORARY: &str = "USAGE.new";
@@ -30,18 +31,8 @@ const MAX_PATHS: usize = 2 * MAX_INDEXES;
 /// Validations over which their counters are halved.
 const WASTE_WINDOW: u64 = 1 << 20;
 
-/// Gets are counted on cache lines of their own, so that readers do not slow each other down.
-const SHARDS: usize = 16;
-
-#[derive(Default)]
-#[repr(align(128))]
-struct Shard(AtomicU64);
-
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static THREAD: usize = NEXT_THREAD.fetch_add(1, Relaxed);
-}
+/// Queries that a stripe counts before it adds them to what all share.
+const FOLDED_TOGETHER: u64 = 64;
 
 /// What was asked of an attribute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,9 +51,9 @@ pub struct Asked {
     pub scans: u64,
 }
 
-/// The counters of one attribute, in the order of [`Asked::values`].
+/// The counters of one attribute, in the order of [`Asked::values`], by stripe.
 #[derive(Default)]
-struct LiveAsked([AtomicU64; 6]);
+struct LiveAsked(LazyStriped<[AtomicU64; 6]>);
 
 impl Asked {
     const NAMES: [&str; 6] = [
@@ -113,11 +104,13 @@ impl Asked {
 
 impl LiveAsked {
     fn new(asked: Asked) -> LiveAsked {
-        LiveAsked(asked.values().map(AtomicU64::new))
+        let live = LiveAsked::default();
+        live.add(asked);
+        live
     }
 
     fn add(&self, asked: Asked) {
-        for (counter, n) in self.0.iter().zip(asked.values()) {
+        for (counter, n) in self.0.mine().iter().zip(asked.values()) {
             if n > 0 {
                 counter.fetch_add(n, Relaxed);
             }
@@ -125,9 +118,13 @@ impl LiveAsked {
     }
 
     fn read(&self) -> Asked {
-        Asked::from_values(std::array::from_fn(|at| {
-            self.0.get(at).map_or(0, |counter| counter.load(Relaxed))
-        }))
+        let mut sums = [0; 6];
+        for counters in self.0.iter() {
+            for (sum, counter) in sums.iter_mut().zip(counters) {
+                *sum += counter.load(Relaxed);
+            }
+        }
+        Asked::from_values(sums)
     }
 }
 
@@ -186,36 +183,56 @@ fn number(json: &Json, name: &str) -> u64 {
 }
 
 /// The live counters of a dataset, shared by its handles.
+///
+/// Reads count by stripe, so that they write to nothing that other threads write to. What decides something is folded into the
+/// shared counters: some queries at a time, and all of it when it is asked for ([`Usage::upkeep`]).
 #[derive(Default)]
 pub(crate) struct Usage {
     puts: AtomicU64,
     deletes: AtomicU64,
-    gets: [Shard; SHARDS],
+    reads: LazyStriped<Reads>,
     attributes: ArcSwap<BTreeMap<Path, Arc<LiveAsked>>>,
     /// Candidates of indexes that turned out to be over, and all that were validated. Not kept.
     over: AtomicU64,
     validated: AtomicU64,
     /// Writes that were counted when the counters were last kept.
     kept: AtomicU64,
-    pub(crate) upkeep: Live,
+    live: Live,
+}
+
+/// What the threads of one stripe read.
+#[derive(Default)]
+struct Reads {
+    gets: AtomicU64,
+    // Of queries that were not folded into the shared counters yet.
+    queries: AtomicU64,
+    over: AtomicU64,
+    validated: AtomicU64,
+    measured: [AtomicU64; Measured::COUNTS],
 }
 
 impl Usage {
     pub(crate) fn new(counts: &UsageCounts) -> Usage {
         let usage = Usage {
-            upkeep: Live::from_json(&counts.upkeep),
+            live: Live::from_json(&counts.upkeep),
             ..Usage::default()
         };
         usage.puts.store(counts.puts, Relaxed);
         usage.deletes.store(counts.deletes, Relaxed);
         usage.kept.store(counts.puts + counts.deletes, Relaxed);
-        if let Some(Shard(first)) = usage.gets.first() {
-            first.store(counts.gets, Relaxed);
-        }
+        usage.reads.mine().gets.store(counts.gets, Relaxed);
         let attributes = counts.attributes.iter();
         let live = attributes.map(|(path, asked)| (path.clone(), Arc::new(LiveAsked::new(*asked))));
         usage.attributes.store(Arc::new(live.collect()));
         usage
+    }
+
+    /// What is measured for the upkeep, with all that was counted so far.
+    pub(crate) fn upkeep(&self) -> &Live {
+        for reads in self.reads.iter() {
+            self.fold(reads);
+        }
+        &self.live
     }
 
     /// Writes that were counted, ever.
@@ -224,35 +241,61 @@ impl Usage {
     }
 
     /// Counts a batch that was committed.
-    pub(crate) fn wrote(&self, puts: u64, deletes: u64) {
+    pub(crate) fn wrote(&self, puts: u64, deletes: u64, measured: Measured) {
         self.puts.fetch_add(puts, Relaxed);
         self.deletes.fetch_add(deletes, Relaxed);
+        self.live.add(measured);
     }
 
-    /// Counts the candidates of a query: those that were over, and all that it had to validate.
-    pub(crate) fn validated(&self, over: u64, all: u64) {
+    /// Counts a query: the candidates that were over, all that it had to validate, and what was measured.
+    pub(crate) fn queried(&self, over: u64, validated: u64, measured: Measured) {
+        let reads = self.reads.mine();
+        add(&reads.over, over);
+        add(&reads.validated, validated);
+        for (counter, n) in reads.measured.iter().zip(measured.values()) {
+            add(counter, n);
+        }
+        if reads.queries.fetch_add(1, Relaxed) + 1 >= FOLDED_TOGETHER {
+            self.fold(reads);
+        }
+    }
+
+    /// Moves what a stripe has counted to the shared counters.
+    fn fold(&self, reads: &Reads) {
+        if reads.queries.swap(0, Relaxed) == 0 {
+            return;
+        }
+        let (over, validated) = (
+            reads.over.swap(0, Relaxed),
+            reads.validated.swap(0, Relaxed),
+        );
         // Old queries count for less and less.
-        if self.validated.fetch_add(all, Relaxed) > WASTE_WINDOW {
+        if self.validated.fetch_add(validated, Relaxed) > WASTE_WINDOW {
             self.validated
                 .store(self.validated.load(Relaxed) / 2, Relaxed);
             self.over.store(self.over.load(Relaxed) / 2, Relaxed);
         }
         self.over.fetch_add(over, Relaxed);
+        self.live
+            .add(Measured::from_values(std::array::from_fn(|at| {
+                let counter = reads.measured.get(at);
+                counter.map_or(0, |counter| counter.swap(0, Relaxed))
+            })));
     }
 
     /// True when so many candidates turn out to be over that it pays to ask the primary-key index before
-    /// records are fetched.
+    /// records are fetched. Of what other threads counted, the last queries may be missing.
     pub(crate) fn is_wasteful(&self) -> bool {
-        self.over.load(Relaxed).saturating_mul(8) > self.validated.load(Relaxed)
+        let reads = self.reads.mine();
+        let over = self.over.load(Relaxed) + reads.over.load(Relaxed);
+        let validated = self.validated.load(Relaxed) + reads.validated.load(Relaxed);
+        over.saturating_mul(8) > validated
     }
 
     /// Counts a get.
     #[inline]
     pub(crate) fn got(&self) {
-        let thread = THREAD.with(|thread| *thread);
-        if let Some(Shard(gets)) = self.gets.get(thread % SHARDS) {
-            gets.fetch_add(1, Relaxed);
-        }
+        self.reads.mine().gets.fetch_add(1, Relaxed);
     }
 
     /// Counts what a query asked of an attribute.
@@ -278,8 +321,8 @@ impl Usage {
         UsageCounts {
             puts: self.puts.load(Relaxed),
             deletes: self.deletes.load(Relaxed),
-            upkeep: self.upkeep.to_json(),
-            gets: self.gets.iter().map(|shard| shard.0.load(Relaxed)).sum(),
+            upkeep: self.upkeep().to_json(),
+            gets: self.reads.iter().map(|r| r.gets.load(Relaxed)).sum(),
             attributes: attributes
                 .iter()
                 .map(|(path, live)| (path.clone(), live.read()))
@@ -291,6 +334,13 @@ impl Usage {
     pub(crate) fn take_written(&self) -> bool {
         let writes = self.puts.load(Relaxed) + self.deletes.load(Relaxed);
         self.kept.swap(writes, Relaxed) != writes
+    }
+}
+
+/// A counter that need not be written to is not.
+fn add(counter: &AtomicU64, n: u64) {
+    if n > 0 {
+        counter.fetch_add(n, Relaxed);
     }
 }
 
@@ -330,4 +380,65 @@ pub(crate) fn keep(
     file.append(Json::Object(json).to_string().as_bytes())?;
     drop(file);
     fs.rename(&temporary, &dir.join(NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever counts, and however many at once: nothing is lost, nothing counted twice.
+    #[test]
+    fn counts_of_reads_are_exact() {
+        const THREADS: u64 = 40;
+        const QUERIES: u64 = 2 * FOLDED_TOGETHER + 7;
+        let usage = Usage::new(&UsageCounts {
+            gets: 5,
+            ..UsageCounts::default()
+        });
+        let path: Path = "a".parse().unwrap();
+        let asked = Asked {
+            lookups: 1,
+            limits: 10,
+            ..Asked::default()
+        };
+        let measured = Measured {
+            fetching: 1,
+            wasted: 3,
+            ..Measured::default()
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..QUERIES {
+                        usage.got();
+                        usage.asked(&path, asked);
+                        usage.queried(2, 4, measured);
+                    }
+                });
+            }
+            // Whoever asks meanwhile disturbs nothing.
+            for _ in 0..100 {
+                assert!(usage.upkeep().operations() <= THREADS * QUERIES);
+            }
+        });
+        let all = THREADS * QUERIES;
+        assert_eq!(usage.upkeep().operations(), all);
+        assert_eq!(usage.upkeep().wasted(), (0, 3 * all));
+        assert_eq!(usage.validated.load(Relaxed), 4 * all);
+        assert_eq!(usage.over.load(Relaxed), 2 * all);
+        let counts = usage.read();
+        assert_eq!(counts.gets, 5 + all);
+        assert_eq!(counts.attributes[&path].lookups, all);
+        assert_eq!(counts.attributes[&path].limits, 10 * all);
+    }
+
+    #[test]
+    fn a_thread_sees_its_own_waste_at_once() {
+        let usage = Usage::default();
+        usage.queried(0, 100, Measured::default());
+        assert!(!usage.is_wasteful());
+        usage.queried(30, 30, Measured::default());
+        assert!(usage.is_wasteful());
+        assert_eq!(usage.validated.load(Relaxed), 0, "nothing was folded yet");
+    }
 }

@@ -12,13 +12,13 @@ use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{MergeCursor, MergeStream, Rules};
 use crate::obsolete::{self, Over, SeqSet};
 use crate::options::{BitmapMerges, LeavesOut, Options};
-use crate::read::{RunCursor, SourceCursor};
+use crate::read::SourceCursor;
 use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
 use crate::version::{
-    ComponentId, Edit, NewTable, Run, TableAt, TableFile, TableSource, TreeVersion, Version,
-    add_table,
+    ComponentId, Edit, NewTable, Run, RunCursor, TableAt, TableFile, TableSource, TreeVersion,
+    Version, add_table,
 };
 
 /// Bytes that a merge reads ahead from each of its runs.

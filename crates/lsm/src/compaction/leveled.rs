@@ -3,28 +3,8 @@
 use std::sync::Arc;
 
 use super::Choice;
+use crate::options::Leveled;
 use crate::version::{Run, TableFile, TreeVersion};
-
-/// Sizes of a leveled tree.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Leveled {
-    /// Runs of level 0 at which they are merged into level 1.
-    pub level0_runs: usize,
-    /// Bytes that level 1 may hold.
-    pub level1_bytes: u64,
-    /// How many times more each further level may hold.
-    pub multiplier: u64,
-}
-
-impl Default for Leveled {
-    fn default() -> Leveled {
-        Leveled {
-            level0_runs: 4,
-            level1_bytes: 64 << 20,
-            multiplier: 10,
-        }
-    }
-}
 
 impl Leveled {
     fn capacity(&self, level: u32) -> u64 {

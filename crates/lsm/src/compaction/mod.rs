@@ -9,29 +9,11 @@ mod tiered;
 use std::sync::Arc;
 
 use crate::entry::Seq;
+use crate::options::{Policy, Tiered};
 use crate::version::{Run, TableFile, TreeVersion};
 
 pub use job::{RunSink, WriteRun};
-pub use leveled::Leveled;
 pub use sweep::held;
-pub use tiered::Tiered;
-
-/// Which components of a tree are merged, and when.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Policy {
-    /// LevelDB's: one run per level below level 0, each ten times the size of the one above; a merge
-    /// takes one table of a level, round robin over the keys, and those that it overlaps below.
-    Leveled(Leveled),
-    /// AsterixDB's: runs of level 0 only; a sequence of them is merged when the younger ones
-    /// together outgrow the oldest by a ratio (Luo & Carey section 2.1).
-    Tiered(Tiered),
-}
-
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy::Leveled(Leveled::default())
-    }
-}
 
 /// What a policy chose.
 #[derive(Clone)]

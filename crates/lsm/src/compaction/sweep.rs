@@ -11,9 +11,9 @@ use crate::error::Result;
 use crate::generation::View;
 use crate::merge::Judged;
 use crate::obsolete::SeqSet;
-use crate::read::{RunCursor, Snapshot};
+use crate::read::Snapshot;
 use crate::table::ReadOptions;
-use crate::version::{TableFile, TreeVersion, Version};
+use crate::version::{RunCursor, TableFile, TreeVersion, Version};
 
 /// Bytes that a sweep reads ahead.
 const READAHEAD: usize = 256 << 10;

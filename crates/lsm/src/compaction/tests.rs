@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::cache::BlockCache;
 use crate::fs::memory::Memory;
+use crate::options::Leveled;
 use crate::options::TreeOptions;
 use crate::table::TableMeta;
 use crate::version::{ComponentId, Run, TableSource};

@@ -1,26 +1,8 @@
 //! The tiered policy.
 
 use super::Choice;
+use crate::options::Tiered;
 use crate::version::{Run, TreeVersion};
-
-/// Sizes of a tiered tree.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tiered {
-    /// A sequence of runs is merged when the younger ones together are this many times the size of
-    /// its oldest.
-    pub ratio: f64,
-    /// A run of more bytes than this is never merged again.
-    pub largest_mergeable: u64,
-}
-
-impl Default for Tiered {
-    fn default() -> Tiered {
-        Tiered {
-            ratio: 1.2,
-            largest_mergeable: 64 << 30,
-        }
-    }
-}
 
 impl Tiered {
     /// The longest sequence, from the newest run on, whose younger runs outgrow its oldest.

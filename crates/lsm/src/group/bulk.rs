@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::background::no_tree;
+use super::install::no_tree;
+use super::threads::Raised;
 use super::{Inner, TreeChange};
 use crate::batch::TreeId;
 use crate::compaction::job::{Workshop, WriteRun};
@@ -176,6 +177,52 @@ impl Inner {
 }
 
 impl super::Internals<'_> {
+    pub(crate) fn ingest<'e>(
+        &self,
+        tree: TreeId,
+        entries: &mut dyn Iterator<Item = Result<(&'e [u8], &'e [u8])>>,
+        stop: &AtomicBool,
+    ) -> Result<u64> {
+        let inner = self.0;
+        // Runs are ordered by sequence number; no merge may put newer entries below this one.
+        let _merges = inner.merging.lock();
+        let _ingesting = Raised::new(&inner.ingesting);
+        inner.rotate_now()?;
+        let seq = {
+            let mut writer = inner.writer.lock();
+            inner.start_writing(&mut writer)?;
+            if !inner.view.load().active.is_empty() {
+                inner.rotate(&mut writer)?;
+            }
+            writer.next_seq += 1;
+            writer.next_seq - 1
+        };
+        inner.flush_full()?;
+        let view = inner.view.load_full();
+        let Some(tree) = view.version.trees.get(&tree) else {
+            return Err(no_tree(tree));
+        };
+        let next_file = || inner.new_file();
+        let workshop = Workshop {
+            closing: stop,
+            ..inner.workshop(&next_file)
+        };
+        let mut count = 0;
+        let write = |edit: &mut Edit| {
+            edit.last_seq = Some(seq);
+            count = workshop.ingest(tree, seq, entries, edit)?;
+            // Before the run is there, so that no snapshot has it that does not reach `seq`.
+            inner.visible.fetch_max(seq, Ordering::AcqRel);
+            Ok(())
+        };
+        inner.work(write, |view, version| View {
+            active: view.active.clone(),
+            full: view.full.clone(),
+            version,
+        })?;
+        Ok(count)
+    }
+
     /// The next numbers of a file and of a tree: no version so far has any as large.
     pub(crate) fn next_numbers(&self) -> (u64, TreeId) {
         let next_tree = self.0.manifest.lock().next_tree;

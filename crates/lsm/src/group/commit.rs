@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::background::no_tree;
+use super::install::no_tree;
 use super::recover::{is_leftover, is_own};
 use super::{FULL_GENERATIONS, Inner, Ticket, Writer};
 use crate::batch::{Batch, TreeId, decode};

@@ -185,7 +185,7 @@ impl Inner {
             error,
             times,
             retry: match self.options.background {
-                true => Retry::In(super::background::RETRY),
+                true => Retry::In(super::threads::RETRY),
                 false => Retry::AfterFlushes(0),
             },
         });

@@ -12,15 +12,18 @@
 //!
 //! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
 
-mod background;
 mod bulk;
 mod close;
 mod commit;
+mod compact;
 mod failures;
+mod flush;
+mod install;
 mod log;
 mod manifest;
 mod recover;
 mod sweep;
+mod threads;
 mod trees;
 
 pub use commit::Complete;
@@ -33,13 +36,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
-use self::background::Workers;
 use self::failures::Failures;
 use self::log::Segment;
 use self::sweep::Sweeps;
+use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
@@ -47,7 +49,7 @@ use crate::cost::Cost;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Lock;
-use crate::generation::View;
+use crate::generation::{View, Views};
 use crate::options::{Durability, Options, TreeProvider};
 use crate::read::{Component, Snapshot};
 use crate::stats::{Counters, ReadCounters, Stats};
@@ -64,6 +66,8 @@ const FLUSH_AT_CLOSE: usize = 256 << 10;
 pub struct Group {
     inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// True once there is nothing to start any more: every write asks, and takes no lock for it.
+    started: AtomicBool,
 }
 
 /// Behind the `writer` lock.
@@ -114,7 +118,7 @@ struct Inner {
     counters: Counters,
     reads: ReadCounters,
     /// Shared with merges that ask for the version of the moment.
-    view: Arc<ArcSwap<View>>,
+    view: Arc<Views>,
     view_change: Mutex<()>,
     /// The last sequence number that readers see.
     visible: AtomicU64,
@@ -158,6 +162,7 @@ impl Group {
         Ok(Group {
             inner,
             threads: Mutex::new(Vec::new()),
+            started: AtomicBool::new(false),
         })
     }
 
@@ -365,20 +370,30 @@ impl Group {
         self.inner.begin_closing();
         // It takes the writer lock: every write has either been appended or will be refused.
         let synced = self.inner.sync();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
+        // Not to be locked while they are waited for.
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
             let _ = thread.join();
         }
         synced.and(self.inner.finish())
     }
 
+    #[inline]
     pub(crate) fn start_threads(&self) {
-        if !self.inner.options.background {
-            return;
+        if !self.started.load(Ordering::Acquire) {
+            self.start_threads_once();
         }
+    }
+
+    #[cold]
+    fn start_threads_once(&self) {
         let mut threads = self.threads.lock();
-        if threads.is_empty() && !self.inner.closing.load(Ordering::SeqCst) {
-            background::start(&self.inner, &mut threads);
+        // Closing takes the lock once it has begun: it finds the threads, or they are not started.
+        let closing = self.inner.closing.load(Ordering::SeqCst);
+        if self.inner.options.background && !closing && !self.started.load(Ordering::Acquire) {
+            threads::start(&self.inner, &mut threads);
         }
+        self.started.store(true, Ordering::Release);
     }
 
     pub(crate) fn source(&self) -> &TableSource {
@@ -465,7 +480,7 @@ impl Inner {
         let _guard = self.view_change.lock();
         let next = change(&self.view.load());
         self.measure_pressure(&next);
-        self.view.store(Arc::new(next));
+        self.view.store(&next);
     }
 
     /// Measures the pressure again, when a tree's merges have begun or ceased to fail.

@@ -11,19 +11,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 
-use super::background::Workers;
 use super::failures::Failures;
 use super::sweep::Sweeps;
+use super::threads::Workers;
 use super::{Inner, Signals, Versions, Writer};
 use crate::batch::{TreeId, decode};
 use crate::cache::BlockCache;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::generation::{Generation, View};
+use crate::generation::{Generation, View, Views};
 use crate::options::{Options, TreeProvider};
 use crate::sort;
 use crate::stats::{Counters, ReadCounters};
@@ -119,7 +118,7 @@ pub(super) fn open(
         provider,
         counters: Counters::default(),
         reads: ReadCounters::default(),
-        view: Arc::new(ArcSwap::from_pointee(view)),
+        view: Arc::new(Views::new(view)),
         view_change: Mutex::new(()),
         visible: AtomicU64::new(log.last_seq),
         writer: Mutex::new(Writer {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Inner;
-use super::background::no_tree;
 use super::failures::Attempt;
+use super::install::no_tree;
 use crate::batch::TreeId;
 use crate::compaction::sweep::{Sweep, allowance, is_clean, is_settled, tables};
 use crate::error::{Error, Result};

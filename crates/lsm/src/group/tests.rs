@@ -1,15 +1,18 @@
-//! Threads that are not there.
+//! Threads that are not there, that close waits for, that read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::Group;
 use crate::batch::Batch;
+use crate::error::Error;
+use crate::fs::Fs;
 use crate::fs::memory::{Memory, PowerCut};
 use crate::options::{Durability, Options, PlainTrees};
 
-/// A group whose threads could not be started: where some thread is held, no others are started.
+/// A group whose threads could not be started.
 fn without_threads(memory: &Memory) -> Group {
     let options = Options {
         fs: Arc::new(memory.clone()),
@@ -18,7 +21,7 @@ fn without_threads(memory: &Memory) -> Group {
         ..Options::default()
     };
     let group = Group::open(Path::new("/store"), options, Arc::new(PlainTrees), true).unwrap();
-    group.threads.lock().push(std::thread::spawn(|| {}));
+    group.started.store(true, Ordering::Release);
     group
 }
 
@@ -55,4 +58,155 @@ fn writers_do_without_the_threads() {
     let found = left.snapshot().get(tree, b"last", &crate::Cost::default());
     assert!(found.unwrap().is_some());
     group.close().unwrap();
+}
+
+/// A group in memory with background threads, and a tree.
+fn with_threads() -> (Group, u32) {
+    let options = Options {
+        fs: Arc::new(Memory::new()),
+        background: true,
+        ..Options::default()
+    };
+    let group = Group::open(Path::new("/store"), options, Arc::new(PlainTrees), true).unwrap();
+    let tree = group.create_trees(&[("t".to_string(), vec![])]).unwrap()[0];
+    (group, tree)
+}
+
+fn write(group: &Group, tree: u32) -> crate::Result<u64> {
+    let mut batch = Batch::new();
+    batch.put(tree, b"k", b"v").unwrap();
+    group.write(&mut batch, Durability::Os)
+}
+
+/// `close` waits for the threads, which may be in the middle of a long merge. Writers do not wait with it.
+#[test]
+fn a_write_beside_a_close_that_waits_for_threads_is_refused_at_once() {
+    let (group, tree) = with_threads();
+    write(&group, tree).unwrap();
+    let group = Arc::new(group);
+    let (end, ended) = mpsc::channel::<()>();
+    let busy = std::thread::spawn(move || ended.recv().unwrap_or(()));
+    group.threads.lock().push(busy);
+    let closer = std::thread::spawn({
+        let group = group.clone();
+        move || group.close()
+    });
+    // Until `close` has taken the threads to join them.
+    while !group.inner.closing.load(Ordering::SeqCst)
+        || group
+            .threads
+            .try_lock()
+            .is_some_and(|left| !left.is_empty())
+    {
+        std::thread::yield_now();
+    }
+    let (done, written) = mpsc::channel();
+    let writer = std::thread::spawn({
+        let group = group.clone();
+        move || done.send(write(&group, tree))
+    });
+    let refused = written.recv_timeout(Duration::from_secs(60));
+    end.send(()).unwrap();
+    closer.join().unwrap().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(matches!(refused, Ok(Err(Error::Closed))), "{refused:?}");
+}
+
+#[test]
+fn a_closed_group_starts_no_threads() {
+    let (group, tree) = with_threads();
+    write(&group, tree).unwrap();
+    assert!(!group.threads.lock().is_empty());
+    group.close().unwrap();
+    assert!(matches!(write(&group, tree), Err(Error::Closed)));
+    assert!(group.flush().is_err());
+    assert!(group.threads.lock().is_empty());
+    // Nor one that never wrote.
+    let (group, tree) = with_threads();
+    group.close().unwrap();
+    assert!(matches!(write(&group, tree), Err(Error::Closed)));
+    assert!(group.threads.lock().is_empty());
+}
+
+/// What an old view holds goes with the last snapshot of it: threads that have read and do nothing now keep nothing.
+#[test]
+fn idle_readers_pin_no_old_files_and_no_old_memtables() {
+    const READERS: usize = 40;
+    let memory = Memory::new();
+    let options = Options {
+        fs: Arc::new(memory.clone()),
+        background: false,
+        ..Options::default()
+    };
+    let group = Group::open(Path::new("/store"), options, Arc::new(PlainTrees), true).unwrap();
+    let tree = group.create_trees(&[("t".to_string(), vec![])]).unwrap()[0];
+    let read = &|| {
+        let snapshot = group.snapshot();
+        let found = snapshot.get(tree, b"k", &crate::Cost::default()).unwrap();
+        assert!(found.is_some());
+        snapshot
+    };
+    let tables = || {
+        let names = memory.list(Path::new("/store")).unwrap();
+        let is_table = |name: &&PathBuf| name.extension().is_some_and(|e| e == "tbl");
+        names.iter().filter(is_table).count()
+    };
+    write(&group, tree).unwrap();
+    let (has_read, all_read) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // Dropped at the end, whatever it is: the readers end then.
+        let mut held = Vec::new();
+        for _ in 0..READERS {
+            let (hold, idle) = mpsc::channel::<()>();
+            held.push(hold);
+            let has_read = has_read.clone();
+            scope.spawn(move || {
+                read();
+                has_read.send(()).unwrap();
+                let _ = idle.recv();
+            });
+        }
+        for _ in 0..READERS {
+            all_read.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        let memtable = Arc::downgrade(&group.inner.view.load().active);
+        let kept = read();
+        group.flush().unwrap();
+        assert_eq!(tables(), 1);
+        assert!(memtable.upgrade().is_some(), "a snapshot has it");
+        drop(kept);
+        assert!(memtable.upgrade().is_none(), "nobody has it");
+        let kept = read();
+        write(&group, tree).unwrap();
+        group.compact(Some(tree)).unwrap();
+        assert_eq!(
+            tables(),
+            2,
+            "the snapshot's, and the one that took its place"
+        );
+        drop(kept);
+        assert_eq!(tables(), 1);
+    });
+}
+
+/// Whatever threads read, each read is counted once.
+#[test]
+fn counters_of_reads_are_exact() {
+    let (group, tree) = with_threads();
+    write(&group, tree).unwrap();
+    group.flush().unwrap();
+    let blocks = |stats: crate::Stats| stats.data_blocks;
+    let before = blocks(group.stats());
+    std::thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let cost = crate::Cost::default();
+                    group.snapshot().get(tree, b"k", &cost).unwrap();
+                    group.count(&cost);
+                }
+            });
+        }
+    });
+    assert_eq!(blocks(group.stats()) - before, 50 * 100);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::background::no_tree;
+use super::install::no_tree;
 use super::{Inner, Writer};
 use crate::batch::TreeId;
 use crate::entry::Seq;

@@ -8,9 +8,10 @@ use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::Result;
 use crate::memtable::Memtable;
-use crate::read::{RunCursor, SourceCursor};
+use crate::read::SourceCursor;
 use crate::slice::Slice;
 use crate::table::ReadOptions;
+use crate::version::RunCursor;
 use crate::version::{Run, TableFile};
 
 /// A component of a tree: a memtable or a run.

@@ -2,13 +2,11 @@
 
 mod batched;
 mod component;
-mod run_cursor;
 mod snapshot;
 mod tree_cursor;
 
 pub use batched::{Expected, Lookup, LookupOptions};
 pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
-pub(crate) use run_cursor::RunCursor;
 pub use snapshot::{Found, Snapshot};
 pub use tree_cursor::{EntryCursor, TreeCursor};
 
@@ -17,6 +15,7 @@ use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::memtable::MemCursor;
 use crate::slice::Slice;
+use crate::version::RunCursor;
 
 /// A cursor over one component.
 #[allow(

@@ -157,7 +157,7 @@ impl<'t> WantedBlock<'t> {
         Ok(place.map(|place| Found {
             seq: place.seq,
             kind: place.kind,
-            value: place.value_slice(bytes),
+            value: place.value_slice(Arc::clone(bytes)),
         }))
     }
 }

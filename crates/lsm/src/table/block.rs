@@ -160,8 +160,8 @@ impl Place {
     }
 
     /// The entry's value, keeping the block alive.
-    pub(super) fn value_slice(&self, block: &Arc<Vec<u8>>) -> Slice {
-        Slice::shared(Arc::clone(block), self.value, self.value_end)
+    pub(super) fn value_slice(&self, block: Arc<Vec<u8>>) -> Slice {
+        Slice::shared(block, self.value, self.value_end)
     }
 }
 
@@ -436,7 +436,7 @@ impl BlockCursor {
     }
 
     pub(super) fn value_slice(&self) -> Slice {
-        self.place.value_slice(&self.bytes)
+        self.place.value_slice(Arc::clone(&self.bytes))
     }
 
     #[inline]

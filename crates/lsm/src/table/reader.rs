@@ -171,13 +171,12 @@ impl Table {
         let place = Layout::parse(&bytes)
             .and_then(|layout| layout.seek(&bytes, key, MAX_SEQ))
             .ok_or_else(|| self.malformed(handle))?;
-        Ok(place
-            .filter(|place| place.is_of(&bytes, key))
-            .map(|place| Found {
-                seq: place.seq,
-                kind: place.kind,
-                value: place.value_slice(&bytes),
-            }))
+        let place = place.filter(|place| place.is_of(&bytes, key));
+        Ok(place.map(|place| Found {
+            seq: place.seq,
+            kind: place.kind,
+            value: place.value_slice(bytes),
+        }))
     }
 
     /// False when the table certainly has no entry of `key`: asks the key filter only.

@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Edit, TableFile, TreeVersion, Version};
+use super::{Edit, RunCursor, TableFile, TreeVersion, Version};
 use crate::batch::TreeId;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::obsolete::{SeqSet, decode};
-use crate::read::RunCursor;
 use crate::table::ReadOptions;
 
 const READAHEAD: usize = 256 << 10;

@@ -491,7 +491,7 @@ impl Drop for Answer {
         group.count(&self.keys_cost);
         let steps = &self.steps;
         let usage = &self.snapshot.dataset.current.usage;
-        usage.validated(steps.superseded, steps.asked.max(steps.fetched));
-        usage.upkeep.add(self.measured());
+        let validated = steps.asked.max(steps.fetched);
+        usage.queried(steps.superseded, validated, self.measured());
     }
 }

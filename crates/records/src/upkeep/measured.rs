@@ -50,7 +50,10 @@ const NAMES: [&str; 10] = [
 ];
 
 impl Measured {
-    fn values(&self) -> [u64; 10] {
+    /// How many counts there are.
+    pub(crate) const COUNTS: usize = NAMES.len();
+
+    pub(crate) fn values(&self) -> [u64; 10] {
         [
             self.written,
             self.known,
@@ -65,7 +68,7 @@ impl Measured {
         ]
     }
 
-    fn from_values(values: [u64; 10]) -> Measured {
+    pub(crate) fn from_values(values: [u64; 10]) -> Measured {
         let [
             written,
             known,

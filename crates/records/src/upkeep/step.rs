@@ -24,7 +24,7 @@ impl Dataset {
     /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks, and tried again
     /// after growing pauses.
     pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
-        let live = &self.current.usage.upkeep;
+        let live = self.current.usage.upkeep();
         if live.remembered.lock().pauses() {
             return;
         }
@@ -114,7 +114,7 @@ impl Dataset {
             // It is kept in a file, and a run of the store is to be the same each time.
             repair.micros = 0;
         }
-        usage.upkeep.repaired(repair, blind);
+        usage.upkeep().repaired(repair, blind);
     }
 
     /// Thinks about the strategy, where enough happened since it was last done; true when it was changed.
@@ -124,7 +124,7 @@ impl Dataset {
         snapshot: &Snapshot,
         go_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let live = &self.current.usage.upkeep;
+        let live = self.current.usage.upkeep();
         let operations = live.operations();
         let considered = live.remembered.lock().considered;
         if operations < considered.saturating_add(self.shared.choose_every) {
@@ -202,8 +202,9 @@ impl Dataset {
             }
         }
         let usage = &self.current.usage;
-        let (asked, wasted) = usage.upkeep.wasted();
-        let remembered = usage.upkeep.remembered.lock();
+        let live = usage.upkeep();
+        let (asked, wasted) = live.wasted();
+        let remembered = live.remembered.lock();
         let last = remembered.repair.as_ref();
         let measured = last.filter(|last| last.entries > 1000);
         let measured = measured.map(|last| last.micros as f64 / last.entries as f64);
@@ -241,12 +242,12 @@ impl Dataset {
             "last_write": snapshot.seq(),
             "repaired_up_to": mark,
             "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
-            "update_ratio": usage.upkeep.read().update_ratio(self.known_least()),
+            "update_ratio": usage.upkeep().read().update_ratio(self.known_least()),
             "wasted_micros": backlog.waste().round() as u64,
             "next_repair_micros": backlog.cost().round() as u64,
         });
         if let (Some(fields), serde_json::Value::Object(more)) =
-            (json.as_object_mut(), usage.upkeep.to_json())
+            (json.as_object_mut(), usage.upkeep().to_json())
         {
             fields.extend(more);
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use super::TableFile;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::slice::Slice;
 use crate::table::{ReadOptions, TableCursor};
-use crate::version::TableFile;
 
 pub(crate) struct RunCursor {
     tables: Arc<Vec<Arc<TableFile>>>,

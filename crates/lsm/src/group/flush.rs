@@ -1,0 +1,95 @@
+//! Flushes: a full generation becomes tables.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Inner;
+use crate::compaction::job::Workshop;
+use crate::error::Result;
+use crate::generation::{Generation, View};
+use crate::stats::Counters;
+use crate::version::{Edit, log_path};
+
+impl Inner {
+    pub(super) fn flush_all(&self) -> Result<()> {
+        self.sync_found(&mut self.writer.lock())?;
+        self.rotate_now()?;
+        self.flush_full()
+    }
+
+    /// Flushes the full generations, oldest first.
+    pub(super) fn flush_full(&self) -> Result<()> {
+        let _guard = self.flushing.lock();
+        loop {
+            let view = self.view.load_full();
+            let Some(generation) = view.full.last() else {
+                return Ok(());
+            };
+            self.check_poison()?;
+            self.start_writing(&mut self.writer.lock())?;
+            self.flush(&view, generation)?;
+        }
+    }
+
+    fn flush(&self, view: &View, generation: &Arc<Generation>) -> Result<()> {
+        if self.visible.load(Ordering::Acquire) < generation.last() {
+            // Some writer is still waiting for its sync. Tables have no unacknowledged writes in
+            // them, so it is done here first.
+            self.sync_all()?;
+            self.visible.fetch_max(generation.last(), Ordering::AcqRel);
+        }
+        let next_file = || self.new_file();
+        // A flush is not abandoned when the group closes: it is part of closing.
+        let never = AtomicBool::new(false);
+        let workshop = Workshop {
+            closing: &never,
+            ..self.workshop(&next_file)
+        };
+        let newer = view
+            .full
+            .len()
+            .checked_sub(2)
+            .and_then(|at| view.full.get(at));
+        let next = newer.unwrap_or(&view.active);
+        let log = next.log();
+        let write = |edit: &mut Edit| {
+            for (id, memtable) in generation.filled() {
+                // A dropped tree has nothing to flush.
+                if let Some(tree) = view.version.trees.get(&id) {
+                    workshop.flush(tree, memtable, generation.component(), edit)?;
+                }
+            }
+            // Also the numbers that nothing has any more: those of trees that were dropped.
+            edit.last_seq = Some(next.component().min - 1);
+            edit.log = log;
+            let segments = self.log.segments.lock().clone();
+            match segments.iter().find(|live| Some(live.number) == log) {
+                Some(segment) => self.name_segment(segment),
+                None => Ok(()),
+            }
+        };
+        self.work(write, |view, version| View {
+            active: view.active.clone(),
+            full: view
+                .full
+                .iter()
+                .filter(|full| !Arc::ptr_eq(full, generation))
+                .cloned()
+                .collect(),
+            version,
+        })?;
+        Counters::add(&self.counters.flushes, 1);
+        if let Some(done) = generation.log() {
+            self.log
+                .segments
+                .lock()
+                .retain(|segment| segment.number != done);
+            // An old segment that stays is removed at the next opening.
+            let _ = self.source.fs.remove(&log_path(&self.source.dir, done));
+        }
+        self.signals.lock().flush_failure = None;
+        self.flushed.notify_all();
+        self.wake_background();
+        Ok(())
+    }
+}

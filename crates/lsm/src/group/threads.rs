@@ -1,0 +1,159 @@
+//! The threads of a group: one flushes, one merges, one syncs for periodic durability. Without them the calls that
+//! make work necessary do it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::Inner;
+use crate::error::{Error, Result};
+use crate::stats::Counters;
+
+/// How long a thread waits for work before it looks again.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How long a failed flush is left alone before it is tried again.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
+
+/// Which of a group's threads are alive. What a missing one would do (it could not be started, or has
+/// panicked) is done by the writers that need it.
+#[derive(Default)]
+pub(super) struct Workers {
+    pub(super) flush: AtomicBool,
+    pub(super) merge: AtomicBool,
+    pub(super) sync: AtomicBool,
+}
+
+/// A thread's loop, and its flag in [`Workers`].
+type Job = (&'static str, fn(&Inner), fn(&Workers) -> &AtomicBool);
+
+/// Starts the threads of a group: one flushes, one merges, one syncs for periodic durability.
+pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
+    let jobs: [Job; 3] = [
+        ("esker-flush", flush_loop, |workers| &workers.flush),
+        ("esker-merge", merge_loop, |workers| &workers.merge),
+        ("esker-sync", sync_loop, |workers| &workers.sync),
+    ];
+    for (name, job, alive) in jobs {
+        let shared = inner.clone();
+        alive(&inner.workers).store(true, Ordering::SeqCst);
+        let thread = std::thread::Builder::new()
+            .name(name.to_string())
+            .spawn(move || {
+                let _alive = Raised::new(alive(&shared.workers));
+                job(&shared);
+            });
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(_) => alive(&inner.workers).store(false, Ordering::SeqCst),
+        }
+    }
+}
+
+fn flush_loop(inner: &Inner) {
+    let flush = |inner: &Inner| inner.flush_full().map(|()| false);
+    inner.work_loop(flush, Inner::note_flush_failure);
+}
+
+fn merge_loop(inner: &Inner) {
+    // Failures of trees are noted with them; what gets here is one of the store, which writers meet as well.
+    let note = |inner: &Inner, _| Counters::add(&inner.counters.background_failures, 1);
+    inner.work_loop(Inner::merge_once, note);
+}
+
+/// Syncs the log when the first of the periodic writes that are not synced yet wants it.
+fn sync_loop(inner: &Inner) {
+    let mut signals = inner.signals.lock();
+    while !inner.closing.load(Ordering::SeqCst) {
+        match signals.sync_at {
+            None => inner.wake.wait(&mut signals),
+            Some(due) if due > Instant::now() => {
+                inner.wake.wait_until(&mut signals, due);
+            }
+            Some(_) => {
+                signals.sync_at = None;
+                parking_lot::MutexGuard::unlocked(&mut signals, || {
+                    // A failure has poisoned the group, which the next write tells.
+                    let _ = inner.sync_all();
+                });
+            }
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn wake_background(&self) {
+        let mut signals = self.signals.lock();
+        signals.work = true;
+        self.wake.notify_all();
+    }
+
+    /// Runs `job` whenever there may be work, again while it says that there is more.
+    fn work_loop(
+        &self,
+        job: impl Fn(&Inner) -> Result<bool>,
+        note_failure: impl Fn(&Inner, Error),
+    ) {
+        while !self.closing.load(Ordering::SeqCst) {
+            let wait = match job(self) {
+                Ok(true) => continue,
+                Ok(false) => IDLE,
+                Err(error) => {
+                    note_failure(self, error);
+                    RETRY
+                }
+            };
+            let mut signals = self.signals.lock();
+            // After a failure the pause is kept, whatever else there is to do.
+            let more = signals.work && wait != RETRY;
+            if !self.closing.load(Ordering::SeqCst) && !more {
+                self.wake.wait_for(&mut signals, wait);
+            }
+            signals.work = false;
+        }
+    }
+
+    /// Notes that a flush failed: writers that wait for it are told.
+    fn note_flush_failure(&self, error: Error) {
+        if self.closing.load(Ordering::SeqCst) {
+            return;
+        }
+        Counters::add(&self.counters.background_failures, 1);
+        let mut signals = self.signals.lock();
+        let times = signals
+            .flush_failure
+            .as_ref()
+            .map_or(0, |(_, times)| *times);
+        signals.flush_failure = Some((error, times + 1));
+        self.flushed.notify_all();
+    }
+
+    /// Without background threads: does what they would do, here and now. A failure is kept for the
+    /// writers that run into it.
+    pub(super) fn work_inline(&self) {
+        if self.view.load().full.is_empty() {
+            return;
+        }
+        match self.flush_full() {
+            Ok(()) => self.merge_inline(),
+            Err(error) => self.note_flush_failure(error),
+        }
+    }
+}
+
+/// A flag that is up until this is dropped.
+pub(super) struct Raised<'a>(&'a AtomicBool);
+
+impl Raised<'_> {
+    pub(super) fn new(flag: &AtomicBool) -> Raised<'_> {
+        flag.store(true, Ordering::SeqCst);
+        Raised(flag)
+    }
+}
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}

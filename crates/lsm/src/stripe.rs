@@ -1,0 +1,166 @@
+//! Values that exist once per stripe, so that threads that write to them do not write to the same cache line: counters,
+//! and what readers take a reference count on.
+//!
+//! Each thread has a number, the smallest that no living thread has, and uses the stripe of that number. There are more
+//! stripes than cores, so threads share one only where there are more of them than stripes. Sharing costs time, and is
+//! never wrong: whatever is in a stripe must bear use by several threads.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
+
+use parking_lot::Mutex;
+
+/// Stripes per core, because not every thread that has a number is at work.
+const PER_CORE: usize = 4;
+
+const LEAST: usize = 8;
+const MOST: usize = 256;
+
+/// Two lines: some processors fetch them in pairs.
+#[repr(align(128))]
+struct Stripe<T>(T);
+
+/// How many stripes there are: a power of two.
+fn count() -> usize {
+    let cores = available_parallelism().map_or(1, usize::from);
+    (PER_CORE * cores).clamp(LEAST, MOST).next_power_of_two()
+}
+
+/// The calling thread's one of `stripes`, whose number is a power of two: the same one each time that it asks.
+#[inline]
+fn mine<T>(stripes: &[T]) -> &T {
+    // While a thread's own values are dropped it has no number any more.
+    let number = NUMBER.try_with(|number| number.0).unwrap_or(0);
+    &stripes[number & (stripes.len() - 1)]
+}
+
+/// A value per stripe.
+pub struct Striped<T>(Box<[Stripe<T>]>);
+
+impl<T> Striped<T> {
+    /// Stripes that hold what `make` makes.
+    pub fn new(mut make: impl FnMut() -> T) -> Striped<T> {
+        Striped((0..count()).map(|_| Stripe(make())).collect())
+    }
+
+    /// The value of the calling thread's stripe.
+    #[inline]
+    pub fn mine(&self) -> &T {
+        &mine(&self.0).0
+    }
+
+    /// The values of all stripes.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|Stripe(value)| value)
+    }
+}
+
+impl<T: Default> Default for Striped<T> {
+    fn default() -> Striped<T> {
+        Striped::new(T::default)
+    }
+}
+
+/// A value per stripe, made when a thread first asks for it: for what there is much of, and few threads use.
+pub struct LazyStriped<T>(Box<[OnceLock<Box<Stripe<T>>>]>);
+
+impl<T: Default> LazyStriped<T> {
+    /// The value of the calling thread's stripe.
+    #[inline]
+    pub fn mine(&self) -> &T {
+        &mine(&self.0)
+            .get_or_init(|| Box::new(Stripe(T::default())))
+            .0
+    }
+
+    /// The values that were made.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().filter_map(|stripe| Some(&stripe.get()?.0))
+    }
+}
+
+impl<T> Default for LazyStriped<T> {
+    fn default() -> LazyStriped<T> {
+        LazyStriped((0..count()).map(|_| OnceLock::new()).collect())
+    }
+}
+
+/// The numbers that threads have given back, and the first that none has had.
+static NUMBERS: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
+
+/// The number of a thread, until it ends.
+struct Number(usize);
+
+thread_local! {
+    static NUMBER: Number = Number::take();
+}
+
+impl Number {
+    fn take() -> Number {
+        let (free, next) = &mut *NUMBERS.lock();
+        Number(free.pop_first().unwrap_or_else(|| {
+            *next += 1;
+            *next - 1
+        }))
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        NUMBERS.lock().0.insert(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_whoever_counts() {
+        let counters = Striped::<AtomicU64>::default();
+        let lazy = LazyStriped::<AtomicU64>::default();
+        assert_eq!(lazy.iter().count(), 0);
+        // More threads than stripes, and more than once: numbers are given out again.
+        for _ in 0..3 {
+            std::thread::scope(|scope| {
+                for _ in 0..MOST + 44 {
+                    scope.spawn(|| {
+                        for _ in 0..100 {
+                            counters.mine().fetch_add(1, Relaxed);
+                            lazy.mine().fetch_add(1, Relaxed);
+                        }
+                    });
+                }
+            });
+        }
+        let sum = |counters: &mut dyn Iterator<Item = &AtomicU64>| -> u64 {
+            counters.map(|counter| counter.load(Relaxed)).sum()
+        };
+        let all = 3 * (MOST as u64 + 44) * 100;
+        assert_eq!(sum(&mut counters.iter()), all);
+        assert_eq!(sum(&mut lazy.iter()), all);
+    }
+
+    #[test]
+    fn threads_at_once_have_numbers_of_their_own_and_keep_them() {
+        const THREADS: usize = 20;
+        let mine = || NUMBER.with(|number| number.0);
+        let all_there = Barrier::new(THREADS);
+        let numbers: Vec<usize> = std::thread::scope(|scope| {
+            let one = || {
+                let number = mine();
+                all_there.wait();
+                assert_eq!(mine(), number);
+                number
+            };
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(one)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let different: BTreeSet<usize> = numbers.iter().copied().collect();
+        assert_eq!(different.len(), THREADS);
+    }
+}
