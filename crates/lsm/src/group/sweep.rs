@@ -85,9 +85,11 @@ impl Inner {
                 self.sweeps.lock().under_way.insert(id, sweep);
                 return Ok(false);
             }
-            // Writers read lists, and write them with more, under their lock.
+            // Writers read lists, and write them with more, under their lock; and each reads the view from a copy of its
+            // own, none of which may be older than what is loaded here.
             let now = {
                 let _no_write = self.writer.lock();
+                let _no_change = self.view_change.lock();
                 self.view.load_full()
             };
             let same_tables = Arc::ptr_eq(&now.version, &view.version);
