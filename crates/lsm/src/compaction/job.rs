@@ -414,7 +414,7 @@ impl Workshop<'_> {
         let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
             return Ok(());
         };
-        self.write_set(bitmap, &told, component, edit).map(|_| ())
+        self.write_set(bitmap, told, component, edit).map(|_| ())
     }
 
     /// True when what flushes and merges of a tree write has nothing of any write that is in its set.

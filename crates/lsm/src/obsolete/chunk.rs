@@ -44,11 +44,11 @@ fn container(value: &[u8]) -> Option<RoaringBitmap> {
     (fits && chunk.internal_validate().is_ok()).then_some(chunk)
 }
 
-/// Gives the entries of a set to `sink`, ascending: key and value.
-pub(crate) fn encode<E>(
-    set: &SeqSet,
-    sink: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+/// Takes entries: key and value.
+pub(crate) type EntrySink<'s, E> = dyn FnMut(&[u8], &[u8]) -> Result<(), E> + 's;
+
+/// Gives the entries of a set to `sink`, ascending.
+pub(crate) fn encode<E>(set: &SeqSet, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
     let mut value = Vec::new();
     for (first, chunk) in set.chunks() {
         let mut chunk = chunk.clone();
