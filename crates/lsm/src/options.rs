@@ -74,6 +74,9 @@ pub struct Options {
     pub keep_log: KeepLog,
     /// The clock that the log's age is told by. Default: the system's.
     pub clock: Arc<Clock>,
+    /// Bytes that the set of a bitmap tree may have beyond some for each entry of the trees that name it: when it has more,
+    /// the numbers are looked for that no tree has anything of any more. Default 16 KiB.
+    pub bitmap_slack: usize,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
@@ -95,6 +98,7 @@ impl Default for Options {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 since.map_or(0, |since| since.as_millis() as u64)
             }),
+            bitmap_slack: 16 << 10,
             background: true,
         }
     }
@@ -223,6 +227,8 @@ pub enum LeavesOut {
     /// Only once the bitmap tree's mark has passed the write that replaced it: until then it is kept, to be
     /// found by a scan.
     Repaired,
+    /// Nobody is told, and puts whose number is in the bitmap tree stay, too. Queries alone pass over them.
+    Regardless,
 }
 
 /// Settings of one tree. They are code, so they are not stored: a [`TreeProvider`] gives them again
@@ -246,9 +252,9 @@ pub struct TreeOptions {
     /// The name of a tree whose merges this one repeats on its own components of the same IDs
     /// (correlated merging, Luo & Carey section 4.1). Needs a tiered policy on both.
     pub follows: Option<String>,
-    /// True for a bitmap tree: its keys are sequence numbers ([`crate::entry::seq_key`]), its values empty,
-    /// nothing is ever deleted from it, and its tables are kept in memory as a [`crate::SeqSet`]
-    /// ([`crate::Snapshot::superseded`]): one bit per write of the group.
+    /// True for a bitmap tree: what is written to it are sequence numbers ([`crate::entry::seq_key`]) with empty values,
+    /// nothing is ever deleted from it, its tables hold chunks of numbers, and are kept in memory as a [`crate::SeqSet`]
+    /// ([`crate::Snapshot::superseded`]). Numbers that nobody can ask about any more are forgotten.
     pub bitmap: bool,
     /// Which writes to this tree are over, where something keeps account of that.
     pub superseded: Option<SupersededBy>,

@@ -23,6 +23,7 @@ mod log;
 mod manifest;
 mod order;
 mod recover;
+mod sweep;
 mod tail;
 mod threads;
 mod trees;
@@ -42,6 +43,7 @@ use parking_lot::{Condvar, Mutex};
 
 use self::failures::Failures;
 use self::log::Segment;
+use self::sweep::Sweeps;
 use self::tail::Tails;
 use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
@@ -152,6 +154,7 @@ struct Inner {
     closers: Mutex<()>,
     workers: Workers,
     failures: Mutex<Failures>,
+    sweeps: Mutex<Sweeps>,
     poisoned: AtomicBool,
     poison: Mutex<Option<String>>,
     /// Merge backlog, as `f64` bits: 0 or less is none, 1 is the most.
@@ -253,15 +256,15 @@ impl Group {
     }
 
     /// Merges a tree (or all) into one run each, dropping everything that is obsolete. Trees that
-    /// follow each other are merged together.
+    /// follow each other are merged together. Of a bitmap tree what is left are the numbers that its holders have something of.
     pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
         self.start_threads();
         self.inner.flush_all()?;
         self.inner.compact(tree)
     }
 
-    /// Merges a tree into one run, where writes to it may be known to be over ([`crate::SupersededBy`]) that were
-    /// not known when some table of it was written.
+    /// Merges a tree into one run, where some table of it may have something of a write that is known to be over
+    /// ([`crate::SupersededBy`]).
     pub fn leave_out(&self, tree: TreeId) -> Result<()> {
         self.start_threads();
         self.inner.leave_out(tree)

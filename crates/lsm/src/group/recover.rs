@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::{Condvar, Mutex};
 
 use super::failures::Failures;
+use super::sweep::Sweeps;
 use super::tail::Tails;
 use super::threads::Workers;
 use super::{Inner, Signals, Versions, Writer};
@@ -169,6 +170,7 @@ pub(super) fn open(
         closers: Mutex::new(()),
         workers: Workers::default(),
         failures: Mutex::new(Failures::default()),
+        sweeps: Mutex::new(Sweeps::default()),
         poisoned: AtomicBool::new(false),
         poison: Mutex::new(None),
         pressure: AtomicU64::new(0),

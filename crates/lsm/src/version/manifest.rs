@@ -204,6 +204,9 @@ impl Version {
             if tree.mark > 0 {
                 edit.marks.push((tree.id, tree.mark));
             }
+            if tree.forgotten > 0 {
+                edit.forgotten.push((tree.id, tree.forgotten));
+            }
         }
         edit
     }

@@ -59,6 +59,8 @@ fn edits_round_trip_and_cut_ones_are_refused() {
             )]
             .into(),
         }),
+        forgotten: vec![(3, 40)],
+        ..Edit::default()
     };
     let bytes = edit.encode();
     assert_eq!(Edit::decode(&bytes), Some(edit));

@@ -59,7 +59,7 @@ impl LogKind {
             // 2: checksums in two steps, and zeros behind the end.
             LogKind::Wal => 2,
             // 2: an edit may say up to which write the log was synced.
-            LogKind::Manifest => 2,
+            LogKind::Manifest => 3,
         }
     }
 }

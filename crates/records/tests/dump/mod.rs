@@ -240,6 +240,10 @@ impl<'a> Dump<'a> {
                 11 => {
                     self.varint("  the log was synced up to write");
                 }
+                12 => {
+                    self.varint("  forgotten numbers: tree");
+                    self.varint("  how many");
+                }
                 tag => panic!("edit {tag}"),
             }
         }
