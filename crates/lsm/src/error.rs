@@ -22,6 +22,12 @@ pub enum Error {
         /// The operating system's answer.
         source: std::sync::Arc<io::Error>,
     },
+    /// There is no room on the disk, or the user's share of it is used up. Reads go on, and writes go on when there is
+    /// room again.
+    DiskFull {
+        /// The file or folder that could not be written to.
+        path: PathBuf,
+    },
     /// Bytes on disk are not what was written.
     Corruption {
         /// The damaged file.
@@ -90,10 +96,14 @@ pub enum Error {
 impl Error {
     /// An I/O error at `path` while doing `op`.
     pub fn io(path: &Path, op: &'static str, source: io::Error) -> Error {
-        Error::Io {
-            path: path.to_path_buf(),
-            op,
-            source: std::sync::Arc::new(source),
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull { path },
+            _ => Error::Io {
+                path,
+                op,
+                source: std::sync::Arc::new(source),
+            },
         }
     }
 
@@ -108,8 +118,7 @@ impl Error {
 
     /// True when the cause is a full disk: reads go on, and writes go on when there is room again.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self, Error::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        matches!(self, Error::DiskFull { .. })
     }
 
     /// True when the error tells of damage on disk (corruption, a missing or unreadable file, a newer format).
@@ -123,6 +132,9 @@ impl fmt::Display for Error {
         match self {
             Error::Io { path, op, source } => {
                 write!(f, "{}: cannot {op}: {source}", path.display())
+            }
+            Error::DiskFull { path } => {
+                write!(f, "{}: there is no room on the disk", path.display())
             }
             Error::Corruption { path, offset, what } => {
                 write!(f, "{}: damaged at offset {offset}: {what}", path.display())

@@ -182,7 +182,7 @@ impl Drop for Shared {
 
 impl Database {
     /// Opens the store in `dir`, which must exist ([`ErrorKind::NoStore`]). One process at a time
-    /// can have it open ([`ErrorKind::Unavailable`]).
+    /// can have it open ([`ErrorKind::Locked`]).
     pub fn open(dir: &FsPath, options: Options) -> Result<Database> {
         Database::open_with(dir, options, false)
     }
@@ -291,7 +291,7 @@ impl Database {
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
-    /// ([`ErrorKind::Unavailable`]).
+    /// ([`ErrorKind::Busy`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let _reserved = self.shared.names.reserve(name);
         let current = self.current(name)?;

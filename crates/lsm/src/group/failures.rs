@@ -209,8 +209,10 @@ impl Inner {
 
 /// The last sequence number of the component that an error names a file of.
 fn damaged_component(version: &Version, error: &Error) -> Option<Seq> {
-    let (Error::Corruption { path, .. } | Error::NewerFormat { path, .. } | Error::Io { path, .. }) =
-        error
+    let (Error::Corruption { path, .. }
+    | Error::NewerFormat { path, .. }
+    | Error::DiskFull { path }
+    | Error::Io { path, .. }) = error
     else {
         return None;
     };
