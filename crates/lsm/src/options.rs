@@ -37,6 +37,18 @@ pub enum BitmapMerges {
     Lock,
 }
 
+/// How much of the log is kept behind the flushes, for [`Group::tail`](crate::Group::tail). Default: nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeepLog {
+    /// The last so many bytes, in whole segments.
+    pub bytes: u64,
+    /// What was written in this time, up to so many bytes.
+    pub age: Option<(Duration, u64)>,
+}
+
+/// Tells the time: milliseconds since 1970.
+pub type Clock = dyn Fn() -> u64 + Send + Sync;
+
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
@@ -58,6 +70,10 @@ pub struct Options {
     pub blocked_filter: bool,
     /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
     pub bitmap_merges: BitmapMerges,
+    /// How much of the log is kept.
+    pub keep_log: KeepLog,
+    /// The clock that the log's age is told by. Default: the system's.
+    pub clock: Arc<Clock>,
     /// Bytes that the set of a bitmap tree may have beyond some for each entry of the trees that name it: when it has more,
     /// the numbers are looked for that no tree has anything of any more. Default 16 KiB.
     pub bitmap_slack: usize,
@@ -77,6 +93,11 @@ impl Default for Options {
             value_filter_bits: BITS_PER_VALUE,
             blocked_filter: true,
             bitmap_merges: BitmapMerges::default(),
+            keep_log: KeepLog::default(),
+            clock: Arc::new(|| {
+                let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+                since.map_or(0, |since| since.as_millis() as u64)
+            }),
             bitmap_slack: 16 << 10,
             background: true,
         }

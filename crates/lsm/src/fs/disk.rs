@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Descriptor, Fs, Lock, ReadFile, WriteFile};
+use super::{Descriptor, Fs, Lock, ReadFile, Rings, WriteFile};
 
 /// The operating system's file system, read through the page cache or around it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -244,6 +244,7 @@ impl ReadFile for Buffered {
         Some(Descriptor {
             file: &self.0,
             alignment: 1,
+            rings: Rings::shared(),
         })
     }
 }
@@ -263,7 +264,7 @@ mod direct {
     use std::path::Path;
     use std::sync::Arc;
 
-    use crate::fs::{Descriptor, ReadFile};
+    use crate::fs::{Descriptor, ReadFile, Rings};
 
     #[cfg(target_arch = "x86_64")]
     const O_DIRECT: i32 = 0o40000;
@@ -357,6 +358,7 @@ mod direct {
             Some(Descriptor {
                 file: &self.0,
                 alignment: PAGE,
+                rings: Rings::shared(),
             })
         }
     }

@@ -21,13 +21,16 @@ mod flush;
 mod install;
 mod log;
 mod manifest;
+mod order;
 mod recover;
 mod sweep;
+mod tail;
 mod threads;
 mod trees;
 
 pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
+pub use tail::{Commit, Observer, ShowOperation, Tail};
 pub use trees::TreeChange;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +44,7 @@ use parking_lot::{Condvar, Mutex};
 use self::failures::Failures;
 use self::log::Segment;
 use self::sweep::Sweeps;
+use self::tail::Tails;
 use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
@@ -54,7 +58,7 @@ use crate::options::{Durability, Options, TreeProvider};
 use crate::read::{Component, Snapshot};
 use crate::stats::{Counters, ReadCounters, Stats};
 use crate::table::TableMeta;
-use crate::version::{Current, Manifest, TableSource};
+use crate::version::{Current, Manifest, Order, TableSource};
 
 /// Generations that may wait for their flush before writers wait too.
 const FULL_GENERATIONS: usize = 2;
@@ -73,6 +77,8 @@ pub struct Group {
 /// Behind the `writer` lock.
 struct Writer {
     next_seq: Seq,
+    /// The last one that was given out and is not lost.
+    last: Seq,
     /// The last write that asked to be durable before it is acknowledged.
     demanded: Seq,
     /// The segment of the active generation; `None` until the first write.
@@ -95,6 +101,8 @@ struct Versions {
     next_tree: TreeId,
     /// The last sequence number in tables.
     last_seq: Seq,
+    /// What is remembered of the order of commits.
+    order: Order,
     /// The length at which the manifest is written anew.
     renew_at: u64,
     /// What closing has still to write.
@@ -123,7 +131,13 @@ struct Inner {
     /// The last sequence number that readers see.
     visible: AtomicU64,
     writer: Mutex<Writer>,
+    /// Names the order of commits.
+    history: u64,
+    /// The next sequence number, and how far they are reserved.
+    given: AtomicU64,
+    reserved: AtomicU64,
     log: log::Log,
+    tails: Tails,
     manifest: Mutex<Versions>,
     next_file: AtomicU64,
     flushing: Mutex<()>,

@@ -14,13 +14,14 @@
 //!   9 sequence    last sequence number in tables varint
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
+//!   14 order      what is remembered of the order of commits (`order.rs`)
 //!   12 forgotten  tree varint | count varint: how many numbers a bitmap tree has forgotten so far
 //! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ComponentId;
+use super::{ComponentId, Order};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
@@ -69,6 +70,7 @@ pub(crate) struct Edit {
     pub(crate) marks: Vec<(TreeId, Seq)>,
     /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
     pub(crate) synced: Option<Seq>,
+    pub(crate) order: Option<Order>,
     /// Not on disk: of new tables, the version whose set of obsolete writes they were written by.
     pub(crate) saw: BTreeMap<u64, u64>,
     /// How many numbers a bitmap tree has forgotten so far.
@@ -142,6 +144,10 @@ impl Edit {
         if let Some(seq) = self.synced {
             out.push(11);
             put_varint(&mut out, seq);
+        }
+        if let Some(order) = &self.order {
+            out.push(14);
+            order.encode(&mut out);
         }
         for (tree, count) in &self.forgotten {
             out.push(12);
@@ -218,6 +224,7 @@ impl Edit {
                     edit.marks.push((tree, seq(&mut reader)?));
                 }
                 11 => edit.synced = Some(seq(&mut reader)?),
+                14 => edit.order = Some(Order::decode(&mut reader)?),
                 12 => {
                     let tree = tree_id(&mut reader)?;
                     edit.forgotten.push((tree, seq(&mut reader)?));

@@ -8,6 +8,7 @@ mod bitmap;
 mod current;
 mod edit;
 mod manifest;
+mod order;
 mod run_cursor;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub(crate) use self::bitmap::add_table;
 pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
 pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
+pub(crate) use self::order::{ClosedSegment, Hold, Order};
 pub(crate) use self::run_cursor::RunCursor;
 use crate::batch::TreeId;
 use crate::cache::BlockCache;

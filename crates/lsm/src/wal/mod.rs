@@ -23,12 +23,14 @@
 //! it was durable, or when the file was closed and its length recorded elsewhere: then it is damage,
 //! and an error.
 
+mod follow;
 mod replay;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use follow::Follower;
 pub use replay::{LogHeader, Replayed, Tail, replay};
 pub use writer::{AppendError, LogWriter};
 
