@@ -60,8 +60,8 @@ impl Settings {
     /// Sets are swept by compactions alone, by a few writes, or at every chance.
     pub(crate) fn bitmap_slack(self) -> usize {
         match self.table_size {
-            ..1024 => 0,
-            ..4096 => 256,
+            0..1024 => 0,
+            1024..4096 => 256,
             _ => 16 << 10,
         }
     }
