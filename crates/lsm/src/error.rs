@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::entry::Position;
+
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -67,6 +69,18 @@ pub enum Error {
     Stale,
     /// The store is closed, or about to be: nothing is written any more.
     Closed,
+    /// The log does not go back to the position any more: it is kept for no longer, or never was.
+    PositionExpired {
+        /// The earliest position that one can start from.
+        oldest: Position,
+    },
+    /// A position of another store, of a copy that went its own way, or behind writes that a power cut took.
+    OtherHistory {
+        /// The position.
+        position: Position,
+        /// Where this store is.
+        current: Position,
+    },
     /// Another thread's work came in between; the same call may succeed when it is made again.
     Conflict(String),
     /// The call does not fit the state of the store.
@@ -141,6 +155,16 @@ impl fmt::Display for Error {
             }
             Error::Stale => f.write_str("the trees have changed since the batch was made"),
             Error::Closed => f.write_str("the store is closed"),
+            Error::PositionExpired { oldest } => {
+                write!(
+                    f,
+                    "the log is not kept so far back; the oldest position is {oldest}"
+                )
+            }
+            Error::OtherHistory { position, current } => write!(
+                f,
+                "{position} is a position of another history; this store is at {current}"
+            ),
             Error::Conflict(what) | Error::Invalid(what) => f.write_str(what),
         }
     }

@@ -48,6 +48,8 @@ pub struct Tuning {
     pub largest_mergeable: u64,
     /// What merges do about bits that are set meanwhile. Default: side file.
     pub bitmap_merges: lsm::BitmapMerges,
+    /// See [`lsm::Options::bitmap_slack`].
+    pub bitmap_slack: usize,
     /// Repair and choose strategies when that is due. Default true.
     pub upkeep: bool,
     /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
@@ -63,6 +65,7 @@ impl Default for Tuning {
             blocked_filter: engine.blocked_filter,
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
             bitmap_merges: engine.bitmap_merges,
+            bitmap_slack: engine.bitmap_slack,
             upkeep: true,
             choose_every: 8192,
         }
@@ -199,6 +202,7 @@ impl Database {
             value_filter_bits: options.tuning.value_filter_bits,
             blocked_filter: options.tuning.blocked_filter,
             bitmap_merges: options.tuning.bitmap_merges,
+            bitmap_slack: options.tuning.bitmap_slack,
             ..lsm::Options::default()
         };
         let trees = Trees {
@@ -331,12 +335,20 @@ impl Database {
             Err(_) if !group.snapshot().version().trees.contains_key(&tree) => Ok(()),
             result => result,
         };
-        for tree in layout.trees() {
+        // What is obsolete and nobody has any more is forgotten when all others have been merged.
+        let trees = layout.trees();
+        let others = trees
+            .iter()
+            .filter(|tree| Some(**tree) != layout.superseded);
+        for tree in others.copied() {
             unless_dropped(tree, group.compact(Some(tree)))?;
         }
         let indexes = layout.written().filter_map(|(_, attribute)| attribute.tree);
         for tree in indexes {
             unless_dropped(tree, group.leave_out(tree))?;
+        }
+        if let Some(tree) = layout.superseded {
+            unless_dropped(tree, group.compact(Some(tree)))?;
         }
         Ok(())
     }

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Choice;
 use crate::batch::check_limits;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, compare, seq_key};
+use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
-use crate::merge::{Bitmap, MergeCursor, MergeStream, Over, Rules};
+use crate::merge::{MergeCursor, MergeStream, Rules};
+use crate::obsolete::{self, Over, SeqSet};
 use crate::options::{BitmapMerges, LeavesOut, Options};
 use crate::read::SourceCursor;
-use crate::seqset::SeqSet;
 use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
-use crate::version::RunCursor;
 use crate::version::{
-    ComponentId, Edit, NewTable, Run, TableAt, TableFile, TableSource, TreeVersion, Version,
+    ComponentId, Edit, NewTable, Run, RunCursor, TableAt, TableFile, TableSource, TreeVersion,
+    Version, add_table,
 };
 
 /// Bytes that a merge reads ahead from each of its runs.
@@ -95,6 +95,11 @@ impl Workshop<'_> {
         component: ComponentId,
         edit: &mut Edit,
     ) -> Result<()> {
+        if tree.options.bitmap {
+            let written = self.flush_set(tree, sources, component, edit)?;
+            Counters::add(&self.counters.flush_bytes, written);
+            return Ok(());
+        }
         let ingesting = self.ingesting.load(Ordering::SeqCst);
         let more = ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
@@ -155,6 +160,9 @@ impl Workshop<'_> {
         };
         let spans = choice.inputs.iter().map(|table| table.component());
         let component = spans.fold(none, ComponentId::hull);
+        if tree.options.bitmap {
+            return self.merge_set(tree, choice, component, edit);
+        }
         let metas = self.write(tree, sources, &is_oldest, entries, component, edit)?;
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());
@@ -365,6 +373,10 @@ impl Workshop<'_> {
             entries_in.saturating_sub(output.count),
         );
         let metas = output.finish()?;
+        if self.applies_set(tree) {
+            let saw = |meta: &TableMeta| (meta.number, self.version.ordinal());
+            edit.saw.extend(metas.iter().map(saw));
+        }
         self.tell(tree, &told, component, edit)?;
         Ok(metas)
     }
@@ -374,13 +386,16 @@ impl Workshop<'_> {
         let Some(by) = &tree.options.superseded else {
             return Over::default();
         };
+        if by.leaves_out == LeavesOut::Regardless {
+            return Over::default();
+        }
         let bitmap = self.version.tree_named(&by.tree);
         Over(bitmap.map(|bitmap| match self.options.bitmap_merges {
-            BitmapMerges::SideFile => Bitmap::Pinned(bitmap.bitmap().clone()),
+            BitmapMerges::SideFile => obsolete::Source::Pinned(bitmap.bitmap().clone()),
             BitmapMerges::Lock => {
                 let (now, id) = (self.now.clone(), bitmap.id);
                 let bitmap = move || now().trees.get(&id).map(|tree| tree.bitmap().clone());
-                Bitmap::Live(Arc::new(move || bitmap().unwrap_or_default()))
+                obsolete::Source::Live(Arc::new(move || bitmap().unwrap_or_default()))
             }
         }))
     }
@@ -399,7 +414,58 @@ impl Workshop<'_> {
         let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
             return Ok(());
         };
-        self.write_bits(bitmap, &mut told.iter().map(Ok), component, edit)
+        self.write_set(bitmap, told, component, edit).map(|_| ())
+    }
+
+    /// True when what flushes and merges of a tree write has nothing of any write that is in its set.
+    fn applies_set(&self, tree: &TreeVersion) -> bool {
+        let Some(by) = &tree.options.superseded else {
+            return false;
+        };
+        let leaves_out = match &tree.options.filter {
+            Some(filter) => filter.leaves_out() && by.leaves_out != LeavesOut::Repaired,
+            None => by.leaves_out != LeavesOut::Regardless,
+        };
+        leaves_out && self.version.tree_named(&by.tree).is_some()
+    }
+
+    /// Writes what a memtable of a bitmap tree holds as chunks. Returns how many bytes.
+    fn flush_set<C: Cursor>(
+        &self,
+        tree: &TreeVersion,
+        sources: Vec<C>,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<u64> {
+        let mut set = SeqSet::new();
+        for mut source in sources {
+            source.seek_first()?;
+            while source.valid() {
+                obsolete::decode(source.key(), source.value(), &mut set)
+                    .map_err(|what| Error::Invalid(format!("tree {}: {what}", tree.name)))?;
+                source.next()?;
+            }
+        }
+        self.write_set(tree, &set, component, edit)
+    }
+
+    /// Merges runs of a bitmap tree: chunks of the same numbers become one.
+    fn merge_set(
+        &self,
+        tree: &TreeVersion,
+        choice: &Choice,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let mut set = SeqSet::new();
+        for table in &choice.inputs {
+            add_table(&mut set, table)?;
+        }
+        let written = self.write_set(tree, &set, component, edit)?;
+        Counters::add(&self.counters.merges, 1);
+        Counters::add(&self.counters.merge_read_bytes, choice.size());
+        Counters::add(&self.counters.merge_write_bytes, written);
+        Ok(())
     }
 
     /// Writes ascending numbers as a run of a bitmap tree into `edit`. `component` spans the writes
@@ -411,11 +477,27 @@ impl Workshop<'_> {
         component: ComponentId,
         edit: &mut Edit,
     ) -> Result<()> {
-        let mut output = Output::new(self, bitmap);
+        let mut set = SeqSet::new();
         for seq in numbers {
-            output.add(&seq_key(seq?), component.max, Kind::Put, &[])?;
+            set.insert(seq?);
         }
+        self.write_set(bitmap, &set, component, edit).map(|_| ())
+    }
+
+    /// Writes a set as a run of a bitmap tree into `edit`. Returns how many bytes.
+    pub(crate) fn write_set(
+        &self,
+        bitmap: &TreeVersion,
+        set: &SeqSet,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<u64> {
+        let mut output = Output::new(self, bitmap);
+        obsolete::encode(set, &mut |key, value| {
+            output.add(key, component.max, Kind::Put, value)
+        })?;
         let metas = output.finish()?;
+        let written = metas.iter().map(|meta| meta.size).sum();
         let run = metas.first().map_or(0, |meta| meta.number);
         edit.added.extend(metas.into_iter().map(|meta| NewTable {
             tree: bitmap.id,
@@ -424,7 +506,7 @@ impl Workshop<'_> {
             component,
             meta,
         }));
-        Ok(())
+        Ok(written)
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod job;
 mod leveled;
+pub(crate) mod sweep;
 mod tiered;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::options::{Policy, Tiered};
 use crate::version::{Run, TableFile, TreeVersion};
 
 pub use job::{RunSink, WriteRun};
+pub use sweep::held;
 
 /// What a policy chose.
 #[derive(Clone)]

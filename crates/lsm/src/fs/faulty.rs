@@ -332,6 +332,10 @@ impl Fs for Faulty {
         self.inner.sync_dir(dir)
     }
 
+    fn unique(&self) -> u64 {
+        self.inner.unique()
+    }
+
     fn exists(&self, path: &Path) -> bool {
         self.inner.exists(path)
     }

@@ -40,6 +40,11 @@ pub trait Fs: Send + Sync {
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// A number that no other call, on any machine, is likely to give: it names what must not be taken for another.
+    fn unique(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        RandomState::new().build_hasher().finish()
+    }
     /// True when the file or folder is there.
     fn exists(&self, path: &Path) -> bool;
     /// Takes the exclusive lock that the file stands for (creating it), until the value is dropped.

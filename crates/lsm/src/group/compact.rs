@@ -28,7 +28,8 @@ impl Inner {
         if self.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        self.merge_one(u64::MAX, &self.closing)
+        // A set that is much too large does not wait for merges to end.
+        Ok(self.sweep_due(2)? || self.merge_one(u64::MAX, &self.closing)? || self.sweep_due(1)?)
     }
 
     /// The same for merges of at most `bytes`, under the `merging` lock.
@@ -80,7 +81,7 @@ impl Inner {
 
     /// Carries out `choice` on `tree`, and the same components of the trees that follow it, and
     /// installs all of it at once. `whole` tells that the tree is in order again when that succeeds.
-    fn merge(
+    pub(super) fn merge(
         &self,
         view: &View,
         tree: &Arc<TreeVersion>,
@@ -135,44 +136,34 @@ impl Inner {
             .map(|tree| (lead(tree), lead(tree) != tree.id, tree.id))
             .filter(|(lead, ..)| only.is_none_or(|only| only == *lead))
             .collect();
-        trees.sort_unstable();
+        // Sets of obsolete writes come last: by then they have what merges told, and trees have left it out.
+        let is_set = |id: &TreeId| {
+            let tree = version.trees.get(id);
+            tree.is_some_and(|tree| tree.options.bitmap)
+        };
+        trees.sort_unstable_by_key(|(lead, follows, id)| (is_set(id), *lead, *follows, *id));
         let mut first = None;
         for (_, _, id) in trees {
             let view = self.view.load_full();
             let Some(tree) = view.version.trees.get(&id) else {
                 continue;
             };
-            let Some(choice) = tree.options.policy.pick_all(tree) else {
-                continue;
+            let result = match is_set(&id) && tree.damage().is_none() {
+                true => self.sweep_whole(id),
+                false => match tree.options.policy.pick_all(tree) {
+                    Some(choice) => {
+                        self.start_writing(&mut self.writer.lock())?;
+                        self.merge(&view, tree, choice, &self.closing, true)
+                    }
+                    None => Ok(()),
+                },
             };
-            self.start_writing(&mut self.writer.lock())?;
-            if let Err(error) = self.merge(&view, tree, choice, &self.closing, true) {
+            if let Err(error) = result {
                 // One damaged tree does not keep the others from being merged.
                 self.goes_on_after(&error)?;
                 first.get_or_insert(error);
             }
         }
         first.map_or(Ok(()), Err)
-    }
-
-    pub(super) fn leave_out(&self, tree: TreeId) -> Result<()> {
-        let _guard = self.merging.lock();
-        let view = self.view.load_full();
-        let tree = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
-        let by = tree.options.superseded.as_ref();
-        let bitmap = by.and_then(|by| view.version.tree_named(&by.tree));
-        let numbers = |tree: &TreeVersion| {
-            let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
-            tables.map(|table| table.meta().number).collect::<Vec<_>>()
-        };
-        // Files are numbered as they are begun.
-        let told = bitmap.and_then(|bitmap| numbers(bitmap).into_iter().max());
-        if numbers(tree).into_iter().min() < told
-            && let Some(choice) = tree.options.policy.all(tree)
-        {
-            self.start_writing(&mut self.writer.lock())?;
-            self.merge(&view, tree, choice, &self.closing, true)?;
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! Creating, dropping and configuring trees.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::install::no_tree;
 use super::{Inner, Writer};
@@ -41,9 +40,9 @@ impl Inner {
     ) -> Result<Vec<TreeId>> {
         let mut writer = self.writer.lock();
         self.start_writing(&mut writer)?;
-        let last = writer.next_seq - 1;
+        let last = writer.last;
         self.sync_all()?;
-        self.visible.fetch_max(last, Ordering::AcqRel);
+        self.publish(last);
         let change = make(last)?;
         let mut edit = Edit::default();
         self.add_change(change, &mut edit)?;
@@ -117,7 +116,7 @@ impl Inner {
         if !self.view.load().active.is_empty() {
             self.rotate(writer)?;
         }
-        let after = writer.next_seq - 1;
+        let after = writer.last;
         self.install(edit, |view, version| {
             let active = Generation::new(&version, after);
             if let Some(log) = view.active.log() {

@@ -14,12 +14,18 @@
 //!   9 sequence    last sequence number in tables varint
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
+//!   14 order      what is remembered of the order of commits (`order.rs`)
+//!   12 forgotten  tree varint | count varint: how many numbers a bitmap tree has forgotten so far
 //! ```
 
-use super::ComponentId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{ComponentId, Order};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
+use crate::obsolete::SeqSet;
 use crate::table::TableMeta;
 
 /// The largest number of a tree. Memory is set aside by these numbers.
@@ -64,6 +70,13 @@ pub(crate) struct Edit {
     pub(crate) marks: Vec<(TreeId, Seq)>,
     /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
     pub(crate) synced: Option<Seq>,
+    pub(crate) order: Option<Order>,
+    /// Not on disk: of new tables, the version whose set of obsolete writes they were written by.
+    pub(crate) saw: BTreeMap<u64, u64>,
+    /// How many numbers a bitmap tree has forgotten so far.
+    pub(crate) forgotten: Vec<(TreeId, u64)>,
+    /// Not on disk: a bitmap tree whose tables are all replaced, and what it holds by these.
+    pub(crate) swept: Option<(TreeId, Arc<SeqSet>)>,
 }
 
 impl Edit {
@@ -131,6 +144,15 @@ impl Edit {
         if let Some(seq) = self.synced {
             out.push(11);
             put_varint(&mut out, seq);
+        }
+        if let Some(order) = &self.order {
+            out.push(14);
+            order.encode(&mut out);
+        }
+        for (tree, count) in &self.forgotten {
+            out.push(12);
+            put_varint(&mut out, u64::from(*tree));
+            put_varint(&mut out, *count);
         }
         out
     }
@@ -202,6 +224,11 @@ impl Edit {
                     edit.marks.push((tree, seq(&mut reader)?));
                 }
                 11 => edit.synced = Some(seq(&mut reader)?),
+                14 => edit.order = Some(Order::decode(&mut reader)?),
+                12 => {
+                    let tree = tree_id(&mut reader)?;
+                    edit.forgotten.push((tree, seq(&mut reader)?));
+                }
                 _ => return None,
             }
         }

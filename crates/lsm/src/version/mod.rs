@@ -8,26 +8,29 @@ mod bitmap;
 mod current;
 mod edit;
 mod manifest;
+mod order;
 mod run_cursor;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+pub(crate) use self::bitmap::add_table;
 pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
 pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
+pub(crate) use self::order::{ClosedSegment, Hold, Order};
 pub(crate) use self::run_cursor::RunCursor;
 use crate::batch::TreeId;
 use crate::cache::BlockCache;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::obsolete::SeqSet;
 use crate::options::TreeOptions;
-use crate::seqset::SeqSet;
 use crate::table::{Table, TableMeta};
 
 /// The span of sequence numbers that a component holds the writes of. Comparable between the trees
@@ -107,6 +110,7 @@ pub struct TableFile {
     open: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
     obsolete: AtomicBool,
+    saw: AtomicU64,
 }
 
 impl TableFile {
@@ -122,6 +126,7 @@ impl TableFile {
             open: OnceLock::new(),
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
+            saw: AtomicU64::new(0),
         })
     }
 
@@ -161,6 +166,12 @@ impl TableFile {
     /// True when user key `key` lies between the table's first and last.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.meta.smallest.as_slice() <= key && key <= self.meta.largest.as_slice()
+    }
+
+    /// The version whose set of obsolete writes the table was written by: it has nothing of any write of that
+    /// ([`Version::ordinal`]). 0 when that is not known.
+    pub(crate) fn saw(&self) -> u64 {
+        self.saw.load(Ordering::Acquire)
     }
 
     pub(crate) fn mark_obsolete(&self) {
@@ -248,6 +259,10 @@ pub struct TreeVersion {
     pub(crate) damage: Option<Arc<Error>>,
     /// Of a bitmap tree: up to this sequence number it is complete, see [`TreeVersion::mark`].
     pub(crate) mark: Seq,
+    /// Of a bitmap tree: the version that added to `bitmap` last ([`Version::ordinal`]).
+    pub(crate) changed: u64,
+    /// Of a bitmap tree: how many numbers were forgotten.
+    pub(crate) forgotten: u64,
 }
 
 impl TreeVersion {
@@ -266,6 +281,8 @@ impl TreeVersion {
             bitmap: Arc::default(),
             damage: None,
             mark: 0,
+            changed: 0,
+            forgotten: 0,
         }
     }
 
@@ -274,8 +291,8 @@ impl TreeVersion {
         self.runs.iter().map(Run::size).sum()
     }
 
-    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it (Luo &
-    /// Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
+    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it, or no tree has anything of its write
+    /// any more (Luo & Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
     pub fn mark(&self) -> Seq {
         self.mark
     }
@@ -283,6 +300,11 @@ impl TreeVersion {
     /// Of a bitmap tree: the numbers in its tables.
     pub fn bitmap(&self) -> &Arc<SeqSet> {
         &self.bitmap
+    }
+
+    /// Of a bitmap tree: how many numbers it got so far, those included that were forgotten since.
+    pub fn noted(&self) -> u64 {
+        self.bitmap.len() + self.forgotten
     }
 
     /// Of a bitmap tree: why its bitmap may lack numbers, as a table could not be read when the group was opened. What
@@ -344,6 +366,8 @@ pub struct Version {
     /// The trees, by number.
     pub trees: BTreeMap<TreeId, Arc<TreeVersion>>,
     changes: u64,
+    /// How many edits made it, in this process.
+    ordinal: u64,
 }
 
 impl Version {
@@ -356,6 +380,11 @@ impl Version {
     /// of the same number have the same trees, with the same configurations.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Versions of a process by their age: from 1 up.
+    pub(crate) fn ordinal(&self) -> u64 {
+        self.ordinal
     }
 
     /// Every table of every tree.
@@ -378,6 +407,7 @@ impl Version {
         let mut next = self.clone();
         let same = edit.created.is_empty() && edit.configured.is_empty() && edit.dropped.is_empty();
         next.changes += u64::from(!same);
+        next.ordinal += 1;
         let mut moved: BTreeMap<u64, Arc<TableFile>> = BTreeMap::new();
         for (id, name, config) in &edit.created {
             let tree = TreeVersion {
@@ -390,6 +420,8 @@ impl Version {
                 bitmap: Arc::default(),
                 damage: None,
                 mark: 0,
+                changed: 0,
+                forgotten: 0,
             };
             if next.trees.insert(*id, Arc::new(tree)).is_some() {
                 return Err(bad(format!("tree {id} is created twice")));
@@ -434,7 +466,12 @@ impl Version {
             let tree = Arc::make_mut(tree);
             let table = match moved.get(&new.meta.number) {
                 Some(table) => table.clone(),
-                None => TableFile::new(new.meta.clone(), new.component, source.clone()),
+                None => {
+                    let table = TableFile::new(new.meta.clone(), new.component, source.clone());
+                    let saw = edit.saw.get(&new.meta.number).copied().unwrap_or(0);
+                    table.saw.store(saw, Ordering::Release);
+                    table
+                }
             };
             let (level, number) = (new.level, new.run);
             match tree
@@ -459,6 +496,11 @@ impl Version {
             if let Some(tree) = next.trees.get_mut(id) {
                 let tree = Arc::make_mut(tree);
                 tree.mark = tree.mark.max(*seq);
+            }
+        }
+        for (id, count) in &edit.forgotten {
+            if let Some(tree) = next.trees.get_mut(id) {
+                Arc::make_mut(tree).forgotten = *count;
             }
         }
         for tree in next.trees.values_mut() {

@@ -23,12 +23,14 @@
 //! it was durable, or when the file was closed and its length recorded elsewhere: then it is damage,
 //! and an error.
 
+mod follow;
 mod replay;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use follow::Follower;
 pub use replay::{LogHeader, Replayed, Tail, replay};
 pub use writer::{AppendError, LogWriter};
 
@@ -57,7 +59,7 @@ impl LogKind {
             // 2: checksums in two steps, and zeros behind the end.
             LogKind::Wal => 2,
             // 2: an edit may say up to which write the log was synced.
-            LogKind::Manifest => 2,
+            LogKind::Manifest => 3,
         }
     }
 }

@@ -56,6 +56,7 @@ fn options(memory: &Memory, rng: &mut fastrand::Rng) -> Options {
         memory_budget: [64 << 10, 512 << 10][rng.usize(0..2)],
         tuning: Tuning {
             bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
+            bitmap_slack: [0, 16 << 10][rng.usize(0..2)],
             ..Tuning::default()
         },
         ..small(Arc::new(memory.clone()))

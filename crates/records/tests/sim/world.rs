@@ -126,6 +126,7 @@ impl Store {
             memory_budget: self.settings.memory,
             tuning: Tuning {
                 bitmap_merges: self.settings.bitmap_merges(),
+                bitmap_slack: self.settings.bitmap_slack(),
                 choose_every: self.settings.choose_every,
                 ..Tuning::default()
             },
