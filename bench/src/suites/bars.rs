@@ -304,7 +304,10 @@ fn scaling(figures: &Figures<'_>, claims: &mut Vec<Claim>) {
             continue;
         };
         let Some(mine) = speedup(esker) else { continue };
-        let text = format!("{operation}: two of {} do what one does, {LEAST} times", esker.subject);
+        let text = format!(
+            "{operation}: two of {} do what one does, {LEAST} times",
+            esker.subject
+        );
         let peer = figures.row(PEER, operation).and_then(speedup);
         let measured = match peer {
             Some(peer) => format!("{mine:.2}x ({PEER}: {peer:.2}x)"),

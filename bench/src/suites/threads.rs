@@ -106,7 +106,11 @@ fn rate(rounds: &[Vec<Share>]) -> Result<Rate> {
             cpu += share.cpu;
             std::hint::black_box(share.eaten.sum());
         }
-        wall += shares.iter().map(|share| share.wall).max().unwrap_or_default();
+        wall += shares
+            .iter()
+            .map(|share| share.wall)
+            .max()
+            .unwrap_or_default();
     }
     Ok(Rate {
         per_second: rates.get(rates.len() / 2).copied().unwrap_or_default(),

@@ -239,7 +239,7 @@ fn large_values_and_keys() {
     let (mut used, mut seq) = (0, 0);
     for _ in 0..3 {
         for size in sizes {
-            if cfg!(miri) && size > 300 << 10 {
+            if cfg!(miri) && size > 3 << 20 {
                 continue;
             }
             let (key, value) = (vec![b'k'; size.min(256 << 10)], vec![rng.u8(..); size]);
