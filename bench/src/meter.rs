@@ -17,6 +17,11 @@ pub fn process_cpu() -> Duration {
     cpu(ClockId::ProcessCPUTime)
 }
 
+/// CPU time of the calling thread.
+pub fn thread_cpu() -> Duration {
+    cpu(ClockId::ThreadCPUTime)
+}
+
 fn cpu(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -43,6 +48,13 @@ impl Latency {
     pub fn add(&mut self, took: Duration) {
         self.nanos.saturating_record(took.as_nanos() as u64);
         self.sum += took;
+    }
+
+    /// Adds the operations of another thread.
+    pub fn absorb(&mut self, other: &Latency) -> Result<()> {
+        self.nanos.add(&other.nanos)?;
+        self.sum += other.sum;
+        Ok(())
     }
 
     /// Operations so far.
@@ -105,9 +117,9 @@ impl Meter {
     /// Does work of the harness itself, which is not to be counted: that of this thread, while
     /// background threads go on being measured.
     pub fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let start = cpu(ClockId::ThreadCPUTime);
+        let start = thread_cpu();
         let done = work();
-        self.harness += cpu(ClockId::ThreadCPUTime) - start;
+        self.harness += thread_cpu() - start;
         done
     }
 

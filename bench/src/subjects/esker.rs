@@ -7,14 +7,19 @@ use esker::{
 };
 use esker::{Value, WriteBatch};
 
-use super::{Setup, Subject, Visit};
+use super::{Reads, Setup, Subject, Visit};
 use crate::failure::{Failure, Result};
 use crate::workload::{Attribute, Find, Record};
 
 pub(super) struct Esker {
     db: Database,
-    tweets: Dataset,
+    tweets: Tweets,
     batch: WriteBatch,
+}
+
+/// What is read.
+struct Tweets {
+    dataset: Dataset,
     user: Path,
     time: Path,
 }
@@ -43,14 +48,15 @@ impl Esker {
                 def = def.index(path.clone(), kind, Type::Int);
             }
         }
-        let tweets = db.create_dataset("tweets", def)?;
-        let batch = tweets.batch();
+        let dataset = db.create_dataset("tweets", def)?;
         Ok(Esker {
             db,
-            tweets,
-            batch,
-            user,
-            time,
+            batch: dataset.batch(),
+            tweets: Tweets {
+                dataset,
+                user,
+                time,
+            },
         })
     }
 }
@@ -62,28 +68,15 @@ impl Subject for Esker {
     }
 
     fn get(&mut self, key: u64, visit: Visit<'_>) -> Result<()> {
-        let key = Key::new(KeyType::Int, &Value::Int(i128::from(key))).map_err(Failure::new)?;
-        if let Some(record) = self.tweets.get(&key)? {
-            visit(record.body());
-        }
-        Ok(())
+        self.tweets.get(key, visit)
     }
 
     fn find(&mut self, find: &Find, visit: Visit<'_>) -> Result<()> {
-        let path = match find.attribute {
-            Attribute::User => &self.user,
-            Attribute::Time => &self.time,
-        };
-        let query = self.tweets.query();
-        let query = if find.lo == find.hi {
-            query.equals(path, &find.lo.to_string())
-        } else {
-            query.between(path, &find.lo.to_string(), &find.hi.to_string())
-        };
-        for record in query.limit(find.limit).run()? {
-            visit(record?.body());
-        }
-        Ok(())
+        self.tweets.find(find, visit)
+    }
+
+    fn shared(&self) -> Option<&dyn Reads> {
+        Some(&self.tweets)
     }
 
     fn settle(&mut self) -> Result<()> {
@@ -97,5 +90,32 @@ impl Subject for Esker {
         counters
             .map(|(name, count)| (name.to_string(), count as f64))
             .collect()
+    }
+}
+
+impl Reads for Tweets {
+    fn get(&self, key: u64, visit: Visit<'_>) -> Result<()> {
+        let key = Key::new(KeyType::Int, &Value::Int(i128::from(key))).map_err(Failure::new)?;
+        if let Some(record) = self.dataset.get(&key)? {
+            visit(record.body());
+        }
+        Ok(())
+    }
+
+    fn find(&self, find: &Find, visit: Visit<'_>) -> Result<()> {
+        let path = match find.attribute {
+            Attribute::User => &self.user,
+            Attribute::Time => &self.time,
+        };
+        let query = self.dataset.query();
+        let query = if find.lo == find.hi {
+            query.equals(path, &find.lo.to_string())
+        } else {
+            query.between(path, &find.lo.to_string(), &find.hi.to_string())
+        };
+        for record in query.limit(find.limit).run()? {
+            visit(record?.body());
+        }
+        Ok(())
     }
 }

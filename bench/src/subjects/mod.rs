@@ -36,11 +36,25 @@ pub trait Subject {
     /// background.
     fn settle(&mut self) -> Result<()>;
 
+    /// What several threads may do at once, of subjects that are measured so.
+    fn shared(&self) -> Option<&dyn Reads> {
+        None
+    }
+
     /// The subject's own counters since it was opened, by name. `blocks_read` and `blocks_cached`
     /// where it knows them.
     fn counters(&self) -> BTreeMap<String, f64> {
         BTreeMap::new()
     }
+}
+
+/// Reads by any number of threads.
+pub trait Reads: Sync {
+    /// As [`Subject::get`].
+    fn get(&self, key: u64, visit: Visit<'_>) -> Result<()>;
+
+    /// As [`Subject::find`].
+    fn find(&self, find: &Find, visit: Visit<'_>) -> Result<()>;
 }
 
 /// Where and how a subject is opened.

@@ -11,7 +11,7 @@ use rocksdb::{
 };
 
 use super::keyed::{self, Candidate, Store};
-use super::{Indexes, Setup, Subject, Visit};
+use super::{Indexes, Reads, Setup, Subject, Visit};
 use crate::failure::{Failure, Result};
 use crate::workload::{Attribute, Find, Record};
 
@@ -93,15 +93,15 @@ impl Subject for Rocks {
     }
 
     fn get(&mut self, key: u64, visit: Visit<'_>) -> Result<()> {
-        let data = self.family(DATA)?;
-        if let Some(bytes) = self.db.get_pinned_cf(data, keyed::key(key))? {
-            visit(keyed::stored(&bytes).1);
-        }
-        Ok(())
+        Reads::get(self, key, visit)
     }
 
     fn find(&mut self, find: &Find, visit: Visit<'_>) -> Result<()> {
-        keyed::find(self, find, self.indexes == Indexes::Blind, visit)
+        Reads::find(self, find, visit)
+    }
+
+    fn shared(&self) -> Option<&dyn Reads> {
+        Some(self)
     }
 
     fn settle(&mut self) -> Result<()> {
@@ -133,6 +133,20 @@ impl Subject for Rocks {
         ]
         .map(|(name, count)| (name.to_string(), count))
         .into()
+    }
+}
+
+impl Reads for Rocks {
+    fn get(&self, key: u64, visit: Visit<'_>) -> Result<()> {
+        let data = self.family(DATA)?;
+        if let Some(bytes) = self.db.get_pinned_cf(data, keyed::key(key))? {
+            visit(keyed::stored(&bytes).1);
+        }
+        Ok(())
+    }
+
+    fn find(&self, find: &Find, visit: Visit<'_>) -> Result<()> {
+        keyed::find(self, find, self.indexes == Indexes::Blind, visit)
     }
 }
 

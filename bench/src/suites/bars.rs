@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::peers::SUITE;
+use super::peers::{GET_BY_TWO, LOOKUP_BY_TWO, SUITE};
 use crate::measure::{Claim, Row};
 
 /// How much better Esker is to be than a peer: its figure, times the factor, is at most the peer's.
@@ -291,6 +291,34 @@ fn cached(figures: &Figures<'_>, claims: &mut Vec<Claim>) {
     space(figures, claims);
     stalls(figures, claims);
     light(figures, claims);
+    scaling(figures, claims);
+}
+
+/// Two threads that read do nearly twice as much as one.
+fn scaling(figures: &Figures<'_>, claims: &mut Vec<Claim>) {
+    const LEAST: f64 = 1.85;
+    const PEER: &str = "rocksdb blind";
+    let speedup = |row: &Row| row.figures.get("speedup").copied();
+    for operation in [GET_BY_TWO, LOOKUP_BY_TWO] {
+        let Some(esker) = figures.best(Choice::Newest, operation) else {
+            continue;
+        };
+        let Some(mine) = speedup(esker) else { continue };
+        let text = format!(
+            "{operation}: two of {} do what one does, {LEAST} times",
+            esker.subject
+        );
+        let peer = figures.row(PEER, operation).and_then(speedup);
+        let measured = match peer {
+            Some(peer) => format!("{mine:.2}x ({PEER}: {peer:.2}x)"),
+            None => format!("{mine:.2}x"),
+        };
+        let short = match mine >= LEAST {
+            true => Vec::new(),
+            false => vec!["they get in each other's way".to_string()],
+        };
+        claims.push(figures.claim(text, GOAL, format!("{LEAST}x"), measured, short));
+    }
 }
 
 /// Disk, bytes written and peak memory of the load are at most RocksDB's.

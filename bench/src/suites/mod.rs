@@ -11,6 +11,7 @@ pub mod luo_carey;
 pub mod peers;
 pub mod session;
 pub mod table;
+pub mod threads;
 pub mod upkeep;
 
 /// How a suite is run.

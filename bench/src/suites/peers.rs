@@ -49,15 +49,21 @@ const PEERS: [&str; 10] = [
 /// who does not search blocks for a user.
 const MIX: Duration = Duration::from_secs(30);
 
-const OPERATIONS: [&str; 7] = [
+const OPERATIONS: [&str; 9] = [
     "load",
     "get",
+    GET_BY_TWO,
     "lookup K=10",
+    LOOKUP_BY_TWO,
     "lookup",
     "range 60 s",
     "range 10 users K=10",
     "mixed",
 ];
+
+/// Reads by two threads beside those by one, of data in the cache.
+pub(super) const GET_BY_TWO: &str = "get by two threads";
+pub(super) const LOOKUP_BY_TWO: &str = "lookup K=10 by two threads";
 
 /// What a child is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -244,7 +250,7 @@ fn settings(runner: &mut Runner, options: &Options) -> Result<()> {
         ("scale", options.scale.to_string()),
         ("seed", options.seed.to_string()),
         ("repeats", format!("{}, figures are medians", options.repeat)),
-        ("clients", "one thread, one operation at a time".to_string()),
+        ("clients", "one thread, one operation at a time; where it says so, two threads beside one".to_string()),
         ("durability", "log written, no sync per write: a killed process loses nothing (redb: a commit per 10,000 writes; SQLite normal: sync at checkpoints)".to_string()),
         ("block cache", "64 MiB each (Esker: half of a memory budget of 128 MiB, which holds memtables too; LMDB: the page cache)".to_string()),
         ("past memory", "64 MiB and direct reads and table writes: of block cache for RocksDB, in all for Esker".to_string()),
@@ -287,6 +293,8 @@ pub fn child(job: &Job) -> Result<()> {
     for operation in &parameters.operations {
         match operation.as_str() {
             "get" => session.gets(limit(100_000))?,
+            GET_BY_TWO | LOOKUP_BY_TWO if parameters.direct => {}
+            GET_BY_TWO => session.gets_by_two(operation)?,
             "mixed" => {
                 session.mixed(MIX.mul_f64(parameters.records as f64 / MILLION).max(MIX))?;
                 session.check(100)?;
@@ -294,6 +302,9 @@ pub fn child(job: &Job) -> Result<()> {
             _ if !indexed => {}
             "lookup K=10" => {
                 session.finds(operation, limit(30_000), |q, rng| q.any_user(rng, Some(10)))?
+            }
+            LOOKUP_BY_TWO => {
+                session.finds_by_two(operation, |q, rng| q.any_user(rng, Some(10)))?;
             }
             "lookup" => session.finds(operation, limit(10_000), |q, rng| q.any_user(rng, None))?,
             "range 60 s" => {

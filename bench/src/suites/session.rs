@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::threads;
 use crate::failure::{Failure, Result};
 use crate::measure::Row;
 use crate::meter::{self, Io, Latency, Measured, Meter};
@@ -192,6 +193,53 @@ impl<'p> Session<'p> {
             row.figures.insert(name.into(), count as f64 / ops);
         }
         std::hint::black_box(eaten.sum);
+        self.job.report(&row)
+    }
+
+    /// Gets by one thread and by two, in turn, of subjects that can be read so. The row is of the two.
+    pub fn gets_by_two(&mut self, operation: &str) -> Result<()> {
+        let keys = self.plan.history.keys_after(self.writes);
+        let history = &self.plan.history;
+        self.by_two(operation, &|reads, rng, eat| {
+            reads.get(history.key(rng.usize(0..keys)), eat)
+        })
+    }
+
+    /// The same of questions, drawn by `draw`.
+    pub fn finds_by_two(
+        &mut self,
+        operation: &str,
+        draw: impl Fn(&Questions<'_>, &mut Rng) -> Find + Sync,
+    ) -> Result<()> {
+        let questions = Questions::new(&self.plan.history, self.writes);
+        self.by_two(operation, &|reads, rng, eat| {
+            reads.find(&draw(&questions, rng), eat)
+        })
+    }
+
+    fn by_two(&self, operation: &str, ask: &threads::Ask<'_>) -> Result<()> {
+        let Some(reads) = self.subject.shared() else {
+            return Ok(());
+        };
+        let seed = self.job.seed ^ digest(operation.as_bytes());
+        let [one, two] = threads::one_and_two(reads, seed, ask)?;
+        let mut row = self.row(
+            operation,
+            &Measured {
+                latency: two.latency,
+                cpu: two.cpu,
+                io: Io::default(),
+            },
+        );
+        row.seconds = two.wall.as_secs_f64();
+        for (name, figure) in [
+            ("speedup", two.per_second / one.per_second),
+            ("one_thread_per_second", one.per_second),
+            ("two_threads_per_second", two.per_second),
+            ("one_thread_cpu_us", one.cpu_us),
+        ] {
+            row.figures.insert(name.to_string(), figure);
+        }
         self.job.report(&row)
     }
 
@@ -454,20 +502,25 @@ impl<'p> Questions<'p> {
 
 /// Looks at every cache line of an answer, as an application would at least.
 #[derive(Debug, Default)]
-struct Eaten {
+pub(super) struct Eaten {
     rows: u64,
     sum: u64,
 }
 
 impl Eaten {
     #[inline]
-    fn eat(&mut self, body: &[u8]) {
+    pub(super) fn eat(&mut self, body: &[u8]) {
         self.rows += 1;
         for line in body.chunks(64) {
             self.sum = self
                 .sum
                 .wrapping_add(line.first().map_or(0, |&byte| u64::from(byte)));
         }
+    }
+
+    /// What it came to: to be used, so that looking is not left out.
+    pub(super) fn sum(&self) -> u64 {
+        self.sum
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::group::Group;
-use crate::version::{Current, Manifest, Seal, TableSource, log_path, table_path};
+use crate::version::{Current, Manifest, Order, Seal, TableSource, log_path, table_path};
 use crate::wal::{LogKind, LogWriter};
 
 impl Group {
@@ -70,6 +70,11 @@ impl Group {
         edit.next_file = Some(next.get());
         edit.next_tree = Some(next_tree);
         edit.last_seq = Some(snapshot.seq());
+        // It goes its own way from here.
+        edit.order = Some(Order {
+            history: fs.unique(),
+            ..Order::default()
+        });
         let manifest = Manifest::create(fs, dest, manifest, &edit)?;
         manifest.sync()?;
         let seal = Seal {

@@ -54,3 +54,36 @@ pub fn key_seq(key: &[u8]) -> Option<Seq> {
     let bytes = key.first_chunk::<8>().filter(|_| key.len() == 8)?;
     Some(Seq::from_be_bytes(*bytes)).filter(|seq| *seq <= MAX_SEQ)
 }
+
+/// A place in the order of a store's commits: right behind the write `seq`. It names the store's history, so that it
+/// is not taken for one of another store, or of a copy that went its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// The store's history.
+    pub history: u64,
+    /// The last write before the place; 0 is before all.
+    pub seq: Seq,
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}-{}", self.history, self.seq)
+    }
+}
+
+impl std::str::FromStr for Position {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Position, String> {
+        let parts = text
+            .split_once('-')
+            .filter(|(history, _)| history.len() == 16);
+        let position = parts.and_then(|(history, seq)| {
+            let history = u64::from_str_radix(history, 16).ok()?;
+            let seq = seq.parse().ok().filter(|seq| *seq <= MAX_SEQ)?;
+            Some(Position { history, seq })
+        });
+        position
+            .ok_or_else(|| format!("`{text}` is no position: 16 hexadecimal digits, `-`, a number"))
+    }
+}

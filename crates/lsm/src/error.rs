@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::entry::Position;
+
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -19,6 +21,12 @@ pub enum Error {
         op: &'static str,
         /// The operating system's answer.
         source: std::sync::Arc<io::Error>,
+    },
+    /// There is no room on the disk, or the user's share of it is used up. Reads go on, and writes go on when there is
+    /// room again.
+    DiskFull {
+        /// The file or folder that could not be written to.
+        path: PathBuf,
     },
     /// Bytes on disk are not what was written.
     Corruption {
@@ -67,6 +75,18 @@ pub enum Error {
     Stale,
     /// The store is closed, or about to be: nothing is written any more.
     Closed,
+    /// The log does not go back to the position any more: it is kept for no longer, or never was.
+    PositionExpired {
+        /// The earliest position that one can start from.
+        oldest: Position,
+    },
+    /// A position of another store, of a copy that went its own way, or behind writes that a power cut took.
+    OtherHistory {
+        /// The position.
+        position: Position,
+        /// Where this store is.
+        current: Position,
+    },
     /// Another thread's work came in between; the same call may succeed when it is made again.
     Conflict(String),
     /// The call does not fit the state of the store.
@@ -76,10 +96,14 @@ pub enum Error {
 impl Error {
     /// An I/O error at `path` while doing `op`.
     pub fn io(path: &Path, op: &'static str, source: io::Error) -> Error {
-        Error::Io {
-            path: path.to_path_buf(),
-            op,
-            source: std::sync::Arc::new(source),
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull { path },
+            _ => Error::Io {
+                path,
+                op,
+                source: std::sync::Arc::new(source),
+            },
         }
     }
 
@@ -94,8 +118,7 @@ impl Error {
 
     /// True when the cause is a full disk: reads go on, and writes go on when there is room again.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self, Error::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        matches!(self, Error::DiskFull { .. })
     }
 
     /// True when the error tells of damage on disk (corruption, a missing or unreadable file, a newer format).
@@ -109,6 +132,9 @@ impl fmt::Display for Error {
         match self {
             Error::Io { path, op, source } => {
                 write!(f, "{}: cannot {op}: {source}", path.display())
+            }
+            Error::DiskFull { path } => {
+                write!(f, "{}: there is no room on the disk", path.display())
             }
             Error::Corruption { path, offset, what } => {
                 write!(f, "{}: damaged at offset {offset}: {what}", path.display())
@@ -141,6 +167,16 @@ impl fmt::Display for Error {
             }
             Error::Stale => f.write_str("the trees have changed since the batch was made"),
             Error::Closed => f.write_str("the store is closed"),
+            Error::PositionExpired { oldest } => {
+                write!(
+                    f,
+                    "the log is not kept so far back; the oldest position is {oldest}"
+                )
+            }
+            Error::OtherHistory { position, current } => write!(
+                f,
+                "{position} is a position of another history; this store is at {current}"
+            ),
             Error::Conflict(what) | Error::Invalid(what) => f.write_str(what),
         }
     }

@@ -65,9 +65,9 @@ mod group;
 mod ingest;
 pub mod memtable;
 pub mod merge;
+mod obsolete;
 mod options;
 pub mod read;
-mod seqset;
 mod slice;
 pub mod sort;
 mod stats;
@@ -80,21 +80,24 @@ pub mod wal;
 pub use batch::{Batch, Mark, ShowWrite, TreeId};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{RunSink, WriteRun};
+pub use compaction::{RunSink, WriteRun, held};
 pub use cost::Cost;
 pub use cursor::Cursor;
-pub use entry::{Kind, MAX_SEQ, Seq};
+pub use entry::{Kind, MAX_SEQ, Position, Seq};
 pub use error::{Error, Result};
-pub use group::{Complete, Group, Job, JobFailure, Retry, Ticket, TreeChange};
+pub use group::{
+    Commit, Complete, Group, Job, JobFailure, Observer, Retry, ShowOperation, Tail, Ticket,
+    TreeChange,
+};
+pub use obsolete::{SeqSet, Superseded};
 pub use options::{
-    BitmapMerges, Durability, LeavesOut, Leveled, Options, PlainTrees, Policy, SupersededBy,
-    Tiered, TreeOptions, TreeProvider,
+    BitmapMerges, Clock, Durability, KeepLog, LeavesOut, Leveled, Options, PlainTrees, Policy,
+    SupersededBy, Tiered, TreeOptions, TreeProvider,
 };
 pub use read::{
-    Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, Superseded,
-    TreeCursor, WalkEntry,
+    Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
+    WalkEntry,
 };
-pub use seqset::SeqSet;
 pub use slice::Slice;
 pub use stats::Stats;
 pub use stripe::{LazyStriped, Striped};

@@ -37,6 +37,18 @@ pub enum BitmapMerges {
     Lock,
 }
 
+/// How much of the log is kept behind the flushes, for [`Group::tail`](crate::Group::tail). Default: nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeepLog {
+    /// The last so many bytes, in whole segments.
+    pub bytes: u64,
+    /// What was written in this time, up to so many bytes.
+    pub age: Option<(Duration, u64)>,
+}
+
+/// Tells the time: milliseconds since 1970.
+pub type Clock = dyn Fn() -> u64 + Send + Sync;
+
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
@@ -61,6 +73,13 @@ pub struct Options {
     /// A flush, or a job of merges, that writes to so many trees puts their small tables into one file, which is made
     /// and synced once; with fewer, each has a file of its own. Default 8.
     pub share_from: usize,
+    /// How much of the log is kept.
+    pub keep_log: KeepLog,
+    /// The clock that the log's age is told by. Default: the system's.
+    pub clock: Arc<Clock>,
+    /// Bytes that the set of a bitmap tree may have beyond some for each entry of the trees that name it: when it has more,
+    /// the numbers are looked for that no tree has anything of any more. Default 16 KiB.
+    pub bitmap_slack: usize,
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
@@ -78,6 +97,12 @@ impl Default for Options {
             blocked_filter: true,
             bitmap_merges: BitmapMerges::default(),
             share_from: 8,
+            keep_log: KeepLog::default(),
+            clock: Arc::new(|| {
+                let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+                since.map_or(0, |since| since.as_millis() as u64)
+            }),
+            bitmap_slack: 16 << 10,
             background: true,
         }
     }
@@ -206,6 +231,8 @@ pub enum LeavesOut {
     /// Only once the bitmap tree's mark has passed the write that replaced it: until then it is kept, to be
     /// found by a scan.
     Repaired,
+    /// Nobody is told, and puts whose number is in the bitmap tree stay, too. Queries alone pass over them.
+    Regardless,
 }
 
 /// Settings of one tree. They are code, so they are not stored: a [`TreeProvider`] gives them again
@@ -229,9 +256,9 @@ pub struct TreeOptions {
     /// The name of a tree whose merges this one repeats on its own components of the same IDs
     /// (correlated merging, Luo & Carey section 4.1). Needs a tiered policy on both.
     pub follows: Option<String>,
-    /// True for a bitmap tree: its keys are sequence numbers ([`crate::entry::seq_key`]), its values empty,
-    /// nothing is ever deleted from it, and its tables are kept in memory as a [`crate::SeqSet`]
-    /// ([`crate::Snapshot::superseded`]): one bit per write of the group.
+    /// True for a bitmap tree: what is written to it are sequence numbers ([`crate::entry::seq_key`]) with empty values,
+    /// nothing is ever deleted from it, its tables hold chunks of numbers, and are kept in memory as a [`crate::SeqSet`]
+    /// ([`crate::Snapshot::superseded`]). Numbers that nobody can ask about any more are forgotten.
     pub bitmap: bool,
     /// Which writes to this tree are over, where something keeps account of that.
     pub superseded: Option<SupersededBy>,

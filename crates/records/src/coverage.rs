@@ -10,6 +10,8 @@
 //! | [`Source::DataVersions`] | every version that the data tables still have (embedded, fingerprint, filter) | always, where such a strategy has been in force since the first write; else not at all: a repair goes by index entries |
 //! | [`Source::Records`] | the newest version of each record | nothing is obsolete |
 //!
+//! *Complete* means: it has each obsolete write that a tree still has anything of. Others are forgotten, and nobody asks about them (`lsm/obsolete/mod.rs`).
+//!
 //! A dataset has *converged* when the set has all that strategies before the present one left behind. A coverage belongs to
 //! one snapshot: the definition and the set are that snapshot's, and the set hides nothing that it sees.
 

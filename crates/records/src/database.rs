@@ -50,6 +50,8 @@ pub struct Tuning {
     pub bitmap_merges: lsm::BitmapMerges,
     /// Trees that a job writes to from which on small tables share a file. Default 8.
     pub share_from: usize,
+    /// See [`lsm::Options::bitmap_slack`].
+    pub bitmap_slack: usize,
     /// Repair and choose strategies when that is due. Default true.
     pub upkeep: bool,
     /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
@@ -66,6 +68,7 @@ impl Default for Tuning {
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
             bitmap_merges: engine.bitmap_merges,
             share_from: engine.share_from,
+            bitmap_slack: engine.bitmap_slack,
             upkeep: true,
             choose_every: 8192,
         }
@@ -182,7 +185,7 @@ impl Drop for Shared {
 
 impl Database {
     /// Opens the store in `dir`, which must exist ([`ErrorKind::NoStore`]). One process at a time
-    /// can have it open ([`ErrorKind::Unavailable`]).
+    /// can have it open ([`ErrorKind::Locked`]).
     pub fn open(dir: &FsPath, options: Options) -> Result<Database> {
         Database::open_with(dir, options, false)
     }
@@ -203,6 +206,7 @@ impl Database {
             blocked_filter: options.tuning.blocked_filter,
             bitmap_merges: options.tuning.bitmap_merges,
             share_from: options.tuning.share_from,
+            bitmap_slack: options.tuning.bitmap_slack,
             ..lsm::Options::default()
         };
         let trees = Trees {
@@ -291,7 +295,7 @@ impl Database {
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
-    /// ([`ErrorKind::Unavailable`]).
+    /// ([`ErrorKind::Busy`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let _reserved = self.shared.names.reserve(name);
         let current = self.current(name)?;
@@ -325,15 +329,19 @@ impl Database {
                 all.map(|current| self.handle(current).layout()).collect()
             }
         };
-        // Each step needs what those before it told. Trees that are dropped meanwhile are passed over.
+        // Each step needs what those before it told: what is obsolete and nobody has any more is forgotten when all
+        // others have been merged. Trees that are dropped meanwhile are passed over.
         let group = &self.shared.group;
-        for step in [Step::Tell, Step::Told, Step::LeaveOut] {
+        let trees_in = |step| -> Vec<_> {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
-            group.compact_trees(&trees.collect::<Vec<_>>())?;
-        }
+            trees.collect()
+        };
+        group.compact_trees(&trees_in(Step::Tell))?;
+        group.compact_trees(&trees_in(Step::LeaveOut))?;
         let written = layouts.iter().flat_map(|layout| layout.written());
         let indexes = written.filter_map(|(_, attribute)| attribute.tree);
-        Ok(group.leave_out(&indexes.collect::<Vec<_>>())?)
+        group.leave_out(&indexes.collect::<Vec<_>>())?;
+        Ok(group.compact_trees(&trees_in(Step::Forget))?)
     }
 
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes

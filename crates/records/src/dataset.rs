@@ -140,12 +140,12 @@ impl Dataset {
 
     /// A query over the dataset as it is now.
     pub fn query(&self) -> Query {
-        self.snapshot().query()
+        Query::new(self.snapshot())
     }
 
     /// Records in key order, from one key to another (both included), as of now.
     pub fn scan(&self, from: Option<Key>, to: Option<Key>, reverse: bool) -> Result<Scan> {
-        self.snapshot().scan(from, to, reverse)
+        Scan::new(self.snapshot(), from, to, reverse)
     }
 
     /// Makes everything that was written durable.

@@ -5,7 +5,8 @@ use std::fmt;
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A class of errors, for programs that act on them.
+/// A class of errors, for programs that act on them. What is behind it (path, offset, position) is in
+/// [`Error::engine`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -19,8 +20,26 @@ pub enum ErrorKind {
     BadInput,
     /// A file is damaged, missing, or of a newer format.
     Damaged,
-    /// The store cannot be used now: another process has it, the disk is full, a call failed.
-    Unavailable,
+    /// Another process, or another handle of this one, has the store.
+    Locked,
+    /// The store is closed, or about to be.
+    Closed,
+    /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
+    Busy,
+    /// Another thread's work came in between; the same call may succeed when it is made again.
+    Conflict,
+    /// There is no room on the disk. Reads go on, and writes go on when there is room again.
+    DiskFull,
+    /// An earlier failure left the log in an unknown state: writes are refused until the store is reopened. Reads go on.
+    Poisoned,
+    /// The caller had it stopped.
+    Cancelled,
+    /// The log does not go back to the position any more.
+    PositionExpired,
+    /// A position of another store, of a copy that went its own way, or behind writes that a power cut took.
+    OtherHistory,
+    /// A call of the operating system failed.
+    Io,
 }
 
 /// An error, with the thing it is about in its text.
@@ -29,7 +48,6 @@ pub struct Error {
     kind: ErrorKind,
     text: String,
     source: Option<lsm::Error>,
-    busy: bool,
 }
 
 impl Error {
@@ -38,16 +56,12 @@ impl Error {
             kind,
             text: text.into(),
             source: None,
-            busy: false,
         }
     }
 
     /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
     pub(crate) fn busy(text: impl Into<String>) -> Error {
-        Error {
-            busy: true,
-            ..Error::new(ErrorKind::Unavailable, text)
-        }
+        Error::new(ErrorKind::Busy, text)
     }
 
     pub(crate) fn bad_input(text: impl Into<String>) -> Error {
@@ -63,9 +77,9 @@ impl Error {
         self.kind
     }
 
-    /// True for an [`Error::busy`], among all that are [`ErrorKind::Unavailable`].
+    /// True for an [`Error::busy`].
     pub(crate) fn is_busy(&self) -> bool {
-        self.busy
+        self.kind == ErrorKind::Busy
     }
 
     /// The engine's error behind it, if it is one.
@@ -97,13 +111,19 @@ impl From<lsm::Error> for Error {
                 ErrorKind::Damaged
             }
             lsm::Error::Limit { .. } | lsm::Error::Invalid(_) => ErrorKind::BadInput,
-            _ => ErrorKind::Unavailable,
+            lsm::Error::Locked { .. } => ErrorKind::Locked,
+            lsm::Error::Closed => ErrorKind::Closed,
+            lsm::Error::Conflict(_) | lsm::Error::Stale => ErrorKind::Conflict,
+            lsm::Error::DiskFull { .. } => ErrorKind::DiskFull,
+            lsm::Error::Poisoned { .. } => ErrorKind::Poisoned,
+            lsm::Error::PositionExpired { .. } => ErrorKind::PositionExpired,
+            lsm::Error::OtherHistory { .. } => ErrorKind::OtherHistory,
+            _ => ErrorKind::Io,
         };
         Error {
             kind,
             text: source.to_string(),
             source: Some(source),
-            busy: false,
         }
     }
 }

@@ -178,10 +178,10 @@ pub(crate) struct Building {
 pub(crate) enum Step {
     /// Those whose merges tell which writes are over.
     Tell,
-    /// The set of these.
-    Told,
     /// Those whose merges leave them out.
     LeaveOut,
+    /// The set of these: it forgets what nobody has any more.
+    Forget,
 }
 
 /// A dataset as one definition says, ready for use.
@@ -276,7 +276,7 @@ impl Layout {
     /// The trees of the dataset, data first; then those whose merges tell what is over, what they told, and
     /// those that leave it out.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
-        let steps = [Step::Tell, Step::Told, Step::LeaveOut];
+        let steps = [Step::Tell, Step::LeaveOut, Step::Forget];
         steps.map(|step| self.trees_in(step)).concat()
     }
 
@@ -289,11 +289,11 @@ impl Layout {
                 .chain(self.keys_written)
                 .chain(written().filter_map(|a| a.deleted))
                 .collect(),
-            Step::Told => self.superseded.into_iter().collect(),
             Step::LeaveOut => {
                 let staging = self.building.iter().filter_map(|building| building.staging);
                 written().filter_map(|a| a.tree).chain(staging).collect()
             }
+            Step::Forget => self.superseded.into_iter().collect(),
         };
         // An index that is being switched has its tree of keys twice.
         let mut seen = HashSet::new();

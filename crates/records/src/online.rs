@@ -5,7 +5,7 @@
 //! Nothing depends on it: what is forgotten is found again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use lsm::{Cursor, Group, Kind, Seq};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -23,6 +23,8 @@ const READAHEAD: usize = 256 << 10;
 #[derive(Default)]
 pub(crate) struct Online {
     noted: RwLock<Noted>,
+    /// How many numbers are in it: under most strategies none ever is, and queries need no lock to see that.
+    count: AtomicUsize,
     /// Something was written through this handle.
     writes: AtomicBool,
     /// Held by the writer that makes a full buffer durable: others go on.
@@ -51,26 +53,34 @@ impl Noted {
 }
 
 impl Online {
-    /// What was noted so far. To be held for some questions, not for I/O.
-    pub(crate) fn noted(&self) -> RwLockReadGuard<'_, Noted> {
-        self.noted.read()
+    /// What was noted so far, `None` if nothing. To be held for some questions, not for I/O.
+    pub(crate) fn noted(&self) -> Option<RwLockReadGuard<'_, Noted>> {
+        (self.count.load(Relaxed) > 0).then(|| self.noted.read())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Noted)) {
+        let mut noted = self.noted.write();
+        change(&mut noted);
+        self.count.store(noted.len(), Relaxed);
     }
 
     /// Notes that the write `seq` is over, as of the write `by`, which a snapshot has seen: no snapshot that sees
     /// `by` shows anything of `seq`, and merges may leave it out.
     pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
-        let mut noted = self.noted.write();
-        if self.has_room(&mut noted) {
-            noted.over.insert(seq, by);
-        }
+        self.change(|noted| {
+            if self.has_room(noted) {
+                noted.over.insert(seq, by);
+            }
+        });
     }
 
     /// Notes that an index has an entry of the write `seq`, of which the data has nothing.
     pub(crate) fn note_dangling(&self, seq: Seq) {
-        let mut noted = self.noted.write();
-        if self.has_room(&mut noted) {
-            noted.dangling.insert(seq);
-        }
+        self.change(|noted| {
+            if self.has_room(noted) {
+                noted.dangling.insert(seq);
+            }
+        });
     }
 
     /// A full buffer waits for the next write; where none comes, it begins anew.
@@ -92,7 +102,7 @@ impl Current {
         if !self.online.writes.load(Relaxed) {
             self.online.writes.store(true, Relaxed);
         }
-        if self.online.noted().len() >= MOST
+        if self.online.count.load(Relaxed) >= MOST
             && let Some(_alone) = self.online.keeping.try_lock()
         {
             // The write is done, whatever becomes of this.
@@ -116,22 +126,20 @@ impl Current {
         if !self.online.writes.load(Relaxed) {
             return Ok(());
         }
-        let (mut numbers, mut dangling) = {
-            let noted = self.online.noted();
-            let over: BTreeSet<Seq> = noted.over.keys().copied().collect();
-            (over, noted.dangling.clone())
-        };
-        if numbers.is_empty() && dangling.is_empty() {
+        let Some(noted) = self.online.noted() else {
             return Ok(());
-        }
+        };
+        let mut numbers: BTreeSet<Seq> = noted.over.keys().copied().collect();
+        let mut dangling = noted.dangling.clone();
+        drop(noted);
         let taken: Vec<Seq> = numbers.union(&dangling).copied().collect();
         let result = self.write_over(group, &mut numbers, &mut dangling);
-        let mut noted = self.online.noted.write();
-        for seq in taken {
-            noted.over.remove(&seq);
-            noted.dangling.remove(&seq);
-        }
-        drop(noted);
+        self.online.change(|noted| {
+            for seq in taken {
+                noted.over.remove(&seq);
+                noted.dangling.remove(&seq);
+            }
+        });
         if result.is_ok() {
             self.usage.upkeep().remembered.lock().not_kept = None;
         }

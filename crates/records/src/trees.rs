@@ -335,7 +335,10 @@ impl TreeProvider for Trees {
                 extractor,
                 policy: self.policy(upkeep.merging),
                 versions: upkeep.versions as usize,
-                superseded: leaves_out.filter(|_| !widened),
+                superseded: match widened {
+                    true => superseded(LeavesOut::Regardless),
+                    false => leaves_out,
+                },
                 ..TreeOptions::default()
             });
         }

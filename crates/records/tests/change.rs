@@ -217,7 +217,7 @@ fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_m
             agree(&dataset.snapshot(), &dataset, 0..7);
             let other = dataset.add_index(&path("pad"), IndexKind::Lazy, None, &mut go_on);
             let error = other.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert_eq!(error.kind(), ErrorKind::Busy);
             assert!(error.to_string().contains("`v`"), "{error}");
             if resume {
                 let done = dataset.resume_index(&mut go_on).unwrap().unwrap();
@@ -384,7 +384,7 @@ fn one_change_goes_at_a_time_and_a_dropped_dataset_is_gone() {
     let v = path("v");
     let add = dataset.add_index(&v, IndexKind::Eager, None, &mut progress);
     assert!(!add.unwrap().complete);
-    assert_eq!(refused, [ErrorKind::Unavailable; 3]);
+    assert_eq!(refused, [ErrorKind::Busy; 3]);
     let mut batch = dataset.batch();
     batch.put(body(1, 1).as_bytes()).unwrap();
     // The trees of an unfinished build go with the dataset.

@@ -221,7 +221,7 @@ fn a_rebuild_that_was_broken_off_goes_on_or_is_taken_back() {
     );
     exact(&dataset);
     let error = dataset.rebuild_index(&path("recent"), &mut go).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(
         dataset
             .rebuild_index(&path("lazy"), &mut go)

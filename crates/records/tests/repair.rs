@@ -321,10 +321,7 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
             Ok(_) => {}
             Err(error) => {
                 failed += 1;
-                assert!(matches!(
-                    error.kind(),
-                    ErrorKind::Unavailable | ErrorKind::Damaged
-                ));
+                assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::Damaged));
             }
         }
         faulty.clear();

@@ -7,19 +7,19 @@ use super::Choice;
 use super::shared::SharedFiles;
 use crate::batch::{TreeId, check_limits};
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, compare, key_seq, seq_key};
+use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
-use crate::merge::{Bitmap, MergeCursor, MergeStream, Over, Rules};
+use crate::merge::{MergeCursor, MergeStream, Rules};
+use crate::obsolete::{self, Over, SeqSet};
 use crate::options::{BitmapMerges, LeavesOut, Options};
 use crate::read::SourceCursor;
-use crate::seqset::SeqSet;
 use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
-use crate::version::RunCursor;
 use crate::version::{
-    ComponentId, Edit, NewTable, Place, Run, TableAt, TableFile, TableSource, TreeVersion, Version,
+    ComponentId, Edit, NewTable, Place, Run, RunCursor, TableAt, TableFile, TableSource,
+    TreeVersion, Version, add_table,
 };
 
 /// Bytes that a merge reads ahead from each of its runs.
@@ -84,6 +84,14 @@ impl Workshop<'_> {
         component: ComponentId,
         edit: &mut Edit,
     ) -> Result<()> {
+        if tree.options.bitmap {
+            let set = read_set(tree, sources)?;
+            let mut written = self.write_set(tree, &set, component)?;
+            Counters::add(&self.counters.flush_bytes, written.bytes());
+            written.bits = set;
+            written.enter(edit, tree.id, 0, Some(component));
+            return Ok(());
+        }
         let ingesting = self.ingesting.load(Ordering::SeqCst);
         let more = ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
@@ -135,12 +143,20 @@ impl Workshop<'_> {
         };
         let spans = choice.inputs.iter().map(|table| table.component());
         let component = spans.fold(none, ComponentId::hull);
-        let mut written = self.write(tree, sources, &is_oldest, entries, component, edit)?;
+        let written = match tree.options.bitmap {
+            // Chunks of the same numbers become one.
+            true => {
+                let mut set = SeqSet::new();
+                for table in &choice.inputs {
+                    add_table(&mut set, table)?;
+                }
+                self.write_set(tree, &set, component)?
+            }
+            false => self.write(tree, sources, &is_oldest, entries, component, edit)?,
+        };
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());
         Counters::add(&self.counters.merge_write_bytes, written.bytes());
-        // A bitmap has the numbers of its tree's own tables.
-        written.bits = SeqSet::new();
         written.enter(edit, tree.id, choice.level, Some(component));
         Ok(())
     }
@@ -154,6 +170,7 @@ impl Workshop<'_> {
         edit: &mut Edit,
     ) -> Result<u64> {
         let mut output = Output::new(self, tree);
+        output.notes_bits = tree.options.bitmap;
         for entry in entries {
             let (key, value) = entry?;
             check_limits(key, value)?;
@@ -180,6 +197,7 @@ impl Workshop<'_> {
         edit: &mut Edit,
     ) -> Result<u64> {
         let mut output = Output::new(self, tree);
+        output.notes_bits = tree.options.bitmap;
         let mut last_seq = 0;
         write(&mut |key, seq, kind, value| {
             check_limits(key, value)?;
@@ -230,7 +248,6 @@ impl Workshop<'_> {
             tree: tree.id,
             number: table.meta().number,
         });
-        written.bits = SeqSet::new();
         written.run = Some(run.number);
         written.enter(edit, tree.id, run.level, Some(table.component()));
         Ok(())
@@ -308,6 +325,11 @@ impl Workshop<'_> {
             entries_in.saturating_sub(output.count),
         );
         let written = output.finish()?;
+        if self.applies_set(tree) {
+            let numbers = written.tables.iter().map(|(meta, _)| meta.number);
+            let saw = self.version.ordinal();
+            edit.saw.extend(numbers.map(|number| (number, saw)));
+        }
         self.tell(tree, &told, component, edit)?;
         Ok(written)
     }
@@ -317,13 +339,16 @@ impl Workshop<'_> {
         let Some(by) = &tree.options.superseded else {
             return Over::default();
         };
+        if by.leaves_out == LeavesOut::Regardless {
+            return Over::default();
+        }
         let bitmap = self.version.tree_named(&by.tree);
         Over(bitmap.map(|bitmap| match self.options.bitmap_merges {
-            BitmapMerges::SideFile => Bitmap::Pinned(bitmap.bitmap().clone()),
+            BitmapMerges::SideFile => obsolete::Source::Pinned(bitmap.bitmap().clone()),
             BitmapMerges::Lock => {
                 let (now, id) = (self.now.clone(), bitmap.id);
                 let bitmap = move || now().trees.get(&id).map(|tree| tree.bitmap().clone());
-                Bitmap::Live(Arc::new(move || bitmap().unwrap_or_default()))
+                obsolete::Source::Live(Arc::new(move || bitmap().unwrap_or_default()))
             }
         }))
     }
@@ -342,11 +367,22 @@ impl Workshop<'_> {
         let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
             return Ok(());
         };
-        self.write_bits(bitmap, &mut told.iter().map(Ok), component, edit)
+        self.add_set(bitmap, told.clone(), component, edit)
     }
 
-    /// Writes ascending numbers as a run of a bitmap tree into `edit`. `component` spans the writes
-    /// that made them.
+    /// True when what flushes and merges of a tree write has nothing of any write that is in its set.
+    fn applies_set(&self, tree: &TreeVersion) -> bool {
+        let Some(by) = &tree.options.superseded else {
+            return false;
+        };
+        let leaves_out = match &tree.options.filter {
+            Some(filter) => filter.leaves_out() && by.leaves_out != LeavesOut::Repaired,
+            None => by.leaves_out != LeavesOut::Regardless,
+        };
+        leaves_out && self.version.tree_named(&by.tree).is_some()
+    }
+
+    /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made them.
     pub(crate) fn write_bits(
         &self,
         bitmap: &TreeVersion,
@@ -354,13 +390,70 @@ impl Workshop<'_> {
         component: ComponentId,
         edit: &mut Edit,
     ) -> Result<()> {
-        let mut output = Output::new(self, bitmap);
+        let mut set = SeqSet::new();
         for seq in numbers {
-            output.add(&seq_key(seq?), component.max, Kind::Put, &[])?;
+            set.insert(seq?);
         }
-        output.finish()?.enter(edit, bitmap.id, 0, Some(component));
+        self.add_set(bitmap, set, component, edit)
+    }
+
+    /// Writes a set that is added to a bitmap tree as a run of it into `edit`.
+    fn add_set(
+        &self,
+        bitmap: &TreeVersion,
+        set: SeqSet,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let mut written = self.write_set(bitmap, &set, component)?;
+        written.bits = set;
+        written.enter(edit, bitmap.id, 0, Some(component));
         Ok(())
     }
+
+    /// Writes a set in place of all tables of a bitmap tree, as one run, into `edit`.
+    pub(crate) fn replace_set(
+        &self,
+        bitmap: &TreeVersion,
+        set: &SeqSet,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        edit.removed.extend(bitmap.tables().map(|table| TableAt {
+            tree: bitmap.id,
+            number: table.meta().number,
+        }));
+        let written = self.write_set(bitmap, set, component)?;
+        written.enter(edit, bitmap.id, 0, Some(component));
+        Ok(())
+    }
+
+    fn write_set(
+        &self,
+        bitmap: &TreeVersion,
+        set: &SeqSet,
+        component: ComponentId,
+    ) -> Result<Written> {
+        let mut output = Output::new(self, bitmap);
+        obsolete::encode(set, &mut |key, value| {
+            output.add(key, component.max, Kind::Put, value)
+        })?;
+        output.finish()
+    }
+}
+
+/// What a memtable of a bitmap tree holds.
+fn read_set<C: Cursor>(tree: &TreeVersion, sources: Vec<C>) -> Result<SeqSet> {
+    let mut set = SeqSet::new();
+    for mut source in sources {
+        source.seek_first()?;
+        while source.valid() {
+            obsolete::decode(source.key(), source.value(), &mut set)
+                .map_err(|what| Error::Invalid(format!("tree {}: {what}", tree.name)))?;
+            source.next()?;
+        }
+    }
+    Ok(set)
 }
 
 /// The entries of a memtable up to a sequence number.
@@ -423,8 +516,8 @@ struct Output<'a> {
     options: TableOptions,
     builder: Option<TableBuilder<'a>>,
     written: Written,
-    /// Numbers of a bitmap tree are noted as they are written.
-    is_bitmap: bool,
+    /// Whether numbers are noted as they are written: those that are added to a bitmap tree.
+    notes_bits: bool,
     last_key: Vec<u8>,
     count: u64,
 }
@@ -445,7 +538,7 @@ impl<'a> Output<'a> {
             options,
             builder: None,
             written: Written::default(),
-            is_bitmap: tree.options.bitmap,
+            notes_bits: false,
             last_key: Vec::new(),
             count: 0,
         }
@@ -478,10 +571,9 @@ impl<'a> Output<'a> {
         if new_key {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
-            if self.is_bitmap
-                && let Some(seq) = key_seq(key)
-            {
-                self.written.bits.insert(seq);
+            if self.notes_bits {
+                obsolete::decode(key, value, &mut self.written.bits)
+                    .map_err(|what| Error::Invalid(what.to_string()))?;
             }
         }
         table.add(key, seq, kind, value)
@@ -527,7 +619,7 @@ impl Drop for Output<'_> {
 struct Written {
     tables: Vec<(TableMeta, Option<Place>)>,
     files: Vec<u64>,
-    /// Of a bitmap tree, the numbers.
+    /// Of a bitmap tree, the numbers that are added.
     bits: SeqSet,
     /// The number of the run, where it is not that of its first table.
     run: Option<u64>,
@@ -549,12 +641,7 @@ impl Written {
         let first = metas().next().map_or(0, |meta| meta.number);
         let run = self.run.unwrap_or(if level == 0 { first } else { 0 });
         edit.files.extend(self.files);
-        if !self.bits.is_empty() {
-            let bits = edit.bits.entry(tree).or_default();
-            for seq in self.bits.iter() {
-                bits.insert(seq);
-            }
-        }
+        edit.add_bits(tree, &self.bits);
         edit.added
             .extend(self.tables.into_iter().map(|(meta, place)| NewTable {
                 tree,

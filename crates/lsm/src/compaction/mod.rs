@@ -4,6 +4,7 @@
 pub(crate) mod job;
 mod leveled;
 pub(crate) mod shared;
+pub(crate) mod sweep;
 mod tiered;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::options::{Policy, Tiered};
 use crate::version::{Run, TableFile, TreeVersion};
 
 pub use job::{RunSink, WriteRun};
+pub use sweep::held;
 
 /// What a policy chose.
 #[derive(Clone)]

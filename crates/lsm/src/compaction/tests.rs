@@ -64,6 +64,8 @@ fn tree(runs: Vec<Run>) -> TreeVersion {
         runs,
         cursors: Default::default(),
         bitmap: Default::default(),
+        changed: 0,
+        forgotten: 0,
         damage: None,
         mark: 0,
         due: Default::default(),

@@ -4,7 +4,12 @@
 use std::cell::Cell;
 use std::io;
 
+#[cfg(not(target_os = "linux"))]
+use std::sync::Arc;
+
 use super::ReadFile;
+#[cfg(target_os = "linux")]
+pub use super::uring::Rings;
 
 /// A piece of a file that is wanted.
 #[derive(Clone, Copy)]
@@ -32,6 +37,35 @@ pub fn read_many(requests: &[ReadRequest<'_>], visit: &mut dyn FnMut(usize, io::
     }
     for (at, request) in requests.iter().enumerate() {
         read_one(at, request, visit);
+    }
+}
+
+/// What goes wrong with reads that go to the operating system together, for tests ([`super::faulty::Faulty`]). Errors
+/// are given by their numbers (`errno`).
+pub trait RingFaults: Send + Sync {
+    /// Why there is no ring: asked each time that one would be set up.
+    fn set_up(&self) -> Option<i32>;
+    /// Why it is not known which of the reads that the kernel was given have ended: asked each time that it
+    /// was given some.
+    fn lose(&self) -> Option<i32>;
+    /// What becomes of a read that ended with `result`: the number of bytes that arrived, or if negative, an error.
+    fn end(&self, result: i32) -> i32;
+}
+
+/// The ways to the operating system for reads together: there are none here.
+#[cfg(not(target_os = "linux"))]
+pub struct Rings;
+
+#[cfg(not(target_os = "linux"))]
+impl Rings {
+    /// Those of the process.
+    pub fn shared() -> &'static Rings {
+        &Rings
+    }
+
+    /// Others, with which something may go wrong.
+    pub fn with_faults(_: Arc<dyn RingFaults>) -> Rings {
+        Rings
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Descriptor, Fs, Lock, ReadFile, WriteFile};
+use super::{Descriptor, Fs, Lock, ReadFile, Rings, WriteFile};
 
 /// The operating system's file system, read through the page cache or around it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -245,6 +245,7 @@ impl ReadFile for Buffered {
             file: &self.0,
             base: 0,
             alignment: 1,
+            rings: Rings::shared(),
         })
     }
 }
@@ -264,7 +265,7 @@ mod direct {
     use std::path::Path;
     use std::sync::Arc;
 
-    use crate::fs::{Descriptor, ReadFile};
+    use crate::fs::{Descriptor, ReadFile, Rings};
 
     #[cfg(target_arch = "x86_64")]
     const O_DIRECT: i32 = 0o40000;
@@ -359,6 +360,7 @@ mod direct {
                 file: &self.0,
                 base: 0,
                 alignment: PAGE,
+                rings: Rings::shared(),
             })
         }
     }

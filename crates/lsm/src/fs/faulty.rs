@@ -8,17 +8,34 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use super::{Fs, Lock, ReadFile, WriteFile};
+use super::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 
 /// Wraps a file system and fails its calls on command. A clone is a second handle on the same.
 ///
 /// Calls that change something (`create`, `append`, `write_ahead`, `sync`, `truncate`, `rename`, `remove`, `link`,
 /// `create_dir`, `sync_dir`) are counted together, and calls that read (`open`, `read_at`) apart
 /// from them. A failed call does nothing to the wrapped file system, but for what is said below.
+///
+/// Reads that go to the operating system together ([`super::read_many`]) go through rings of this file system's own. They are
+/// no reading calls, but counted apart ([`Faulty::reads_together`]), and fail as [`Faulty::fail_together`] says.
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Fs>,
     faults: Arc<Faults>,
+    rings: Arc<Rings>,
+}
+
+/// What goes wrong with reads that go to the operating system together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TogetherFault {
+    /// There is no way to do so: setting a ring up fails with this error.
+    Refused(i32),
+    /// The kernel has them, and what became of them cannot be known.
+    Lost(i32),
+    /// The `n`-th read from now (1 is the next one) and all after it end with this error.
+    Failed(u64, i32),
+    /// Of the `n`-th read from now (1 is the next one), and all after it, only so many bytes arrive.
+    Short(u64, i32),
 }
 
 struct Faults {
@@ -27,6 +44,9 @@ struct Faults {
     fail_from: AtomicU64,
     reads: AtomicU64,
     fail_read_at: AtomicU64,
+    fail_reads_from: AtomicU64,
+    together: AtomicU64,
+    fail_together: Mutex<Option<TogetherFault>>,
     fail_sync: AtomicBool,
     short_writes: AtomicBool,
     capacity: AtomicU64,
@@ -73,7 +93,7 @@ impl Faults {
 
     fn read(&self) -> io::Result<()> {
         let n = self.reads.fetch_add(1, SeqCst) + 1;
-        if n == self.fail_read_at.load(SeqCst) {
+        if n == self.fail_read_at.load(SeqCst) || n >= self.fail_reads_from.load(SeqCst) {
             Err(eio())
         } else {
             Ok(())
@@ -87,6 +107,31 @@ impl Faults {
     }
 }
 
+impl RingFaults for Faults {
+    fn set_up(&self) -> Option<i32> {
+        match *self.fail_together.lock() {
+            Some(TogetherFault::Refused(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn lose(&self) -> Option<i32> {
+        match *self.fail_together.lock() {
+            Some(TogetherFault::Lost(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn end(&self, result: i32) -> i32 {
+        let n = self.together.fetch_add(1, SeqCst) + 1;
+        match *self.fail_together.lock() {
+            Some(TogetherFault::Failed(from, error)) if n >= from => -error,
+            Some(TogetherFault::Short(from, bytes)) if n >= from => result.min(bytes),
+            _ => result,
+        }
+    }
+}
+
 impl Faulty {
     /// Wraps `inner`; nothing fails yet.
     pub fn new(inner: Arc<dyn Fs>) -> Faulty {
@@ -97,15 +142,20 @@ impl Faulty {
             fail_from: never(),
             reads: AtomicU64::new(0),
             fail_read_at: never(),
+            fail_reads_from: never(),
+            together: AtomicU64::new(0),
+            fail_together: Mutex::new(None),
             fail_sync: AtomicBool::new(false),
             short_writes: AtomicBool::new(false),
             capacity: never(),
             used: Arc::new(AtomicU64::new(0)),
             names: Mutex::new(HashMap::new()),
         };
+        let faults = Arc::new(faults);
         Faulty {
             inner,
-            faults: Arc::new(faults),
+            rings: Arc::new(Rings::with_faults(faults.clone())),
+            faults,
         }
     }
 
@@ -146,6 +196,29 @@ impl Faulty {
             .store(self.reads().saturating_add(n), SeqCst);
     }
 
+    /// The `n`-th reading call from now (1 is the next one) and all after it fail with `EIO`.
+    pub fn fail_reads_from(&self, n: u64) {
+        self.faults
+            .fail_reads_from
+            .store(self.reads().saturating_add(n), SeqCst);
+    }
+
+    /// How many reads went to the operating system together and ended, well or not.
+    pub fn reads_together(&self) -> u64 {
+        self.faults.together.load(SeqCst)
+    }
+
+    /// What goes wrong from now on with reads that go to the operating system together. A ring that is refused with an error
+    /// that cannot pass, or lost, is refused for good, also after [`Faulty::clear`].
+    pub fn fail_together(&self, fault: TogetherFault) {
+        let counted = self.reads_together();
+        *self.faults.fail_together.lock() = Some(match fault {
+            TogetherFault::Failed(n, error) => TogetherFault::Failed(counted + n, error),
+            TogetherFault::Short(n, bytes) => TogetherFault::Short(counted + n, bytes),
+            fault => fault,
+        });
+    }
+
     /// The next sync of a file fails with `EIO`. As on Linux, later syncs of a file whose sync failed
     /// (for this or another fault) succeed, without making anything durable.
     pub fn fail_sync_once(&self) {
@@ -169,10 +242,12 @@ impl Faulty {
             &self.faults.fail_at,
             &self.faults.fail_from,
             &self.faults.fail_read_at,
+            &self.faults.fail_reads_from,
         ] {
             fault.store(u64::MAX, SeqCst);
         }
         self.faults.capacity.store(u64::MAX, SeqCst);
+        *self.faults.fail_together.lock() = None;
         self.faults.fail_sync.store(false, SeqCst);
         self.faults.short_writes.store(false, SeqCst);
     }
@@ -206,7 +281,7 @@ impl Fs for Faulty {
         self.faults.read()?;
         Ok(Arc::new(Reader {
             inner: self.inner.open(path)?,
-            faults: self.faults.clone(),
+            fs: self.clone(),
         }))
     }
 
@@ -255,6 +330,10 @@ impl Fs for Faulty {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.faults.call()?;
         self.inner.sync_dir(dir)
+    }
+
+    fn unique(&self) -> u64 {
+        self.inner.unique()
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -350,16 +429,22 @@ impl WriteFile for Writer {
 
 struct Reader {
     inner: Arc<dyn ReadFile>,
-    faults: Arc<Faults>,
+    fs: Faulty,
 }
 
 impl ReadFile for Reader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.faults.read()?;
+        self.fs.faults.read()?;
         self.inner.read_at(offset, buf)
     }
 
     fn len(&self) -> io::Result<u64> {
         self.inner.len()
+    }
+
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        let rings = &self.fs.rings;
+        let descriptor = self.inner.descriptor();
+        descriptor.map(|inner| Descriptor { rings, ..inner })
     }
 }

@@ -123,6 +123,10 @@ impl Fs for Hooked {
         self.inner.sync_dir(dir)
     }
 
+    fn unique(&self) -> u64 {
+        self.inner.unique()
+    }
+
     fn exists(&self, path: &Path) -> bool {
         self.inner.exists(path)
     }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -41,6 +42,8 @@ pub enum PowerCut {
 struct State {
     folders: Mutex<BTreeMap<PathBuf, Folder>>,
     locks: Mutex<HashSet<PathBuf>>,
+    /// The last number that was given as a unique one.
+    unique: AtomicU64,
 }
 
 type Names = BTreeMap<OsString, Arc<Inode>>;
@@ -304,6 +307,7 @@ impl Memory {
             state: Arc::new(State {
                 folders: Mutex::new(left),
                 locks: Mutex::default(),
+                unique: AtomicU64::new(self.state.unique.load(Ordering::SeqCst)),
             }),
         }
     }
@@ -444,6 +448,11 @@ impl Fs for Memory {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         folder(&mut self.state.folders.lock(), dir)?.sync();
         Ok(())
+    }
+
+    fn unique(&self) -> u64 {
+        // Unique among all that came of this one, and the same in each run.
+        1 + self.state.unique.fetch_add(1, Ordering::SeqCst)
     }
 
     fn exists(&self, path: &Path) -> bool {

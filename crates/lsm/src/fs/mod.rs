@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use batch::{ReadRequest, read_many};
+pub use batch::{ReadRequest, RingFaults, Rings, read_many};
 pub(crate) use extent::Extent;
 
 /// A file system. Paths are absolute or relative to the process, as for `std::fs`.
@@ -42,6 +42,11 @@ pub trait Fs: Send + Sync {
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// A number that no other call, on any machine, is likely to give: it names what must not be taken for another.
+    fn unique(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        RandomState::new().build_hasher().finish()
+    }
     /// True when the file or folder is there.
     fn exists(&self, path: &Path) -> bool;
     /// Takes the exclusive lock that the file stands for (creating it), until the value is dropped.
@@ -84,7 +89,7 @@ pub trait ReadFile: Send + Sync {
 }
 
 /// A file of the operating system.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Descriptor<'a> {
     /// The file.
     pub file: &'a std::fs::File,
@@ -92,6 +97,8 @@ pub struct Descriptor<'a> {
     pub base: u64,
     /// Offsets, lengths and memory of reads must be multiples of this many bytes.
     pub alignment: usize,
+    /// The way to the operating system for reads together.
+    pub rings: &'a Rings,
 }
 
 /// A held lock; dropping it releases it.

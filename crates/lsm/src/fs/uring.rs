@@ -7,13 +7,14 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
 
-use super::ReadRequest;
-use super::batch::{VisitRead, read_one};
+use super::batch::{RingFaults, VisitRead, read_one};
+use super::{Descriptor, ReadRequest};
 
 /// Requests in flight at a time.
 const DEPTH: usize = 64;
@@ -27,10 +28,16 @@ const EMFILE: i32 = 24;
 /// Rings that are kept for later.
 const KEPT: usize = 8;
 
-/// Rings that nobody uses.
-static IDLE: Mutex<Vec<Ring>> = Mutex::new(Vec::new());
-/// Set when the kernel refused a ring, or failed one: it will again.
-static REFUSED: AtomicBool = AtomicBool::new(false);
+/// Queues to the kernel, for reads that go to it together.
+pub struct Rings {
+    /// Those that nobody uses.
+    idle: Mutex<Vec<Ring>>,
+    /// Set when the kernel refused a ring, or failed one: it will again.
+    refused: AtomicBool,
+    faults: Option<Arc<dyn RingFaults>>,
+}
+
+static SHARED: Rings = Rings::new(None);
 
 /// A queue to the kernel, and the memory that it reads into.
 struct Ring {
@@ -58,14 +65,19 @@ struct Slot {
 
 /// Reads all requests; false when nothing was done, because there is no io_uring.
 pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>) -> bool {
-    let Some(mut ring) = Ring::take() else {
+    let mut descriptors = requests.iter().filter_map(|read| read.file.descriptor());
+    let Some(Descriptor { rings, .. }) = descriptors.next() else {
+        return false;
+    };
+    let Some(mut ring) = rings.take() else {
         return false;
     };
     let mut slots: Vec<Slot> = Vec::with_capacity(requests.len().min(DEPTH));
     let mut filled = 0;
     let mut intact = true;
     for (at, request) in requests.iter().enumerate() {
-        let Some(descriptor) = request.file.descriptor() else {
+        let descriptor = request.file.descriptor();
+        let Some(descriptor) = descriptor.filter(|own| std::ptr::eq(own.rings, rings)) else {
             read_one(at, request, visit);
             continue;
         };
@@ -74,7 +86,7 @@ pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>)
         let skip = (offset % alignment as u64) as usize;
         let len = (skip + request.len).next_multiple_of(alignment);
         if slots.len() == DEPTH || (filled > 0 && filled + len > SPAN) {
-            intact = ring.run(requests, &mut slots, visit);
+            intact = rings.run(&mut ring, requests, &mut slots, visit);
             filled = 0;
             if !intact {
                 // Whatever is left goes the plain way.
@@ -94,26 +106,44 @@ pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>)
         });
         filled += len.next_multiple_of(ALIGNMENT);
     }
-    if intact && ring.run(requests, &mut slots, visit) {
-        ring.give_back();
+    if intact && rings.run(&mut ring, requests, &mut slots, visit) {
+        rings.give_back(ring);
     }
     true
 }
 
-impl Ring {
-    fn take() -> Option<Ring> {
-        if REFUSED.load(Ordering::Relaxed) {
+impl Rings {
+    const fn new(faults: Option<Arc<dyn RingFaults>>) -> Rings {
+        Rings {
+            idle: Mutex::new(Vec::new()),
+            refused: AtomicBool::new(false),
+            faults,
+        }
+    }
+
+    /// Those of the process.
+    pub fn shared() -> &'static Rings {
+        &SHARED
+    }
+
+    /// Others, with which something may go wrong.
+    pub fn with_faults(faults: Arc<dyn RingFaults>) -> Rings {
+        Rings::new(Some(faults))
+    }
+
+    fn take(&self) -> Option<Ring> {
+        if self.refused.load(Ordering::Relaxed) {
             return None;
         }
         let process = std::process::id();
-        while let Some(ring) = { IDLE.lock().pop() } {
+        while let Some(ring) = { self.idle.lock().pop() } {
             if ring.process == process {
                 return Some(ring);
             }
             // Not even closed: that is the parent's.
             std::mem::forget(ring);
         }
-        match IoUring::new(DEPTH as u32) {
+        match self.set_up() {
             Ok(uring) => Some(Ring {
                 process,
                 uring,
@@ -123,42 +153,53 @@ impl Ring {
                 // Too many open files or too little memory may pass; else it stays refused.
                 let passing = [ENOMEM, ENFILE, EMFILE].map(Some);
                 if !passing.contains(&error.raw_os_error()) {
-                    REFUSED.store(true, Ordering::Relaxed);
+                    self.refused.store(true, Ordering::Relaxed);
                 }
                 None
             }
         }
     }
 
-    fn give_back(self) {
-        let mut idle = IDLE.lock();
-        if idle.len() < KEPT && self.buffer.len() <= SPAN + 2 * ALIGNMENT {
-            idle.push(self);
+    fn set_up(&self) -> io::Result<IoUring> {
+        let fault = self.faults.as_ref().and_then(|faults| faults.set_up());
+        match fault.map(io::Error::from_raw_os_error) {
+            Some(fault) => Err(fault),
+            None => IoUring::new(DEPTH as u32),
+        }
+    }
+
+    fn give_back(&self, ring: Ring) {
+        let mut idle = self.idle.lock();
+        if idle.len() < KEPT && ring.buffer.len() <= SPAN + 2 * ALIGNMENT {
+            idle.push(ring);
         }
     }
 
     /// Reads the slots' requests and visits them; leaves no slot. False when the ring must not be
     /// used again (it is leaked then).
     fn run(
-        &mut self,
+        &self,
+        ring: &mut Ring,
         requests: &[ReadRequest<'_>],
         slots: &mut Vec<Slot>,
         visit: &mut VisitRead<'_>,
     ) -> bool {
-        let intact = self.transfer(requests, slots).is_ok();
+        let intact = ring
+            .transfer(requests, slots, self.faults.as_deref())
+            .is_ok();
         if !intact {
             // The kernel may still write to the old buffer: it stays where it is, for good. Once is enough.
-            REFUSED.store(true, Ordering::Relaxed);
-            std::mem::forget(std::mem::take(&mut self.buffer));
+            self.refused.store(true, Ordering::Relaxed);
+            std::mem::forget(std::mem::take(&mut ring.buffer));
         }
-        let base = self.base();
+        let base = ring.base();
         for slot in slots.drain(..) {
             let Some(request) = requests.get(slot.at) else {
                 continue;
             };
             let wanted = slot.skip + request.len;
             let from = base + slot.start;
-            match self.buffer.get(from + slot.skip..from + wanted) {
+            match ring.buffer.get(from + slot.skip..from + wanted) {
                 Some(bytes)
                     if intact && usize::try_from(slot.result).is_ok_and(|n| n >= wanted) =>
                 {
@@ -170,7 +211,9 @@ impl Ring {
         }
         intact
     }
+}
 
+impl Ring {
     /// Where the buffer's aligned part begins.
     fn base(&self) -> usize {
         self.buffer.as_ptr().align_offset(ALIGNMENT)
@@ -178,7 +221,12 @@ impl Ring {
 
     /// Has the kernel fill the slots; returns when nothing is in flight, or with an error when that
     /// is not known.
-    fn transfer(&mut self, requests: &[ReadRequest<'_>], slots: &mut [Slot]) -> io::Result<()> {
+    fn transfer(
+        &mut self,
+        requests: &[ReadRequest<'_>],
+        slots: &mut [Slot],
+        faults: Option<&dyn RingFaults>,
+    ) -> io::Result<()> {
         let Some(last) = slots.last() else {
             return Ok(());
         };
@@ -218,10 +266,14 @@ impl Ring {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
+            if let Some(fault) = faults.and_then(RingFaults::lose) {
+                return Err(io::Error::from_raw_os_error(fault));
+            }
             for completion in self.uring.completion() {
                 ended += 1;
                 if let Some(slot) = slots.get_mut(completion.user_data() as usize) {
-                    slot.result = completion.result();
+                    let result = completion.result();
+                    slot.result = faults.map_or(result, |faults| faults.end(result));
                 }
             }
         }

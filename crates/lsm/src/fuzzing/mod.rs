@@ -30,11 +30,12 @@ use crate::batch::{Batch, decode};
 use crate::cache::BlockCache;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::MAX_SEQ;
+use crate::entry::{MAX_SEQ, seq_key};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::fs::memory::Memory;
 use crate::group::Group;
+use crate::obsolete::{self, SeqSet};
 use crate::options::{Durability, Options, PlainTrees, TreeOptions};
 use crate::version::{Current, Edit, TableSource, Version};
 use crate::wal::{LogKind, LogWriter, replay, reseal};
@@ -68,6 +69,31 @@ pub fn edit(data: &[u8]) {
     if let Ok(version) = Version::default().apply(&edit, &source, &options, path) {
         let again = Version::default().apply(&version.snapshot(), &source, &options, path);
         assert_eq!(again.unwrap().snapshot(), version.snapshot());
+    }
+}
+
+/// An entry of a bitmap tree: a chunk of the obsolete set, with the first eight bytes for its key and with a key that fits.
+pub fn obsolete(data: &[u8]) {
+    let (key, value) = data.split_at(data.len().min(8));
+    for key in [key, &seq_key(3 << 16)] {
+        let mut set = SeqSet::new();
+        if obsolete::decode(key, value, &mut set).is_err() {
+            continue;
+        }
+        assert!(!set.is_empty() && set.last() <= Some(MAX_SEQ));
+        assert_eq!(set.iter().count() as u64, set.len());
+        let mut again = SeqSet::new();
+        obsolete::encode(&set, &mut |key, value| {
+            obsolete::decode(key, value, &mut again)
+        })
+        .unwrap();
+        assert_eq!(again, set);
+        let mut more = set.clone();
+        more.extend([0, 3 << 16 | 77, MAX_SEQ]);
+        more.shrink();
+        assert!(set.iter().all(|seq| more.contains(seq)));
+        more.remove_all(&set);
+        assert!(set.iter().all(|seq| !more.contains(seq)));
     }
 }
 

@@ -164,3 +164,21 @@ fn memtables() {
     ];
     campaign(7, 2_000, &corpus, &mut memtable);
 }
+
+#[test]
+fn chunks_of_the_obsolete_set() {
+    let mut corpus = Vec::new();
+    let sets: [SeqSet; 3] = [
+        [1, 2, 900].into_iter().collect(),
+        (3..60_000).collect(),
+        (0..20_000).map(|seq| seq * 3).collect(),
+    ];
+    for set in sets {
+        let sink = &mut |key: &[u8], value: &[u8]| {
+            corpus.push([key, value].concat());
+            Ok::<(), ()>(())
+        };
+        obsolete::encode(&set, sink).unwrap();
+    }
+    campaign(9, 10_000, &corpus, &mut obsolete);
+}

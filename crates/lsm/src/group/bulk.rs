@@ -185,8 +185,12 @@ impl super::Internals<'_> {
             if !inner.view.load().active.is_empty() {
                 inner.rotate(&mut writer)?;
             }
-            writer.next_seq += 1;
-            writer.next_seq - 1
+            let seq = writer.next_seq;
+            inner.reserve(seq)?;
+            writer.next_seq = seq + 1;
+            writer.last = seq;
+            inner.given.store(seq + 1, Ordering::Release);
+            seq
         };
         inner.flush_full()?;
         let view = inner.view.load_full();
@@ -203,7 +207,7 @@ impl super::Internals<'_> {
             edit.last_seq = Some(seq);
             count = workshop.ingest(tree, seq, entries, edit)?;
             // Before the run is there, so that no snapshot has it that does not reach `seq`.
-            inner.visible.fetch_max(seq, Ordering::AcqRel);
+            inner.publish(seq);
             Ok(())
         };
         inner.work(write, |view, version| view.with(version))?;

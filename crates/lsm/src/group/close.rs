@@ -20,10 +20,12 @@ const SMALL_MERGE: u64 = 4 << 20;
 impl Inner {
     /// From here on writes are refused, and jobs give up where they can.
     pub(super) fn begin_closing(&self) {
-        let _signals = self.signals.lock();
+        let signals = self.signals.lock();
         self.closing.store(true, Ordering::SeqCst);
         self.wake.notify_all();
         self.flushed.notify_all();
+        drop(signals);
+        self.tails.wake();
     }
 
     /// Does what is left to do when the threads have ended. Called again after a failure it tries again what is left.

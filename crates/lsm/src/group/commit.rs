@@ -19,7 +19,7 @@ use crate::generation::{Generation, View};
 use crate::options::Durability;
 use crate::read::Snapshot;
 use crate::stats::Counters;
-use crate::version::Current;
+use crate::version::{ClosedSegment, Current};
 
 /// Adds to a batch what depends on the state that it is applied to.
 pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c;
@@ -111,6 +111,7 @@ impl Inner {
             });
         }
         let view = self.view.load();
+        self.reserve(last)?;
         let unknown = |tree: &&TreeId| !view.version.trees.contains_key(*tree);
         if let Some(tree) = batch.trees().iter().find(unknown) {
             return Err(no_tree(*tree));
@@ -135,6 +136,8 @@ impl Inner {
         });
         view.active.applied(payload.len() + operations * 64, last);
         writer.next_seq = last + 1;
+        writer.last = last;
+        self.given.store(last + 1, Ordering::Release);
         segment.last.store(last, Ordering::Release);
         Counters::add(&self.counters.batches, 1);
         Counters::add(&self.counters.operations, operations as u64);
@@ -156,7 +159,7 @@ impl Inner {
             self.wait_durable(ticket.durable)?;
         }
         // All up to here is in the log, and what of it was to be durable is: an acknowledged prefix.
-        self.visible.fetch_max(ticket.last, Ordering::AcqRel);
+        self.publish(ticket.last);
         if let Some(due) = ticket.due {
             self.sync_before(due);
         }
@@ -181,26 +184,25 @@ impl Inner {
         // This handle's syncs promise everything before them.
         self.sync_found(writer)?;
         let view = self.view.load_full();
-        let last = writer.next_seq - 1;
+        let last = writer.last;
         self.log.note_synced(last);
         let segment = self.create_segment(writer.replayed, last)?;
         let mut versions = self.manifest.lock();
         let oldest = view.full.last().and_then(|generation| generation.log());
         let log = oldest.unwrap_or(segment.number);
         versions.log = log;
-        versions.last_seq = view
-            .full
-            .last()
-            .map_or(writer.next_seq - 1, |g| g.component().min - 1);
+        versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
         let number = self.new_file();
-        let manifest = self.begin_manifest(number, &view.version, &mut versions)?;
+        let (manifest, order) = self.begin_manifest(number, &view.version, &mut versions)?;
         Current {
             manifest: number,
             seal: None,
         }
         .write(fs, dir)?;
         segment.named.store(true, Ordering::Release);
+        self.note_order(&mut versions, order);
         versions.manifest = Some(manifest);
+        let kept: Vec<u64> = versions.order.kept.iter().map(|kept| kept.number).collect();
         view.active.set_log(segment.number);
         self.log.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
@@ -214,7 +216,9 @@ impl Inner {
         let tables: std::collections::HashSet<u64> =
             tables.map(|table| table.file().number()).collect();
         for name in fs.list(dir).unwrap_or_default() {
-            let leftover = |name: &str| is_leftover(name, &|n| tables.contains(&n), log, number);
+            let needs_log = |n: u64| n >= log || kept.contains(&n);
+            let leftover =
+                |name: &str| is_leftover(name, &|n| tables.contains(&n), &needs_log, number);
             let path = dir.join(&name);
             if name.to_str().is_some_and(leftover) && is_own(fs, &path) {
                 // Not removed now, it is tried again at the next opening.
@@ -231,8 +235,19 @@ impl Inner {
         // Not the last number that was given out: some are for runs that are ingested.
         let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         let segment = self.create_segment(previous, last)?;
-        let after = writer.next_seq - 1;
-        self.log.segments.lock().push(segment.clone());
+        let after = writer.last;
+        let closed = before.map(|before| ClosedSegment {
+            number: before.number,
+            after: before.after,
+            last,
+            len: before.log.len(),
+            ended: (self.options.clock)(),
+        });
+        {
+            let mut all = self.log.closed.lock();
+            all.extend(closed);
+            self.log.segments.lock().push(segment.clone());
+        }
         self.change_view(|view| {
             let active = Generation::new(after);
             active.set_log(segment.number);

@@ -46,7 +46,8 @@ impl Inner {
         if self.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        self.merge_some(u64::MAX, &self.closing)
+        // A set that is much too large does not wait for merges to end.
+        Ok(self.sweep_due(2)? || self.merge_some(u64::MAX, &self.closing)? || self.sweep_due(1)?)
     }
 
     /// The same for merges of at most `bytes` each, under the `merging` lock.
@@ -90,7 +91,7 @@ impl Inner {
     }
 
     /// The error itself, unless it is one tree's and others may do better.
-    fn goes_on_after(&self, error: &Error) -> Result<()> {
+    pub(super) fn goes_on_after(&self, error: &Error) -> Result<()> {
         match self.is_contained(error) && !error.is_disk_full() {
             true => Ok(()),
             false => Err(error.clone()),
@@ -140,7 +141,8 @@ impl Inner {
     }
 
     /// Merges trees (all, or those that are there of some) into one run each. Trees that follow each other are merged
-    /// together, the lead first.
+    /// together, the lead first. Sets of obsolete writes come last: by then they have what merges told, and trees have
+    /// left it out.
     pub(super) fn compact(&self, only: Option<&[TreeId]>) -> Result<()> {
         let version = self.view.load().version.clone();
         let lead = |tree: &TreeVersion| match &tree.options.follows {
@@ -150,13 +152,14 @@ impl Inner {
         let all = || version.trees.keys().copied().collect();
         let ids: Vec<TreeId> = only.map_or_else(all, <[_]>::to_vec);
         let mut seen = BTreeSet::new();
-        let (mut leads, mut followers) = (Vec::new(), Vec::new());
+        let (mut leads, mut followers, mut sets) = (Vec::new(), Vec::new(), Vec::new());
         for tree in ids.iter().filter_map(|id| version.trees.get(id)) {
             let Some(lead) = version.trees.get(&lead(tree)) else {
                 continue;
             };
             if seen.insert(lead.id) {
                 match lead.options.follows {
+                    None if lead.options.bitmap => sets.push(lead.id),
                     None => leads.push(lead.id),
                     Some(_) => followers.push(lead.id),
                 }
@@ -167,31 +170,23 @@ impl Inner {
         let choose = |_: &Version, tree: &TreeVersion| tree.options.policy.pick_all(tree);
         let merged = self.merge_each(leads, &choose)?;
         let followed = self.merge_each(followers, &choose)?;
-        merged.or(followed).map_or(Ok(()), Err)
-    }
-
-    /// Merges trees into one run each, where writes to them may be known to be over that were not known when some
-    /// table of theirs was written.
-    pub(super) fn leave_out(&self, trees: &[TreeId]) -> Result<()> {
-        let numbers = |tree: &TreeVersion| {
-            let tables = tree.tables().map(|table| table.meta().number);
-            tables.collect::<Vec<_>>()
+        // What one lacks cannot be told from what it has forgotten, so one that is damaged is not swept.
+        let is_whole = |id: &TreeId| {
+            version
+                .trees
+                .get(id)
+                .is_some_and(|set| set.damage().is_none())
         };
-        let choose = |version: &Version, tree: &TreeVersion| {
-            let by = tree.options.superseded.as_ref();
-            let bitmap = by.and_then(|by| version.tree_named(&by.tree));
-            // Files are numbered as they are begun.
-            let told = bitmap.and_then(|bitmap| numbers(bitmap).into_iter().max());
-            let due = numbers(tree).into_iter().min() < told;
-            due.then(|| tree.options.policy.all(tree)).flatten()
-        };
-        let failed = self.merge_each(trees.to_vec(), &choose)?;
+        let (whole, damaged) = sets.into_iter().partition(is_whole);
+        let remade = self.merge_each(damaged, &choose)?;
+        let swept = self.sweep_each(whole)?;
+        let failed = merged.or(followed).or(remade).or(swept);
         failed.map_or(Ok(()), Err)
     }
 
     /// Does what `choose` chooses of trees, in their order; those that are gone are passed over. Returns the first
     /// failure that was one tree's: it does not keep the others from being merged.
-    fn merge_each(
+    pub(super) fn merge_each(
         &self,
         trees: Vec<TreeId>,
         choose: &dyn Fn(&Version, &TreeVersion) -> Option<Choice>,

@@ -209,7 +209,9 @@ impl Inner {
 fn damaged_component(version: &Version, tree: &Arc<TreeVersion>, error: &Error) -> Option<Seq> {
     let (path, at) = match error {
         Error::Corruption { path, offset, .. } => (path, Some(*offset)),
-        Error::NewerFormat { path, .. } | Error::Io { path, .. } => (path, None),
+        Error::NewerFormat { path, .. } | Error::DiskFull { path } | Error::Io { path, .. } => {
+            (path, None)
+        }
         _ => return None,
     };
     let number = table_number(path)?;

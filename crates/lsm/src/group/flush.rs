@@ -8,7 +8,7 @@ use crate::compaction::job::Workshop;
 use crate::error::Result;
 use crate::generation::{Generation, View};
 use crate::stats::Counters;
-use crate::version::{Edit, log_path};
+use crate::version::Edit;
 
 impl Inner {
     pub(super) fn flush_all(&self) -> Result<()> {
@@ -36,7 +36,11 @@ impl Inner {
             // Some writer is still waiting for its sync. Tables have no unacknowledged writes in
             // them, so it is done here first.
             self.sync_all()?;
-            self.visible.fetch_max(generation.last(), Ordering::AcqRel);
+            self.publish(generation.last());
+        }
+        if self.is_log_kept() {
+            // What is kept of the log must be there after a power cut, too.
+            self.sync_all()?;
         }
         let next_file = || self.new_file();
         // A flush is not abandoned when the group closes: it is part of closing.
@@ -85,14 +89,7 @@ impl Inner {
             ..view.with(version)
         })?;
         Counters::add(&self.counters.flushes, 1);
-        if let Some(done) = generation.log() {
-            self.log
-                .segments
-                .lock()
-                .retain(|segment| segment.number != done);
-            // An old segment that stays is removed at the next opening.
-            let _ = self.source.fs.remove(&log_path(&self.source.dir, done));
-        }
+        self.drop_segments();
         self.signals.lock().flush_failure = None;
         self.flushed.notify_all();
         self.wake_background();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Inner;
+use super::{Inner, Versions};
 use crate::batch::TreeId;
 use crate::compaction::job::Workshop;
 use crate::compaction::shared::SharedFiles;
@@ -124,22 +124,15 @@ impl Inner {
         self.check_poison()?;
         let before = self.view.load_full();
         let options = |name: &str, config: &[u8]| self.provider.tree_options(name, config);
-        let Some(manifest) = &mut versions.manifest else {
+        if versions.manifest.is_none() {
             return Err(Error::Closed);
-        };
+        }
         let version = Version::clone(&before.version);
         let mut version = version.apply(edit, &self.source, &options, &self.source.dir)?;
-        version.extend_bitmaps(edit);
+        version.extend_bitmaps(edit)?;
         version.find_due(Some(edit));
-        // What the edit refers to was synced before it was made.
-        edit.synced = Some(self.log.synced());
-        if let Err(failed) = manifest.append(edit) {
-            if !(failed.rolled_back && failed.error.is_disk_full()) {
-                // What of the record is on disk is not known.
-                self.poison_with(&failed.error);
-            }
-            return Err(failed.error);
-        }
+        edit.order = self.next_order(&versions, edit.log);
+        self.record(&mut versions, edit)?;
         versions.log = edit.log.unwrap_or(versions.log);
         versions.next_tree = edit.next_tree.unwrap_or(versions.next_tree);
         versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
@@ -154,6 +147,27 @@ impl Inner {
             _view: before,
             manifest: old.map(|old| (self.source.fs.clone(), old)),
         })
+    }
+}
+
+impl Inner {
+    /// Appends an edit to the manifest, durably.
+    pub(super) fn record(&self, versions: &mut Versions, edit: &mut Edit) -> Result<()> {
+        // What the edit refers to was synced before it was made.
+        edit.synced = Some(self.log.synced());
+        self.check_poison()?;
+        let manifest = versions.manifest.as_mut().ok_or(Error::Closed)?;
+        if let Err(failed) = manifest.append(edit) {
+            if !(failed.rolled_back && failed.error.is_disk_full()) {
+                // What of the record is on disk is not known.
+                self.poison_with(&failed.error);
+            }
+            return Err(failed.error);
+        }
+        if let Some(order) = edit.order.clone() {
+            self.note_order(versions, order);
+        }
+        Ok(())
     }
 }
 

@@ -19,13 +19,15 @@ use super::{Inner, Writer};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::stats::Counters;
-use crate::version::log_path;
+use crate::version::{ClosedSegment, log_path};
 use crate::wal::{LogKind, LogWriter};
 
 /// A log segment of this handle.
 pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(crate) log: LogWriter,
+    /// The last write before its first.
+    pub(super) after: Seq,
     /// The last write that was appended to it, or to the ones before it.
     pub(super) last: AtomicU64,
     /// Whether the file's name is durable.
@@ -36,6 +38,9 @@ pub(crate) struct Segment {
 pub(super) struct Log {
     /// Those of generations that are not on disk yet, oldest first.
     pub(super) segments: Mutex<Vec<Arc<Segment>>>,
+    /// All that are not written to any more and still there, oldest first, of earlier handles and flushed ones too.
+    /// Locked before `segments` by who takes both.
+    pub(super) closed: Mutex<Vec<ClosedSegment>>,
     /// The last write that is known to be durable.
     synced: AtomicU64,
     /// Appends that were taken back, and how many of them no power cut can bring back any more.
@@ -75,9 +80,10 @@ impl Waiter {
 
 impl Log {
     /// `synced` is the last write that is known to be durable.
-    pub(super) fn new(synced: Seq) -> Log {
+    pub(super) fn new(synced: Seq, closed: Vec<ClosedSegment>) -> Log {
         Log {
             segments: Mutex::default(),
+            closed: Mutex::new(closed),
             synced: AtomicU64::new(synced),
             taken_back: AtomicU64::new(0),
             settled: AtomicU64::new(0),
@@ -243,6 +249,14 @@ impl Inner {
         Ok(())
     }
 
+    /// True when the segment is not a part of the log any more.
+    pub(super) fn is_dropped(&self, number: u64) -> bool {
+        let closed = self.log.closed.lock();
+        let live = self.log.segments.lock();
+        !closed.iter().any(|closed| closed.number == number)
+            && !live.iter().any(|live| live.number == number)
+    }
+
     /// `last` is the last write that is in the log so far.
     pub(super) fn create_segment(
         &self,
@@ -255,6 +269,7 @@ impl Inner {
         Ok(Arc::new(Segment {
             number,
             log,
+            after: last,
             last: AtomicU64::new(last),
             named: AtomicBool::new(false),
         }))

@@ -10,33 +10,36 @@ use std::sync::atomic::Ordering;
 
 use super::{Inner, Versions};
 use crate::error::{Error, Result};
-use crate::version::{Current, Edit, Manifest, Version, manifest_path};
+use crate::version::{Current, Edit, Manifest, Order, Version, manifest_path};
 
 /// A manifest is not written anew while it is shorter than this, or than so many times its first record.
 const RENEW_OVER: u64 = 64 << 10;
 const RENEW_FACTOR: u64 = 4;
 
 impl Inner {
-    /// Begins a manifest with `version`, durably, its name too. `CURRENT` does not name it yet.
+    /// Begins a manifest with `version`, durably, its name too. `CURRENT` does not name it yet, so the order of commits
+    /// that it says is still to be [noted](Inner::note_order).
     pub(super) fn begin_manifest(
         &self,
         number: u64,
         version: &Version,
         versions: &mut Versions,
-    ) -> Result<Manifest> {
+    ) -> Result<(Manifest, Order)> {
         let (fs, dir) = (&*self.source.fs, &self.source.dir);
+        let order = self.first_order(versions);
         let edit = Edit {
             log: Some(versions.log),
             next_file: Some(self.next_file.load(Ordering::SeqCst)),
             next_tree: Some(versions.next_tree),
             last_seq: Some(versions.last_seq),
             synced: Some(self.log.synced()),
+            order: Some(order.clone()),
             ..version.snapshot()
         };
         let manifest = Manifest::create(fs, dir, number, &edit)?;
         fs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", e))?;
         versions.renew_at = RENEW_OVER.max(manifest.len().saturating_mul(RENEW_FACTOR));
-        Ok(manifest)
+        Ok((manifest, order))
     }
 
     /// Writes the manifest anew when it has grown, under the manifest lock: its last edit is installed and durable.
@@ -56,8 +59,8 @@ impl Inner {
         };
         let begun = self
             .begin_manifest(number, &version, versions)
-            .and_then(|manifest| current.prepare(fs, dir).map(|()| manifest));
-        let Ok(manifest) = begun else {
+            .and_then(|begun| current.prepare(fs, dir).map(|()| begun));
+        let Ok((manifest, order)) = begun else {
             // The old one goes on. It is tried again when that has doubled.
             let _ = fs.remove(&manifest_path(dir, number));
             versions.renew_at = len.saturating_mul(2);
@@ -68,6 +71,7 @@ impl Inner {
             self.poison_with(&error);
             return None;
         }
+        self.note_order(versions, order);
         versions.manifest = Some(manifest);
         Some(manifest_path(dir, old))
     }

@@ -21,13 +21,17 @@ mod flush;
 mod install;
 mod log;
 mod manifest;
+mod order;
 mod recover;
 mod space;
+mod sweep;
+mod tail;
 mod threads;
 mod trees;
 
 pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
+pub use tail::{Commit, Observer, ShowOperation, Tail};
 pub use trees::TreeChange;
 
 use std::collections::BTreeSet;
@@ -41,6 +45,8 @@ use parking_lot::{Condvar, Mutex};
 
 use self::failures::Failures;
 use self::log::Segment;
+use self::sweep::Sweeps;
+use self::tail::Tails;
 use self::threads::Workers;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
@@ -54,7 +60,7 @@ use crate::options::{Durability, Options, TreeProvider};
 use crate::read::{Component, Snapshot};
 use crate::stats::{Counters, ReadCounters, Stats};
 use crate::table::TableMeta;
-use crate::version::{Current, Manifest, TableSource};
+use crate::version::{Current, Manifest, Order, TableSource};
 
 /// Generations that may wait for their flush before writers wait too.
 const FULL_GENERATIONS: usize = 2;
@@ -73,6 +79,8 @@ pub struct Group {
 /// Behind the `writer` lock.
 struct Writer {
     next_seq: Seq,
+    /// The last one that was given out and is not lost.
+    last: Seq,
     /// The last write that asked to be durable before it is acknowledged.
     demanded: Seq,
     /// The segment of the active generation; `None` until the first write.
@@ -95,6 +103,8 @@ struct Versions {
     next_tree: TreeId,
     /// The last sequence number in tables.
     last_seq: Seq,
+    /// What is remembered of the order of commits.
+    order: Order,
     /// The length at which the manifest is written anew.
     renew_at: u64,
     /// What closing has still to write.
@@ -123,7 +133,13 @@ struct Inner {
     /// The last sequence number that readers see.
     visible: AtomicU64,
     writer: Mutex<Writer>,
+    /// Names the order of commits.
+    history: u64,
+    /// The next sequence number, and how far they are reserved.
+    given: AtomicU64,
+    reserved: AtomicU64,
     log: log::Log,
+    tails: Tails,
     manifest: Mutex<Versions>,
     next_file: AtomicU64,
     flushing: Mutex<()>,
@@ -142,6 +158,7 @@ struct Inner {
     failures: Mutex<Failures>,
     /// Shared files of which more than half is unused.
     sparse: Mutex<BTreeSet<u64>>,
+    sweeps: Mutex<Sweeps>,
     poisoned: AtomicBool,
     poison: Mutex<Option<String>>,
     /// Merge backlog, as `f64` bits: 0 or less is none, 1 is the most.
@@ -243,7 +260,7 @@ impl Group {
     }
 
     /// Merges a tree (or all) into one run each, dropping everything that is obsolete. Trees that
-    /// follow each other are merged together.
+    /// follow each other are merged together. Of a bitmap tree what is left are the numbers that its holders have something of.
     pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
         self.start_threads();
         self.inner.flush_all()?;
@@ -263,8 +280,8 @@ impl Group {
         self.inner.compact(Some(trees))
     }
 
-    /// Merges trees into one run each, where writes to them may be known to be over ([`crate::SupersededBy`]) that were
-    /// not known when some table of theirs was written. Trees that were dropped are passed over.
+    /// Merges trees into one run each, where some table of theirs may have something of a write that is known to be
+    /// over ([`crate::SupersededBy`]). Trees that were dropped are passed over.
     pub fn leave_out(&self, trees: &[TreeId]) -> Result<()> {
         self.start_threads();
         self.inner.leave_out(trees)

@@ -15,6 +15,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::failures::Failures;
 use super::space::sparse_files;
+use super::sweep::Sweeps;
+use super::tail::Tails;
 use super::threads::Workers;
 use super::{Inner, Signals, Versions, Writer};
 use crate::batch::{TreeId, decode};
@@ -27,8 +29,8 @@ use crate::options::{Options, TreeProvider};
 use crate::sort;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{
-    Current, MAX_FILE, Recovered, TableSource, Version, log_path, manifest_has_trees,
-    manifest_path, own_number, recover,
+    ClosedSegment, Current, MAX_FILE, Order, Recovered, TableSource, Version, log_path,
+    manifest_has_trees, manifest_path, own_number, recover,
 };
 use crate::wal::{LogKind, Tail, replay};
 
@@ -68,8 +70,11 @@ pub(super) fn open(
         dir: dir.to_path_buf(),
         cache,
     };
-    let mut log = Log::default();
-    let mut synced = 0;
+    let mut log = Log {
+        now: (options.clock)(),
+        ..Log::default()
+    };
+    let (mut synced, mut next_seq) = (0, 1);
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
         let mut recovered = recover(&source, &tree_options)?;
@@ -81,12 +86,25 @@ pub(super) fn open(
             log.unsynced.push(manifest_path(&source.dir, manifest));
         }
         log.replay_all(&source, &recovered)?;
+        let mut order = recovered.order;
+        // A handle that went on behind lost numbers may have written nothing.
+        let lost = order.lost.last().map_or(0, |(_, upto)| *upto);
+        next_seq = log.last_seq.max(lost) + 1;
+        if recovered.current.seal.is_none() && order.reserved > next_seq {
+            // Those in between may have been seen.
+            next_seq = order.reserved;
+            order.lose(log.last_seq, next_seq - 1);
+        }
+        if order.history == 0 {
+            order.history = source.fs.unique();
+        }
         let next_file = recovered.next_file.max(log.highest + 1);
         let versions = Versions {
             manifest: None,
             log: recovered.log,
             next_tree: recovered.next_tree,
             last_seq: recovered.last_seq,
+            order,
             renew_at: 0,
             seal: None,
         };
@@ -99,6 +117,10 @@ pub(super) fn open(
                 log: 0,
                 next_tree: 1,
                 last_seq: 0,
+                order: Order {
+                    history: source.fs.unique(),
+                    ..Order::default()
+                },
                 renew_at: 0,
                 seal: None,
             },
@@ -123,7 +145,8 @@ pub(super) fn open(
         view_change: Mutex::new(()),
         visible: AtomicU64::new(log.last_seq),
         writer: Mutex::new(Writer {
-            next_seq: log.last_seq + 1,
+            next_seq,
+            last: log.last_seq,
             demanded: 0,
             segment: None,
             replayed: log.ends.last().copied(),
@@ -131,7 +154,12 @@ pub(super) fn open(
             forsaken: log.forsaken,
             delay: 0,
         }),
-        log: super::log::Log::new(synced),
+        history: versions.order.history,
+        given: AtomicU64::new(next_seq),
+        // Nothing is, before the first change of this handle says so.
+        reserved: AtomicU64::new(0),
+        log: super::log::Log::new(synced, log.closed),
+        tails: Tails::default(),
         manifest: Mutex::new(versions),
         next_file: AtomicU64::new(next_file),
         flushing: Mutex::new(()),
@@ -145,6 +173,7 @@ pub(super) fn open(
         workers: Workers::default(),
         failures: Mutex::new(Failures::default()),
         sparse: Mutex::new(sparse),
+        sweeps: Mutex::new(Sweeps::default()),
         poisoned: AtomicBool::new(false),
         poison: Mutex::new(None),
         pressure: AtomicU64::new(0),
@@ -185,6 +214,9 @@ struct Log {
     unsynced: Vec<PathBuf>,
     /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
     forsaken: Vec<PathBuf>,
+    /// Those that are, and those before them that are kept, oldest first.
+    closed: Vec<ClosedSegment>,
+    now: u64,
 }
 
 /// Where and why the log broke off.
@@ -211,6 +243,12 @@ impl Log {
             own_number(name, "", ".tbl").or_else(|| own_number(name, "", ".log"))
         });
         self.highest = taken.filter(|n| *n < MAX_FILE / 2).max().unwrap_or(0);
+        // Without gaps: one that is missing takes those before it along.
+        let kept = recovered.order.kept.iter().rev();
+        let there =
+            kept.take_while(|kept| kept.number < recovered.log && numbers.contains(&kept.number));
+        self.closed = there.copied().collect();
+        self.closed.reverse();
         numbers.retain(|number| *number >= recovered.log);
         let sealed: Option<BTreeMap<u64, u64>> = recovered
             .current
@@ -324,6 +362,13 @@ impl Log {
             self.ends.clear();
         }
         self.ends.push((number, replayed.end));
+        self.closed.push(ClosedSegment {
+            number,
+            after: self.last_seq,
+            last: last_seq,
+            len: replayed.end,
+            ended: self.now,
+        });
         self.last_seq = last_seq;
         if sealed.is_none() {
             self.unsynced.push(path);
@@ -383,14 +428,14 @@ fn segment_number(name: &Path) -> Option<u64> {
 pub(super) fn is_leftover(
     name: &str,
     keep_tables: &dyn Fn(u64) -> bool,
-    log: u64,
+    needs_log: &dyn Fn(u64) -> bool,
     manifest: u64,
 ) -> bool {
     if let Some(number) = own_number(name, "", ".tbl") {
         return !keep_tables(number);
     }
     if let Some(number) = own_number(name, "", ".log") {
-        return number < log;
+        return !needs_log(number);
     }
     if let Some(number) = own_number(name, "MANIFEST-", "") {
         return number != manifest;

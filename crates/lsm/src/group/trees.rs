@@ -1,7 +1,5 @@
 //! Creating, dropping and configuring trees.
 
-use std::sync::atomic::Ordering;
-
 use super::install::{Retired, no_tree};
 use super::{Inner, Writer};
 use crate::batch::TreeId;
@@ -42,9 +40,9 @@ impl Inner {
         let _retired;
         let mut writer = self.writer.lock();
         self.start_writing(&mut writer)?;
-        let last = writer.next_seq - 1;
+        let last = writer.last;
         self.sync_all()?;
-        self.visible.fetch_max(last, Ordering::AcqRel);
+        self.publish(last);
         let change = make(last)?;
         let mut edit = Edit::default();
         self.add_change(change, &mut edit)?;
@@ -118,7 +116,7 @@ impl Inner {
         if !self.view.load().active.is_empty() {
             self.rotate(writer)?;
         }
-        let after = writer.next_seq - 1;
+        let after = writer.last;
         self.install(edit, |view, version| {
             let active = Generation::new(after);
             if let Some(log) = view.active.log() {

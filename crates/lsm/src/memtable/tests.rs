@@ -16,10 +16,11 @@ use crate::entry::MAX_SEQ;
 type Position = (Vec<u8>, Reverse<Seq>);
 type Model = BTreeMap<Position, (Kind, Vec<u8>)>;
 
-/// `n`, or less where every step is slow: `ESKER_TEST_DIVISOR=20` for a run under valgrind.
+/// `n`, or less where every step is slow: under Miri, and with `ESKER_TEST_DIVISOR=20` for a run under valgrind.
 fn steps(n: usize) -> usize {
     let divisor = std::env::var("ESKER_TEST_DIVISOR").ok();
-    n / divisor.and_then(|d| d.parse().ok()).unwrap_or(1)
+    let usual = if cfg!(miri) { 200 } else { 1 };
+    n / divisor.and_then(|d| d.parse().ok()).unwrap_or(usual)
 }
 
 /// Keys that meet often: few letters, zeros among them, around the length of the prefix.
@@ -238,6 +239,9 @@ fn large_values_and_keys() {
     let (mut used, mut seq) = (0, 0);
     for _ in 0..3 {
         for size in sizes {
+            if cfg!(miri) && size > 3 << 20 {
+                continue;
+            }
             let (key, value) = (vec![b'k'; size.min(256 << 10)], vec![rng.u8(..); size]);
             seq += 1;
             table.insert(&key, seq, Kind::Put, &value);

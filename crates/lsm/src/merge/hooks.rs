@@ -1,45 +1,8 @@
 //! What capabilities hang into a merge: filters and observers.
 
-use std::sync::Arc;
-
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
-use crate::seqset::SeqSet;
-
-/// Which writes to a tree are over, as a flush or merge knows it: the bitmap tree of the tree's
-/// [`crate::SupersededBy`]. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Over(pub(crate) Option<Bitmap>);
-
-/// Where it looks.
-#[derive(Clone)]
-pub(crate) enum Bitmap {
-    /// As it was when the merge began.
-    Pinned(Arc<SeqSet>),
-    /// As it is.
-    Live(Arc<dyn Fn() -> Arc<SeqSet> + Send + Sync>),
-}
-
-impl Over {
-    /// True when the write `seq` is known to be over.
-    #[inline]
-    pub fn contains(&self, seq: Seq) -> bool {
-        match &self.0 {
-            None => false,
-            Some(Bitmap::Pinned(bitmap)) => bitmap.contains(seq),
-            Some(Bitmap::Live(bitmap)) => bitmap().contains(seq),
-        }
-    }
-
-    /// True when nothing is known to be over.
-    pub fn is_empty(&self) -> bool {
-        match &self.0 {
-            None => true,
-            Some(Bitmap::Pinned(bitmap)) => bitmap.is_empty(),
-            Some(Bitmap::Live(_)) => false,
-        }
-    }
-}
+use crate::obsolete::Over;
 
 /// What a filter wants done with an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +24,18 @@ pub trait MergeFilter: Send + Sync {
     /// True when entries may also move down without being judged, where that saves rewriting them:
     /// for filters that only clean up.
     fn may_be_passed_over(&self) -> bool {
+        false
+    }
+
+    /// Shows the numbers of the writes that an entry holds something of which a query could take for current. False when that
+    /// cannot be told; then no number is forgotten by the set of obsolete writes (`obsolete/mod.rs`).
+    fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
+        show(entry.seq);
+        true
+    }
+
+    /// True when nothing that [`MergeFilter::writes`] shows of an entry which was judged is a write that is over, as the judge was told.
+    fn leaves_out(&self) -> bool {
         false
     }
 }

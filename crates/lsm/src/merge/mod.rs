@@ -6,9 +6,9 @@ mod hooks;
 mod operator;
 mod stream;
 
+pub use crate::obsolete::Over;
 pub(crate) use cursor::MergeCursor;
-pub(crate) use hooks::Bitmap;
-pub use hooks::{Dropped, Judge, Judged, MergeFilter, MergeObserver, Over, Verdict};
+pub use hooks::{Dropped, Judge, Judged, MergeFilter, MergeObserver, Verdict};
 pub use operator::MergeOperator;
 pub(crate) use stream::{MergeStream, Rules};
 

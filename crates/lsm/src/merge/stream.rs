@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
-use super::{Dropped, Judge, Judged, MergeObserver, MergeOperator, Over, Verdict};
+use super::{Dropped, Judge, Judged, MergeObserver, MergeOperator, Verdict};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
-use crate::seqset::SeqSet;
+use crate::obsolete::{Over, SeqSet};
 
 /// The rules of one tree for one merge.
 pub(crate) struct Rules<'a> {

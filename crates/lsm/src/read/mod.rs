@@ -3,13 +3,11 @@
 mod batched;
 mod component;
 mod snapshot;
-mod superseded;
 mod tree_cursor;
 
 pub use batched::{Expected, Lookup, LookupOptions};
 pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
 pub use snapshot::{Found, Snapshot};
-pub use superseded::Superseded;
 pub use tree_cursor::{EntryCursor, TreeCursor};
 
 use crate::cursor::Cursor;

@@ -10,9 +10,9 @@ use crate::cost::Cost;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::generation::View;
+use crate::obsolete::Superseded;
 use crate::read::SourceCursor;
 use crate::read::component::{Component, Entries};
-use crate::read::superseded::Superseded;
 use crate::read::tree_cursor::{EntryCursor, TreeCursor};
 use crate::slice::Slice;
 use crate::table::ReadOptions;
@@ -110,7 +110,14 @@ impl Snapshot {
     pub fn superseded(&self, tree: TreeId) -> Option<Superseded> {
         let version = self.tree(tree)?;
         let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
-        Some(Superseded::new(version, memtables.collect(), self.seq))
+        let known = (version.mark(), version.damage().is_none());
+        let bitmap = version.bitmap().clone();
+        Some(Superseded::new(
+            bitmap,
+            memtables.collect(),
+            self.seq,
+            known,
+        ))
     }
 
     /// The components of a tree, newest first, empty memtables left out.

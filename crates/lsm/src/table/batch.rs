@@ -7,7 +7,7 @@ use super::block::{Layout, Near};
 use super::cursor::BlockEntries;
 use super::format::Handle;
 use super::index::Index;
-use super::reader::Table;
+use super::reader::{IndexBytes, Table};
 use super::{BlockHint, Found};
 use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
@@ -36,7 +36,7 @@ pub(crate) struct Locator<'t> {
     table: &'t Arc<Table>,
     /// The partition of the block found last, and its index; `None` before the first search.
     partition: usize,
-    index: Option<Arc<Vec<u8>>>,
+    index: Option<IndexBytes<'t>>,
     /// The block found last, by its place in the partition.
     block: usize,
 }

@@ -65,10 +65,9 @@ impl TableCursor {
             self.loaded = None;
             self.index = None;
             let part = self.table.top().get(p).ok_or_else(|| lost(&self.table))?;
-            self.index = Some(
-                self.table
-                    .index_of(p, part, self.options.fill_cache, &self.cost)?,
-            );
+            let (fill, cost) = (self.options.fill_cache, &self.cost);
+            let index = self.table.index_of(p, part, fill, cost)?;
+            self.index = Some(index.into_shared());
             self.partition = p;
         }
         self.with_index(|index| Some(index.len()))

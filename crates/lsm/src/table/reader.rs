@@ -1,6 +1,7 @@
 //! An open table: point lookups, and what the synopses know.
 
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -37,6 +38,33 @@ pub struct Table {
 struct Pinned {
     index: Arc<Vec<u8>>,
     filter: Option<Arc<Vec<u8>>>,
+}
+
+/// The bytes of an index block: of one that is pinned without a reference count, which readers would share.
+pub(super) enum IndexBytes<'t> {
+    Pinned(&'t Arc<Vec<u8>>),
+    Loaded(Arc<Vec<u8>>),
+}
+
+impl IndexBytes<'_> {
+    /// For those who keep them longer than they borrow the table.
+    pub(super) fn into_shared(self) -> Arc<Vec<u8>> {
+        match self {
+            IndexBytes::Pinned(bytes) => Arc::clone(bytes),
+            IndexBytes::Loaded(bytes) => bytes,
+        }
+    }
+}
+
+impl Deref for IndexBytes<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            IndexBytes::Pinned(bytes) => bytes,
+            IndexBytes::Loaded(bytes) => bytes,
+        }
+    }
 }
 
 impl Pinned {
@@ -157,16 +185,8 @@ impl Table {
         if !self.filter_admits(p, part, key, cost)? {
             return Ok(None);
         }
-        let found = match self.pinned(p) {
-            Some(pinned) => {
-                Cost::add(&cost.blocks_cached, 1);
-                self.get_in(part, &pinned.index, key, cost)?
-            }
-            None => {
-                let index = self.index_of(p, part, true, cost)?;
-                self.get_in(part, &index, key, cost)?
-            }
-        };
+        let index = self.index_of(p, part, true, cost)?;
+        let found = self.get_in(part, &index, key, cost)?;
         if found.is_none() && part.filter != Handle::NONE {
             Cost::add(&cost.filters_false, 1);
         }
@@ -291,20 +311,20 @@ impl Table {
         part: &Partition,
         keep: bool,
         cost: &Cost,
-    ) -> Result<Arc<Vec<u8>>> {
+    ) -> Result<IndexBytes<'_>> {
         if let Some(pinned) = self.pinned(p) {
             Cost::add(&cost.blocks_cached, 1);
-            return Ok(Arc::clone(&pinned.index));
+            return Ok(IndexBytes::Pinned(&pinned.index));
         }
         let index = self.block(part.index, keep, cost)?;
         let Some(place) = self.pinned.get(p).filter(|_| keep) else {
-            return Ok(index);
+            return Ok(IndexBytes::Loaded(index));
         };
         let filter = match part.filter {
             Handle::NONE => None,
             // Who wants the index has just asked the filter; if it is gone already, there is no room.
             handle => match self.cache.get(self.cache_id, handle.offset) {
-                None => return Ok(index),
+                None => return Ok(IndexBytes::Loaded(index)),
                 filter => filter,
             },
         };
@@ -316,7 +336,7 @@ impl Table {
         if self.cache.pin(bytes) && place.set(pinned).is_err() {
             self.cache.unpin(bytes);
         }
-        Ok(index)
+        Ok(IndexBytes::Loaded(index))
     }
 
     /// A cursor over all entries. It counts its own cost.

@@ -1,23 +1,25 @@
-//! The bitmaps of bitmap trees: what their tables hold, in memory. Read once when the group is opened;
+//! The sets of bitmap trees: what their tables hold, in memory (`obsolete/mod.rs`). Read when the group is opened, a chunk at a time;
 //! later each installed version takes over the one before and adds what was written to its new tables ([`Edit::bits`]).
 //!
-//! A table that cannot be read costs nobody else the opening: the tree's bitmap has what could be read, which is true
+//! A table that cannot be read costs nobody else the opening: the tree's set has what could be read, which is true
 //! of each number, and says that it may lack others ([`TreeVersion::damage`](super::TreeVersion::damage)).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Edit, RunCursor, TableFile, Version};
+use super::{Edit, RunCursor, TableFile, TreeVersion, Version};
+use crate::batch::TreeId;
 use crate::cursor::Cursor;
-use crate::entry::key_seq;
 use crate::error::{Error, Result};
-use crate::seqset::SeqSet;
+use crate::obsolete::{SeqSet, decode};
 use crate::table::ReadOptions;
 
 const READAHEAD: usize = 256 << 10;
 
 impl Version {
-    /// Reads the bitmaps of all bitmap trees: of a version that was rebuilt from the manifest.
+    /// Reads the sets of all bitmap trees: of a version that was rebuilt from the manifest.
     pub(crate) fn load_bitmaps(&mut self) {
+        let ordinal = self.ordinal;
         for tree in self.trees.values_mut().filter(|tree| tree.options.bitmap) {
             let (mut bitmap, mut damage) = (SeqSet::new(), None);
             for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
@@ -25,26 +27,80 @@ impl Version {
                     damage.get_or_insert(Arc::new(error));
                 }
             }
+            bitmap.shrink();
             let tree = Arc::make_mut(tree);
             (tree.bitmap, tree.damage) = (Arc::new(bitmap), damage);
+            tree.changed = ordinal;
         }
     }
 
-    /// Brings the bitmaps up to date after `edit`, which was applied. What a tree's own merge writes is there already.
-    pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) {
+    /// Brings the sets up to date after `edit`, which was applied. What a tree's own merge writes is there already.
+    pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) -> Result<()> {
+        let ordinal = self.ordinal;
+        if let Some((id, left)) = &edit.swept
+            && let Some(tree) = self.trees.get_mut(id)
+        {
+            let new: BTreeSet<u64> = edit.added.iter().map(|new| new.meta.number).collect();
+            let tree = Arc::make_mut(tree);
+            tree.bitmap = left.clone();
+            // What came since the sweep looked: next to nothing, if anything.
+            let late = |table: &&Arc<TableFile>| !new.contains(&table.meta().number);
+            let late: Vec<_> = tree.tables().filter(late).cloned().collect();
+            let mut bits = SeqSet::new();
+            for table in &late {
+                add_table(&mut bits, table)?;
+            }
+            tree.add_bits(&bits, ordinal);
+        }
+        let mut told = Vec::new();
         for (id, bits) in &edit.bits {
             if let Some(tree) = self.trees.get_mut(id).filter(|tree| tree.options.bitmap) {
-                let bitmap = &mut Arc::make_mut(tree).bitmap;
-                let bitmap = Arc::make_mut(bitmap);
-                for seq in bits.iter() {
-                    bitmap.insert(seq);
-                }
+                told.push((tree.name.clone(), tree.changed));
+                Arc::make_mut(tree).add_bits(bits, ordinal);
+            }
+        }
+        if !told.is_empty() {
+            let merged: BTreeSet<TreeId> = edit.removed.iter().map(|at| at.tree).collect();
+            for (set, before) in told {
+                self.see_told(edit, &merged, &set, before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a merge of one tree added to a set just what it dropped itself, its tables have nothing of that either.
+    fn see_told(&self, edit: &Edit, merged: &BTreeSet<TreeId>, set: &str, before: u64) {
+        let trees = merged.iter().filter_map(|id| self.trees.get(id));
+        let mut trees = trees.filter(|tree| {
+            let by = tree.options.superseded.as_ref();
+            by.is_some_and(|by| by.tree == set)
+        });
+        let (Some(tree), None) = (trees.next(), trees.next()) else {
+            return;
+        };
+        for table in tree.tables() {
+            let number = table.meta().number;
+            if edit.saw.get(&number).is_some_and(|saw| *saw >= before) {
+                table.see(self.ordinal);
             }
         }
     }
 }
 
-fn add_table(bitmap: &mut SeqSet, table: &Arc<TableFile>) -> Result<()> {
+impl TreeVersion {
+    /// Adds numbers to the set of a bitmap tree, in the version `ordinal`.
+    fn add_bits(&mut self, bits: &SeqSet, ordinal: u64) {
+        if !bits.is_empty() {
+            let bitmap = Arc::make_mut(&mut self.bitmap);
+            bitmap.add_all(bits);
+            bitmap.shrink();
+            self.changed = ordinal;
+        }
+    }
+}
+
+/// Adds what a table of a bitmap tree holds to a set.
+pub(crate) fn add_table(bitmap: &mut SeqSet, table: &Arc<TableFile>) -> Result<()> {
     let options = ReadOptions {
         fill_cache: false,
         readahead: READAHEAD,
@@ -52,9 +108,8 @@ fn add_table(bitmap: &mut SeqSet, table: &Arc<TableFile>) -> Result<()> {
     let mut entries = RunCursor::new(Arc::new(vec![table.clone()]), options);
     entries.seek_first()?;
     while entries.valid() {
-        let seq = key_seq(entries.key())
-            .ok_or_else(|| Error::corruption(&table.path(), 0, "a key is not a sequence number"))?;
-        bitmap.insert(seq);
+        decode(entries.key(), entries.value(), bitmap)
+            .map_err(|what| Error::corruption(&table.path(), 0, what))?;
         entries.next()?;
     }
     Ok(())

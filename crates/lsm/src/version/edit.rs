@@ -14,17 +14,20 @@
 //!   9 sequence    last sequence number in tables varint
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
+//!   12 forgotten  tree varint | count varint: how many numbers a bitmap tree has forgotten so far
+//!   14 order      what is remembered of the order of commits (`order.rs`)
 //!   15 shared     file number varint | offset varint | bytes of the file varint: where the table of the item
 //!                 before it (4) lies; without it, in a file of its own number, which it is all of
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::{ComponentId, Place};
+use super::{ComponentId, Order, Place};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
-use crate::seqset::SeqSet;
+use crate::obsolete::SeqSet;
 use crate::table::TableMeta;
 
 /// The largest number of a tree. Memory is set aside by these numbers.
@@ -76,6 +79,13 @@ pub(crate) struct Edit {
     pub(crate) files: Vec<u64>,
     /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
     pub(crate) synced: Option<Seq>,
+    pub(crate) order: Option<Order>,
+    /// Not on disk: of new tables, the version whose set of obsolete writes they were written by.
+    pub(crate) saw: BTreeMap<u64, u64>,
+    /// How many numbers a bitmap tree has forgotten so far.
+    pub(crate) forgotten: Vec<(TreeId, u64)>,
+    /// Not on disk: a bitmap tree whose tables are all replaced, and what it holds by these.
+    pub(crate) swept: Option<(TreeId, Arc<SeqSet>)>,
 }
 
 impl Edit {
@@ -93,11 +103,16 @@ impl Edit {
         self.removed.extend(part.removed);
         self.cursors.extend(part.cursors);
         self.files.extend(part.files);
+        self.saw.extend(part.saw);
         for (tree, bits) in part.bits {
-            let all = self.bits.entry(tree).or_default();
-            for seq in bits.iter() {
-                all.insert(seq);
-            }
+            self.add_bits(tree, &bits);
+        }
+    }
+
+    /// Notes that tables of a bitmap tree are added which have these numbers.
+    pub(crate) fn add_bits(&mut self, tree: TreeId, bits: &SeqSet) {
+        if !bits.is_empty() {
+            self.bits.entry(tree).or_default().add_all(bits);
         }
     }
 
@@ -165,6 +180,15 @@ impl Edit {
         if let Some(seq) = self.synced {
             out.push(11);
             put_varint(&mut out, seq);
+        }
+        if let Some(order) = &self.order {
+            out.push(14);
+            order.encode(&mut out);
+        }
+        for (tree, count) in &self.forgotten {
+            out.push(12);
+            put_varint(&mut out, u64::from(*tree));
+            put_varint(&mut out, *count);
         }
         out
     }
@@ -250,6 +274,11 @@ impl Edit {
                         .checked_add(new.meta.size)
                         .filter(|end| *end <= place.len)?;
                     new.place = Some(place);
+                }
+                14 => edit.order = Some(Order::decode(&mut reader)?),
+                12 => {
+                    let tree = tree_id(&mut reader)?;
+                    edit.forgotten.push((tree, seq(&mut reader)?));
                 }
                 _ => return None,
             }

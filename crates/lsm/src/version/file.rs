@@ -130,6 +130,7 @@ pub struct TableFile {
     opening: Mutex<()>,
     /// Not counted in the file's bytes any more.
     obsolete: AtomicBool,
+    saw: AtomicU64,
 }
 
 impl TableFile {
@@ -159,6 +160,7 @@ impl TableFile {
             open: OnceLock::new(),
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
+            saw: AtomicU64::new(0),
         })
     }
 
@@ -232,6 +234,16 @@ impl TableFile {
     /// True when user key `key` lies between the table's first and last.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.meta.smallest.as_slice() <= key && key <= self.meta.largest.as_slice()
+    }
+
+    /// The version whose set of obsolete writes the table was written by: it has nothing of any write of that
+    /// ([`Version::ordinal`](super::Version::ordinal)). 0 when that is not known.
+    pub(crate) fn saw(&self) -> u64 {
+        self.saw.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn see(&self, ordinal: u64) {
+        self.saw.store(ordinal, Ordering::Release);
     }
 
     /// No version to come has the table.

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Current, Edit, NewTable, TableSource, Version, manifest_path};
+use super::{Current, Edit, NewTable, Order, TableSource, Version, manifest_path};
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -73,6 +73,7 @@ pub(crate) struct Recovered {
     pub(crate) last_seq: Seq,
     /// The last write that the log, or a table, must have.
     pub(crate) synced: Seq,
+    pub(crate) order: Order,
 }
 
 /// Rebuilds the version from the manifest that `CURRENT` names.
@@ -90,6 +91,7 @@ pub(crate) fn recover(
         next_tree: 1,
         last_seq: 0,
         synced: 0,
+        order: Order::default(),
         current,
     };
     let sealed = recovered
@@ -174,6 +176,9 @@ impl Recovered {
         self.next_tree = edit.next_tree.unwrap_or(self.next_tree);
         self.last_seq = edit.last_seq.unwrap_or(self.last_seq).max(self.last_seq);
         self.synced = edit.synced.unwrap_or(self.synced).max(self.synced);
+        if let Some(order) = &edit.order {
+            self.order = order.clone();
+        }
         for new in &edit.added {
             let file = new.place.map_or(0, |place| place.file);
             self.next_file = self.next_file.max(new.meta.number.max(file) + 1);
@@ -206,6 +211,9 @@ impl Version {
             }
             if tree.mark > 0 {
                 edit.marks.push((tree.id, tree.mark));
+            }
+            if tree.forgotten > 0 {
+                edit.forgotten.push((tree.id, tree.forgotten));
             }
         }
         edit

@@ -10,24 +10,27 @@ mod edit;
 mod file;
 mod manifest;
 mod names;
+mod order;
 mod run_cursor;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use self::bitmap::add_table;
 pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
 pub use self::file::TableFile;
 pub(crate) use self::file::{DataFile, Place, TableSource, table_number, table_path};
 pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
 use self::names::Names;
+pub(crate) use self::order::{ClosedSegment, Hold, Order};
 pub(crate) use self::run_cursor::RunCursor;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
+use crate::obsolete::SeqSet;
 use crate::options::TreeOptions;
-use crate::seqset::SeqSet;
 
 /// The span of sequence numbers that a component holds the writes of. Comparable between the trees
 /// of a group, because they flush together (Luo & Carey section 4.1).
@@ -142,6 +145,10 @@ pub struct TreeVersion {
     pub(crate) damage: Option<Arc<Error>>,
     /// Of a bitmap tree: up to this sequence number it is complete, see [`TreeVersion::mark`].
     pub(crate) mark: Seq,
+    /// Of a bitmap tree: the version that added to `bitmap` last ([`Version::ordinal`]).
+    pub(crate) changed: u64,
+    /// Of a bitmap tree: how many numbers were forgotten.
+    pub(crate) forgotten: u64,
     pub(crate) due: Due,
 }
 
@@ -171,6 +178,8 @@ impl TreeVersion {
             bitmap: Arc::default(),
             damage: None,
             mark: 0,
+            changed: 0,
+            forgotten: 0,
             due: Due::default(),
         }
     }
@@ -195,8 +204,8 @@ impl TreeVersion {
         self.runs.iter().map(Run::size).sum()
     }
 
-    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it (Luo &
-    /// Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
+    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it, or no tree has anything of its write
+    /// any more (Luo & Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
     pub fn mark(&self) -> Seq {
         self.mark
     }
@@ -204,6 +213,11 @@ impl TreeVersion {
     /// Of a bitmap tree: the numbers in its tables.
     pub fn bitmap(&self) -> &Arc<SeqSet> {
         &self.bitmap
+    }
+
+    /// Of a bitmap tree: how many numbers it got so far, those included that were forgotten since.
+    pub fn noted(&self) -> u64 {
+        self.bitmap.len() + self.forgotten
     }
 
     /// Of a bitmap tree: why its bitmap may lack numbers, as a table could not be read when the group was opened. What
@@ -266,6 +280,8 @@ pub struct Version {
     pub trees: BTreeMap<TreeId, Arc<TreeVersion>>,
     names: Arc<Names>,
     changes: u64,
+    /// How many edits made it, in this process.
+    ordinal: u64,
 }
 
 impl Version {
@@ -286,6 +302,11 @@ impl Version {
         self.changes
     }
 
+    /// Versions of a process by their age: from 1 up.
+    pub(crate) fn ordinal(&self) -> u64 {
+        self.ordinal
+    }
+
     /// Every table of every tree.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.trees.values().flat_map(|tree| tree.tables())
@@ -300,6 +321,7 @@ impl Version {
         manifest: &Path,
     ) -> Result<Version> {
         let bad = |what: String| Error::corruption(manifest, 0, what);
+        self.ordinal += 1;
         self.apply_trees(edit, options, &bad)?;
         let moved = self.apply_removed(edit, &bad)?;
         self.apply_added(edit, source, moved, &bad)?;
@@ -312,6 +334,11 @@ impl Version {
             if let Some(tree) = self.trees.get_mut(id) {
                 let tree = Arc::make_mut(tree);
                 tree.mark = tree.mark.max(*seq);
+            }
+        }
+        for (id, count) in &edit.forgotten {
+            if let Some(tree) = self.trees.get_mut(id) {
+                Arc::make_mut(tree).forgotten = *count;
             }
         }
         for id in edit.touched() {
@@ -451,7 +478,12 @@ impl Version {
                         Some(place) => files.entry(place.file).or_insert_with(file).clone(),
                         None => file(),
                     };
-                    TableFile::in_file(new.meta.clone(), new.component, file, new.place)
+                    let table =
+                        TableFile::in_file(new.meta.clone(), new.component, file, new.place);
+                    // A copy has what the table has.
+                    let saw = edit.saw.get(&new.meta.number).copied();
+                    table.see(saw.or(known.map(|table| table.saw())).unwrap_or(0));
+                    table
                 }
             };
             let (level, number) = (new.level, new.run);

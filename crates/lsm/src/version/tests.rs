@@ -37,6 +37,36 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         last_seq: Some(99),
         marks: vec![(3, 17)],
         synced: Some(98),
+        order: Some(Order {
+            history: 7,
+            reserved: 1 << 30,
+            lost: vec![(3, 9), (12, 40)],
+            kept: vec![
+                ClosedSegment {
+                    number: 4,
+                    after: 3,
+                    last: 10,
+                    len: 99,
+                    ended: 5,
+                },
+                ClosedSegment {
+                    number: 6,
+                    after: 10,
+                    last: 10,
+                    len: 48,
+                    ended: 7,
+                },
+            ],
+            holds: [(
+                "feed".to_string(),
+                Hold {
+                    position: 8,
+                    bytes: 1 << 20,
+                },
+            )]
+            .into(),
+        }),
+        forgotten: vec![(3, 40)],
         ..Edit::default()
     };
     let bytes = edit.encode();

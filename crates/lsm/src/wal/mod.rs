@@ -23,12 +23,14 @@
 //! it was durable, or when the file was closed and its length recorded elsewhere: then it is damage,
 //! and an error.
 
+mod follow;
 mod replay;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use follow::Follower;
 pub use replay::{LogHeader, Replayed, Tail, replay};
 pub use writer::{AppendError, LogWriter};
 
@@ -56,7 +58,8 @@ impl LogKind {
         match self {
             // 2: checksums in two steps, and zeros behind the end.
             LogKind::Wal => 2,
-            // 2: an edit may say up to which write the log was synced. 3: tables may share a file.
+            // 2: an edit may say up to which write the log was synced. 3: what is remembered of the order of commits, numbers
+            // that are forgotten, tables that share a file.
             LogKind::Manifest => 3,
         }
     }

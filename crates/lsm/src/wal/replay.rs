@@ -165,21 +165,21 @@ fn mark(payload: &[u8]) -> Option<u64> {
     (magic == MARK_MAGIC && fields.is_empty()).then_some(up_to)
 }
 
-struct Log<'a> {
-    file: Arc<dyn ReadFile>,
-    path: &'a Path,
-    kind: LogKind,
+pub(super) struct Log<'a> {
+    pub(super) file: Arc<dyn ReadFile>,
+    pub(super) path: &'a Path,
+    pub(super) kind: LogKind,
     /// As the header says.
-    format: u32,
-    number: u64,
-    len: u64,
+    pub(super) format: u32,
+    pub(super) number: u64,
+    pub(super) len: u64,
     /// A part of the file, and where it begins.
-    chunk: Vec<u8>,
-    chunk_at: u64,
+    pub(super) chunk: Vec<u8>,
+    pub(super) chunk_at: u64,
 }
 
 /// The unit that was looked for, or why it is none.
-type Found<T> = std::result::Result<T, String>;
+pub(super) type Found<T> = std::result::Result<T, String>;
 
 impl Log<'_> {
     /// The `n` bytes at `offset`; fewer where the file ends before.
@@ -207,7 +207,7 @@ impl Log<'_> {
     }
 
     /// The header, and the format version that it names.
-    fn header(&mut self, kind: LogKind) -> Result<Found<(LogHeader, u32)>> {
+    pub(super) fn header(&mut self, kind: LogKind) -> Result<Found<(LogHeader, u32)>> {
         let (path, number) = (self.path, self.number);
         let bytes = self.bytes(0, HEADER_LEN as u64)?;
         let Some((fields, sum)) = bytes.split_last_chunk() else {
@@ -257,7 +257,7 @@ impl Log<'_> {
     }
 
     /// The record at `offset`: its body (type and payload), and where the next one begins.
-    fn record(&mut self, offset: u64) -> Result<Found<(&[u8], u64)>> {
+    pub(super) fn record(&mut self, offset: u64) -> Result<Found<(&[u8], u64)>> {
         let left = self.len - offset;
         let (kind, format, number) = (self.kind, self.format, self.number);
         let Some(payload_len) = Reader::new(self.bytes(offset, FRAME_LEN as u64)?).u32() else {

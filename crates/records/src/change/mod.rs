@@ -80,7 +80,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Exists`] when the attribute has an index; [`ErrorKind::BadInput`] when a record does
-    /// not fit the type, and then everything is as before; [`ErrorKind::Unavailable`] while another index of the dataset
+    /// not fit the type, and then everything is as before; [`ErrorKind::Busy`] while another index of the dataset
     /// is changed, or that is unfinished.
     pub fn add_index(
         &self,

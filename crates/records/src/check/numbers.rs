@@ -27,7 +27,7 @@ pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
         && let Some(tree) = snapshot.version().trees.get(&tree)
     {
         numbers.push(("the repair watermark".to_string(), tree.mark()));
-        let greatest = tree.bitmap().iter().last().unwrap_or(0);
+        let greatest = tree.bitmap().last().unwrap_or(0);
         numbers.push(("an obsolete write".to_string(), greatest));
     }
     let last = snapshot.seq();

@@ -16,6 +16,25 @@ impl MergeFilter for Purge {
     fn may_be_passed_over(&self) -> bool {
         true
     }
+
+    fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
+        let Ok(list) = PostingList::parse(entry.value, entry.seq) else {
+            return false;
+        };
+        let mut postings = list.reader();
+        loop {
+            match postings.next() {
+                Ok(Some(posting)) if posting.cancel => {}
+                Ok(Some(posting)) => show(posting.seq),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn leaves_out(&self) -> bool {
+        true
+    }
 }
 
 /// One merge.

@@ -11,6 +11,7 @@
 //! found out by merges, as far as they can remember it: [`Cleaning`].
 
 use lsm::Kind;
+use lsm::Seq;
 use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
 
 use super::seen::Seen;
@@ -159,6 +160,17 @@ impl MergeFilter for Cleaning {
     fn may_be_passed_over(&self) -> bool {
         true
     }
+
+    fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
+        if let Entry::Add(_) = Entry::decode(entry.value) {
+            show(entry.seq);
+        }
+        true
+    }
+
+    fn leaves_out(&self) -> bool {
+        true
+    }
 }
 
 /// One merge.
@@ -207,8 +219,6 @@ impl Judge for Pass {
 
 #[cfg(test)]
 mod tests {
-    use lsm::Seq;
-
     use super::*;
 
     #[test]

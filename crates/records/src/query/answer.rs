@@ -71,12 +71,12 @@ pub struct Answer {
 
 impl Answer {
     pub(super) fn new(query: Query) -> Result<Answer> {
-        let layout = query.snapshot.layout.clone();
-        let predicates = Predicates::new(&layout, &query.conditions)?;
+        let layout = &*query.snapshot.layout;
+        let predicates = Predicates::new(layout, &query.conditions)?;
         let (data_cost, index_cost) = (Cost::default(), Cost::default());
         let snapshot = &query.snapshot.snapshot;
         let lookup = Lookup {
-            layout: &layout,
+            layout,
             snapshot,
             data_cost: &data_cost,
             index_cost: &index_cost,
@@ -88,7 +88,7 @@ impl Answer {
         };
         let driver = driver.and_then(|predicate| layout.attributes.get(predicate.attribute));
         let kept = &query.snapshot.dataset.current.kept_filter;
-        let validity = Validity::new(snapshot, &layout, driver, kept);
+        let validity = Validity::new(snapshot, layout, driver, kept);
         let asks = match query.validation {
             Validation::Direct => false,
             Validation::Timestamp => validity.asks(),
@@ -204,7 +204,7 @@ impl Answer {
 
     /// Asks the driver for the next candidates.
     fn refill(&mut self) -> Result<()> {
-        let layout = self.snapshot.layout.clone();
+        let layout = &*self.snapshot.layout;
         // With a limit, some more than wanted, for those that turn out to be superseded or not to
         // meet the other conditions; each further round asks for more.
         let want = match self.remaining {
@@ -222,7 +222,7 @@ impl Answer {
         };
         let mut best = Best::new(window).without(self.validity.over());
         let lookup = Lookup {
-            layout: &layout,
+            layout,
             snapshot: &self.snapshot.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
@@ -308,7 +308,7 @@ impl Answer {
             return Ok(());
         }
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
-        let layout = self.snapshot.layout.clone();
+        let layout = &*self.snapshot.layout;
         let snapshot = &self.snapshot.snapshot;
         let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
         for (at, candidate) in chunk.iter_mut().enumerate() {
@@ -368,7 +368,7 @@ impl Answer {
                 self.steps.wasted += 1;
                 continue;
             };
-            if !all_answered && !self.predicates.confirm(&parse(&value)?, &layout, driver) {
+            if !all_answered && !self.predicates.confirm(&parse(&value)?, layout, driver) {
                 self.steps.discarded += 1;
                 continue;
             }

@@ -393,8 +393,9 @@ impl DatasetSnapshot {
 
     /// Leaves the candidates out that are known to be over.
     pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
-        let noted = self.dataset.current.online.noted();
-        candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));
+        if let Some(noted) = self.dataset.current.online.noted() {
+            candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));
+        }
     }
 
     fn notes(&self) -> bool {

@@ -11,9 +11,9 @@
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use lsm::table::KeyFilter;
 use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
-use parking_lot::Mutex;
 
 use crate::coverage::{Complete, Coverage, Source};
 use crate::def::{Maintenance, Repair};
@@ -390,7 +390,7 @@ impl Span {
 
 /// The filter of the last query that gathered one, for the next: of which components of which tree.
 #[derive(Default)]
-pub(crate) struct KeptFilter(Mutex<Option<Kept>>);
+pub(crate) struct KeptFilter(ArcSwapOption<Kept>);
 
 struct Kept {
     tree: TreeId,
@@ -401,13 +401,13 @@ struct Kept {
 impl KeptFilter {
     /// A filter of at least so many of the newest components, and of how many.
     fn get(&self, tree: TreeId, names: &[Name], wanted: usize) -> Option<(usize, Arc<KeyFilter>)> {
-        let kept = self.0.lock();
+        let kept = self.0.load();
         let kept = kept.as_ref().filter(|kept| kept.tree == tree)?;
         let fits = kept.names.len() >= wanted && names.starts_with(&kept.names);
         fits.then(|| (kept.names.len(), kept.filter.clone()))
     }
 
     fn put(&self, kept: Kept) {
-        *self.0.lock() = Some(kept);
+        self.0.store(Some(Arc::new(kept)));
     }
 }

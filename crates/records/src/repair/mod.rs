@@ -161,7 +161,7 @@ impl Dataset {
     /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::BadInput`] when the method does not fit the dataset; [`crate::ErrorKind::Unavailable`] by index while an
+    /// [`crate::ErrorKind::BadInput`] when the method does not fit the dataset; [`crate::ErrorKind::Busy`] by index while an
     /// index is changed, or that is unfinished; what reading and writing files gives.
     pub fn repair(
         &self,

@@ -250,7 +250,7 @@ impl<'a> Work<'a> {
     fn go_on(&self) -> Result<()> {
         match self.broken.load(Relaxed) {
             true => Err(Error::new(
-                ErrorKind::Unavailable,
+                ErrorKind::Cancelled,
                 "the repair was broken off",
             )),
             false => Ok(()),

@@ -107,7 +107,7 @@ impl Dataset {
         let over = layout
             .superseded
             .and_then(|tree| version(&now.snapshot, tree));
-        let over = over.map_or(0, |tree| tree.bitmap().len());
+        let over = over.map_or(0, TreeVersion::noted);
         let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
         let mut repair = LastRepair::new(report, usage.writes(), over, why);
         if !self.shared.group.options().background {

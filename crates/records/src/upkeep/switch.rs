@@ -87,7 +87,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`crate::ErrorKind::BadInput`] when the strategy does not go with the definition (several versions, staged
-    /// repair); [`crate::ErrorKind::Unavailable`] while an index of the dataset is changed, or that is unfinished.
+    /// repair); [`crate::ErrorKind::Busy`] while an index of the dataset is changed, or that is unfinished.
     pub fn set_maintenance(
         &self,
         maintenance: Maintenance,

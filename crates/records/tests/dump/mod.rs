@@ -240,6 +240,30 @@ impl<'a> Dump<'a> {
                 11 => {
                     self.varint("  the log was synced up to write");
                 }
+                12 => {
+                    self.varint("  forgotten numbers: tree");
+                    self.varint("  how many");
+                }
+                14 => {
+                    self.u64("  the store's history");
+                    self.varint("  numbers below this one may have been given out");
+                    let lost = self.varint("  spans of lost numbers");
+                    for _ in 0..2 * lost {
+                        self.varint("    behind, and up to");
+                    }
+                    let kept = self.varint("  kept log segments");
+                    for _ in 0..kept {
+                        for what in ["number", "after write", "last write", "length", "ended"] {
+                            self.varint(&format!("    {what}"));
+                        }
+                    }
+                    let consumers = self.varint("  consumers of the log");
+                    for _ in 0..consumers {
+                        self.counted("    name");
+                        self.varint("    position");
+                        self.varint("    most bytes");
+                    }
+                }
                 15 => {
                     self.varint("  shared file");
                     self.varint("  offset in it");

@@ -66,6 +66,15 @@ impl Settings {
             false => BitmapMerges::SideFile,
         }
     }
+
+    /// Sets are swept by compactions alone, by a few writes, or at every chance.
+    pub(crate) fn bitmap_slack(self) -> usize {
+        match self.table_size {
+            0..1024 => 0,
+            1024..4096 => 256,
+            _ => 16 << 10,
+        }
+    }
 }
 
 /// A value of a record, as a number: see [`crate::model::field`].

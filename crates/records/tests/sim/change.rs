@@ -15,12 +15,8 @@ use crate::runner::count;
 use crate::world::{Set, Within, World};
 
 /// What may be said of a call that does not fit what else is under way.
-const BUSY: [ErrorKind; 1] = [ErrorKind::Unavailable];
-const REFUSED: [ErrorKind; 3] = [
-    ErrorKind::Unavailable,
-    ErrorKind::BadInput,
-    ErrorKind::Exists,
-];
+const BUSY: [ErrorKind; 1] = [ErrorKind::Busy];
+const REFUSED: [ErrorKind; 3] = [ErrorKind::Busy, ErrorKind::BadInput, ErrorKind::Exists];
 
 impl World {
     pub(crate) fn create(&mut self, at: usize, name: &str, def: &Def) {
@@ -72,7 +68,7 @@ impl World {
             0 => &[],
             _ => &BUSY,
         };
-        let refused = matches!(&result, Err(error) if !self.stores[at].excused && error.kind() == ErrorKind::Unavailable);
+        let refused = matches!(&result, Err(error) if !self.stores[at].excused && error.kind() == ErrorKind::Busy);
         let store_result = self.judge(at, result, allowed);
         let store = &mut self.stores[at];
         match store_result {
@@ -313,7 +309,7 @@ impl World {
         let leaves = auto || to != Maintenance::Deferred;
         let unfit = leaves && (def.versions > 1 || def.repair == Repair::Staged);
         let allowed: &[ErrorKind] = match (unfit, unfinished || self.depth > 0) {
-            (true, _) => &[ErrorKind::BadInput, ErrorKind::Unavailable],
+            (true, _) => &[ErrorKind::BadInput, ErrorKind::Busy],
             (false, true) => &BUSY,
             _ => &[],
         };
@@ -356,7 +352,7 @@ impl World {
         }
         let eventful = !inside.steps.0.is_empty();
         if self.depth > 0 || unfinished || eventful {
-            allowed.push(ErrorKind::Unavailable);
+            allowed.push(ErrorKind::Busy);
         }
         if eventful {
             // The dataset may have been dropped meanwhile.

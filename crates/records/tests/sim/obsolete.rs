@@ -1,5 +1,5 @@
 //! What must hold of the set of obsolete writes: it never has the write of a current record, and up to its mark (or, where
-//! writers tell, always) it has all.
+//! writers tell, always) it has all that a tree still has something of.
 
 use esker::{Database, DatasetDef, Maintenance, Repair};
 use lsm::Snapshot;
@@ -62,10 +62,20 @@ impl Known {
             );
         }
         assert!(set.mark() <= snapshot.seq(), "the mark is ahead");
-        for (seq, by) in self.over.iter().filter(|_| !self.partial) {
-            let seen = *by <= snapshot.seq();
+        let must = |by: u64| by <= snapshot.seq() && (by <= set.mark() || exact);
+        let missing = self.over.iter().filter(|_| !self.partial);
+        let mut missing = missing.filter(|(seq, by)| must(*by) && !set.contains(*seq));
+        let Some(first) = missing.next() else {
+            return;
+        };
+        // What no tree has anything of is forgotten. What a damaged one has cannot be told.
+        let held = tree.and_then(|tree| lsm::held(snapshot, tree.id).ok().flatten());
+        let Some(held) = held else {
+            return;
+        };
+        for (seq, by) in std::iter::once(first).chain(missing) {
             assert!(
-                !seen || set.contains(*seq) || (*by > set.mark() && !exact),
+                !held.contains(*seq),
                 "write {seq}, obsolete by {by}, is not in the set of mark {}",
                 set.mark()
             );

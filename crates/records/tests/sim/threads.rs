@@ -56,6 +56,7 @@ fn options(memory: &Memory, rng: &mut fastrand::Rng) -> Options {
         memory_budget: [64 << 10, 512 << 10][rng.usize(0..2)],
         tuning: Tuning {
             bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
+            bitmap_slack: [0, 16 << 10][rng.usize(0..2)],
             ..Tuning::default()
         },
         ..small(Arc::new(memory.clone()))
@@ -94,8 +95,7 @@ impl Shared {
             Ok(value) => Some(value),
             Err(error) => {
                 let kind = error.kind();
-                let closed = self.closing.load(SeqCst)
-                    && matches!(kind, ErrorKind::Unavailable | ErrorKind::BadInput);
+                let closed = self.closing.load(SeqCst) && kind == ErrorKind::Closed;
                 assert!(closed || allowed.contains(&kind), "{kind:?}: {error}");
                 None
             }
@@ -222,11 +222,7 @@ impl Shared {
     fn keep_up(&self, db: &Database, seed: u64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
-        let busy = [
-            ErrorKind::Unavailable,
-            ErrorKind::BadInput,
-            ErrorKind::Exists,
-        ];
+        let busy = [ErrorKind::Busy, ErrorKind::BadInput, ErrorKind::Exists];
         while self.goes_on() {
             let Ok(dataset) = db.dataset(NAMES[rng.usize(0..NAMES.len())]) else {
                 break;
@@ -290,7 +286,7 @@ impl Shared {
             // It could not be dropped the last time.
             self.judge(
                 db.drop_dataset(name),
-                &[ErrorKind::Unavailable, ErrorKind::UnknownDataset],
+                &[ErrorKind::Busy, ErrorKind::UnknownDataset],
             );
             return;
         };
@@ -302,10 +298,10 @@ impl Shared {
         }
         drop(dataset);
         // The upkeep may be at work in it.
-        self.judge(db.drop_dataset(name), &[ErrorKind::Unavailable]);
+        self.judge(db.drop_dataset(name), &[ErrorKind::Busy]);
         if db.dataset(name).is_ok() {
             std::thread::sleep(Duration::from_millis(1));
-            self.judge(db.drop_dataset(name), &[ErrorKind::Unavailable]);
+            self.judge(db.drop_dataset(name), &[ErrorKind::Busy]);
         }
     }
 

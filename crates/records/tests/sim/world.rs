@@ -127,6 +127,7 @@ impl Store {
             tuning: Tuning {
                 bitmap_merges: self.settings.bitmap_merges(),
                 share_from: self.settings.share_from(),
+                bitmap_slack: self.settings.bitmap_slack(),
                 choose_every: self.settings.choose_every,
                 ..Tuning::default()
             },
@@ -286,16 +287,20 @@ impl World {
             Err(error) => error,
         };
         count(match error.kind() {
-            ErrorKind::Unavailable => "error: unavailable",
+            ErrorKind::Busy => "error: busy",
+            ErrorKind::Closed => "error: closed",
+            ErrorKind::DiskFull => "error: disk full",
+            ErrorKind::Poisoned => "error: poisoned",
+            ErrorKind::Io => "error: input or output",
             ErrorKind::BadInput => "error: bad input",
             ErrorKind::Exists => "error: exists",
             _ => "error: other",
         });
         self.tell(|_| format!("  -> {error}"));
         let store = &self.stores[store];
-        let closed = store.db.is_none()
-            && matches!(error.kind(), ErrorKind::BadInput | ErrorKind::Unavailable);
-        let excused = store.excused && error.kind() == ErrorKind::Unavailable;
+        let closed = store.db.is_none() && error.kind() == ErrorKind::Closed;
+        let failed = [ErrorKind::Io, ErrorKind::DiskFull, ErrorKind::Poisoned];
+        let excused = store.excused && failed.contains(&error.kind());
         let right = closed || excused || allowed.contains(&error.kind());
         assert!(right, "{:?}: {error}", error.kind());
         None

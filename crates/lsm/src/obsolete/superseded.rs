@@ -4,11 +4,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::SeqSet;
 use crate::cursor::Cursor;
 use crate::entry::{Seq, key_seq, seq_key};
 use crate::memtable::Memtable;
-use crate::seqset::SeqSet;
-use crate::version::TreeVersion;
 
 /// Questions after which what the memtables hold is gathered into a bitmap as well.
 const MANY: u32 = 256;
@@ -26,11 +25,16 @@ pub struct Superseded {
 }
 
 impl Superseded {
-    pub(crate) fn new(tree: &TreeVersion, memtables: Vec<Arc<Memtable>>, seq: Seq) -> Superseded {
+    pub(crate) fn new(
+        bitmap: Arc<SeqSet>,
+        memtables: Vec<Arc<Memtable>>,
+        seq: Seq,
+        (mark, is_whole): (Seq, bool),
+    ) -> Superseded {
         Superseded {
-            bitmap: tree.bitmap().clone(),
-            mark: tree.mark(),
-            is_whole: tree.damage().is_none(),
+            bitmap,
+            mark,
+            is_whole,
             memtables,
             seq,
             gathered: OnceLock::new(),
@@ -44,7 +48,7 @@ impl Superseded {
         self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))
     }
 
-    /// Every number superseded by a write up to this one is in the set, if that [is whole](Superseded::is_whole).
+    /// Every number superseded by a write up to this one that a tree still has anything of is in the set, if that [is whole](Superseded::is_whole).
     pub fn mark(&self) -> Seq {
         self.mark
     }

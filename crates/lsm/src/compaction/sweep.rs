@@ -1,0 +1,219 @@
+//! Which numbers a set of obsolete writes need not keep: those of which no tree that asks it has anything any more. What must
+//! hold for that, and why it does, is in `obsolete/mod.rs`; `group/sweep.rs` carries it out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::batch::TreeId;
+use crate::cursor::Cursor;
+use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::error::Result;
+use crate::generation::View;
+use crate::merge::Judged;
+use crate::obsolete::SeqSet;
+use crate::read::Snapshot;
+use crate::table::ReadOptions;
+use crate::version::{RunCursor, TableFile, TreeVersion, Version};
+
+/// Bytes that a sweep reads ahead.
+const READAHEAD: usize = 256 << 10;
+
+/// Bytes of the set that are granted for each entry of a holder.
+const PER_ENTRY: usize = 2;
+
+/// The trees that ask the set `set`.
+pub(crate) fn holders<'v>(
+    version: &'v Version,
+    set: &'v TreeVersion,
+) -> impl Iterator<Item = &'v Arc<TreeVersion>> {
+    let asks = |tree: &&Arc<TreeVersion>| {
+        let by = tree.options.superseded.as_ref();
+        by.is_some_and(|by| by.tree == set.name)
+    };
+    version.trees.values().filter(asks)
+}
+
+/// True when every holder has all that is meant for it: nothing old is gathered somewhere to be brought in later.
+pub(crate) fn is_settled(version: &Version, set: &TreeVersion) -> bool {
+    set.damage().is_none() && !holders(version, set).any(|tree| tree.options.incomplete)
+}
+
+/// Bytes that a set may have before it is swept.
+pub(crate) fn allowance(version: &Version, set: &TreeVersion, slack: usize) -> usize {
+    let entries = |tree: &Arc<TreeVersion>| {
+        let tables = tree.tables().map(|table| table.meta().entries);
+        tables.sum::<u64>()
+    };
+    let most = holders(version, set).map(entries).max().unwrap_or(0);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    most.saturating_mul(PER_ENTRY).saturating_add(slack)
+}
+
+/// True when `table` of `holder` has nothing of the writes in `numbers`, as is known without reading it. `changed` is the version
+/// that added the last of them.
+pub(crate) fn is_clean(
+    holder: &TreeVersion,
+    table: &TableFile,
+    numbers: &SeqSet,
+    changed: u64,
+) -> bool {
+    let meta = table.meta();
+    let spans = || holder.options.filter.is_some() || numbers.meets(meta.min_seq, meta.max_seq);
+    table.saw() >= changed || !spans()
+}
+
+/// A sweep under way.
+pub(crate) struct Sweep {
+    /// What may be forgotten.
+    candidates: Arc<SeqSet>,
+    /// The version that added the last of them.
+    changed: u64,
+    /// Candidates that were found.
+    found: SeqSet,
+    /// Tables that were read.
+    read: BTreeSet<u64>,
+}
+
+impl Sweep {
+    pub(crate) fn new(set: &TreeVersion) -> Sweep {
+        Sweep {
+            candidates: set.bitmap().clone(),
+            changed: set.changed,
+            found: SeqSet::new(),
+            read: BTreeSet::new(),
+        }
+    }
+
+    /// Reads tables that may have something of the candidates, up to about so many bytes. True when there are no more.
+    pub(crate) fn read_tables(
+        &mut self,
+        version: &Version,
+        set: &TreeVersion,
+        mut bytes: u64,
+        go_on: &dyn Fn() -> Result<()>,
+    ) -> Result<bool> {
+        for holder in holders(version, set) {
+            for table in holder.tables() {
+                let number = table.meta().number;
+                let known = self.read.contains(&number)
+                    || is_clean(holder, table, &self.candidates, self.changed);
+                if known {
+                    continue;
+                }
+                if bytes == 0 {
+                    return Ok(false);
+                }
+                go_on()?;
+                bytes = bytes.saturating_sub(table.meta().size);
+                // What a damaged table holds is not known, so whatever it may hold stays.
+                if !matches!(self.read_table(holder, table), Ok(true)) {
+                    self.find_all(holder, table);
+                }
+                self.read.insert(number);
+            }
+        }
+        Ok(true)
+    }
+
+    /// True when all of it could be read and told.
+    fn read_table(&mut self, holder: &TreeVersion, table: &Arc<TableFile>) -> Result<bool> {
+        let options = ReadOptions {
+            fill_cache: false,
+            readahead: READAHEAD,
+        };
+        let mut entries = RunCursor::new(Arc::new(vec![table.clone()]), options);
+        entries.seek_first()?;
+        while entries.valid() {
+            if !self.look(holder, &entries) {
+                return Ok(false);
+            }
+            entries.next()?;
+        }
+        Ok(true)
+    }
+
+    fn find_all(&mut self, holder: &TreeVersion, table: &TableFile) {
+        if holder.options.filter.is_some() {
+            self.found.add_all(&self.candidates);
+            return;
+        }
+        let (first, last) = (table.meta().min_seq, table.meta().max_seq);
+        let spanned = self.candidates.iter();
+        let spanned = spanned.filter(|seq| (first..=last).contains(seq));
+        self.found.extend(spanned);
+    }
+
+    /// Notes of which candidates an entry has something; false when that cannot be told.
+    fn look(&mut self, holder: &TreeVersion, entry: &impl Cursor) -> bool {
+        let (candidates, found) = (&self.candidates, &mut self.found);
+        show(holder, entry, &mut |seq| {
+            if candidates.contains(seq) {
+                found.insert(seq);
+            }
+        })
+    }
+
+    /// The candidates that nobody has anything of, given a view in which all tables are clean or were read; `None` when something cannot be
+    /// told. No merge may be under way, and no write have read what it adds to the view's memtables later.
+    pub(crate) fn finish(mut self, view: &View, set: &TreeVersion) -> Result<Option<SeqSet>> {
+        for holder in holders(&view.version, set).filter(|tree| tree.options.filter.is_some()) {
+            for memtable in view.memtables(holder.id) {
+                let mut entries = memtable.cursor();
+                entries.seek_first()?;
+                while entries.valid() {
+                    if !self.look(holder, &entries) {
+                        return Ok(None);
+                    }
+                    entries.next()?;
+                }
+            }
+        }
+        let oldest = view.full.last().unwrap_or(&view.active);
+        let flushed = oldest.component().min.saturating_sub(1);
+        let mut forgotten = SeqSet::clone(&self.candidates);
+        forgotten.truncate(flushed.min(MAX_SEQ));
+        forgotten.remove_all(&self.found);
+        Ok(Some(forgotten))
+    }
+}
+
+/// The numbers of all writes that the trees which ask the set `set` have something of, as a snapshot sees them; `None` where
+/// that cannot be told. Reads all of these trees.
+pub fn held(snapshot: &Snapshot, set: TreeId) -> Result<Option<SeqSet>> {
+    let mut held = SeqSet::new();
+    let version = snapshot.version();
+    let Some(set) = version.trees.get(&set) else {
+        return Ok(Some(held));
+    };
+    for holder in holders(version, set) {
+        let mut entries = snapshot.entries(holder.id, READAHEAD);
+        entries.seek_first()?;
+        while entries.valid() {
+            if !show(holder, &entries, &mut |seq| {
+                held.insert(seq);
+            }) {
+                return Ok(None);
+            }
+            entries.next()?;
+        }
+    }
+    Ok(Some(held))
+}
+
+/// Shows the writes that an entry of a holder has something of; false when that cannot be told.
+fn show(holder: &TreeVersion, entry: &impl Cursor, show: &mut dyn FnMut(Seq)) -> bool {
+    if entry.kind() == Kind::Delete {
+        return true;
+    }
+    let Some(filter) = &holder.options.filter else {
+        show(entry.seq());
+        return true;
+    };
+    let judged = Judged {
+        key: entry.key(),
+        seq: entry.seq(),
+        kind: entry.kind(),
+        value: entry.value(),
+    };
+    filter.writes(judged, show)
+}

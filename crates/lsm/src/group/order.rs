@@ -1,0 +1,260 @@
+//! The order of commits: numbers that are never given out again, positions, and how long the log is kept.
+//!
+//! Sequence numbers are *reserved* in the manifest before they are given out, many at a time and with edits that are
+//! written anyway. After an end without a seal the next handle goes on behind the reserved ones: a power cut may have
+//! taken writes that somebody saw, and their numbers must not name others. The numbers in between are *lost*, and the
+//! store remembers which these are: a [`Position`] among them is of a history that did not come to pass.
+//!
+//! A segment of the log is removed when its generation is in tables, unless it is *kept*: for the last so many bytes,
+//! for so long ([`KeepLog`]), or for a consumer that has not read it ([`Group::keep_log_for`]), each up to a bound.
+//! What is kept is always the newest part of the log, without gaps.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use super::{Group, Inner, Versions};
+use crate::entry::{Position, Seq};
+use crate::error::{Error, Result};
+use crate::options::KeepLog;
+use crate::version::{ClosedSegment, Edit, Hold, Order, log_path};
+
+/// So many numbers are reserved at a time.
+const RESERVE: u64 = 1 << 20;
+
+/// The longest name of a consumer of the log, in bytes.
+const MAX_NAME: usize = 255;
+
+/// The most named consumers of a log.
+const MAX_CONSUMERS: usize = 1024;
+
+impl Group {
+    /// Where readers are now: everything up to it is visible.
+    pub fn position(&self) -> Position {
+        self.inner
+            .position_of(self.inner.visible.load(Ordering::Acquire))
+    }
+
+    /// The earliest position that [`Group::tail`] can go on from.
+    pub fn oldest_position(&self) -> Position {
+        let oldest = self.inner.oldest();
+        self.inner.position_of(oldest)
+    }
+
+    /// Keeps the log behind `position` for the consumer `name`, through restarts, until that is called again with a
+    /// later position: at most `bytes` of it, the newest. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Group::tail`]; [`Error::Limit`] for a name over 255
+    /// bytes and for more than 1024 consumers; what a write fails with.
+    pub fn keep_log_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
+        self.inner.check_position(position)?;
+        let limit = |what, limit: usize, value: usize| match value > limit {
+            true => Err(Error::Limit {
+                what,
+                limit: limit as u64,
+                value: value as u64,
+            }),
+            false => Ok(()),
+        };
+        limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
+        self.inner.change_order(|order| {
+            let hold = Hold {
+                position: position.seq,
+                bytes,
+            };
+            order.holds.insert(name.to_string(), hold);
+            limit("the number of consumers", MAX_CONSUMERS, order.holds.len())
+        })?;
+        self.inner.drop_segments();
+        Ok(())
+    }
+
+    /// Forgets the consumer `name`: nothing is kept for it any more. False when there is none.
+    ///
+    /// # Errors
+    /// What a write fails with.
+    pub fn release_log(&self, name: &str) -> Result<bool> {
+        let mut found = false;
+        self.inner.change_order(|order| {
+            found = order.holds.remove(name).is_some();
+            Ok(())
+        })?;
+        self.inner.drop_segments();
+        Ok(found)
+    }
+
+    /// The named consumers of the log: name, position, and how many bytes are kept for it at most.
+    pub fn log_consumers(&self) -> Vec<(String, Position, u64)> {
+        let versions = self.inner.manifest.lock();
+        let history = versions.order.history;
+        let holds = versions.order.holds.iter();
+        holds
+            .map(|(name, hold)| {
+                let seq = hold.position;
+                (name.clone(), Position { history, seq }, hold.bytes)
+            })
+            .collect()
+    }
+}
+
+impl Inner {
+    pub(super) fn position_of(&self, seq: Seq) -> Position {
+        Position {
+            history: self.history,
+            seq,
+        }
+    }
+
+    /// The last write before the first that the log still has.
+    fn oldest(&self) -> Seq {
+        let closed = self.log.closed.lock();
+        let live = self.log.segments.lock();
+        let first = closed.first().map(|closed| closed.after);
+        let first = first.or(live.first().map(|live| live.after));
+        drop((live, closed));
+        first.unwrap_or_else(|| self.visible.load(Ordering::Acquire))
+    }
+
+    /// Refuses a position that the log does not go on from.
+    pub(super) fn check_position(&self, position: Position) -> Result<()> {
+        let other = Err(Error::OtherHistory {
+            position,
+            current: self.position_of(self.visible.load(Ordering::Acquire)),
+        });
+        let is_lost = |(after, upto): &(Seq, Seq)| *after < position.seq && position.seq <= *upto;
+        if position.history != self.history
+            || position.seq > self.visible.load(Ordering::Acquire)
+            || self.manifest.lock().order.lost.iter().any(is_lost)
+        {
+            return other;
+        }
+        self.check_kept(position.seq)
+    }
+
+    pub(super) fn check_kept(&self, seq: Seq) -> Result<()> {
+        let oldest = self.oldest();
+        match seq < oldest {
+            true => Err(Error::PositionExpired {
+                oldest: self.position_of(oldest),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes sure, under the writer lock, that numbers up to `upto` are reserved.
+    pub(super) fn reserve(&self, upto: Seq) -> Result<()> {
+        if upto < self.reserved.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut versions = self.manifest.lock();
+        let mut order = versions.order.clone();
+        order.reserved = upto + 1 + RESERVE;
+        self.record_order(&mut versions, order)
+    }
+
+    /// Carries out a change of the order, durably.
+    fn change_order(&self, change: impl FnOnce(&mut Order) -> Result<()>) -> Result<()> {
+        self.start_writing(&mut self.writer.lock())?;
+        let mut versions = self.manifest.lock();
+        let mut order = versions.order.clone();
+        change(&mut order)?;
+        order.kept = self.keep(&order, versions.log);
+        self.record_order(&mut versions, order)
+    }
+
+    fn record_order(&self, versions: &mut Versions, order: Order) -> Result<()> {
+        let mut edit = Edit {
+            order: Some(order),
+            ..Edit::default()
+        };
+        self.record(versions, &mut edit)
+    }
+
+    /// What an edit changes of the order on the way: more numbers are reserved before those that are there run out,
+    /// and with a flush segments become superfluous.
+    pub(super) fn next_order(&self, versions: &Versions, flushed: Option<u64>) -> Option<Order> {
+        let mut order = versions.order.clone();
+        let given = self.given.load(Ordering::Acquire);
+        if order.reserved < given + RESERVE / 2 {
+            order.reserved = given + RESERVE;
+        }
+        if let Some(log) = flushed {
+            order.kept = self.keep(&order, log);
+        }
+        (order != versions.order).then_some(order)
+    }
+
+    /// The order that the first edit of a manifest says.
+    pub(super) fn first_order(&self, versions: &Versions) -> Order {
+        let mut order = versions.order.clone();
+        order.reserved = order
+            .reserved
+            .max(self.given.load(Ordering::Acquire) + RESERVE);
+        order
+    }
+
+    /// Takes over the order that the manifest says now.
+    pub(super) fn note_order(&self, versions: &mut Versions, order: Order) {
+        self.reserved.store(order.reserved, Ordering::Release);
+        versions.order = order;
+    }
+
+    /// True when segments may be kept behind the flush that is to come.
+    pub(super) fn is_log_kept(&self) -> bool {
+        self.options.keep_log != KeepLog::default()
+            || !self.manifest.lock().order.holds.is_empty()
+            || !self.tails.holds().is_empty()
+    }
+
+    /// Which of the segments before `log`, which nothing needs for recovery, are kept.
+    fn keep(&self, order: &Order, log: u64) -> Vec<ClosedSegment> {
+        let closed = self.log.closed.lock();
+        let superfluous = closed.iter().filter(|closed| closed.number < log);
+        let mut kept: Vec<ClosedSegment> = Vec::new();
+        let mut bytes = 0_u64;
+        let KeepLog { bytes: last, age } = self.options.keep_log;
+        let now = (self.options.clock)();
+        for segment in superfluous.rev() {
+            bytes = bytes.saturating_add(segment.len);
+            let is_young = age.is_some_and(|(age, most)| {
+                bytes <= most && now.saturating_sub(segment.ended) <= age.as_millis() as u64
+            });
+            let holds = order.holds.values();
+            let is_held = holds
+                .map(|hold| (hold.position, hold.bytes))
+                .chain(self.tails.holds())
+                .any(|(position, most)| position < segment.last && bytes <= most);
+            if bytes > last && !is_young && !is_held {
+                break;
+            }
+            kept.push(*segment);
+        }
+        kept.reverse();
+        kept
+    }
+
+    /// Removes the segments that the manifest says nothing of any more.
+    pub(super) fn drop_segments(&self) {
+        let (log, kept) = {
+            let versions = self.manifest.lock();
+            let kept = versions.order.kept.iter().map(|kept| kept.number);
+            (versions.log, kept.collect::<HashSet<u64>>())
+        };
+        let is_needed = |number: u64| number >= log || kept.contains(&number);
+        let gone: Vec<u64> = {
+            let mut closed = self.log.closed.lock();
+            let gone = closed.iter().map(|closed| closed.number);
+            let gone = gone.filter(|number| !is_needed(*number)).collect();
+            closed.retain(|closed| is_needed(closed.number));
+            self.log
+                .segments
+                .lock()
+                .retain(|segment| segment.number >= log);
+            gone
+        };
+        for number in gone {
+            // One that stays is removed at the next opening.
+            let _ = self.source.fs.remove(&log_path(&self.source.dir, number));
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Following the commits: every batch that was written, in order, from a position on, and then those to come.
+//!
+//! A tail reads the log, the segment that is being written included, and nothing else, so that it costs writers
+//! nothing, however slow it is. It gives a batch when readers see it, not before. While it waits, writers wake it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{Group, Inner};
+use crate::batch::{TreeId, decode};
+use crate::entry::{Kind, Position, Seq};
+use crate::error::{Error, Result};
+use crate::version::log_path;
+use crate::wal::Follower;
+
+/// How much of the log is kept for an observer at most.
+const OBSERVER_BYTES: u64 = 64 << 20;
+
+/// How long an observer's thread waits before it looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A batch as it was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    position: Position,
+    payload: Vec<u8>,
+}
+
+/// Is shown an operation of a commit: tree, sequence number, kind, key, value.
+pub type ShowOperation<'v> = dyn FnMut(TreeId, Seq, Kind, &[u8], &[u8]) + 'v;
+
+impl Commit {
+    /// The position behind it: from there a tail goes on with the next commit.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Shows each operation, in the order in which they were added to the batch. Values of deletes are empty.
+    pub fn each(&self, visit: &mut ShowOperation<'_>) {
+        decode(&self.payload, |operation| {
+            visit(
+                operation.tree,
+                operation.seq,
+                operation.kind,
+                operation.key,
+                operation.value,
+            )
+        });
+    }
+}
+
+/// Who waits for commits.
+#[derive(Default)]
+pub(super) struct Tails {
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    woken: Condvar,
+    /// Of tails that the log is kept for.
+    holds: Mutex<Vec<Weak<Held>>>,
+}
+
+/// How far a tail is, and how much of the log is kept for it.
+struct Held {
+    position: AtomicU64,
+    bytes: u64,
+}
+
+impl Tails {
+    /// Wakes those who wait. Costs nothing when there are none.
+    #[inline]
+    pub(super) fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.lock.lock());
+            self.woken.notify_all();
+        }
+    }
+
+    pub(super) fn holds(&self) -> Vec<(Seq, u64)> {
+        let mut holds = self.holds.lock();
+        holds.retain(|held| held.strong_count() > 0);
+        let live = holds.iter().filter_map(Weak::upgrade);
+        live.map(|held| (held.position.load(Ordering::Acquire), held.bytes))
+            .collect()
+    }
+}
+
+/// Reads commits in order ([`Group::tail`]).
+pub struct Tail {
+    inner: Arc<Inner>,
+    /// Everything up to it was given.
+    position: Seq,
+    reader: Option<(u64, Follower)>,
+    held: Option<Arc<Held>>,
+}
+
+impl Group {
+    /// The commits behind `position`, in order: those that the log still has, then those to come. Only what goes
+    /// through the log: runs that are ingested do not.
+    ///
+    /// The log is not kept for it, unless [`Options::keep_log`](crate::Options::keep_log) or
+    /// [`Group::keep_log_for`] does so.
+    ///
+    /// # Errors
+    /// [`Error::PositionExpired`] says from where one can start; [`Error::OtherHistory`] for a position of another
+    /// store, or of writes that a power cut took.
+    pub fn tail(&self, position: Position) -> Result<Tail> {
+        self.inner.check_position(position)?;
+        Ok(Tail {
+            inner: self.inner.clone(),
+            position: position.seq,
+            reader: None,
+            held: None,
+        })
+    }
+
+    /// Calls `observe` with every commit from now on, in order, after it is visible, on a thread of its own: a slow
+    /// one delays nobody. The log is kept for it, up to 64 MiB; when it is further behind, it is told that with
+    /// [`Error::PositionExpired`], and goes on from the oldest commit that is there. Any other error is its last call.
+    /// Observing ends when the observer is dropped, which waits for a call that is under way, or the store is closed.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn observe(
+        &self,
+        mut observe: impl FnMut(std::result::Result<&Commit, &Error>) + Send + 'static,
+    ) -> Result<Observer> {
+        let mut tail = self.tail(self.position())?;
+        tail.hold(OBSERVER_BYTES);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let watch = move || {
+            while !stopped.load(Ordering::Acquire) {
+                match tail.wait(LOOK) {
+                    Ok(Some(commit)) => observe(Ok(&commit)),
+                    Ok(None) => {}
+                    Err(Error::Closed) => return,
+                    Err(error) => {
+                        observe(Err(&error));
+                        let Error::PositionExpired { oldest } = error else {
+                            return;
+                        };
+                        tail.go_to(oldest.seq);
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("esker-observer".to_string())
+            .spawn(watch);
+        let thread = thread.map_err(|e| Error::io(self.dir(), "start a thread for", e))?;
+        Ok(Observer {
+            stop,
+            inner: self.inner.clone(),
+            thread: Some(thread),
+        })
+    }
+}
+
+/// Keeps a function called with each commit ([`Group::observe`]).
+pub struct Observer {
+    stop: Arc<AtomicBool>,
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.inner.tails.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where a commit is.
+pub(super) struct Place {
+    pub(super) segment: u64,
+    /// Bytes of the segment that are written.
+    pub(super) end: u64,
+}
+
+impl Inner {
+    /// Lets readers see everything up to `last`.
+    #[inline]
+    pub(super) fn publish(&self, last: Seq) {
+        self.visible.fetch_max(last, Ordering::SeqCst);
+        self.tails.wake();
+    }
+
+    /// The segment that has the first write behind `position`; `None` when none has any.
+    fn place_after(&self, position: Seq) -> Result<Option<Place>> {
+        self.check_kept(position)?;
+        let closed = self.log.closed.lock();
+        if let Some(closed) = closed.iter().find(|closed| closed.last > position) {
+            return Ok(Some(Place {
+                segment: closed.number,
+                end: closed.len,
+            }));
+        }
+        let live = self.log.segments.lock();
+        let active = live.last().filter(|live| {
+            // The number first: the length is then that of a log that has the write.
+            live.last.load(Ordering::Acquire) > position
+        });
+        Ok(active.map(|live| Place {
+            segment: live.number,
+            end: live.log.len(),
+        }))
+    }
+}
+
+impl Tail {
+    /// Everything up to there was given.
+    pub fn position(&self) -> Position {
+        self.inner.position_of(self.position)
+    }
+
+    /// Has the log kept for this tail while it lives, up to so many bytes.
+    pub fn hold(&mut self, bytes: u64) {
+        let held = Arc::new(Held {
+            position: AtomicU64::new(self.position),
+            bytes,
+        });
+        self.inner.tails.holds.lock().push(Arc::downgrade(&held));
+        self.held = Some(held);
+    }
+
+    fn go_to(&mut self, position: Seq) {
+        self.position = position;
+        if let Some(held) = &self.held {
+            held.position.store(position, Ordering::Release);
+        }
+    }
+
+    /// The next commit, if it is there already.
+    ///
+    /// # Errors
+    /// [`Error::PositionExpired`]: the next commit is not in the log any more, and the tail stays where it is.
+    /// Damage of the log, and what reading it fails with.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it can be called again after `None`"
+    )]
+    pub fn next(&mut self) -> Result<Option<Commit>> {
+        loop {
+            let visible = self.inner.visible.load(Ordering::SeqCst);
+            if self.position >= visible {
+                return Ok(None);
+            }
+            let Some(place) = self.inner.place_after(self.position)? else {
+                // Numbers of no commit.
+                self.go_to(visible);
+                return Ok(None);
+            };
+            let mut reader = match self.reader.take() {
+                Some((segment, reader)) if segment == place.segment => reader,
+                _ => {
+                    let path = log_path(&self.inner.source.dir, place.segment);
+                    let fs = &*self.inner.source.fs;
+                    match Follower::open(fs, &path, place.segment, place.end) {
+                        // Removed meanwhile: then the position is not kept any more.
+                        Err(Error::Io { source, .. })
+                            if source.kind() == std::io::ErrorKind::NotFound
+                                && self.inner.is_dropped(place.segment) =>
+                        {
+                            continue;
+                        }
+                        opened => opened?,
+                    }
+                }
+            };
+            let (mut last, offset) = (0, reader.offset());
+            let read = reader.next(place.end, |payload| {
+                last = decode(payload, |_| ()).ok_or_else(|| {
+                    let path = log_path(&self.inner.source.dir, place.segment);
+                    Error::corruption(&path, offset, "malformed batch")
+                })?;
+                Ok(last <= visible)
+            });
+            let read = read?;
+            self.reader = Some((place.segment, reader));
+            match read {
+                None => return Ok(None),
+                Some(_) if last <= self.position => {}
+                Some(payload) => {
+                    self.go_to(last);
+                    return Ok(Some(Commit {
+                        position: self.inner.position_of(last),
+                        payload,
+                    }));
+                }
+            }
+        }
+    }
+
+    /// The next commit; waits for it so long at most.
+    ///
+    /// # Errors
+    /// As [`Tail::next`]; [`Error::Closed`] when the store was closed and everything was given.
+    pub fn wait(&mut self, most: Duration) -> Result<Option<Commit>> {
+        let inner = self.inner.clone();
+        let until = Instant::now() + most;
+        loop {
+            if let Some(commit) = self.next()? {
+                return Ok(Some(commit));
+            }
+            let mut guard = inner.tails.lock.lock();
+            inner.tails.waiting.fetch_add(1, Ordering::SeqCst);
+            let is_there = inner.visible.load(Ordering::SeqCst) > self.position;
+            let closing = inner.closing.load(Ordering::SeqCst);
+            let timed_out = !is_there
+                && !closing
+                && inner.tails.woken.wait_until(&mut guard, until).timed_out();
+            inner.tails.waiting.fetch_sub(1, Ordering::SeqCst);
+            drop(guard);
+            if closing && !is_there {
+                return Err(Error::Closed);
+            }
+            if timed_out || Instant::now() >= until {
+                return self.next();
+            }
+        }
+    }
+}
