@@ -136,9 +136,11 @@ fn a_job_that_close_did_not_wait_for_fails_and_changes_nothing() {
             .unwrap()[0];
         put(&group, other, "k", Durability::Os).unwrap();
         group.flush().unwrap();
-        // The bits are newer than some table, so that `leave_out` has something to do.
+        // A table has a number that was added later, so that `leave_out` has something to do.
+        let k1 = group.snapshot().get(data, b"k1", &Cost::default()).unwrap();
+        let held = k1.map_or(999, |found| found.seq);
         group
-            .supersede(bits, &mut [Ok(999)].into_iter(), None)
+            .supersede(bits, &mut [Ok(held)].into_iter(), None)
             .unwrap();
         let (at_work, reached) = mpsc::channel();
         let (closed, goes_on) = mpsc::channel();

@@ -214,7 +214,8 @@ fn damage_of_one_table_in_a_shared_file_is_damage_of_one_tree() {
         };
         assert!(*at == path && inside.contains(offset), "{error}");
     }
-    for tree in &ids {
+    // The others were merged all the same.
+    for tree in ids.iter().filter(|tree| **tree != ids[5]) {
         let runs = group.snapshot().version().trees[tree].runs.len();
         assert!(runs < 6, "tree {tree} has {runs} runs");
     }

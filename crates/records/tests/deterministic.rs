@@ -109,6 +109,11 @@ impl Fs for Noting {
         self.inner.sync_dir(dir)
     }
 
+    fn unique(&self) -> u64 {
+        self.note("unique".to_string());
+        self.inner.unique()
+    }
+
     fn exists(&self, path: &FsPath) -> bool {
         self.note(format!("exists {}", name_of(path)));
         self.inner.exists(path)

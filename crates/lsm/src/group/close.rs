@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{FLUSH_AT_CLOSE, Inner};
 use crate::error::{Error, Result};
-use crate::version::{Current, Seal};
+use crate::version::{Current, Edit, Seal};
 
 /// Bytes of the largest merge that closing waits for.
 const SMALL_MERGE: u64 = 4 << 20;
@@ -70,6 +70,16 @@ impl Inner {
         self.sync_all()?;
         let mut versions = self.manifest.lock();
         self.check_poison()?;
+        let appended = writer.segment.as_ref();
+        let appended = appended.map_or(0, |segment| segment.last.load(Ordering::Acquire));
+        if versions.manifest.is_some() && writer.last > appended.max(versions.last_seq) {
+            // A run that was to be ingested has failed. Its number may have been seen, and is not given out again.
+            let mut edit = Edit {
+                last_seq: Some(writer.last),
+                ..Edit::default()
+            };
+            self.record(&mut versions, &mut edit)?;
+        }
         if let Some(manifest) = &versions.manifest {
             manifest.sync()?;
             // Those before `log` are flushed, and may be removed any moment.

@@ -83,6 +83,10 @@ impl Fs for Hooked {
         self.inner.sync_dir(dir)
     }
 
+    fn unique(&self) -> u64 {
+        self.inner.unique()
+    }
+
     fn exists(&self, path: &FsPath) -> bool {
         self.inner.exists(path)
     }
