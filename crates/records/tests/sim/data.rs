@@ -35,18 +35,27 @@ pub(crate) struct During {
     pub(crate) flush: bool,
 }
 
-/// What came of a commit: the last number before and after it, and its result.
+/// What came of a commit: the last number that was seen before and after it, the first that it could have, and its
+/// result.
 struct Committed {
     last: u64,
+    /// Not the next one, where numbers may have been seen that a power cut took.
+    first: u64,
     now: u64,
     result: esker::Result<()>,
 }
 
 fn commit_to(db: &Database, batch: &mut WriteBatch, durability: Durability) -> Committed {
     let last = db.group().snapshot().seq();
+    let first = db.group().latest().seq() + 1;
     let result = batch.commit(durability);
     let now = db.group().snapshot().seq();
-    Committed { last, now, result }
+    Committed {
+        last,
+        first,
+        now,
+        result,
+    }
 }
 
 /// What a batch does: keys with their records, and the keys that must be new.
@@ -146,8 +155,14 @@ impl World {
         uid: Uid,
         effects: &Effects,
         durability: Durability,
-        Committed { last, now, result }: Committed,
+        committed: Committed,
     ) {
+        let Committed {
+            last,
+            first,
+            now,
+            result,
+        } = committed;
         let store = &mut self.stores[at];
         let before = store.records(uid);
         // What is there when the batch is committed decides, not what the batch does.
@@ -170,7 +185,6 @@ impl World {
         let set = store.sets.iter().position(|set| set.uid == uid).unwrap();
         let kept = store.sets[set].kept();
         let mut records = Records::clone(&before);
-        let first = last + 1;
         let mut over = Vec::new();
         // Writers that look at what they replace write only the last version of a key.
         let looks = effects.looks || looks(store.sets[set].def.maintenance);
@@ -191,7 +205,7 @@ impl World {
             records.write(key.clone(), Entry { seq, row }, kept);
         }
         let mut state = store.now().clone();
-        state.seq = now.max(last + writes.len() as u64);
+        state.seq = now.max(first - 1 + writes.len() as u64);
         state.records.insert(uid, Rc::new(records));
         if !acknowledged {
             // It may be in the log, and nobody sees it before the store is opened again.
@@ -202,7 +216,8 @@ impl World {
         // Eager maintenance takes more numbers, for what it cancels.
         let eager = store.sets[set].def.maintenance == Maintenance::Eager;
         let numbers = writes.len() as u64;
-        assert!(now == last + numbers || eager && now > last + numbers);
+        let least = first - 1 + numbers;
+        assert!(now == least || eager && now > least);
         store.sets[set].known.over(over);
         store.attempts.clear();
         store.states.push(state);
