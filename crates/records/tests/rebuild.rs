@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
-use common::{DIR, Doing, INDEXED, PATHS, check, keys, open, path, settle};
+use common::{DIR, Doing, INDEXED, PATHS, check, keys, path, settle, small};
 use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
-    RepairOptions, Type,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Options,
+    RepairOptions, Tuning, Type,
 };
 
 /// What becomes of a file.
@@ -67,6 +67,16 @@ fn store_under(maintenance: Maintenance) -> Memory {
     drop(dataset);
     db.close().unwrap();
     fs
+}
+
+/// A store in which each table has a file of its own: files are damaged here, and only some tables are to be.
+fn open(fs: Arc<dyn Fs>) -> esker::Result<Database> {
+    let small = small(fs);
+    let tuning = Tuning {
+        share_from: usize::MAX,
+        ..small.tuning
+    };
+    Database::create_or_open(FsPath::new(DIR), Options { tuning, ..small })
 }
 
 fn put(dataset: &Dataset, id: u64, value: u64) {
