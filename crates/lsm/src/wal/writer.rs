@@ -136,7 +136,7 @@ impl LogWriter {
         self.put(Some((len, &body)))
     }
 
-    /// As [`LogWriter::append`], where [`rest_hash`] of the payload is known already: whoever appends under a lock
+    /// As [`LogWriter::append`], where [`rest_hash`](super::rest_hash) of the payload is known already: whoever appends under a lock
     /// hashes outside of it.
     pub fn append_hashed(
         &self,
