@@ -110,7 +110,8 @@ impl Inner {
         }
     }
 
-    /// Appends `edit` to the manifest and makes its version the current one. Reads and removes nothing.
+    /// Appends `edit` to the manifest and makes its version the current one. Removes nothing, and reads nothing but the
+    /// small tables that a flush added to an obsolete set while that was swept.
     pub(super) fn install(
         &self,
         edit: &mut Edit,
