@@ -222,7 +222,7 @@ pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
     check_limit("value length in bytes", MAX_VALUE_LEN, value.len())
 }
 
-fn check_limit(what: &'static str, limit: usize, value: usize) -> Result<()> {
+pub(crate) fn check_limit(what: &'static str, limit: usize, value: usize) -> Result<()> {
     if value > limit {
         return Err(Error::Limit {
             what,

@@ -300,6 +300,23 @@ fn numbers_that_a_power_cut_took_are_never_given_out_again() {
 }
 
 #[test]
+fn a_batch_without_writes_moves_nobody_to_a_lost_number() {
+    let fs = Memory::new();
+    let group = open_with(options(&fs, LAST_MIB));
+    tree(&group);
+    put(&group, b"a", Durability::Sync);
+    let kept = group.position();
+    put(&group, b"b", Durability::Os);
+    let left = fs.power_cut(1, PowerCut::Lost);
+    let group = open_with(options(&left, LAST_MIB));
+    for how in [Durability::Os, Durability::Sync] {
+        group.write(&mut Batch::new(), how).unwrap();
+        assert_eq!(group.position(), kept);
+        group.tail(group.position()).unwrap();
+    }
+}
+
+#[test]
 fn observers_are_called_in_order_and_delay_nobody() {
     let fs = Memory::new();
     let group = open_with(Options {

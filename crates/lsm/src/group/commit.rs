@@ -96,7 +96,8 @@ impl Inner {
         if batch.is_empty() {
             let appended = segment.last.load(Ordering::Acquire);
             return Ok(Ticket {
-                last: first - 1,
+                // Not the number before the next one, which a power cut may have taken.
+                last: writer.last,
                 durable: if forces { appended } else { writer.demanded },
                 forces,
                 due,

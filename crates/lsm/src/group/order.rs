@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::{Group, Inner, Versions};
+use crate::batch::check_limit;
 use crate::entry::{Position, Seq};
 use crate::error::{Error, Result};
 use crate::options::KeepLog;
@@ -48,22 +49,14 @@ impl Group {
     /// bytes and for more than 1024 consumers; what a write fails with.
     pub fn keep_log_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
         self.inner.check_position(position)?;
-        let limit = |what, limit: usize, value: usize| match value > limit {
-            true => Err(Error::Limit {
-                what,
-                limit: limit as u64,
-                value: value as u64,
-            }),
-            false => Ok(()),
-        };
-        limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
+        check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
         self.inner.change_order(|order| {
             let hold = Hold {
                 position: position.seq,
                 bytes,
             };
             order.holds.insert(name.to_string(), hold);
-            limit("the number of consumers", MAX_CONSUMERS, order.holds.len())
+            check_limit("the number of consumers", MAX_CONSUMERS, order.holds.len())
         })?;
         self.inner.drop_segments();
         Ok(())
