@@ -23,6 +23,7 @@ impl Group {
     /// the call: exactly what one snapshot sees, with its sequence numbers. Tables are immutable, so links to them
     /// are enough; what the memtables hold is written anew. When it fails, what was made in `dest` is removed again.
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
+        self.internals().check_writer()?;
         let fs = &*self.source().fs;
         let list = || fs.list(dest).map_err(|e| Error::io(dest, "list", e));
         if fs.exists(dest) && !list()?.is_empty() {

@@ -75,6 +75,8 @@ pub enum Error {
     Stale,
     /// The store is closed, or about to be: nothing is written any more.
     Closed,
+    /// The store was opened to read it beside the one who writes it.
+    ReadOnly,
     /// The log does not go back to the position any more: it is kept for no longer, or never was.
     PositionExpired {
         /// The earliest position that one can start from.
@@ -167,6 +169,7 @@ impl fmt::Display for Error {
             }
             Error::Stale => f.write_str("the trees have changed since the batch was made"),
             Error::Closed => f.write_str("the store is closed"),
+            Error::ReadOnly => f.write_str("the store was opened for reading only"),
             Error::PositionExpired { oldest } => {
                 write!(
                     f,

@@ -166,6 +166,9 @@ impl Shared {
     }
 
     fn replace_usage(&self) {
+        if self.group.is_reader() {
+            return;
+        }
         let _replacing = self.usage_file.lock();
         let counts: BTreeMap<String, UsageCounts> = self
             .currents()
@@ -195,7 +198,55 @@ impl Database {
         Database::open_with(dir, options, true)
     }
 
+    /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or without one): every query
+    /// works, and nothing is written, not even a lock. It sees what is there now, and after [`Database::refresh`]
+    /// what is there then. Whatever would write is refused with [`ErrorKind::ReadOnly`].
+    ///
+    /// ```
+    /// use esker::{DatasetDef, Database, Options, Type};
+    ///
+    /// # fn main() -> esker::Result<()> {
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let writer = Database::create_or_open(dir.path(), Options::default())?;
+    /// let events = writer.create_dataset("events", DatasetDef::new("id".parse()?, esker::KeyType::Int))?;
+    /// let reader = Database::open_reader(dir.path(), Options::default())?; // in another process, say
+    /// events.put(br#"{"id":1}"#)?;
+    /// reader.refresh()?;
+    /// let events = reader.dataset("events")?;
+    /// assert!(events.get(&events.parse_key("1")?)?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_reader(dir: &FsPath, options: Options) -> Result<Database> {
+        let (engine, trees) = Database::engine(&options);
+        Database::over(Group::open_reader(dir, engine, Arc::new(trees))?, options)
+    }
+
+    /// Of a store that was opened with [`Database::open_reader`]: takes over what was acknowledged to writers since, datasets that were
+    /// made and dropped included. Handles of datasets that are still there see it too. Costs what was written since. Does
+    /// nothing elsewhere.
+    ///
+    /// # Errors
+    /// What reading fails with; [`ErrorKind::OtherHistory`] when another store is in the place of this one. What was seen before stays.
+    pub fn refresh(&self) -> Result<()> {
+        let group = &self.shared.group;
+        if !group.is_reader() {
+            return Ok(());
+        }
+        group.refresh()?;
+        let snapshot = group.snapshot();
+        let mut datasets = self.shared.datasets.lock();
+        let found = found_datasets(&snapshot, &datasets, |_| Usage::default())?;
+        *datasets = found;
+        Ok(())
+    }
+
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
+        let (engine, trees) = Database::engine(&options);
+        Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)
+    }
+
+    fn engine(options: &Options) -> (lsm::Options, Trees) {
         let engine = lsm::Options {
             memory_budget: options.memory_budget,
             fs: options.fs.clone(),
@@ -213,25 +264,14 @@ impl Database {
             table_size: options.table_size,
             largest_mergeable: options.tuning.largest_mergeable,
         };
-        let group = Group::open(dir, engine, Arc::new(trees), create)?;
-        let counted = usage::load(options.fs.as_ref(), dir);
-        let mut datasets = BTreeMap::new();
-        let snapshot = group.snapshot();
-        for tree in snapshot.version().trees.values() {
-            let Some(name) = dataset_of(&tree.name) else {
-                continue;
-            };
-            let layout = Layout::new(name, snapshot.version()).ok_or_else(|| {
-                Error::damaged(format!(
-                    "dataset {name}: its definition does not fit its trees"
-                ))
-            })?;
-            let usage = counted.get(name).map(Usage::new).unwrap_or_default();
-            datasets.insert(
-                name.to_string(),
-                Arc::new(Current::new(name, layout, usage)),
-            );
-        }
+        (engine, trees)
+    }
+
+    /// The store over an open group.
+    fn over(group: Group, options: Options) -> Result<Database> {
+        let counted = usage::load(options.fs.as_ref(), group.dir());
+        let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
+        let datasets = found_datasets(&group.snapshot(), &BTreeMap::new(), usage)?;
         let shared = Shared {
             group,
             durability: options.durability,
@@ -367,6 +407,34 @@ impl Database {
         self.shared.keep_usage();
         Ok(self.shared.group.close()?)
     }
+}
+
+/// The datasets of a snapshot, by name; those that are known already are taken over.
+fn found_datasets(
+    snapshot: &lsm::Snapshot,
+    known: &BTreeMap<String, Arc<Current>>,
+    usage: impl Fn(&str) -> Usage,
+) -> Result<BTreeMap<String, Arc<Current>>> {
+    let mut datasets = BTreeMap::new();
+    for tree in snapshot.version().trees.values() {
+        let Some(name) = dataset_of(&tree.name) else {
+            continue;
+        };
+        let known = known.get(name).filter(|known| known.data == tree.id);
+        let current = match known {
+            Some(known) => known.clone(),
+            None => {
+                let layout = Layout::new(name, snapshot.version()).ok_or_else(|| {
+                    Error::damaged(format!(
+                        "dataset {name}: its definition does not fit its trees"
+                    ))
+                })?;
+                Arc::new(Current::new(name, layout, usage(name)))
+            }
+        };
+        datasets.insert(name.to_string(), current);
+    }
+    Ok(datasets)
 }
 
 /// Tells whether a dataset can have this name: 1 to 64 letters, digits, `-`, `_` and `.`.

@@ -24,6 +24,8 @@ pub enum ErrorKind {
     Locked,
     /// The store is closed, or about to be.
     Closed,
+    /// The store was opened to read it beside the one who writes it.
+    ReadOnly,
     /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
     Busy,
     /// Another thread's work came in between; the same call may succeed when it is made again.
@@ -113,6 +115,7 @@ impl From<lsm::Error> for Error {
             lsm::Error::Limit { .. } | lsm::Error::Invalid(_) => ErrorKind::BadInput,
             lsm::Error::Locked { .. } => ErrorKind::Locked,
             lsm::Error::Closed => ErrorKind::Closed,
+            lsm::Error::ReadOnly => ErrorKind::ReadOnly,
             lsm::Error::Conflict(_) | lsm::Error::Stale => ErrorKind::Conflict,
             lsm::Error::DiskFull { .. } => ErrorKind::DiskFull,
             lsm::Error::Poisoned { .. } => ErrorKind::Poisoned,

@@ -123,6 +123,10 @@ impl Fs for Noting {
         self.note(format!("lock {}", name_of(path)));
         self.inner.lock(path)
     }
+
+    fn is_locked(&self, path: &FsPath) -> io::Result<bool> {
+        self.inner.is_locked(path)
+    }
 }
 
 struct Writer(Box<dyn WriteFile>, String, Noting);

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use super::{dataset, open, picture};
+use super::{dataset, open, open_to_read, picture};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note, thousands};
 use crate::{BackupArgs, CompactArgs, DirArgs, StatArgs};
 
 /// `esker stat DIR [DATASET] [--json]`
 pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let stats = match &args.dataset {
         Some(name) => dataset(&db, name)?.stats(),
         None => db.stats(),

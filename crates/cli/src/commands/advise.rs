@@ -2,7 +2,7 @@
 
 use esker::{Advice, AttributeAdvice, Change, IndexKind, KindCost, Mix, MixSource};
 
-use super::{dataset, open};
+use super::{dataset, open_to_read};
 use crate::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, thousands};
@@ -15,7 +15,7 @@ pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failur
         limit: args.k.unwrap_or(mix.limit),
         ..mix
     });
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let advice = dataset(&db, &args.dataset)?.advise(mix.as_ref())?;
     let mut output = Output::new();
     if args.json {

@@ -31,6 +31,11 @@ fn open(dir: &Path, memory: usize) -> Result<Database, Failure> {
     Ok(Database::open(dir, options(memory))?)
 }
 
+/// Opens a store that exists to ask it: beside a process that has it open for writing, too.
+fn open_to_read(dir: &Path, memory: usize) -> Result<Database, Failure> {
+    Ok(Database::open_reader(dir, options(memory))?)
+}
+
 /// Opens a dataset that exists, or says which ones do.
 fn dataset(db: &Database, name: &str) -> Result<Dataset, Failure> {
     db.dataset(name).map_err(|error| match error.kind() {

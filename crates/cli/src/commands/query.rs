@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use esker::{BulkOrder, Condition, Dataset, Op, Order, Path, Query};
 use serde_json::Value;
 
-use super::{dataset, open};
+use super::{dataset, open_to_read};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 
 /// `esker get DIR DATASET KEY`
 pub(crate) fn get(args: &KeyArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let Some(record) = dataset.get(&dataset.parse_key(&args.key)?)? else {
         return Ok(Outcome::NotFound);
@@ -28,7 +28,7 @@ pub(crate) fn get(args: &KeyArgs, memory: usize) -> Result<Outcome, Failure> {
 
 /// `esker lookup DIR DATASET PATH VALUE`
 pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let condition = Condition::new(path(&args.path)?, Op::Eq, &args.value);
     let query = dataset.query().condition(condition);
@@ -37,7 +37,7 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
 
 /// `esker range DIR DATASET PATH LO HI`
 pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let query = between(&dataset, &args.path, &args.lo, &args.hi)?;
     answer(query, args.answer.order, &args.answer)
@@ -45,7 +45,7 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
 
 /// `esker find DIR DATASET EXPR...`
 pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let mut query = dataset.query();
     for condition in &args.conditions {
@@ -60,7 +60,7 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
 
 /// `esker scan DIR DATASET`
 pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let key = |text: &Option<String>| text.as_ref().map(|t| dataset.parse_key(t)).transpose();
     let (from, to) = (key(&args.from)?, key(&args.to)?);
@@ -88,7 +88,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
 
 /// `esker count DIR DATASET [PATH LO HI]`
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let query = match (&args.path, &args.lo, &args.hi) {
         (Some(path), Some(lo), Some(hi)) => between(&dataset, path, lo, hi)?,

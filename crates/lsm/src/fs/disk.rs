@@ -152,6 +152,19 @@ impl Fs for Disk {
             Err(TryLockError::Error(e)) => Err(e),
         }
     }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let file = match File::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened?,
+        };
+        // Shared, and given back at once: those who ask do not meet each other.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
 }
 
 struct Locked(File);

@@ -343,6 +343,10 @@ impl Fs for Faulty {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.inner.lock(path)
     }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.inner.is_locked(path)
+    }
 }
 
 struct Writer {

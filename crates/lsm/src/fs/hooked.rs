@@ -134,6 +134,10 @@ impl Fs for Hooked {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.inner.lock(path)
     }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.inner.is_locked(path)
+    }
 }
 
 struct File<F> {

@@ -478,6 +478,10 @@ impl Fs for Memory {
             path: path.to_path_buf(),
         }))
     }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.state.locks.lock().contains(path))
+    }
 }
 
 struct Held {

@@ -52,6 +52,8 @@ pub trait Fs: Send + Sync {
     /// Takes the exclusive lock that the file stands for (creating it), until the value is dropped.
     /// Fails with `WouldBlock` when somebody else, in this process or another, holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+    /// True when somebody holds that lock. Takes and creates nothing.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
 }
 
 /// A file being written. `append` is called by one thread at a time; `sync` may run beside it.

@@ -38,7 +38,7 @@ use crate::group::Group;
 use crate::obsolete::{self, SeqSet};
 use crate::options::{Durability, Options, PlainTrees, TreeOptions};
 use crate::version::{Current, Edit, TableSource, Version};
-use crate::wal::{LogKind, LogWriter, replay, reseal};
+use crate::wal::{LogKind, LogWriter, Record, replay, reseal};
 
 /// A log record's payload.
 pub fn batch(data: &[u8]) {
@@ -129,11 +129,14 @@ pub fn log(data: &[u8]) {
             (LogKind::Manifest, None),
         ] {
             let mut end = 0;
-            let replayed = replay(&fs, path, kind, 1, sealed, &mut |offset, payload| {
+            let replayed = replay(&fs, path, kind, 1, sealed, &mut |offset, record| {
                 assert!(offset >= end);
-                end = offset + payload.len() as u64;
-                if kind == LogKind::Wal {
-                    batch(payload);
+                end = offset + 1;
+                if let Record::Data { payload, .. } = record {
+                    end = offset + payload.len() as u64;
+                    if kind == LogKind::Wal {
+                        batch(payload);
+                    }
                 }
                 Ok(())
             });

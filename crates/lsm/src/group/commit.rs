@@ -119,16 +119,8 @@ impl Inner {
         }
         let hash = batch.hash();
         let payload = batch.seal(first);
-        match segment.log.append_hashed(payload, hash) {
-            Ok(_) => {}
-            Err(failed) => {
-                self.log.note_taken_back();
-                if !(failed.rolled_back && failed.error.is_disk_full()) {
-                    self.poison_with(&failed.error);
-                }
-                return Err(failed.error);
-            }
-        }
+        let appended = segment.log.append_hashed(payload, hash, forces);
+        appended.map_err(|failed| self.not_appended(failed))?;
         let mut operations = 0;
         decode(payload, |operation| {
             operations += 1;
@@ -187,7 +179,7 @@ impl Inner {
         let view = self.view.load_full();
         let last = writer.last;
         self.log.note_synced(last);
-        let segment = self.create_segment(writer.replayed, last)?;
+        let segment = self.create_segment(self.new_file(), writer.replayed, last)?;
         let mut versions = self.manifest.lock();
         let oldest = view.full.last().and_then(|generation| generation.log());
         let log = oldest.unwrap_or(segment.number);
@@ -232,16 +224,19 @@ impl Inner {
     /// Makes the active generation a full one, and starts the next with a segment of its own.
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
         let before = writer.segment.as_ref();
-        let previous = before.map(|segment| (segment.number, segment.log.len()));
+        let number = self.new_file();
+        let ended = before.map(|before| before.log.end(number)).transpose();
+        let ended = ended.map_err(|failed| self.not_appended(failed))?;
+        let previous = before.zip(ended).map(|(before, end)| (before.number, end));
         // Not the last number that was given out: some are for runs that are ingested.
         let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
-        let segment = self.create_segment(previous, last)?;
+        let segment = self.create_segment(number, previous, last)?;
         let after = writer.last;
         let closed = before.map(|before| ClosedSegment {
             number: before.number,
             after: before.after,
             last,
-            len: before.log.len(),
+            len: ended.unwrap_or(0),
             ended: (self.options.clock)(),
         });
         {

@@ -12,6 +12,7 @@ use crate::version::Edit;
 
 impl Inner {
     pub(super) fn flush_all(&self) -> Result<()> {
+        self.check_poison()?;
         self.sync_found(&mut self.writer.lock())?;
         self.rotate_now()?;
         self.flush_full()

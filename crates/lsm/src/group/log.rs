@@ -20,7 +20,7 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::stats::Counters;
 use crate::version::{ClosedSegment, log_path};
-use crate::wal::{LogKind, LogWriter};
+use crate::wal::{AppendError, LogKind, LogWriter};
 
 /// A log segment of this handle.
 pub(crate) struct Segment {
@@ -53,6 +53,10 @@ pub(super) struct Log {
 struct Queue {
     /// Somebody syncs, or was told to.
     led: bool,
+    /// Somebody was told that what he wrote is not durable: from then on nothing more is said to be.
+    refused: bool,
+    /// The last write that will be said to be.
+    granted: Seq,
     waiting: Vec<Arc<Waiter>>,
 }
 
@@ -120,10 +124,23 @@ impl Inner {
     /// Why the sync failed, if this thread was the one to make it; [`Error::Poisoned`] to the others.
     pub(super) fn wait_durable(&self, upto: Seq) -> Result<()> {
         while !self.log.covers(upto) {
-            self.check_poison()?;
-            self.take_turn(upto)?;
+            let turn = self.check_poison().and_then(|()| self.take_turn(upto));
+            if let Err(error) = turn {
+                return self.refuse(upto, error);
+            }
         }
         Ok(())
+    }
+
+    /// Decides on a write whose sync, or one behind it, has failed: it is durable all the same, or it is not, and neither is
+    /// anything that is synced later.
+    fn refuse(&self, upto: Seq, error: Error) -> Result<()> {
+        let mut queue = self.log.queue.lock();
+        if queue.granted.max(self.log.synced()) >= upto {
+            return Ok(());
+        }
+        queue.refused = true;
+        Err(error)
     }
 
     /// Makes durable what was appended before this call, and segments that have nothing in them yet.
@@ -190,11 +207,14 @@ impl Inner {
         // back: an append that is taken back beside it needs another.
         let taken_back = self.log.taken_back.load(Ordering::Acquire);
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
-        let last = segments
-            .last()
-            .map(|segment| segment.last.load(Ordering::Acquire));
+        let last = segments.last();
+        let last = last.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         for live in &segments {
-            if live.log.is_durable(live.log.len()) && live.named.load(Ordering::Acquire) {
+            // A seal tells of marks, too.
+            let sealed = self.closing.load(Ordering::SeqCst);
+            let durable =
+                live.log.is_durable() && !(sealed && live.log.synced_len() < live.log.len());
+            if durable && live.named.load(Ordering::Acquire) {
                 continue;
             }
             let result = live.log.sync().and_then(|()| self.name_segment(live));
@@ -204,13 +224,28 @@ impl Inner {
             }
             Counters::add(&self.counters.log_syncs, 1);
         }
-        self.log.note_synced(last.unwrap_or(0));
+        let mut queue = self.log.queue.lock();
+        if queue.refused {
+            drop(queue);
+            return self.check_poison();
+        }
+        queue.granted = queue.granted.max(last);
+        drop(queue);
+        // For readers beside this process, before anybody is acknowledged. Without they see it with the next mark, and a log
+        // that this has broken says so with the next append.
+        if let Some(live) = segments.last()
+            && !self.closing.load(Ordering::SeqCst)
+        {
+            let _ = live.log.mark();
+        }
+        self.log.note_synced(last);
         self.log.settled.fetch_max(taken_back, Ordering::AcqRel);
         Ok(())
     }
 
     /// Makes durable everything that readers see, also what was found at opening.
     pub(super) fn sync(&self) -> Result<()> {
+        self.check_poison()?;
         self.sync_found(&mut self.writer.lock())?;
         self.sync_all()
     }
@@ -250,20 +285,31 @@ impl Inner {
     }
 
     /// True when the segment is not a part of the log any more.
-    pub(super) fn is_dropped(&self, number: u64) -> bool {
+    pub(super) fn is_gone(&self, number: u64) -> Result<bool> {
+        self.refresh()?;
         let closed = self.log.closed.lock();
         let live = self.log.segments.lock();
-        !closed.iter().any(|closed| closed.number == number)
-            && !live.iter().any(|live| live.number == number)
+        let is_there = closed.iter().any(|closed| closed.number == number)
+            || live.iter().any(|live| live.number == number);
+        Ok(!is_there)
+    }
+
+    /// What a failed append comes to. Where it was not taken back, or not for want of room, what is on disk is not known.
+    pub(super) fn not_appended(&self, failed: AppendError) -> Error {
+        self.log.note_taken_back();
+        if !(failed.rolled_back && failed.error.is_disk_full()) {
+            self.poison_with(&failed.error);
+        }
+        failed.error
     }
 
     /// `last` is the last write that is in the log so far.
     pub(super) fn create_segment(
         &self,
+        number: u64,
         previous: Option<(u64, u64)>,
         last: Seq,
     ) -> Result<Arc<Segment>> {
-        let number = self.new_file();
         let path: PathBuf = log_path(&self.source.dir, number);
         let log = LogWriter::create(&*self.source.fs, &path, LogKind::Wal, number, previous)?;
         Ok(Arc::new(Segment {

@@ -7,6 +7,7 @@
 //! | `merging`, `flushing` | that one merge, one flush runs at a time | a whole job |
 //! | `writer` | the log's tail, the next sequence number, insertion into memtables | one batch |
 //! | `log.queue` | who waits for a sync; one of them makes it, without the lock | no I/O |
+//! | `reader` | how far a reader has followed the writer, if the group is one | a refresh |
 //! | `manifest` | the manifest's tail; installing a version | one manifest record |
 //! | `view_change` | replacing the view | no I/O |
 //!
@@ -22,6 +23,7 @@ mod install;
 mod log;
 mod manifest;
 mod order;
+mod reader;
 mod recover;
 mod space;
 mod sweep;
@@ -45,6 +47,7 @@ use parking_lot::{Condvar, Mutex};
 
 use self::failures::Failures;
 use self::log::Segment;
+use self::reader::Reader;
 use self::sweep::Sweeps;
 use self::tail::Tails;
 use self::threads::Workers;
@@ -77,6 +80,7 @@ pub struct Group {
 }
 
 /// Behind the `writer` lock.
+#[derive(Default)]
 struct Writer {
     next_seq: Seq,
     /// The last one that was given out and is not lost.
@@ -134,7 +138,7 @@ struct Inner {
     visible: AtomicU64,
     writer: Mutex<Writer>,
     /// Names the order of commits.
-    history: u64,
+    history: AtomicU64,
     /// The next sequence number, and how far they are reserved.
     given: AtomicU64,
     reserved: AtomicU64,
@@ -163,7 +167,10 @@ struct Inner {
     poison: Mutex<Option<String>>,
     /// Merge backlog, as `f64` bits: 0 or less is none, 1 is the most.
     pressure: AtomicU64,
-    _lock: Box<dyn Lock>,
+    /// Of a group that is read beside the one who writes it, how far that is.
+    reader: Option<Mutex<Reader>>,
+    /// Held by the one who writes.
+    _lock: Option<Box<dyn Lock>>,
 }
 
 impl Group {
@@ -176,12 +183,15 @@ impl Group {
         provider: Arc<dyn TreeProvider>,
         create: bool,
     ) -> Result<Group> {
-        let inner = Arc::new(recover::open(dir, options, provider, create)?);
-        Ok(Group {
-            inner,
+        Ok(Group::new(recover::open(dir, options, provider, create)?))
+    }
+
+    fn new(inner: Inner) -> Group {
+        Group {
+            inner: Arc::new(inner),
             threads: Mutex::new(Vec::new()),
             started: AtomicBool::new(false),
-        })
+        }
     }
 
     /// The folder.
@@ -400,7 +410,10 @@ impl Group {
         let _alone = self.inner.closers.lock();
         self.inner.begin_closing();
         // It takes the writer lock: every write has either been appended or will be refused.
-        let synced = self.inner.sync();
+        let synced = match self.inner.reader {
+            None => self.inner.sync(),
+            Some(_) => Ok(()),
+        };
         // Not to be locked while they are waited for.
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
@@ -421,7 +434,12 @@ impl Group {
         let mut threads = self.threads.lock();
         // Closing takes the lock once it has begun: it finds the threads, or they are not started.
         let closing = self.inner.closing.load(Ordering::SeqCst);
-        if self.inner.options.background && !closing && !self.started.load(Ordering::Acquire) {
+        let reads = self.inner.reader.is_some();
+        if self.inner.options.background
+            && !reads
+            && !closing
+            && !self.started.load(Ordering::Acquire)
+        {
             threads::start(&self.inner, &mut threads);
         }
         self.started.store(true, Ordering::Release);
@@ -466,6 +484,14 @@ impl Ticket {
 pub(crate) struct Internals<'a>(&'a Inner);
 
 impl Internals<'_> {
+    /// Refuses what only the process that writes can do.
+    pub(crate) fn check_writer(&self) -> Result<()> {
+        match self.0.reader {
+            Some(_) => Err(Error::ReadOnly),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.0.ingest_newest(tree, write)
     }
@@ -489,6 +515,7 @@ impl Inner {
         loop {
             let view = self.view.load_full();
             let seq = self.visible.load(Ordering::Acquire);
+            let seq = seq.max(view.version.flushed());
             // If the view was replaced in between, writes up to `seq` may be in memtables that the
             // old one does not have.
             if Arc::ptr_eq(&view, &self.view.load()) {
@@ -498,6 +525,9 @@ impl Inner {
     }
 
     fn latest(&self) -> Snapshot {
+        if self.reader.is_some() {
+            return self.snapshot();
+        }
         let writer = self.writer.lock();
         Snapshot::new(self.view.load_full(), writer.next_seq - 1)
     }
@@ -533,6 +563,9 @@ impl Inner {
     }
 
     fn check_poison(&self) -> Result<()> {
+        if self.reader.is_some() {
+            return Err(Error::ReadOnly);
+        }
         if !self.poisoned.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -93,7 +93,7 @@ impl Group {
 impl Inner {
     pub(super) fn position_of(&self, seq: Seq) -> Position {
         Position {
-            history: self.history,
+            history: self.history.load(Ordering::Acquire),
             seq,
         }
     }
@@ -115,7 +115,7 @@ impl Inner {
             current: self.position_of(self.visible.load(Ordering::Acquire)),
         });
         let is_lost = |(after, upto): &(Seq, Seq)| *after < position.seq && position.seq <= *upto;
-        if position.history != self.history
+        if position.history != self.history.load(Ordering::Acquire)
             || position.seq > self.visible.load(Ordering::Acquire)
             || self.manifest.lock().order.lost.iter().any(is_lost)
         {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::{Condvar, Mutex};
 
 use super::failures::Failures;
+use super::reader::{Reader, Waiting, gone, is_over, with_patience};
 use super::space::sparse_files;
 use super::sweep::Sweeps;
 use super::tail::Tails;
@@ -32,7 +33,7 @@ use crate::version::{
     ClosedSegment, Current, MAX_FILE, Order, Recovered, TableSource, Version, log_path,
     manifest_has_trees, manifest_path, own_number, recover,
 };
-use crate::wal::{LogKind, Tail, replay};
+use crate::wal::{LogKind, Record, Tail, replay};
 
 const LOCK: &str = "LOCK";
 
@@ -50,9 +51,7 @@ pub(super) fn open(
             refuse_headless(&*fs, dir)?;
         }
         if !create {
-            return Err(Error::NoStore {
-                path: dir.to_path_buf(),
-            });
+            return Err(no_store(dir));
         }
         fs.create_dir(dir)
             .map_err(|e| Error::io(dir, "create the folder", e))?;
@@ -64,20 +63,15 @@ pub(super) fn open(
         },
         _ => Error::io(&lock_path, "lock", e),
     })?;
-    let cache = Arc::new(BlockCache::new(options.cache_bytes()));
-    let source = TableSource {
-        fs,
-        dir: dir.to_path_buf(),
-        cache,
-    };
-    let mut log = Log {
+    let source = source(dir, &options);
+    let mut log = Recovery {
         now: (options.clock)(),
-        ..Log::default()
+        ..Recovery::default()
     };
     let (mut synced, mut next_seq) = (0, 1);
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
-        let mut recovered = recover(&source, &tree_options)?;
+        let mut recovered = recover(&source, &tree_options, false)?;
         recovered.version.load_bitmaps();
         log.last_seq = recovered.last_seq;
         synced = recovered.synced;
@@ -100,85 +94,187 @@ pub(super) fn open(
         }
         let next_file = recovered.next_file.max(log.highest + 1);
         let versions = Versions {
-            manifest: None,
             log: recovered.log,
             next_tree: recovered.next_tree,
             last_seq: recovered.last_seq,
-            order,
-            renew_at: 0,
-            seal: None,
+            ..Versions::new(order)
         };
         (recovered.version, versions, next_file)
     } else {
-        (
-            Version::default(),
-            Versions {
-                manifest: None,
-                log: 0,
-                next_tree: 1,
-                last_seq: 0,
-                order: Order {
-                    history: source.fs.unique(),
-                    ..Order::default()
-                },
-                renew_at: 0,
-                seal: None,
-            },
-            1,
-        )
+        let order = Order {
+            history: source.fs.unique(),
+            ..Order::default()
+        };
+        (Version::default(), Versions::new(order), 1)
     };
     let sparse = sparse_files(&version);
-    let active = Generation::new(log.last_seq);
     log.generations.reverse();
     let view = View {
-        active,
+        active: Generation::new(log.last_seq),
         full: log.generations,
         version: Arc::new(version),
     };
+    let writer = Writer {
+        next_seq,
+        last: log.last_seq,
+        demanded: 0,
+        segment: None,
+        replayed: log.ends.last().copied(),
+        unsynced: log.unsynced,
+        forsaken: log.forsaken,
+        delay: 0,
+    };
     Ok(Inner {
-        source,
-        options,
-        provider,
-        counters: Counters::default(),
-        reads: ReadCounters::default(),
-        view: Arc::new(Views::new(view)),
-        view_change: Mutex::new(()),
-        visible: AtomicU64::new(log.last_seq),
-        writer: Mutex::new(Writer {
-            next_seq,
-            last: log.last_seq,
-            demanded: 0,
-            segment: None,
-            replayed: log.ends.last().copied(),
-            unsynced: log.unsynced,
-            forsaken: log.forsaken,
-            delay: 0,
-        }),
-        history: versions.order.history,
-        given: AtomicU64::new(next_seq),
-        // Nothing is, before the first change of this handle says so.
-        reserved: AtomicU64::new(0),
         log: super::log::Log::new(synced, log.closed),
-        tails: Tails::default(),
-        manifest: Mutex::new(versions),
         next_file: AtomicU64::new(next_file),
-        flushing: Mutex::new(()),
-        merging: Mutex::new(()),
-        ingesting: AtomicBool::new(false),
-        signals: Mutex::new(Signals::default()),
-        wake: Condvar::new(),
-        flushed: Condvar::new(),
-        closing: AtomicBool::new(false),
-        closers: Mutex::new(()),
-        workers: Workers::default(),
-        failures: Mutex::new(Failures::default()),
         sparse: Mutex::new(sparse),
-        sweeps: Mutex::new(Sweeps::default()),
-        poisoned: AtomicBool::new(false),
-        poison: Mutex::new(None),
-        pressure: AtomicU64::new(0),
-        _lock: lock,
+        _lock: Some(lock),
+        ..Inner::new(source, options, provider, view, writer, versions)
     })
+}
+
+/// Opens a group to read it beside the one who writes it.
+pub(super) fn open_reader(
+    dir: &Path,
+    options: Options,
+    provider: Arc<dyn TreeProvider>,
+) -> Result<Inner> {
+    options.check()?;
+    let fs = options.fs.clone();
+    if !Current::exists(&*fs, dir) {
+        if fs.exists(dir) {
+            refuse_headless(&*fs, dir)?;
+        }
+        return Err(no_store(dir));
+    }
+    let source = source(dir, &options);
+    let mut reader = with_patience(|time| {
+        let (recovered, recovery) = recover_beside(&source, &*provider, 0)?;
+        recovered.version.hold_files().or_else(|e| gone(e, time))?;
+        Reader::new(&source, recovered, recovery)
+    })?;
+    let view = reader.first_view();
+    let recovered = reader.recovered();
+    let mut order = recovered.order.clone();
+    if order.history == 0 {
+        // Until the first handle writes that knows of histories.
+        order.history = source.fs.unique();
+    }
+    let versions = Versions {
+        log: recovered.log,
+        next_tree: recovered.next_tree,
+        last_seq: recovered.last_seq,
+        ..Versions::new(order)
+    };
+    let visible = reader.visible();
+    let writer = Writer {
+        next_seq: visible + 1,
+        last: visible,
+        ..Writer::default()
+    };
+    Ok(Inner {
+        log: super::log::Log::new(0, reader.segments()),
+        reader: Some(Mutex::new(reader)),
+        ..Inner::new(source, options, provider, view, writer, versions)
+    })
+}
+
+/// What an opening finds beside the one who writes: as much as is acknowledged, and what is up to `shown`, which was seen before.
+pub(super) fn recover_beside(
+    source: &TableSource,
+    provider: &dyn TreeProvider,
+    shown: Seq,
+) -> Result<(Recovered, Recovery)> {
+    let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
+    let mut recovered = recover(source, &tree_options, true)?;
+    let current = recovered.current.clone();
+    recovered.settle_where(source, &tree_options, || is_over(source, &current))?;
+    let mut recovery = Recovery {
+        last_seq: recovered.last_seq,
+        applied: recovered.last_seq,
+        waiting: Some(Waiting::default()),
+        durable: recovered.synced.max(recovered.last_seq).max(shown),
+        ..Recovery::default()
+    };
+    recovery.replay_all(source, &recovered)?;
+    Ok((recovered, recovery))
+}
+
+fn no_store(dir: &Path) -> Error {
+    Error::NoStore {
+        path: dir.to_path_buf(),
+    }
+}
+
+fn source(dir: &Path, options: &Options) -> TableSource {
+    TableSource {
+        fs: options.fs.clone(),
+        dir: dir.to_path_buf(),
+        cache: Arc::new(BlockCache::new(options.cache_bytes())),
+    }
+}
+
+impl Versions {
+    fn new(order: Order) -> Versions {
+        Versions {
+            manifest: None,
+            log: 0,
+            next_tree: 1,
+            last_seq: 0,
+            order,
+            renew_at: 0,
+            seal: None,
+        }
+    }
+}
+
+impl Inner {
+    /// A group that shows `view`. Who opens it to write says where its log and files are.
+    fn new(
+        source: TableSource,
+        options: Options,
+        provider: Arc<dyn TreeProvider>,
+        view: View,
+        writer: Writer,
+        versions: Versions,
+    ) -> Inner {
+        Inner {
+            source,
+            options,
+            provider,
+            counters: Counters::default(),
+            reads: ReadCounters::default(),
+            view: Arc::new(Views::new(view)),
+            view_change: Mutex::new(()),
+            visible: AtomicU64::new(writer.last),
+            history: AtomicU64::new(versions.order.history),
+            given: AtomicU64::new(writer.next_seq),
+            writer: Mutex::new(writer),
+            // Nothing is, before the first change of this handle says so.
+            reserved: AtomicU64::new(0),
+            log: super::log::Log::new(0, Vec::new()),
+            tails: Tails::default(),
+            manifest: Mutex::new(versions),
+            next_file: AtomicU64::new(0),
+            flushing: Mutex::new(()),
+            merging: Mutex::new(()),
+            ingesting: AtomicBool::new(false),
+            signals: Mutex::new(Signals::default()),
+            wake: Condvar::new(),
+            flushed: Condvar::new(),
+            closing: AtomicBool::new(false),
+            closers: Mutex::new(()),
+            workers: Workers::default(),
+            failures: Mutex::new(Failures::default()),
+            sparse: Mutex::default(),
+            sweeps: Mutex::new(Sweeps::default()),
+            poisoned: AtomicBool::new(false),
+            poison: Mutex::new(None),
+            pressure: AtomicU64::new(0),
+            reader: None,
+            _lock: None,
+        }
+    }
 }
 
 /// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that
@@ -202,10 +298,15 @@ fn refuse_headless(fs: &dyn Fs, dir: &Path) -> Result<()> {
 
 /// What the log segments gave.
 #[derive(Default)]
-struct Log {
+pub(super) struct Recovery {
     /// Oldest first.
-    generations: Vec<Arc<Generation>>,
-    last_seq: Seq,
+    pub(super) generations: Vec<Arc<Generation>>,
+    /// The last write that was read.
+    pub(super) last_seq: Seq,
+    /// Of a reader beside the writer: what may not be acknowledged, the last write that is, and up to where all is known to be.
+    pub(super) waiting: Option<Waiting>,
+    pub(super) applied: Seq,
+    durable: Seq,
     /// Where the good part of the log ends: (segment, length). Several places when segments without
     /// records follow the last record; the newest is the last.
     ends: Vec<(u64, u64)>,
@@ -215,7 +316,7 @@ struct Log {
     /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
     forsaken: Vec<PathBuf>,
     /// Those that are, and those before them that are kept, oldest first.
-    closed: Vec<ClosedSegment>,
+    pub(super) closed: Vec<ClosedSegment>,
     now: u64,
 }
 
@@ -226,7 +327,12 @@ struct Break {
     why: String,
 }
 
-impl Log {
+impl Recovery {
+    /// Where the good part of the log ends: the segment, and the place in it. `None` where no segment is a part of it.
+    pub(super) fn end(&self) -> Option<(u64, u64)> {
+        self.ends.last().copied()
+    }
+
     fn replay_all(&mut self, source: &TableSource, recovered: &Recovered) -> Result<()> {
         let names = source
             .fs
@@ -288,33 +394,31 @@ impl Log {
         let path = log_path(&source.dir, number);
         let generation = Generation::new(self.last_seq);
         let mut last_seq = self.last_seq;
-        let next_tree = recovered.next_tree;
+        let (durable, applied) = (self.durable, &mut self.applied);
+        let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: (u64, u64)| {
+            let last = apply_batch(source, recovered, generation, payload, at)?;
+            *applied = last.max(*applied);
+            Ok(last)
+        };
+        let waiting = &mut self.waiting;
         let replayed = replay(
             &*source.fs,
             &path,
             LogKind::Wal,
             number,
             sealed,
-            &mut |offset, payload| {
-                let mut unknown: Option<TreeId> = None;
-                let last = decode(payload, |operation| {
-                    if !generation.insert(&recovered.version, &operation)
-                        && operation.tree >= next_tree
-                    {
-                        unknown = Some(operation.tree);
+            &mut |offset, record| {
+                let at = (number, offset);
+                let last = match waiting {
+                    Some(waiting) => {
+                        waiting.take(source, at, record, durable, &generation, &mut apply)?
                     }
-                });
-                let last =
-                    last.ok_or_else(|| Error::corruption(&path, offset, "malformed batch"))?;
-                if let Some(tree) = unknown {
-                    return Err(Error::corruption(
-                        &path,
-                        offset,
-                        format!("tree {tree} is unknown"),
-                    ));
-                }
-                generation.applied(payload.len(), last);
-                last_seq = last_seq.max(last);
+                    None => match record {
+                        Record::Data { payload, .. } => Some(apply(&generation, payload, at)?),
+                        _ => None,
+                    },
+                };
+                last_seq = last_seq.max(last.unwrap_or(0));
                 Ok(())
             },
         )?;
@@ -348,6 +452,9 @@ impl Log {
                 return Err(Error::corruption(&path, why.offset, why.why.clone()));
             }
             self.forsaken.push(path);
+            if let Some(waiting) = &mut self.waiting {
+                waiting.forget(number);
+            }
             return Ok(());
         }
         *broken = match replayed.tail {
@@ -362,18 +469,22 @@ impl Log {
             self.ends.clear();
         }
         self.ends.push((number, replayed.end));
-        self.closed.push(ClosedSegment {
-            number,
-            after: self.last_seq,
-            last: last_seq,
-            len: replayed.end,
-            ended: self.now,
-        });
+        // One without writes is not kept.
+        if last_seq > self.last_seq {
+            self.closed.push(ClosedSegment {
+                number,
+                after: self.last_seq,
+                last: last_seq,
+                len: replayed.end,
+                ended: self.now,
+            });
+        }
         self.last_seq = last_seq;
         if sealed.is_none() {
             self.unsynced.push(path);
         }
-        if !generation.is_empty() {
+        let waiting = self.waiting.as_ref();
+        if !generation.is_empty() || waiting.is_some_and(|waiting| waiting.has(&generation)) {
             generation.set_log(number);
             self.generations.push(generation);
         }
@@ -415,11 +526,40 @@ impl Log {
     }
 }
 
+/// Applies a batch of the log, which begins at a place (segment, offset) there. Returns its last sequence number.
+pub(super) fn apply_batch(
+    source: &TableSource,
+    recovered: &Recovered,
+    generation: &Generation,
+    payload: &[u8],
+    (segment, offset): (u64, u64),
+) -> Result<Seq> {
+    let damage = |what: String| {
+        let path = log_path(&source.dir, segment);
+        Err(Error::corruption(&path, offset, what))
+    };
+    let mut unknown: Option<TreeId> = None;
+    let last = decode(payload, |operation| {
+        let inserted = generation.insert(&recovered.version, &operation);
+        if !inserted && operation.tree >= recovered.next_tree {
+            unknown = Some(operation.tree);
+        }
+    });
+    match (last, unknown) {
+        (None, _) => damage("malformed batch".to_string()),
+        (_, Some(tree)) => damage(format!("tree {tree} is unknown")),
+        (Some(last), None) => {
+            generation.applied(payload.len(), last);
+            Ok(last)
+        }
+    }
+}
+
 fn missing_segment(source: &TableSource, number: u64) -> Error {
     Error::corruption(&log_path(&source.dir, number), 0, "the segment is missing")
 }
 
-fn segment_number(name: &Path) -> Option<u64> {
+pub(super) fn segment_number(name: &Path) -> Option<u64> {
     own_number(name.to_str()?, "", ".log")
 }
 

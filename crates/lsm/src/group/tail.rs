@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::reader::POLL;
 use super::{Group, Inner};
 use crate::batch::{TreeId, decode};
 use crate::entry::{Kind, Position, Seq};
 use crate::error::{Error, Result};
-use crate::version::log_path;
-use crate::wal::Follower;
+use crate::version::{ClosedSegment, log_path};
+use crate::wal::{Follower, LogKind, Record};
 
 /// How much of the log is kept for an observer at most.
 const OBSERVER_BYTES: u64 = 64 << 20;
@@ -108,6 +109,7 @@ impl Group {
     /// [`Error::PositionExpired`] says from where one can start; [`Error::OtherHistory`] for a position of another
     /// store, or of writes that a power cut took.
     pub fn tail(&self, position: Position) -> Result<Tail> {
+        self.inner.refresh()?;
         self.inner.check_position(position)?;
         Ok(Tail {
             inner: self.inner.clone(),
@@ -182,8 +184,9 @@ impl Drop for Observer {
 /// Where a commit is.
 pub(super) struct Place {
     pub(super) segment: u64,
-    /// Bytes of the segment that are written.
+    /// Bytes of the segment that are written, and the last write among them.
     pub(super) end: u64,
+    pub(super) last: Seq,
 }
 
 impl Inner {
@@ -198,20 +201,24 @@ impl Inner {
     fn place_after(&self, position: Seq) -> Result<Option<Place>> {
         self.check_kept(position)?;
         let closed = self.log.closed.lock();
-        if let Some(closed) = closed.iter().find(|closed| closed.last > position) {
+        // One without writes may be gone already.
+        let has_more = |closed: &&ClosedSegment| closed.last > position.max(closed.after);
+        if let Some(closed) = closed.iter().find(has_more) {
             return Ok(Some(Place {
                 segment: closed.number,
                 end: closed.len,
+                last: closed.last,
             }));
         }
         let live = self.log.segments.lock();
-        let active = live.last().filter(|live| {
+        Ok(live.last().and_then(|live| {
             // The number first: the length is then that of a log that has the write.
-            live.last.load(Ordering::Acquire) > position
-        });
-        Ok(active.map(|live| Place {
-            segment: live.number,
-            end: live.log.len(),
+            let last = live.last.load(Ordering::Acquire);
+            (last > position).then(|| Place {
+                segment: live.number,
+                end: live.log.len(),
+                last,
+            })
         }))
     }
 }
@@ -250,25 +257,29 @@ impl Tail {
     )]
     pub fn next(&mut self) -> Result<Option<Commit>> {
         loop {
-            let visible = self.inner.visible.load(Ordering::SeqCst);
+            let mut visible = self.inner.visible.load(Ordering::SeqCst);
+            if self.position >= visible && self.inner.reader.is_some() {
+                self.inner.refresh()?;
+                visible = self.inner.visible.load(Ordering::SeqCst);
+            }
             if self.position >= visible {
                 return Ok(None);
             }
             let Some(place) = self.inner.place_after(self.position)? else {
                 // Numbers of no commit.
                 self.go_to(visible);
-                return Ok(None);
+                continue;
             };
             let mut reader = match self.reader.take() {
                 Some((segment, reader)) if segment == place.segment => reader,
                 _ => {
                     let path = log_path(&self.inner.source.dir, place.segment);
                     let fs = &*self.inner.source.fs;
-                    match Follower::open(fs, &path, place.segment, place.end) {
+                    match Follower::open(fs, &path, LogKind::Wal, place.segment, 0) {
                         // Removed meanwhile: then the position is not kept any more.
                         Err(Error::Io { source, .. })
                             if source.kind() == std::io::ErrorKind::NotFound
-                                && self.inner.is_dropped(place.segment) =>
+                                && self.inner.is_gone(place.segment)? =>
                         {
                             continue;
                         }
@@ -277,19 +288,26 @@ impl Tail {
                 }
             };
             let (mut last, offset) = (0, reader.offset());
-            let read = reader.next(place.end, |payload| {
+            let read = reader.next(place.end, |record| {
+                let Record::Data { payload, .. } = record else {
+                    return Ok(Some(None));
+                };
                 last = decode(payload, |_| ()).ok_or_else(|| {
                     let path = log_path(&self.inner.source.dir, place.segment);
                     Error::corruption(&path, offset, "malformed batch")
                 })?;
-                Ok(last <= visible)
+                let new = || Some(payload.to_vec()).filter(|_| last > self.position);
+                Ok((last <= visible).then(new))
             });
             let read = read?;
+            let is_through = reader.offset() >= place.end;
             self.reader = Some((place.segment, reader));
             match read {
+                // The last numbers were of no commit.
+                None if is_through => self.go_to(place.last.min(visible)),
                 None => return Ok(None),
-                Some(_) if last <= self.position => {}
-                Some(payload) => {
+                Some(None) => {}
+                Some(Some(payload)) => {
                     self.go_to(last);
                     return Ok(Some(Commit {
                         position: self.inner.position_of(last),
@@ -315,9 +333,13 @@ impl Tail {
             inner.tails.waiting.fetch_add(1, Ordering::SeqCst);
             let is_there = inner.visible.load(Ordering::SeqCst) > self.position;
             let closing = inner.closing.load(Ordering::SeqCst);
+            // Nobody wakes a reader beside the writer.
+            let look = inner.reader.as_ref().map(|_| Instant::now() + POLL);
+            let wake = look.map_or(until, |look| look.min(until));
             let timed_out = !is_there
                 && !closing
-                && inner.tails.woken.wait_until(&mut guard, until).timed_out();
+                && inner.tails.woken.wait_until(&mut guard, wake).timed_out()
+                && wake == until;
             inner.tails.waiting.fetch_sub(1, Ordering::SeqCst);
             drop(guard);
             if closing && !is_there {

@@ -87,7 +87,47 @@ impl Version {
     }
 }
 
+impl Version {
+    /// Brings the sets up to date after edits of somebody else's, which were applied to `before`. What cannot be read is
+    /// damage, as at opening.
+    pub(crate) fn follow_bitmaps(&mut self, before: &Version) {
+        let ordinal = self.ordinal;
+        for tree in self.trees.values_mut().filter(|tree| tree.options.bitmap) {
+            let known = before.trees.get(&tree.id);
+            if known.is_some_and(|known| Arc::ptr_eq(known, tree)) {
+                continue;
+            }
+            let there: BTreeSet<u64> = tree.tables().map(|table| table.meta().number).collect();
+            let read = known.filter(|known| known.damage.is_none() && known.is_within(&there));
+            let numbers: BTreeSet<u64> = read
+                .into_iter()
+                .flat_map(|read| read.tables().map(|table| table.meta().number))
+                .collect();
+            let mut bitmap = read.map_or_else(SeqSet::new, |read| SeqSet::clone(&read.bitmap));
+            let mut damage = None;
+            for table in tree.tables() {
+                if numbers.contains(&table.meta().number) {
+                    continue;
+                }
+                if let Err(error) = add_table(&mut bitmap, table) {
+                    damage.get_or_insert(Arc::new(error));
+                }
+            }
+            bitmap.shrink();
+            let tree = Arc::make_mut(tree);
+            (tree.bitmap, tree.damage) = (Arc::new(bitmap), damage);
+            tree.changed = ordinal;
+        }
+    }
+}
+
 impl TreeVersion {
+    /// True when all tables of the tree are of these numbers.
+    fn is_within(&self, numbers: &BTreeSet<u64>) -> bool {
+        self.tables()
+            .all(|table| numbers.contains(&table.meta().number))
+    }
+
     /// Adds numbers to the set of a bitmap tree, in the version `ordinal`.
     fn add_bits(&mut self, bits: &SeqSet, ordinal: u64) {
         if !bits.is_empty() {

@@ -204,14 +204,23 @@ impl TableFile {
         }
         let source = &self.file.source;
         let (meta, cache) = (self.meta.clone(), source.cache.clone());
-        let table = match self.place {
-            None => Table::open(&*source.fs, self.path(), meta, cache)?,
-            Some(place) => {
-                let extent = Extent::new(self.file.open()?, place.offset, meta.size);
-                Table::open_in(Arc::new(extent), self.path(), place.offset, meta, cache)?
-            }
+        let file = self.file.open()?;
+        let file: Arc<dyn ReadFile> = match self.place {
+            None => file,
+            Some(place) => Arc::new(Extent::new(file, place.offset, meta.size)),
         };
+        let table = Table::open_in(file, self.path(), self.offset(), meta, cache)?;
         Ok(self.open.get_or_init(|| Arc::new(table)))
+    }
+
+    /// Opens the file, so that the table can be read though somebody else removes it.
+    pub(crate) fn hold(&self) -> Result<()> {
+        self.file.open().map(|_| ())
+    }
+
+    /// True when the other is the same table at the same place, as far as the manifest tells.
+    pub(crate) fn is_same(&self, other: &TableFile) -> bool {
+        (&self.meta, self.component, self.place) == (&other.meta, other.component, other.place)
     }
 
     /// The bytes of a table in a shared file, as they are.

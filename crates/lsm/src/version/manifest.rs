@@ -8,14 +8,23 @@ use super::{Current, Edit, NewTable, Order, TableSource, Version, manifest_path}
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, Lock};
 use crate::options::TreeOptions;
-use crate::wal::{AppendError, LogKind, LogWriter, Tail, replay};
+use crate::wal::{AppendError, Follower, LogKind, LogWriter, Record, Tail, replay};
 
 /// The manifest being written.
 pub(crate) struct Manifest {
     number: u64,
     log: LogWriter,
+    /// Tells readers that somebody writes it.
+    _lock: Box<dyn Lock>,
+}
+
+/// True when the process that writes manifest `number` is alive and has not closed the store.
+pub(crate) fn is_written(source: &TableSource, number: u64) -> Result<bool> {
+    let path = manifest_path(&source.dir, number);
+    let is_locked = source.fs.is_locked(&path);
+    is_locked.map_err(|e| Error::io(&path, "look for the lock of", e))
 }
 
 impl Manifest {
@@ -29,7 +38,12 @@ impl Manifest {
     ) -> Result<Manifest> {
         let path = manifest_path(dir, number);
         let log = LogWriter::create(fs, &path, LogKind::Manifest, number, None)?;
-        let mut manifest = Manifest { number, log };
+        let lock = fs.lock(&path);
+        let mut manifest = Manifest {
+            number,
+            log,
+            _lock: lock.map_err(|e| Error::io(&path, "lock", e))?,
+        };
         manifest.append(snapshot).map_err(|e| e.error)?;
         Ok(manifest)
     }
@@ -74,12 +88,21 @@ pub(crate) struct Recovered {
     /// The last write that the log, or a table, must have.
     pub(crate) synced: Seq,
     pub(crate) order: Order,
+    /// Where the manifest's next record begins.
+    end: u64,
+    /// The last edit, if whoever writes it may still be about to make it durable: with its offset.
+    unsettled: Option<(u64, Edit)>,
 }
 
-/// Rebuilds the version from the manifest that `CURRENT` names.
+/// Asks for the options of a tree by its name and configuration.
+type AskOptions<'o> = dyn Fn(&str, &[u8]) -> Result<TreeOptions> + 'o;
+
+/// Rebuilds the version from the manifest that `CURRENT` names. `beside` somebody who writes, an edit counts once a mark behind it
+/// says that it is durable.
 pub(crate) fn recover(
     source: &TableSource,
-    options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
+    options: &AskOptions<'_>,
+    beside: bool,
 ) -> Result<Recovered> {
     let fs = &*source.fs;
     let current = Current::read(fs, &source.dir)?;
@@ -92,6 +115,8 @@ pub(crate) fn recover(
         last_seq: 0,
         synced: 0,
         order: Order::default(),
+        end: 0,
+        unsettled: None,
         current,
     };
     let sealed = recovered
@@ -107,15 +132,19 @@ pub(crate) fn recover(
         LogKind::Manifest,
         number,
         sealed,
-        &mut |offset, bytes| {
-            records += 1;
-            let edit = Edit::decode(bytes)
-                .ok_or_else(|| Error::corruption(&path, offset, "malformed edit"))?;
-            recovered
-                .apply(&edit, source, options, &path)
-                .map_err(|e| at_offset(e, &path, offset))
+        &mut |offset, record| {
+            if let Record::Data { .. } = record {
+                records += 1;
+            }
+            recovered.take(offset, record, source, options, &path)?;
+            // That `CURRENT` names the manifest tells of the first.
+            match records == 1 || !beside || sealed.is_some() {
+                true => recovered.settle(source, options, &path).map(|_| ()),
+                false => Ok(()),
+            }
         },
     )?;
+    recovered.end = replayed.end;
     if records == 0 {
         let what = match replayed.tail {
             Tail::Torn { why, .. } => why,
@@ -136,8 +165,10 @@ pub(crate) fn manifest_has_trees(fs: &dyn Fs, dir: &Path, number: u64) -> Result
     let mut found = false;
     let path = manifest_path(dir, number);
     let kind = LogKind::Manifest;
-    let replayed = replay(fs, &path, kind, number, None, &mut |_, bytes| {
-        found |= Edit::decode(bytes).is_some_and(|edit| !edit.created.is_empty());
+    let replayed = replay(fs, &path, kind, number, None, &mut |_, record| {
+        if let Record::Data { payload, .. } = record {
+            found |= Edit::decode(payload).is_some_and(|edit| !edit.created.is_empty());
+        }
         Ok(())
     });
     match replayed {
@@ -158,11 +189,90 @@ fn at_offset(error: Error, path: &PathBuf, offset: u64) -> Error {
 }
 
 impl Recovered {
+    /// The manifest that this is of, to go on with.
+    pub(crate) fn follow(&self, source: &TableSource) -> Result<Follower> {
+        let number = self.current.manifest;
+        let path = manifest_path(&source.dir, number);
+        Follower::open(&*source.fs, &path, LogKind::Manifest, number, self.end)
+    }
+
+    /// Takes over what was written to the manifest since; also an edit that no mark tells of, where nobody writes, which `is_over`
+    /// is asked for then. True when that changed anything.
+    pub(crate) fn go_on(
+        &mut self,
+        manifest: &mut Follower,
+        source: &TableSource,
+        options: &AskOptions<'_>,
+        is_over: impl FnOnce() -> bool,
+    ) -> Result<bool> {
+        let path = manifest_path(&source.dir, self.current.manifest);
+        let mut changed = false;
+        loop {
+            let offset = manifest.offset();
+            let took = manifest.next_written(|record| {
+                self.take(offset, record, source, options, &path).map(Some)
+            })?;
+            match took {
+                Some(took) => changed |= took,
+                None => break,
+            }
+        }
+        Ok(changed | self.settle_where(source, options, is_over)?)
+    }
+
+    /// Takes over the edit that no mark tells of, where nobody writes. True when there was one.
+    pub(crate) fn settle_where(
+        &mut self,
+        source: &TableSource,
+        options: &AskOptions<'_>,
+        is_over: impl FnOnce() -> bool,
+    ) -> Result<bool> {
+        let path = manifest_path(&source.dir, self.current.manifest);
+        match self.unsettled.is_some() && is_over() {
+            true => self.settle(source, options, &path),
+            false => Ok(false),
+        }
+    }
+
+    /// Takes a record of the manifest. An edit waits until the next record tells that it is durable. True when one was
+    /// applied.
+    fn take(
+        &mut self,
+        offset: u64,
+        record: Record<'_>,
+        source: &TableSource,
+        options: &AskOptions<'_>,
+        path: &PathBuf,
+    ) -> Result<bool> {
+        let applied = self.settle(source, options, path)?;
+        if let Record::Data { payload, .. } = record {
+            let edit = Edit::decode(payload);
+            let edit = edit.ok_or_else(|| Error::corruption(path, offset, "malformed edit"))?;
+            self.unsettled = Some((offset, edit));
+        }
+        Ok(applied)
+    }
+
+    /// Applies the edit that waits. True when there was one.
+    fn settle(
+        &mut self,
+        source: &TableSource,
+        options: &AskOptions<'_>,
+        path: &PathBuf,
+    ) -> Result<bool> {
+        let Some((offset, edit)) = self.unsettled.take() else {
+            return Ok(false);
+        };
+        self.apply(&edit, source, options, path)
+            .map_err(|e| at_offset(e, path, offset))?;
+        Ok(true)
+    }
+
     fn apply(
         &mut self,
         edit: &Edit,
         source: &TableSource,
-        options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
+        options: &AskOptions<'_>,
         path: &Path,
     ) -> Result<()> {
         let version = std::mem::take(&mut self.version);

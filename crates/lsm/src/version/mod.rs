@@ -11,6 +11,7 @@ mod file;
 mod manifest;
 mod names;
 mod order;
+mod reader;
 mod run_cursor;
 
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
 pub use self::file::TableFile;
 pub(crate) use self::file::{DataFile, Place, TableSource, table_number, table_path};
-pub(crate) use self::manifest::{Manifest, Recovered, manifest_has_trees, recover};
+pub(crate) use self::manifest::{Manifest, Recovered, is_written, manifest_has_trees, recover};
 use self::names::Names;
 pub(crate) use self::order::{ClosedSegment, Hold, Order};
 pub(crate) use self::run_cursor::RunCursor;
@@ -282,6 +283,8 @@ pub struct Version {
     changes: u64,
     /// How many edits made it, in this process.
     ordinal: u64,
+    /// Of a reader beside the writer: all writes up to it are in tables.
+    flushed: Seq,
 }
 
 impl Version {

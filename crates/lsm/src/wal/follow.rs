@@ -3,96 +3,158 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::replay::Log;
-use super::{DATA, HEADER_LEN, LogKind};
+use super::replay::{Found, Log};
+use super::{HEADER_LEN, LogHeader, LogKind, Record};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
-/// A reader of one log segment that goes on where it stopped, as the segment grows.
+/// How much is read at a time: what comes next is not there yet, and is read again.
+const CHUNK: u64 = 16 << 10;
+
+/// A reader of one log file that goes on where it stopped, as the file grows.
 pub struct Follower {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
-    number: u64,
+    kind: LogKind,
+    header: LogHeader,
     format: u32,
     offset: u64,
+    /// Where the last record ends that is no mark.
+    end: u64,
     /// A part of the file that was read already, and where it begins.
     chunk: Vec<u8>,
     chunk_at: u64,
 }
 
 impl Follower {
-    /// Opens segment `number` at `path`, of which the first `end` bytes are written.
+    /// Opens the log file `number` at `path`, whose header is written, to read from `offset` on: the end of a record, or 0 for
+    /// the first.
     ///
     /// Fails as [`replay`](super::replay()) does.
-    pub fn open(fs: &dyn Fs, path: &Path, number: u64, end: u64) -> Result<Follower> {
+    pub fn open(
+        fs: &dyn Fs,
+        path: &Path,
+        kind: LogKind,
+        number: u64,
+        offset: u64,
+    ) -> Result<Follower> {
         let file = fs.open(path).map_err(|e| Error::io(path, "open", e))?;
-        let mut follower = Follower {
-            file,
-            path: path.to_path_buf(),
+        let mut log = Log {
+            len: HEADER_LEN as u64,
+            at_a_time: HEADER_LEN as u64,
+            file: file.clone(),
+            path,
+            kind,
+            format: kind.format(),
             number,
-            format: 0,
-            offset: HEADER_LEN as u64,
             chunk: Vec::new(),
             chunk_at: 0,
         };
-        let found = follower.with_log(end, |log| log.header(LogKind::Wal))?;
-        let (_, format) = found.map_err(|why| Error::corruption(path, 0, why))?;
-        follower.format = format;
-        Ok(follower)
+        let len = file.len();
+        log.len = len.map_err(|e| Error::io(path, "read the length of", e))?;
+        let found = log.header(kind)?;
+        let (header, format) = found.map_err(|why| Error::corruption(path, 0, why))?;
+        Ok(Follower {
+            file,
+            path: path.to_path_buf(),
+            kind,
+            header,
+            format,
+            offset: offset.max(HEADER_LEN as u64),
+            end: offset.max(HEADER_LEN as u64),
+            chunk: Vec::new(),
+            chunk_at: 0,
+        })
     }
 
-    /// The payload of the next record within the file's first `end` bytes, which must be written, if `accept` takes
-    /// it: otherwise the next call reads it again.
+    /// What the file says about itself.
+    pub fn header(&self) -> LogHeader {
+        self.header
+    }
+
+    /// Shows `visit` the next record within the file's first `end` bytes, which must be written; returns what it returns, and
+    /// `None` behind the last record. The next call goes on behind the record, if it was not refused with `None`.
     ///
     /// # Errors
-    /// [`Error::Corruption`]: what was written is not there any more. [`Error::Io`].
-    pub fn next(
+    /// [`Error::Corruption`]: what was written is not there any more. [`Error::Io`]. What `visit` fails with.
+    pub fn next<T>(
         &mut self,
         end: u64,
-        accept: impl FnOnce(&[u8]) -> Result<bool>,
-    ) -> Result<Option<Vec<u8>>> {
-        while self.offset < end {
-            let offset = self.offset;
-            let read = self.with_log(end, |log| {
-                Ok(log
-                    .record(offset)?
-                    .map(|(body, next)| (body.to_vec(), next)))
-            })?;
-            let (mut body, next) =
-                read.map_err(|why| Error::corruption(&self.path, offset, why))?;
-            if body.first() != Some(&DATA) {
-                self.offset = next;
-                continue;
-            }
-            body.remove(0);
-            if !accept(&body)? {
+        visit: impl FnOnce(Record<'_>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let offset = self.offset;
+        if offset >= end {
+            return Ok(None);
+        }
+        let visited = self.visit(end, visit)?;
+        visited.map_err(|why| Error::corruption(&self.path, offset, why))
+    }
+
+    /// As [`Follower::next`], up to what is written now. What is no record is taken for one that is not written yet.
+    pub fn next_written<T>(
+        &mut self,
+        mut visit: impl FnMut(Record<'_>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        // First what was read together with the records before.
+        for _ in 0..2 {
+            let len = self.file.len();
+            let len = len.map_err(|e| Error::io(&self.path, "read the length of", e))?;
+            if self.offset >= len {
                 return Ok(None);
             }
-            self.offset = next;
-            return Ok(Some(body));
+            let in_chunk = self.offset.checked_sub(self.chunk_at);
+            let was_read = in_chunk.is_some_and(|at| at < self.chunk.len() as u64);
+            if let Ok(visited) = self.visit(len, &mut visit)? {
+                return Ok(visited);
+            }
+            self.chunk.clear();
+            if !was_read {
+                break;
+            }
         }
         Ok(None)
     }
 
-    /// Where the next record begins, for errors.
+    /// Where the last record ends that is no sync mark, of those that were read: there the log goes on in the next file.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Where the next record begins.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    fn with_log<T>(&mut self, end: u64, read: impl FnOnce(&mut Log<'_>) -> Result<T>) -> Result<T> {
+    fn visit<T>(
+        &mut self,
+        len: u64,
+        visit: impl FnOnce(Record<'_>) -> Result<Option<T>>,
+    ) -> Result<Found<Option<T>>> {
         let mut log = Log {
             file: self.file.clone(),
             path: &self.path,
-            kind: LogKind::Wal,
+            kind: self.kind,
             format: self.format,
-            number: self.number,
-            len: end,
-            // All of it lies within what was written when it was read, which does not change any more.
+            number: self.header.number,
+            len,
+            at_a_time: CHUNK,
             chunk: std::mem::take(&mut self.chunk),
             chunk_at: self.chunk_at,
         };
-        let result = read(&mut log);
+        let visited = log.record(self.offset).and_then(|found| match found {
+            Ok((record, next)) => {
+                let is_mark = matches!(record, Record::Mark { .. });
+                Ok(Ok((visit(record)?, is_mark, next)))
+            }
+            Err(why) => Ok(Err(why)),
+        });
         (self.chunk, self.chunk_at) = (log.chunk, log.chunk_at);
-        result
+        Ok(visited?.map(|(visited, is_mark, next)| {
+            if visited.is_some() {
+                self.offset = next;
+                self.end = if is_mark { self.end } else { next };
+            }
+            visited
+        }))
     }
 }

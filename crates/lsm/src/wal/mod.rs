@@ -10,8 +10,9 @@
 //!
 //! A record's checksum is seeded with the file's number and the record's offset, so that a record in another place
 //! does not pass for one. Type 1 is data. Type 2 is a sync mark: magic 8 | offset u64, which says that the file was
-//! durable up to that offset before the mark was written. In a manifest, and in logs of format 1, the checksum is the
-//! low half of the xxh3-64 of type and payload. In a log it is that of the type, the payload's first eight bytes
+//! durable up to that offset before the mark was written. In a log, type 3 is data whose writer waits until it is
+//! durable, and type 4 (number u64) tells readers beside the writer which segment may come next. In a manifest, and in logs of format 1, the checksum is the
+//! low half of the xxh3-64 of type and payload. In other logs it is that of the type, the payload's first eight bytes
 //! (of a batch: its first sequence number, which it gets only when it is appended) and the xxh3-64 of the rest, so
 //! that writers can hash what they write before it is their turn.
 //!
@@ -31,7 +32,7 @@ mod writer;
 mod tests;
 
 pub use follow::Follower;
-pub use replay::{LogHeader, Replayed, Tail, replay};
+pub use replay::{LogHeader, Record, Replayed, Tail, replay};
 pub use writer::{AppendError, LogWriter};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -56,8 +57,8 @@ impl LogKind {
     /// The format version that this build writes, and the newest that it reads. All older ones are read.
     fn format(self) -> u32 {
         match self {
-            // 2: checksums in two steps, and zeros behind the end.
-            LogKind::Wal => 2,
+            // 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4.
+            LogKind::Wal => 3,
             // 2: an edit may say up to which write the log was synced. 3: what is remembered of the order of commits, numbers
             // that are forgotten, tables that share a file.
             LogKind::Manifest => 3,
@@ -74,6 +75,9 @@ const MARK_PAYLOAD_LEN: usize = 16;
 const MARK_LEN: usize = PREFIX_LEN + MARK_PAYLOAD_LEN;
 const DATA: u8 = 1;
 const MARK: u8 = 2;
+/// As data, and its writer waits for a sync.
+const DEMANDED: u8 = 3;
+const NEXT: u8 = 4;
 /// Bytes that ordinary data is unlikely to hold, and that do not overlap themselves.
 const MARK_MAGIC: [u8; 8] = [0xe5, b'S', b'Y', b'N', b'C', 0xd1, 0x0a, 0x9b];
 

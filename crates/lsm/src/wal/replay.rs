@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    DATA, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_LEN, MARK_MAGIC, PREFIX_LEN, checksum,
-    header_checksum, seed,
+    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_LEN, MARK_MAGIC, NEXT, PREFIX_LEN,
+    checksum, header_checksum, seed,
 };
 use crate::coding::Reader;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
-/// How much is read at a time, but for longer records.
+/// How much a replay reads at a time.
 const CHUNK: u64 = 256 << 10;
 
 /// What a log file says about itself.
@@ -24,6 +24,28 @@ pub struct LogHeader {
     /// The number and the final length of the file before it, if that could still be replayed when
     /// this one was started.
     pub previous: Option<(u64, u64)>,
+}
+
+/// A record of a log file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record<'r> {
+    /// What was appended.
+    Data {
+        /// The payload.
+        payload: &'r [u8],
+        /// Whether the writer acknowledges it only when it is durable.
+        demanded: bool,
+    },
+    /// A sync mark.
+    Mark {
+        /// The file was durable up to there before the mark was written.
+        durable: u64,
+    },
+    /// The log may go on in this segment.
+    Next {
+        /// Its number.
+        number: u64,
+    },
 }
 
 /// How a log ends.
@@ -45,7 +67,7 @@ pub enum Tail {
 pub struct Replayed {
     /// The header; `None` when it was torn itself, and then there are no records.
     pub header: Option<LogHeader>,
-    /// Where the last good record ends, in bytes from the front.
+    /// Where the last good record ends that is no sync mark, in bytes from the front.
     pub end: u64,
     /// How the log ends.
     pub tail: Tail,
@@ -53,7 +75,7 @@ pub struct Replayed {
     pub synced: u64,
 }
 
-/// Gives `visit` every data record of the log file `number` at `path`, in order, with its offset.
+/// Gives `visit` every record of the log file `number` at `path`, in order, with its offset.
 /// `sealed` is the exact length that was recorded at a clean close.
 ///
 /// Linear in the file's length. Memory: one chunk of 256 KiB, or the longest record.
@@ -68,7 +90,7 @@ pub fn replay(
     kind: LogKind,
     number: u64,
     sealed: Option<u64>,
-    visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    visit: &mut dyn FnMut(u64, Record<'_>) -> Result<()>,
 ) -> Result<Replayed> {
     let file = fs.open(path).map_err(|e| Error::io(path, "open", e))?;
     let len = file
@@ -81,6 +103,7 @@ pub fn replay(
         format: kind.format(),
         number,
         len,
+        at_a_time: CHUNK,
         chunk: Vec::new(),
         chunk_at: 0,
     };
@@ -114,9 +137,9 @@ pub fn replay(
         log.len = sealed;
     }
     let mut offset = HEADER_LEN as u64;
-    let mut synced = 0;
+    let (mut end, mut synced) = (offset, 0);
     while offset < log.len {
-        let (body, next) = match log.record(offset)? {
+        let (record, next) = match log.record(offset)? {
             Ok(found) => found,
             Err(why) => {
                 if log.is_written_ahead(offset)? {
@@ -125,33 +148,22 @@ pub fn replay(
                 let tail = log.torn(offset, why, sealed)?;
                 return Ok(Replayed {
                     header: Some(header),
-                    end: offset,
+                    end,
                     tail,
                     synced,
                 });
             }
         };
-        // A good checksum means that the record was written like this, so there is no torn one here.
-        match body.split_first() {
-            Some((&DATA, payload)) => visit(offset, payload)?,
-            Some((&MARK, payload)) => {
-                let up_to = mark(payload).filter(|up_to| *up_to <= offset);
-                synced = up_to
-                    .ok_or_else(|| Error::corruption(path, offset, "an impossible sync mark"))?;
-            }
-            _ => {
-                return Err(Error::corruption(
-                    path,
-                    offset,
-                    "a record of an unknown type",
-                ));
-            }
+        match record {
+            Record::Mark { durable } => synced = durable,
+            _ => end = next,
         }
+        visit(offset, record)?;
         offset = next;
     }
     Ok(Replayed {
         header: Some(header),
-        end: offset,
+        end,
         tail: Tail::Clean,
         synced,
     })
@@ -173,6 +185,8 @@ pub(super) struct Log<'a> {
     pub(super) format: u32,
     pub(super) number: u64,
     pub(super) len: u64,
+    /// How much is read at a time, but for longer records.
+    pub(super) at_a_time: u64,
     /// A part of the file, and where it begins.
     pub(super) chunk: Vec<u8>,
     pub(super) chunk_at: u64,
@@ -191,7 +205,7 @@ impl Log<'_> {
             .is_some_and(|e| e <= self.chunk.len() as u64);
         if !there {
             // `n` is no more than the file has, so this does not trust a length that was read.
-            let fill = n.max(CHUNK).min(self.len.saturating_sub(offset));
+            let fill = n.max(self.at_a_time).min(self.len.saturating_sub(offset));
             self.chunk
                 .resize(usize::try_from(fill).unwrap_or(usize::MAX), 0);
             self.chunk_at = offset;
@@ -256,10 +270,10 @@ impl Log<'_> {
         Ok(Ok((header, found)))
     }
 
-    /// The record at `offset`: its body (type and payload), and where the next one begins.
-    pub(super) fn record(&mut self, offset: u64) -> Result<Found<(&[u8], u64)>> {
+    /// The record at `offset`, and where the next one begins.
+    pub(super) fn record(&mut self, offset: u64) -> Result<Found<(Record<'_>, u64)>> {
         let left = self.len - offset;
-        let (kind, format, number) = (self.kind, self.format, self.number);
+        let (kind, format, number, path) = (self.kind, self.format, self.number, self.path);
         let Some(payload_len) = Reader::new(self.bytes(offset, FRAME_LEN as u64)?).u32() else {
             return Ok(Err(format!("{left} bytes, too few for a record")));
         };
@@ -275,7 +289,30 @@ impl Log<'_> {
         if sum != Some(checksum(format, kind, body, seed(number, offset))) {
             return Ok(Err("a record with a wrong checksum".into()));
         }
-        Ok(Ok((body, offset + whole)))
+        // A good checksum means that the record was written like this: what is wrong with it now is no torn write.
+        let impossible = |what: &str| Error::corruption(path, offset, what);
+        let record = match body.split_first() {
+            Some((&DATA, payload)) => Record::Data {
+                payload,
+                demanded: false,
+            },
+            Some((&DEMANDED, payload)) if kind == LogKind::Wal => Record::Data {
+                payload,
+                demanded: true,
+            },
+            Some((&MARK, payload)) => {
+                let durable = mark(payload).filter(|durable| *durable <= offset);
+                let durable = durable.ok_or_else(|| impossible("an impossible sync mark"))?;
+                Record::Mark { durable }
+            }
+            Some((&NEXT, payload)) if kind == LogKind::Wal => {
+                let number = payload.try_into().map(u64::from_le_bytes);
+                let number = number.map_err(|_| impossible("an impossible next segment"))?;
+                Record::Next { number }
+            }
+            _ => return Err(impossible("a record of an unknown type")),
+        };
+        Ok(Ok((record, offset + whole)))
     }
 
     /// True when there are only zeros from `offset` on, in a log that may have been written ahead.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::{
-    DATA, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, PREFIX_LEN, checksum, header_checksum,
-    seed, split_checksum,
+    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, NEXT, PREFIX_LEN, checksum,
+    header_checksum, seed, split_checksum,
 };
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
@@ -29,6 +29,8 @@ pub struct LogWriter {
     kind: LogKind,
     appending: Mutex<Appending>,
     len: AtomicU64,
+    /// Where the last record ends that is no mark.
+    records_end: AtomicU64,
     synced: AtomicU64,
     /// An append was taken back since the last sync.
     shortened: AtomicBool,
@@ -39,7 +41,8 @@ struct Appending {
     buffer: Vec<u8>,
     /// What the last sync mark in the file says.
     marked: u64,
-    /// The last append was preceded by a sync.
+    /// How far the file was durable at the last append, and whether that was preceded by a sync.
+    seen: u64,
     after_sync: bool,
     /// The file's length, with the zeros that were written ahead; `None` where that has failed.
     written_ahead: Option<u64>,
@@ -110,10 +113,12 @@ impl LogWriter {
             appending: Mutex::new(Appending {
                 buffer: Vec::new(),
                 marked: 0,
+                seen: 0,
                 after_sync: false,
                 written_ahead: (kind == LogKind::Wal).then_some(0),
             }),
             len: AtomicU64::new(header.len() as u64),
+            records_end: AtomicU64::new(header.len() as u64),
             synced: AtomicU64::new(0),
             shortened: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -137,15 +142,18 @@ impl LogWriter {
     }
 
     /// As [`LogWriter::append`], where [`rest_hash`](super::rest_hash) of the payload is known already: whoever appends under a lock
-    /// hashes outside of it.
+    /// hashes outside of it. `demanded` notes that its writer waits until it is durable: others see it in the log before that, and
+    /// are to wait as well.
     pub fn append_hashed(
         &self,
         payload: &[u8],
         rest_hash: u64,
+        demanded: bool,
     ) -> std::result::Result<u64, AppendError> {
         let body = |buffer: &mut Vec<u8>, offset| {
             let seed = seed(self.number, offset);
-            put_record(buffer, DATA, &[payload], |body| {
+            let kind = if demanded { DEMANDED } else { DATA };
+            put_record(buffer, kind, &[payload], |body| {
                 split_checksum(body, rest_hash, seed)
             });
         };
@@ -171,19 +179,21 @@ impl LogWriter {
             });
         }
 
-        // Held over the write, but nobody waits for it: there is one appending thread.
+        // Held over the write; there is one appending thread, and marks are rare and short.
         let mut appending = self.appending.lock();
         let Appending {
             buffer,
             marked,
+            seen,
             after_sync,
             written_ahead,
         } = &mut *appending;
         let start = self.len.load(Ordering::Relaxed);
         let synced = self.synced.load(Ordering::Acquire);
         buffer.clear();
-        let is_synced = synced > *marked;
-        if is_synced {
+        // That a mark is durable nobody asks.
+        let is_due = synced.min(self.records_end.load(Ordering::Relaxed)) > *marked;
+        if is_due {
             let (up_to, seed) = (synced.to_le_bytes(), seed(self.number, start));
             put_record(buffer, MARK, &[&MARK_MAGIC, &up_to], |body| {
                 checksum(self.kind.format(), self.kind, body, seed)
@@ -191,6 +201,9 @@ impl LogWriter {
         }
         if let Some((_, put)) = record {
             put(buffer, start + buffer.len() as u64);
+        }
+        if buffer.is_empty() {
+            return Ok(start);
         }
 
         let written = self.file.append(buffer);
@@ -200,8 +213,15 @@ impl LogWriter {
         }
         match written {
             Ok(()) => {
-                *marked = synced;
-                let is_synced_often = std::mem::replace(after_sync, is_synced) && is_synced;
+                if is_due {
+                    *marked = synced;
+                }
+                let mut is_synced_often = false;
+                if record.is_some() {
+                    self.records_end.store(end, Ordering::Release);
+                    let is_synced = synced > std::mem::replace(seen, synced);
+                    is_synced_often = std::mem::replace(after_sync, is_synced) && is_synced;
+                }
                 if is_synced_often && written_ahead.is_some_and(|there| there < end) {
                     // Where there is no room for it the log goes on without.
                     let ahead = start.clamp(*AHEAD.start(), *AHEAD.end());
@@ -225,11 +245,23 @@ impl LogWriter {
         }
     }
 
-    /// Appends a sync mark, if something was synced that no mark tells of yet: for files that are
+    /// Appends a sync mark, if something was synced that no mark tells of yet: for files that others read meanwhile, or that are
     /// appended to so rarely that the mark in front of the next record comes late. Not durable
-    /// itself until the next sync. Fails as [`LogWriter::append`] does.
+    /// itself until the next sync. May run beside an append. Fails as [`LogWriter::append`] does.
     pub fn mark(&self) -> std::result::Result<(), AppendError> {
         self.put(None).map(|_| ())
+    }
+
+    /// Notes that the log may go on in the file numbered `next`, and returns where it does so. It may not: then records can be
+    /// appended as ever.
+    pub fn end(&self, next: u64) -> std::result::Result<u64, AppendError> {
+        let put = |buffer: &mut Vec<u8>, offset| {
+            let seed = seed(self.number, offset);
+            put_record(buffer, NEXT, &[&next.to_le_bytes()], |body| {
+                checksum(self.kind.format(), self.kind, body, seed)
+            });
+        };
+        self.put(Some((8, &put)))
     }
 
     /// Cuts off what was written ahead, when no more is to come. Durable after the next [`LogWriter::sync`]. It is no
@@ -273,9 +305,10 @@ impl LogWriter {
         self.len() <= HEADER_LEN as u64
     }
 
-    /// True when the file's first `end` bytes are durable, and nothing that was taken back can come back behind them.
+    /// True when all records of the file are durable (but for marks), and nothing that was taken back can come back behind them.
     #[inline]
-    pub fn is_durable(&self, end: u64) -> bool {
+    pub fn is_durable(&self) -> bool {
+        let end = self.records_end.load(Ordering::Acquire);
         self.synced_len() >= end && !self.shortened.load(Ordering::Acquire)
     }
 

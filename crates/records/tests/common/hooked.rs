@@ -94,6 +94,10 @@ impl Fs for Hooked {
     fn lock(&self, path: &FsPath) -> io::Result<Box<dyn Lock>> {
         self.inner.lock(path)
     }
+
+    fn is_locked(&self, path: &FsPath) -> io::Result<bool> {
+        self.inner.is_locked(path)
+    }
 }
 
 struct Writer(Box<dyn WriteFile>, PathBuf, Hooked);

@@ -186,6 +186,7 @@ impl World {
         let store = &mut self.stores[at];
         if let Some((image, _)) = cut {
             store.memory = image;
+            store.reader = None;
         }
         if mode.is_some() || store.excused {
             store.faulty = Faulty::new(Arc::new(store.memory.clone()));

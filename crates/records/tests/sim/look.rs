@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use esker::{Repair, RepairOptions};
+use esker::{Database, Repair, RepairOptions};
 
 use crate::ask;
 use crate::world::World;
@@ -58,8 +58,44 @@ impl World {
     }
 
     fn look_at(&mut self, at: usize, set: usize, rng: &mut fastrand::Rng, times: usize) {
+        let Some(db) = self.stores[at].db.clone() else {
+            return;
+        };
+        self.look_in(&db, at, set, rng, times);
+        if rng.usize(0..4) == 0 {
+            self.look_beside(at, set, rng);
+        }
+    }
+
+    /// Asks another process, so to speak, that only reads: one that is there for long, or a new one. Where calls fail the
+    /// writer may be the only one who knows what is acknowledged.
+    fn look_beside(&mut self, at: usize, set: usize, rng: &mut fastrand::Rng) {
         let store = &mut self.stores[at];
-        let Some(db) = store.db.clone() else { return };
+        if store.excused || self.depth > 0 {
+            return;
+        }
+        let reader = store.reader.take().filter(|_| rng.usize(0..8) > 0);
+        let reader = match reader {
+            Some(reader) => reader.refresh().map(|()| reader),
+            None => store.open_reader(),
+        };
+        let Some(reader) = self.judge(at, reader, &[]) else {
+            return;
+        };
+        self.tell(|_| "a reader beside".to_string());
+        self.look_in(&reader, at, set, rng, 1);
+        self.stores[at].reader = Some(reader);
+    }
+
+    fn look_in(
+        &mut self,
+        db: &Database,
+        at: usize,
+        set: usize,
+        rng: &mut fastrand::Rng,
+        times: usize,
+    ) {
+        let store = &self.stores[at];
         let dataset = db.dataset(&store.sets[set].name).unwrap();
         let def = dataset.def();
         let known = &store.sets[set];
@@ -69,7 +105,7 @@ impl World {
         }
         let records = store.records(known.uid);
         let known = &store.sets[set];
-        known.known.compare(&db, &known.name, &records, &known.def);
+        known.known.compare(db, &known.name, &records, &known.def);
         let (snapshot, view) = (dataset.snapshot(), known.view());
         assert_eq!(snapshot.seq(), store.now().seq, "the last number");
         let asked = ask::some(&dataset, &snapshot, &view, &records, rng, times);

@@ -74,6 +74,8 @@ pub(crate) struct Store {
     pub(crate) hooked: Hooked,
     pub(crate) settings: Settings,
     pub(crate) db: Option<Database>,
+    /// Reads it beside that one, past the calls that fail.
+    pub(crate) reader: Option<Database>,
     pub(crate) sets: Vec<Set>,
     /// The states that a power cut may leave: those from the durable one on. The last is the present one.
     pub(crate) states: Vec<State>,
@@ -103,6 +105,7 @@ impl Store {
             memory,
             settings,
             db: None,
+            reader: None,
             sets: Vec::new(),
             states: vec![State::default()],
             attempts: Vec::new(),
@@ -117,11 +120,20 @@ impl Store {
     }
 
     pub(crate) fn try_open(&self, memory: Option<&Memory>) -> esker::Result<Database> {
+        Database::create_or_open(&self.dir, self.options(memory))
+    }
+
+    /// One that reads beside the one that writes.
+    pub(crate) fn open_reader(&self) -> esker::Result<Database> {
+        Database::open_reader(&self.dir, self.options(Some(&self.memory)))
+    }
+
+    fn options(&self, memory: Option<&Memory>) -> Options {
         let fs: Arc<dyn esker::fs::Fs> = match memory {
             Some(memory) => Arc::new(memory.clone()),
             None => Arc::new(self.hooked.clone()),
         };
-        let options = Options {
+        Options {
             table_size: self.settings.table_size,
             memory_budget: self.settings.memory,
             tuning: Tuning {
@@ -132,8 +144,7 @@ impl Store {
                 ..Tuning::default()
             },
             ..small(fs)
-        };
-        Database::create_or_open(&self.dir, options)
+        }
     }
 
     pub(crate) fn now(&self) -> &State {

@@ -80,4 +80,8 @@ impl Fs for Files {
     fn lock(&self, _: &Path) -> io::Result<Box<dyn Lock>> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    fn is_locked(&self, _: &Path) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
