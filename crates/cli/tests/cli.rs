@@ -703,3 +703,39 @@ fn the_demo_shows_each_operation() {
         .unwrap();
     assert!(!Path::new(temporary).exists(), "{temporary}");
 }
+
+/// The commands that ask read along while another process, this one, has the store open and writes.
+#[test]
+fn a_store_can_be_asked_while_another_process_writes_it() {
+    let room = Room::new();
+    let file = room.write("some.ndjson", events(0..50));
+    room.run("load", &["ev", &file, "--key", "id:int"])
+        .expect(0);
+    let db = esker::Database::open(&room.path("store"), esker::Options::default()).unwrap();
+    let ev = db.dataset("ev").unwrap();
+    for id in 50..60 {
+        let mut batch = ev.batch();
+        batch
+            .put(format!("{{\"id\":{id},\"new\":1}}").as_bytes())
+            .unwrap();
+        let how = [esker::Durability::Os, esker::Durability::Sync][id % 2];
+        batch.commit(how).unwrap();
+        let count = format!("{}\n", id + 1);
+        assert_eq!(room.run("count", &["ev"]).expect(0).stdout, count);
+    }
+    db.flush().unwrap();
+    assert_eq!(room.run("find", &["ev", "new=1"]).expect(0).ids().len(), 10);
+    assert_eq!(room.run("get", &["ev", "55"]).expect(0).ids(), [55]);
+    assert_eq!(room.run("scan", &["ev"]).expect(0).ids().len(), 60);
+    room.run("stat", &[]).expect(0);
+    // Only one writes.
+    let refused = room.run("delete", &["ev", "1"]).expect(3);
+    assert!(
+        refused.stderr.contains("open in another process"),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stdout.is_empty());
+    db.close().unwrap();
+    room.run("delete", &["ev", "1"]).expect(0);
+}

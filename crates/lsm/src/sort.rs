@@ -1,11 +1,12 @@
 //! Sorting keys that may be more than fit in memory: full pieces are sorted and written, one behind
-//! the other, to a file of the store's folder, and merged as they are read. The file is removed when
-//! the sorter, or what it became, is dropped; one that a killed process left over is removed like any
-//! other leftover.
+//! the other, to a file of the store's folder, and merged as they are read. The file has a name only until it is open:
+//! then it goes with the process, whatever happens, and no other process takes it for a leftover. Where a system does not remove
+//! names of open files, that is done when the sorter, or what it became, is dropped, or by a later process.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,6 +22,8 @@ const SUFFIX: &str = ".sort";
 const WRITE: usize = 256 << 10;
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 256 << 10;
+/// How often a file is made again that somebody has removed at once.
+const LOOKS: u32 = 3;
 
 /// True when a file of this name belongs to a sorter that is gone with its process.
 pub(crate) fn is_leftover(name: &str) -> bool {
@@ -46,21 +49,24 @@ pub struct Sorter {
 struct Spill {
     name: Named,
     file: Box<dyn WriteFile>,
+    read: Arc<dyn ReadFile>,
     len: u64,
     /// Where each piece ends.
     ends: Vec<u64>,
 }
 
-/// A file that is removed with this value.
+/// A file that is removed with this value, if not before.
 struct Named {
     fs: Arc<dyn Fs>,
     path: PathBuf,
+    is_gone: bool,
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        // One that stays is removed by a later process.
-        let _ = self.fs.remove(&self.path);
+        if !self.is_gone {
+            let _ = self.fs.remove(&self.path);
+        }
     }
 }
 
@@ -105,10 +111,8 @@ impl Sorter {
             let (bytes, entries) = (self.bytes, self.entries.into_iter());
             return Ok(Sorted::new(Source::Memory(bytes, entries)));
         };
-        let name = spill.name;
+        let (name, file) = (spill.name, spill.read);
         drop(spill.file);
-        let opened = name.fs.open(&name.path);
-        let file = opened.map_err(|e| Error::io(&name.path, "open", e))?;
         let read = (self.memory / spill.ends.len()).clamp(LEAST_READ, MOST_READ);
         let mut pieces = BinaryHeap::new();
         let mut at = 0;
@@ -175,17 +179,33 @@ fn slot<'a>(bytes: &'a [u8], entry: &(u32, u32, Seq)) -> &'a [u8] {
 impl Spill {
     fn create(fs: Arc<dyn Fs>, dir: &Path) -> Result<Spill> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Relaxed);
-        let path = dir.join(format!("{}-{number}{SUFFIX}", std::process::id()));
-        let file = fs
-            .create(&path)
-            .map_err(|e| Error::io(&path, "create", e))?;
-        Ok(Spill {
-            name: Named { fs, path },
-            file,
-            len: 0,
-            ends: Vec::new(),
-        })
+        let mut looks = 0;
+        loop {
+            let number = NEXT.fetch_add(1, Relaxed);
+            let path = dir.join(format!("{}-{number}{SUFFIX}", std::process::id()));
+            let file = fs.create(&path);
+            let file = file.map_err(|e| Error::io(&path, "create", e))?;
+            let mut name = Named {
+                fs: fs.clone(),
+                path,
+                is_gone: false,
+            };
+            match fs.open(&name.path) {
+                Ok(read) => {
+                    name.is_gone = fs.remove(&name.path).is_ok();
+                    return Ok(Spill {
+                        name,
+                        file,
+                        read,
+                        len: 0,
+                        ends: Vec::new(),
+                    });
+                }
+                // The process that writes has just removed what it took for a leftover.
+                Err(e) if e.kind() == ErrorKind::NotFound && looks < LOOKS => looks += 1,
+                Err(e) => return Err(Error::io(&name.path, "open", e)),
+            }
+        }
     }
 
     fn append(&mut self, out: &mut Vec<u8>) -> Result<()> {
@@ -348,21 +368,17 @@ mod tests {
             let memory = [0, 10_000, 1 << 20][rng.usize(0..3)];
             let mut sorter = Sorter::new(fs.clone(), dir, memory);
             let mut model: BTreeMap<Vec<u8>, Seq> = BTreeMap::new();
-            let mut largest = 0;
             for _ in 0..rng.usize(0..5000) {
                 let len = [0, 4, 100, 9000][if rng.u8(..) == 0 { 3 } else { rng.usize(0..3) }];
                 let key: Vec<u8> = (0..len).map(|_| rng.u8(0..3)).collect();
                 let seq = rng.u64(0..1000);
                 sorter.add(&key, seq).unwrap();
-                largest += key.len() + 16;
                 let newest = model.entry(key).or_default();
                 *newest = seq.max(*newest);
             }
             let mut sorted = sorter.finish().unwrap();
-            assert_eq!(
-                fs.list(dir).unwrap().len(),
-                usize::from(largest > memory.max(4096))
-            );
+            // It has no name any more, so nobody removes it, and it cannot be left over.
+            assert!(fs.list(dir).unwrap().is_empty());
             for (key, seq) in &model {
                 assert_eq!(
                     sorted.next().unwrap(),

@@ -411,9 +411,12 @@ fn a_synced_end_of_the_log_does_not_pass_for_a_torn_one() {
         let mut damaged = Vec::new();
         for path in image.paths() {
             let bytes = image.read(&path).unwrap();
-            let end = bytes.len().saturating_sub(3);
-            if path.extension().is_some_and(|e| e == "log") && bytes.windows(3).any(|w| w == b"new")
+            let mut places = bytes.windows(3).enumerate();
+            let place = places.find(|(_, window)| *window == b"new");
+            if let Some((end, _)) = place
+                && path.extension().is_some_and(|e| e == "log")
             {
+                // The mark behind the write goes with it.
                 image.write(&path, &bytes[..end]);
                 damaged.push((path, end as u64));
             }

@@ -199,7 +199,7 @@ impl Database {
     }
 
     /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or without one): every query
-    /// works, and nothing is written, not even a lock. It sees what is there now, and after [`Database::refresh`]
+    /// works, and no file of the store is written or locked. It sees what is there now, and after [`Database::refresh`]
     /// what is there then. Whatever would write is refused with [`ErrorKind::ReadOnly`].
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Reading a store beside the process that writes it: no lock, nothing written, and the writer does not know.
+//! Reading a store beside the process that writes it: no lock, no file of the store written, and the writer does not know.
 //!
 //! A reader does what opening does, and then goes on where the files end: with the edits that the manifest has got, and
 //! with the batches that the log has got. What it keeps of them ([`Reader`]) is behind one lock, which only those
@@ -157,7 +157,7 @@ pub(super) type Apply<'a> = dyn FnMut(&Arc<Generation>, &[u8], (u64, u64)) -> Re
 impl Group {
     /// Opens the group in `dir` to read it beside the process that writes it (or without one). It sees what is there
     /// now; [`Group::refresh`] takes over what was written since, and so does a [tail](Group::tail) that has given
-    /// everything. Writes are refused with [`Error::ReadOnly`]. Takes no lock and writes nothing.
+    /// everything. Writes are refused with [`Error::ReadOnly`]. Takes no lock, and writes no file of the store.
     ///
     /// The files of all tables are kept open. Costs time in proportion to the trees and tables, and what is not flushed.
     ///
