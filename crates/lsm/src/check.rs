@@ -1,8 +1,9 @@
 //! Checking a store: every byte of every table is read again, and all damage is reported, not the
 //! first only.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::stop::Stop;
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -22,6 +23,22 @@ impl Group {
     /// filters, synopses and counts. `CURRENT`, the manifest and the log were verified at opening.
     pub fn check(&self) -> CheckReport {
         let mut report = CheckReport::default();
+        // What nothing stops goes through to the end.
+        let _ = self.check_into(&mut report, None);
+        report
+    }
+
+    /// As [`Group::check`], until `stop` stops it.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] alone; all else is in the report.
+    pub fn check_until(&self, stop: Option<&Stop>) -> Result<CheckReport> {
+        let mut report = CheckReport::default();
+        self.check_into(&mut report, stop)?;
+        Ok(report)
+    }
+
+    fn check_into(&self, report: &mut CheckReport, stop: Option<&Stop>) -> Result<()> {
         let snapshot = self.snapshot();
         for tree in snapshot.version().trees.values() {
             for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
@@ -29,15 +46,14 @@ impl Group {
                 report.bytes += table.meta().size;
                 match table.table() {
                     Ok(open) => {
-                        report.entries += open
-                            .verify_with(tree.options.extractor.as_deref(), &mut |error| {
-                                report.errors.push(error)
-                            })
+                        let extractor = tree.options.extractor.as_deref();
+                        let found = &mut |error| report.errors.push(error);
+                        report.entries += open.verify_until(stop, extractor, found)?;
                     }
                     Err(error) => report.errors.push(error),
                 }
             }
         }
-        report
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::group::Group;
+use crate::stop::Stop;
 use crate::version::{Current, Manifest, Order, Seal, TableSource, log_path, table_path};
 use crate::wal::{LogKind, LogWriter};
 
@@ -23,6 +24,15 @@ impl Group {
     /// the call: exactly what one snapshot sees, with its sequence numbers. Tables are immutable, so links to them
     /// are enough; what the memtables hold is written anew. When it fails, what was made in `dest` is removed again.
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
+        self.checkpoint_until(dest, None)
+    }
+
+    /// As [`Group::checkpoint`], until `stop` stops it: looked at before each table, which is copied where it cannot be
+    /// linked.
+    ///
+    /// # Errors
+    /// Those of [`Group::checkpoint`], and [`Error::Cancelled`].
+    pub fn checkpoint_until(&self, dest: &Path, stop: Option<&Stop>) -> Result<()> {
         self.internals().check_writer()?;
         let fs = &*self.source().fs;
         let list = || fs.list(dest).map_err(|e| Error::io(dest, "list", e));
@@ -31,7 +41,7 @@ impl Group {
         }
         fs.create_dir(dest)
             .map_err(|e| Error::io(dest, "create the folder", e))?;
-        let result = self.copy_to(dest);
+        let result = self.copy_to(dest, stop);
         if result.is_err() {
             // `CURRENT` goes first: what is left of a copy is no store.
             let _ = fs.remove(&dest.join("CURRENT"));
@@ -42,7 +52,8 @@ impl Group {
         result
     }
 
-    fn copy_to(&self, dest: &Path) -> Result<()> {
+    fn copy_to(&self, dest: &Path, stop: Option<&Stop>) -> Result<()> {
+        let check = || stop.map_or(Ok(()), Stop::check);
         let fs: &dyn Fs = &*self.source().fs;
         // The snapshot keeps the tables from being removed while they are linked.
         let snapshot = self.snapshot();
@@ -50,10 +61,12 @@ impl Group {
         let (next_file, next_tree) = self.internals().next_numbers();
         let files = version.tables().map(|table| (table.file().number(), table));
         for (number, table) in files.collect::<BTreeMap<_, _>>() {
+            check()?;
             let to = table_path(dest, number);
             fs.link(&table.path(), &to)
                 .map_err(|e| Error::io(&to, "link", e))?;
         }
+        check()?;
         let next = Cell::new(next_file);
         let new_file = || next.replace(next.get() + 1);
         let mut edit = version.snapshot();

@@ -2,8 +2,11 @@
 
 use std::cell::Cell;
 
-/// The cost of reads against one tree, added up by the code that does them. Not shared between
-/// threads: a caller makes one (per tree it wants to tell apart) and hands it down by reference.
+use crate::error::Result;
+use crate::stop::{Stop, Watch};
+
+/// The cost of reads against one tree, added up by the code that does them, and what may stop these reads. Not shared
+/// between threads: a caller makes one (per tree it wants to tell apart) and hands it down by reference.
 #[derive(Debug, Default, Clone)]
 pub struct Cost {
     /// Blocks found in the block cache.
@@ -25,9 +28,36 @@ pub struct Cost {
     pub synopses_asked: Cell<u64>,
     /// Synopses that said "not here".
     pub synopses_negative: Cell<u64>,
+    watch: Watch,
 }
 
 impl Cost {
+    /// The cost of reads that `stop` stops.
+    #[inline]
+    pub fn until(stop: Option<&Stop>) -> Cost {
+        Cost {
+            watch: Watch::new(stop),
+            ..Cost::default()
+        }
+    }
+
+    /// What stops the reads.
+    pub(crate) fn stop(&self) -> Option<&Stop> {
+        self.watch.stop()
+    }
+
+    /// [`Error::Cancelled`](crate::Error::Cancelled) when the reads are to stop: for each block that is fetched, and each
+    /// entry that is walked without a fetch.
+    #[inline(always)]
+    pub fn check(&self) -> Result<()> {
+        self.watch.check()
+    }
+
+    /// The same before the file system is read.
+    pub(crate) fn check_clock(&self) -> Result<()> {
+        self.watch.check_clock()
+    }
+
     /// Adds `n` to one of the counters.
     pub fn add(counter: &Cell<u64>, n: u64) {
         counter.set(counter.get().wrapping_add(n));

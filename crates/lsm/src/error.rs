@@ -77,6 +77,11 @@ pub enum Error {
     Closed,
     /// The store was opened to read it beside the one who writes it.
     ReadOnly,
+    /// The read was stopped by the [`crate::Stop`] that it was given.
+    Cancelled {
+        /// True when the deadline has passed, false when somebody cancelled it.
+        deadline: bool,
+    },
     /// The log does not go back to the position any more: it is kept for no longer, or never was.
     PositionExpired {
         /// The earliest position that one can start from.
@@ -170,6 +175,8 @@ impl fmt::Display for Error {
             Error::Stale => f.write_str("the trees have changed since the batch was made"),
             Error::Closed => f.write_str("the store is closed"),
             Error::ReadOnly => f.write_str("the store was opened for reading only"),
+            Error::Cancelled { deadline: true } => f.write_str("stopped: the deadline has passed"),
+            Error::Cancelled { deadline: false } => f.write_str("cancelled"),
             Error::PositionExpired { oldest } => {
                 write!(
                     f,

@@ -71,6 +71,7 @@ pub mod read;
 mod slice;
 pub mod sort;
 mod stats;
+mod stop;
 mod stripe;
 pub mod synopsis;
 pub mod table;
@@ -100,4 +101,5 @@ pub use read::{
 };
 pub use slice::Slice;
 pub use stats::Stats;
+pub use stop::Stop;
 pub use stripe::{LazyStriped, Striped};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use lsm::{Durability, Group};
+use lsm::{Durability, Group, Stop};
 use parking_lot::{Condvar, Mutex};
 
 use crate::dataset::Dataset;
@@ -95,6 +95,8 @@ pub struct Database {
     /// Before the store, so that the upkeep ends first.
     keeper: Arc<Keeper>,
     pub(crate) shared: Arc<Shared>,
+    /// What stops the reads that users ask for.
+    pub(crate) stop: Option<Stop>,
 }
 
 pub(crate) struct Shared {
@@ -284,11 +286,24 @@ impl Database {
         Ok(Database {
             keeper: Arc::default(),
             shared: Arc::new(shared),
+            stop: None,
         })
     }
 
     fn handle(&self, current: Arc<Current>) -> Dataset {
-        Dataset::new(self.shared.clone(), current, Some(self.keeper.clone()))
+        Dataset {
+            stop: self.stop.clone(),
+            ..Dataset::new(self.shared.clone(), current, Some(self.keeper.clone()))
+        }
+    }
+
+    /// A handle whose reads `stop` stops, with [`ErrorKind::Cancelled`]: [`Database::check`], [`Database::backup`], and those of the
+    /// datasets that it gives ([`Dataset::with_stop`]).
+    pub fn with_stop(&self, stop: &Stop) -> Database {
+        Database {
+            stop: Some(stop.clone()),
+            ..self.clone()
+        }
     }
 
     /// The names of the datasets, sorted.
@@ -387,7 +402,8 @@ impl Database {
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes
     /// go on: a store of its own with everything written before the call.
     pub fn backup(&self, dest: &FsPath) -> Result<()> {
-        Ok(self.shared.group.checkpoint(dest)?)
+        let stop = self.stop.as_ref();
+        Ok(self.shared.group.checkpoint_until(dest, stop)?)
     }
 
     /// The engine below, for its counters and snapshots.

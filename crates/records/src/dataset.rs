@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lsm::{Cost, Durability, Snapshot};
+use lsm::{Cost, Durability, Snapshot, Stop};
 
 use crate::batch::WriteBatch;
 use crate::database::Shared;
@@ -22,6 +22,8 @@ pub struct Dataset {
     pub(crate) keeper: Option<Arc<Keeper>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) current: Arc<Current>,
+    /// What stops the reads that users ask for.
+    pub(crate) stop: Option<Stop>,
 }
 
 impl Dataset {
@@ -34,6 +36,42 @@ impl Dataset {
             keeper,
             shared,
             current,
+            stop: None,
+        }
+    }
+
+    /// A handle whose reads `stop` stops, with [`crate::ErrorKind::Cancelled`]: gets, queries, scans, versions and
+    /// [`Dataset::advise`], and those of its snapshots. What writes, repairs and changes of indexes read is not affected.
+    /// In the place of one that the handle had.
+    ///
+    /// An answer that is iterated gives the error once and ends; a new one, without the token or with another, can be asked for at
+    /// once.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use std::time::Duration;
+    ///
+    /// use esker::{Database, DatasetDef, ErrorKind, KeyType, Options, Stop};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// events.put(br#"{"id": 1}"#)?;
+    ///
+    /// let hurried = events.with_stop(&Stop::after(Duration::from_secs(60)));
+    /// assert_eq!(hurried.query().count()?.0, 1);
+    ///
+    /// let stop = Stop::new();
+    /// let waiting = events.with_stop(&stop);
+    /// stop.cancel(); // From another thread, say.
+    /// assert_eq!(waiting.query().count().unwrap_err().kind(), ErrorKind::Cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_stop(&self, stop: &Stop) -> Dataset {
+        Dataset {
+            stop: Some(stop.clone()),
+            ..self.clone()
         }
     }
 
@@ -100,7 +138,7 @@ impl Dataset {
 
     /// Deletes a record; tells whether it was there.
     pub fn delete(&self, key: &Key, durability: Durability) -> Result<bool> {
-        if self.find(key)?.is_none() {
+        if self.find(key, None)?.is_none() {
             return Ok(false);
         }
         let mut batch = self.batch();
@@ -112,11 +150,12 @@ impl Dataset {
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
         self.current.usage.got();
-        self.find(key)
+        self.find(key, self.stop.as_ref())
     }
 
-    fn find(&self, key: &Key) -> Result<Option<Record>> {
-        let cost = Cost::default();
+    fn find(&self, key: &Key, stop: Option<&Stop>) -> Result<Option<Record>> {
+        let cost = Cost::until(stop);
+        cost.check()?;
         let found = self
             .shared
             .group
@@ -130,6 +169,15 @@ impl Dataset {
 
     /// A consistent picture of the dataset, for several queries that belong together and for pages.
     pub fn snapshot(&self) -> DatasetSnapshot {
+        let now = self.now();
+        DatasetSnapshot {
+            snapshot: now.snapshot.with_stop(self.stop.clone()),
+            ..now
+        }
+    }
+
+    /// The same, with reads that nothing stops.
+    pub(crate) fn now(&self) -> DatasetSnapshot {
         let snapshot = self.shared.group.snapshot();
         DatasetSnapshot {
             dataset: self.clone(),
@@ -164,6 +212,15 @@ pub struct DatasetSnapshot {
 }
 
 impl DatasetSnapshot {
+    /// The same picture, with reads that `stop` stops ([`Dataset::with_stop`]).
+    pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot {
+        let same = self.clone();
+        DatasetSnapshot {
+            snapshot: same.snapshot.with_stop(Some(stop.clone())),
+            ..same
+        }
+    }
+
     /// True when the dataset was dropped before the snapshot was taken.
     pub(crate) fn is_dropped(&self) -> bool {
         let trees = &self.snapshot.version().trees;
@@ -173,7 +230,8 @@ impl DatasetSnapshot {
     /// The record of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Record>> {
         self.dataset.current.usage.got();
-        let cost = Cost::default();
+        let cost = self.snapshot.cost();
+        cost.check()?;
         let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
         self.dataset.shared.group.count(&cost);
         found

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     DiskFull,
     /// An earlier failure left the log in an unknown state: writes are refused until the store is reopened. Reads go on.
     Poisoned,
-    /// The caller had it stopped.
+    /// The caller had it stopped, or its deadline has passed: the text says which. Nothing is wrong.
     Cancelled,
     /// The log does not go back to the position any more.
     PositionExpired,
@@ -79,6 +79,11 @@ impl Error {
         self.kind
     }
 
+    /// True when it says that the caller had it stopped.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.kind == ErrorKind::Cancelled
+    }
+
     /// True for an [`Error::busy`].
     pub(crate) fn is_busy(&self) -> bool {
         self.kind == ErrorKind::Busy
@@ -116,6 +121,7 @@ impl From<lsm::Error> for Error {
             lsm::Error::Locked { .. } => ErrorKind::Locked,
             lsm::Error::Closed => ErrorKind::Closed,
             lsm::Error::ReadOnly => ErrorKind::ReadOnly,
+            lsm::Error::Cancelled { .. } => ErrorKind::Cancelled,
             lsm::Error::Conflict(_) | lsm::Error::Stale => ErrorKind::Conflict,
             lsm::Error::DiskFull { .. } => ErrorKind::DiskFull,
             lsm::Error::Poisoned { .. } => ErrorKind::Poisoned,

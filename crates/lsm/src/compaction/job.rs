@@ -59,7 +59,7 @@ impl Workshop<'_> {
         component: ComponentId,
         edit: &mut Edit,
     ) -> Result<()> {
-        let sources = vec![SourceCursor::Memtable(memtable.cursor())];
+        let sources = vec![SourceCursor::memtable(memtable, None)];
         self.flush_from(tree, sources, memtable, component, edit)
     }
 

@@ -224,8 +224,14 @@ impl Lookup<'_> {
             match search {
                 Search::Memtable(memtable) => {
                     let (batch, seq) = (self.batch, self.seq);
-                    self.missing
-                        .retain(|at| !batch.find_in_memtable(memtable, *at, seq, &mut visit));
+                    let mut stopped = Ok(());
+                    self.missing.retain(|at| {
+                        if stopped.is_ok() {
+                            stopped = batch.cost.check();
+                        }
+                        stopped.is_err() || !batch.find_in_memtable(memtable, *at, seq, &mut visit)
+                    });
+                    stopped?;
                 }
                 Search::Run(run) => {
                     run.run(&self.missing, &mut self.still_missing, &mut visit)?;
@@ -349,6 +355,7 @@ impl<'a> RunSearch<'a> {
     ) -> Result<()> {
         missing.clear();
         for &at in wanted {
+            self.batch.cost.check()?;
             let before = self.blocks.len();
             let located = self.locate(at)?;
             let new = self.blocks.iter().skip(before);

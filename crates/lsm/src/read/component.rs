@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::memtable::Memtable;
 use crate::read::SourceCursor;
 use crate::slice::Slice;
+use crate::stop::Stop;
 use crate::table::ReadOptions;
 use crate::version::RunCursor;
 use crate::version::{Run, TableFile};
@@ -83,10 +84,12 @@ impl Component {
         Ok(cuts)
     }
 
-    pub(crate) fn cursor(&self, options: ReadOptions) -> SourceCursor {
+    pub(crate) fn cursor(&self, options: ReadOptions, stop: Option<&Stop>) -> SourceCursor {
         match self {
-            Component::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),
-            Component::Run(run) => SourceCursor::Run(RunCursor::new(run.tables.clone(), options)),
+            Component::Memtable(memtable) => SourceCursor::memtable(memtable, stop),
+            Component::Run(run) => {
+                SourceCursor::Run(RunCursor::new(run.tables.clone(), options).until(stop))
+            }
         }
     }
 }
@@ -132,12 +135,15 @@ impl Part {
         }
     }
 
-    /// A cursor over the part: every entry, superseded ones and deletes included.
-    pub fn cursor(&self, options: ReadOptions) -> PartCursor {
+    /// A cursor over the part: every entry, superseded ones and deletes included. What stops the reads of `cost`
+    /// stops it; it counts a cost of its own.
+    pub fn cursor(&self, options: ReadOptions, cost: &Cost) -> PartCursor {
+        let stop = cost.stop();
         PartCursor(match self {
-            Part::Memtable(memtable) => SourceCursor::Memtable(memtable.cursor()),
+            Part::Memtable(memtable) => SourceCursor::memtable(memtable, stop),
             Part::Table(table) => {
-                SourceCursor::Run(RunCursor::new(Arc::new(vec![table.clone()]), options))
+                let tables = Arc::new(vec![table.clone()]);
+                SourceCursor::Run(RunCursor::new(tables, options).until(stop))
             }
         })
     }
@@ -150,7 +156,7 @@ impl PartCursor {
     /// What the cursor has cost so far.
     pub fn cost(&self) -> Cost {
         match &self.0 {
-            SourceCursor::Memtable(_) => Cost::default(),
+            SourceCursor::Memtable(..) => Cost::default(),
             SourceCursor::Run(run) => run.cost(),
         }
     }
@@ -220,14 +226,19 @@ pub struct WalkEntry {
 }
 
 impl Entries {
-    pub(crate) fn new(components: Vec<Component>, key: &[u8], seq: Seq) -> Entries {
+    pub(crate) fn new(
+        components: Vec<Component>,
+        key: &[u8],
+        seq: Seq,
+        stop: Option<&Stop>,
+    ) -> Entries {
         let (components, key) = (components.into_iter(), key.to_vec());
         Entries {
             components,
             key,
             seq,
             cursor: None,
-            cost: Cost::default(),
+            cost: Cost::until(stop),
         }
     }
 
@@ -239,6 +250,7 @@ impl Entries {
     /// The next older entry of the key.
     pub fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
         loop {
+            self.cost.check()?;
             if let Some(cursor) = &mut self.cursor {
                 if cursor.valid() && cursor.key() == self.key.as_slice() {
                     let entry = WalkEntry {
@@ -270,10 +282,11 @@ impl Entries {
                     continue;
                 }
             }
-            let mut cursor = component.cursor(ReadOptions {
+            let options = ReadOptions {
                 fill_cache: true,
                 readahead: 0,
-            });
+            };
+            let mut cursor = component.cursor(options, self.cost.stop());
             cursor.seek(&self.key, self.seq.min(MAX_SEQ))?;
             self.cursor = Some(cursor);
         }

@@ -13,8 +13,9 @@ pub use tree_cursor::{EntryCursor, TreeCursor};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
-use crate::memtable::MemCursor;
+use crate::memtable::{MemCursor, Memtable};
 use crate::slice::Slice;
+use crate::stop::{Stop, Watch};
 use crate::version::RunCursor;
 
 /// A cursor over one component.
@@ -23,14 +24,45 @@ use crate::version::RunCursor;
     reason = "there are few, and most are of the large kind"
 )]
 pub(crate) enum SourceCursor {
-    Memtable(MemCursor),
+    /// A memtable has no blocks whose fetching is watched, so its moves are.
+    Memtable(MemCursor, Watch),
     Run(RunCursor),
+}
+
+impl SourceCursor {
+    pub(crate) fn memtable(memtable: &Memtable, stop: Option<&Stop>) -> SourceCursor {
+        SourceCursor::Memtable(memtable.cursor(), Watch::new(stop))
+    }
 }
 
 macro_rules! each {
     ($self:ident, $cursor:ident => $call:expr) => {
         match $self {
-            SourceCursor::Memtable($cursor) => $call,
+            SourceCursor::Memtable($cursor, _) => $call,
+            SourceCursor::Run($cursor) => $call,
+        }
+    };
+}
+
+/// Apart from the moves that nothing stops, which stay small.
+#[cold]
+#[inline(never)]
+fn watched(
+    cursor: &mut MemCursor,
+    watch: &Watch,
+    step: impl FnOnce(&mut MemCursor) -> Result<()>,
+) -> Result<()> {
+    watch.check()?;
+    step(cursor)
+}
+
+macro_rules! each_watched {
+    ($self:ident, $cursor:ident => $call:expr) => {
+        match $self {
+            SourceCursor::Memtable($cursor, watch) if !watch.is_idle() => {
+                watched($cursor, watch, |$cursor| $call)
+            }
+            SourceCursor::Memtable($cursor, _) => $call,
             SourceCursor::Run($cursor) => $call,
         }
     };
@@ -61,19 +93,19 @@ impl Cursor for SourceCursor {
         each!(self, c => c.value_slice())
     }
     fn seek_first(&mut self) -> Result<()> {
-        each!(self, c => c.seek_first())
+        each_watched!(self, c => c.seek_first())
     }
     fn seek_last(&mut self) -> Result<()> {
-        each!(self, c => c.seek_last())
+        each_watched!(self, c => c.seek_last())
     }
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
-        each!(self, c => c.seek(key, seq))
+        each_watched!(self, c => c.seek(key, seq))
     }
     #[inline]
     fn next(&mut self) -> Result<()> {
-        each!(self, c => c.next())
+        each_watched!(self, c => c.next())
     }
     fn prev(&mut self) -> Result<()> {
-        each!(self, c => c.prev())
+        each_watched!(self, c => c.prev())
     }
 }

@@ -15,6 +15,7 @@ use crate::read::SourceCursor;
 use crate::read::component::{Component, Entries};
 use crate::read::tree_cursor::{EntryCursor, TreeCursor};
 use crate::slice::Slice;
+use crate::stop::Stop;
 use crate::table::ReadOptions;
 use crate::version::{TreeVersion, Version};
 
@@ -23,6 +24,7 @@ use crate::version::{TreeVersion, Version};
 pub struct Snapshot {
     view: Arc<View>,
     seq: Seq,
+    stop: Option<Stop>,
 }
 
 /// A value that was found.
@@ -38,7 +40,19 @@ pub struct Found {
 
 impl Snapshot {
     pub(crate) fn new(view: Arc<View>, seq: Seq) -> Snapshot {
-        Snapshot { view, seq }
+        let stop = None;
+        Snapshot { view, seq, stop }
+    }
+
+    /// The same picture, with reads that `stop` stops, or nothing: those of its cursors and walks, and those
+    /// that are counted by [`Snapshot::cost`].
+    pub fn with_stop(self, stop: Option<Stop>) -> Snapshot {
+        Snapshot { stop, ..self }
+    }
+
+    /// To count the cost of reads of this snapshot, which stop when it is to stop.
+    pub fn cost(&self) -> Cost {
+        Cost::until(self.stop.as_ref())
     }
 
     /// The last sequence number that the snapshot sees.
@@ -142,21 +156,29 @@ impl Snapshot {
     /// The keys that have a value in these components alone, newest first as [`Snapshot::components`]
     /// gives them (a run may lack some of its tables): for who knows that the others do not matter.
     pub fn cursor_over(&self, components: &[Component], readahead: usize) -> TreeCursor {
-        TreeCursor::new(sources(components, readahead), self.seq)
+        TreeCursor::new(self.sources(components, readahead), self.seq)
     }
 
     /// Every entry of a tree, superseded ones included.
     pub fn entries(&self, tree: TreeId, readahead: usize) -> EntryCursor {
-        EntryCursor::new(self.sources(tree, readahead), self.seq)
+        self.entries_in(&self.components(tree), readahead)
     }
 
     /// Every entry of some components, which are given newest first.
     pub fn entries_in(&self, components: &[Component], readahead: usize) -> EntryCursor {
-        EntryCursor::new(sources(components, readahead), self.seq)
+        EntryCursor::new(self.sources(components, readahead), self.seq)
     }
 
-    fn sources(&self, tree: TreeId, readahead: usize) -> Vec<SourceCursor> {
-        sources(&self.components(tree), readahead)
+    fn sources(&self, components: &[Component], readahead: usize) -> Vec<SourceCursor> {
+        let options = ReadOptions {
+            fill_cache: readahead == 0,
+            readahead,
+        };
+        let stop = self.stop.as_ref();
+        let cursors = components
+            .iter()
+            .map(|component| component.cursor(options, stop));
+        cursors.collect()
     }
 
     /// The entries of one key, newest first, from the newest component to the oldest.
@@ -166,7 +188,8 @@ impl Snapshot {
 
     /// As [`Snapshot::walk`], from the newest entry on whose sequence number is at most `seq`.
     pub fn walk_from(&self, tree: TreeId, key: &[u8], seq: Seq) -> Entries {
-        Entries::new(self.components(tree), key, seq.min(self.seq))
+        let stop = self.stop.as_ref();
+        Entries::new(self.components(tree), key, seq.min(self.seq), stop)
     }
 
     /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]` of `tree`:
@@ -234,13 +257,4 @@ impl Snapshot {
         }
         Ok(entries)
     }
-}
-
-fn sources(components: &[Component], readahead: usize) -> Vec<SourceCursor> {
-    let options = ReadOptions {
-        fill_cache: readahead == 0,
-        readahead,
-    };
-    let cursors = components.iter().map(|component| component.cursor(options));
-    cursors.collect()
 }

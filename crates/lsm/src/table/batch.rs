@@ -190,6 +190,9 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
         }
         return Ok(());
     }
+    if !missing.is_empty() {
+        cost.check_clock()?;
+    }
     let pieces = pieces(wanted, &missing)?;
     let requests: Vec<ReadRequest<'_>> = pieces
         .iter()

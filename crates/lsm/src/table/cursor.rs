@@ -14,6 +14,7 @@ use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::slice::Slice;
+use crate::stop::Stop;
 
 /// A cursor over a table's entries. Keeps the data block and the index block that it stands in, so
 /// that a seek to a key nearby, as batched lookups do with their sorted keys, costs no way from the
@@ -52,6 +53,12 @@ impl TableCursor {
             valid: false,
             ahead: Readahead::default(),
         }
+    }
+
+    /// The same cursor, whose moves `stop` stops.
+    pub(crate) fn until(mut self, stop: Option<&Stop>) -> TableCursor {
+        self.cost = Cost::until(stop);
+        self
     }
 
     /// What the cursor's moves have cost so far.
@@ -109,6 +116,7 @@ impl TableCursor {
     /// Reads a block out of a large piece of the file: the one at hand, or the next in the direction
     /// in which the blocks come.
     fn read_ahead(&mut self, handle: Handle, out: &mut Vec<u8>) -> Result<()> {
+        self.cost.check()?;
         let table = &self.table;
         let size = table.meta().size;
         let damaged = |what| table.damaged(handle.offset, what);
@@ -124,6 +132,7 @@ impl TableCursor {
                 handle.offset
             };
             let len = len.min(size.saturating_sub(FOOTER_LEN as u64).saturating_sub(start));
+            self.cost.check_clock()?;
             ahead.start = start;
             ahead.bytes.clear();
             ahead.bytes.resize(len as usize, 0);

@@ -267,6 +267,7 @@ impl Table {
         if !together || self.cached(filter).is_some() || self.cached(index).is_some() {
             return self.block(filter, true, cost);
         }
+        cost.check_clock()?;
         self.check_handle(index)?;
         self.check_handle(filter)?;
         let mut sealed = vec![0; index.sealed_len() + filter.sealed_len()];
@@ -524,6 +525,7 @@ impl Table {
     /// A block through the cache.
     #[inline]
     pub(super) fn block(&self, handle: Handle, fill: bool, cost: &Cost) -> Result<Arc<Vec<u8>>> {
+        cost.check()?;
         if let Some(block) = self.cached(handle) {
             Cost::add(&cost.blocks_cached, 1);
             return Ok(block);
@@ -548,6 +550,7 @@ impl Table {
 
     /// A block straight from the file.
     pub(super) fn read_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
+        cost.check_clock()?;
         self.check_handle(handle)?;
         let mut sealed = vec![0; handle.sealed_len()];
         self.read_at(handle.offset, &mut sealed)?;

@@ -11,6 +11,7 @@ use crate::attributes::Extractor;
 use crate::cost::Cost;
 use crate::entry::{Kind, Seq, compare};
 use crate::error::{Error, Result};
+use crate::stop::Stop;
 use crate::synopsis::{
     ANYTHING, BlockSynopsis, MapPage, Synopsis, ValueRange, ZoneRef, map_hash, zone_ref,
 };
@@ -31,6 +32,21 @@ impl Table {
         extractor: Option<&dyn Extractor>,
         report: &mut dyn FnMut(Error),
     ) -> u64 {
+        // What nothing stops goes through to the end.
+        self.verify_until(None, extractor, report).unwrap_or(0)
+    }
+
+    /// As [`Table::verify_with`], until `stop` stops it.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] alone; all else is reported.
+    pub fn verify_until(
+        &self,
+        stop: Option<&Stop>,
+        extractor: Option<&dyn Extractor>,
+        report: &mut dyn FnMut(Error),
+    ) -> Result<u64> {
+        let check = || stop.map_or(Ok(()), Stop::check);
         let slots = extractor
             .map(|e| e.ids().iter().map(|&id| self.slot_of(id)).collect())
             .unwrap_or_default();
@@ -50,10 +66,11 @@ impl Table {
         }
         audit.read_maps();
         for p in 0..self.partitions() {
+            check()?;
             audit.partition(p);
         }
         audit.totals();
-        audit.counts.iter().sum()
+        Ok(audit.counts.iter().sum())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::slice::Slice;
+use crate::stop::Stop;
 use crate::table::{ReadOptions, TableCursor};
 
 pub(crate) struct RunCursor {
@@ -31,6 +32,12 @@ impl RunCursor {
         }
     }
 
+    /// The same cursor, whose moves `stop` stops.
+    pub(crate) fn until(mut self, stop: Option<&Stop>) -> RunCursor {
+        self.cost = Cost::until(stop);
+        self
+    }
+
     /// What the cursor has cost so far.
     pub(crate) fn cost(&self) -> Cost {
         let total = self.cost.clone();
@@ -51,7 +58,8 @@ impl RunCursor {
         let Some(table) = self.tables.get(at) else {
             return Ok(false);
         };
-        self.open = Some(table.table()?.cursor(self.options));
+        let cursor = table.table()?.cursor(self.options);
+        self.open = Some(cursor.until(self.cost.stop()));
         self.at = at;
         Ok(true)
     }

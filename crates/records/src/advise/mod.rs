@@ -10,7 +10,6 @@ mod sample;
 
 use std::fmt;
 
-use lsm::Cost;
 use serde_json::{Value as Json, json};
 
 use crate::dataset::Dataset;
@@ -195,7 +194,7 @@ impl Dataset {
                 attributes.push((path, None));
             }
         }
-        let cost = Cost::default();
+        let cost = snapshot.snapshot.cost();
         let measured = sample::measure(&snapshot.snapshot, layout.data, &readers, &cost);
         self.shared.group.count(&cost);
         let (records, facts) = measured?;

@@ -96,6 +96,7 @@ pub(super) fn measure(
                 cursor.seek_first()?;
                 let (mut block, mut at) = (Vec::new(), 0);
                 while cursor.valid() {
+                    cost.check()?;
                     if cursor.kind() == Kind::Put && cursor.seq() <= snapshot.seq() {
                         block.push(cursor.value_slice());
                     }

@@ -7,7 +7,7 @@ mod obsolete;
 
 use std::collections::HashSet;
 
-use lsm::{Component, Cost, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, TreeId};
+use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, TreeId};
 
 use crate::database::Database;
 use crate::dataset::Dataset;
@@ -71,8 +71,11 @@ impl Sum {
 impl Database {
     /// Reads every file and compares every stand-alone index with the data, in bounded memory. All
     /// damage is reported, not the first only.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
     pub fn check(&self) -> Result<CheckReport> {
-        let engine = self.group().check();
+        let engine = self.group().check_until(self.stop.as_ref())?;
         let mut report = CheckReport {
             errors: engine.errors.iter().map(ToString::to_string).collect(),
             files: engine.tables,
@@ -86,8 +89,10 @@ impl Database {
             let Ok(dataset) = self.dataset(&name) else {
                 continue;
             };
-            if let Err(error) = check_dataset(&dataset, &mut report) {
-                report.errors.push(format!("dataset {name}: {error}"));
+            match check_dataset(&dataset, &mut report) {
+                Err(error) if error.is_cancelled() => return Err(error),
+                Err(error) => report.errors.push(format!("dataset {name}: {error}")),
+                Ok(()) => {}
             }
         }
         report.errors.sort();
@@ -197,7 +202,7 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
         }
     };
     let all = |attribute, visit: &mut VisitFact<'_>| {
-        let (everything, cost) = ((&[][..], None), Cost::default());
+        let (everything, cost) = ((&[][..], None), snapshot.cost());
         index::each_fact(snapshot, attribute, everything, READAHEAD, &cost, visit)
     };
     let mut unreadable = Vec::new();
@@ -207,6 +212,7 @@ fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
             // One that cannot be read keeps nobody from checking the others.
             match current_facts(snapshot, layout, &known, |visit| all(attribute, visit)) {
                 Ok(found) => compare(format!("{what} has"), expected, found),
+                Err(error) if error.is_cancelled() => return Err(error),
                 Err(error) => unreadable.push(wrong(format!("{what}: {error}"))),
             }
         }
@@ -276,7 +282,7 @@ impl Check<'_> {
             .iter()
             .map(|(key, _, _)| key.as_slice())
             .collect();
-        let (cost, options) = (Cost::default(), LookupOptions::default());
+        let (cost, options) = (self.snapshot.cost(), LookupOptions::default());
         let mut newest = vec![None; keys.len()];
         self.snapshot
             .lookup(&self.data, &keys, Expected::Unknown, options, &cost)

@@ -1,6 +1,6 @@
 //! The obsolete set, and the trees that tell what writes replaced, against all versions of the records, as these go by.
 
-use lsm::{Cost, Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
+use lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
 
 use crate::coverage::{Complete, Coverage, Source};
 use crate::def::Maintenance;
@@ -138,7 +138,9 @@ impl<'a> Derived<'a> {
         }
         self.wrong.hidden += u64::from(self.known.has(seq));
         for deleted in self.deleted.iter().filter(|deleted| seq > deleted.since) {
-            let entry = self.snapshot.get(deleted.tree, key, &Cost::default())?;
+            let entry = self
+                .snapshot
+                .get(deleted.tree, key, &self.snapshot.cost())?;
             self.wrong.deleted += u64::from(entry.is_none_or(|entry| entry.seq != seq));
         }
         let Some(keys) = &mut self.keys else {
@@ -173,7 +175,9 @@ impl<'a> Derived<'a> {
         for ((replaced, old), new) in self.replaced.iter().zip(&old).zip(&new) {
             for value in old.iter().filter(|value| !new.contains(value)) {
                 if seq > replaced.since {
-                    let entry = self.snapshot.get(replaced.tree, value, &Cost::default())?;
+                    let entry = self
+                        .snapshot
+                        .get(replaced.tree, value, &self.snapshot.cost())?;
                     self.wrong.replaced += u64::from(entry.is_none());
                 }
             }

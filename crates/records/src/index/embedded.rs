@@ -188,6 +188,7 @@ impl Walk<'_> {
             let mut cursor = memtable.attribute_cursor(slot);
             cursor.seek(&lo, MAX_SEQ)?;
             while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+                self.lookup.data_cost.check()?;
                 if cursor.seq() <= limit {
                     best.offer(cursor.seq(), cursor.value());
                 }
@@ -198,6 +199,7 @@ impl Walk<'_> {
         let mut cursor = memtable.cursor();
         cursor.seek_first()?;
         while cursor.valid() {
+            self.lookup.data_cost.check()?;
             if cursor.seq() <= limit && cursor.kind() == Kind::Put && self.matches(cursor.value()) {
                 best.offer(cursor.seq(), cursor.key());
             }

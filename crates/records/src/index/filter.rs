@@ -308,7 +308,7 @@ impl Scan<'_> {
             }
             Part::Table(table) => table.meta().size,
         };
-        let mut cursor = part.cursor(options(size));
+        let mut cursor = part.cursor(options(size), self.lookup.data_cost);
         cursor.seek_first()?;
         while cursor.valid() {
             let seq = cursor.seq();
@@ -338,6 +338,7 @@ impl Scan<'_> {
         let mut cursor = memtable.attribute_cursor(slot);
         cursor.seek(&lo, MAX_SEQ)?;
         while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+            self.lookup.data_cost.check()?;
             let (seq, key) = (cursor.seq(), cursor.value());
             if seq <= self.lookup.snapshot.seq()
                 && take.wants(seq, seq)

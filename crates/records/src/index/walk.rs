@@ -155,6 +155,7 @@ impl Walk<'_, '_> {
         let mut cursor = memtable.cursor();
         cursor.seek(self.lo, MAX_SEQ)?;
         while cursor.valid() && self.hi.is_none_or(|hi| cursor.key() < hi) {
+            self.lookup.index_cost.check()?;
             if cursor.seq() <= self.lookup.snapshot.seq() {
                 let entry = Entry {
                     key: cursor.key(),

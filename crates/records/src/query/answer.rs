@@ -73,8 +73,9 @@ impl Answer {
     pub(super) fn new(query: Query) -> Result<Answer> {
         let layout = &*query.snapshot.layout;
         let predicates = Predicates::new(layout, &query.conditions)?;
-        let (data_cost, index_cost) = (Cost::default(), Cost::default());
         let snapshot = &query.snapshot.snapshot;
+        let (data_cost, index_cost, keys_cost) =
+            (snapshot.cost(), snapshot.cost(), snapshot.cost());
         let lookup = Lookup {
             layout,
             snapshot,
@@ -140,7 +141,7 @@ impl Answer {
             steps: Steps::default(),
             data_cost,
             index_cost,
-            keys_cost: Cost::default(),
+            keys_cost,
             notes,
             snapshot: query.snapshot,
         })

@@ -180,10 +180,10 @@ impl Answer {
         }
         let snapshot = self.snapshot.snapshot.clone();
         let components = snapshot.components(layout.data);
-        let cost = lsm::Cost::default();
+        let cost = snapshot.cost();
         let validity = self.asks.then(|| self.validity.clone());
         let known = self.knows_current();
-        let keys_cost = lsm::Cost::default();
+        let keys_cost = snapshot.cost();
         let mut sieve = self.sieve(layout, Some(driver), visit);
         let mut chunk = Chunk::default();
         while !sieve.is_done() && chunk.fill(&mut sorted, share)? {

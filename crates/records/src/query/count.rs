@@ -110,7 +110,7 @@ impl Answer {
         }
         let (lo, hi) = range.key_bounds();
         let snapshot = self.snapshot.snapshot.clone();
-        let index_cost = lsm::Cost::default();
+        let index_cost = snapshot.cost();
         let mut facts: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
         // Facts whose records are looked up together: the more, the closer to each other they are.
         let room = self.snapshot.dataset.shared.group.options().memory_budget / 16;
@@ -150,7 +150,7 @@ impl Answer {
     ) -> Result<u64> {
         let (lo, hi) = range.key_bounds();
         let snapshot = self.snapshot.snapshot.clone();
-        let (index_cost, keys_cost) = (lsm::Cost::default(), lsm::Cost::default());
+        let (index_cost, keys_cost) = (snapshot.cost(), snapshot.cost());
         let (validity, steps) = (&self.validity, &mut self.steps);
         let mut counted = SeqSet::new();
         let mut doubtful: Vec<Candidate> = Vec::new();

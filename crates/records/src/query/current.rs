@@ -285,10 +285,11 @@ impl Newer {
         let mut keys = KeyFilter::builder();
         for span in self.components.iter().take(names.len()) {
             for part in span.component.parts(&[], None) {
-                let mut cursor = part.cursor(lsm::table::ReadOptions {
+                let options = lsm::table::ReadOptions {
                     fill_cache: true,
                     readahead: 0,
-                });
+                };
+                let mut cursor = part.cursor(options, cost);
                 cursor.seek_first()?;
                 while cursor.valid() {
                     keys.add(cursor.key());

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lsm::{Cost, Kind, Seq};
+use lsm::{Kind, Seq};
 
 use super::candidates::{Kept, Search};
 use super::predicate::Predicates;
@@ -252,8 +252,8 @@ impl DatasetSnapshot {
             snapshot: self,
             predicates: &predicates,
             over: over.map(Arc::new),
-            data_cost: Cost::default(),
-            index_cost: Cost::default(),
+            data_cost: self.snapshot.cost(),
+            index_cost: self.snapshot.cost(),
         };
         // The next candidates are below this one.
         let below = after.map_or(search.at.saturating_add(1), |after| after.after);

@@ -187,7 +187,7 @@ impl Dataset {
         let group = &self.shared.group;
         let superseded = self.superseded(Readable::AsOpened)?;
         self.current.keep_over(group)?;
-        let now = self.snapshot();
+        let now = self.now();
         let layout = &now.layout;
         let before = mark(&now.snapshot, superseded);
         let complete = Coverage::at(layout, Some(before)).loses_nothing();
@@ -206,10 +206,10 @@ impl Dataset {
                 compaction: Compaction::After,
             } => {
                 group.compact(Some(layout.data))?;
-                self.snapshot()
+                self.now()
             }
             // Before it was claimed, an index may have been added.
-            RepairMethod::Index => self.snapshot(),
+            RepairMethod::Index => self.now(),
             _ => now,
         };
         let layout = &now.layout;

@@ -29,7 +29,7 @@ impl Dataset {
             return;
         }
         let result = self.try_keep_up(go_on);
-        let ended = !go_on() || self.snapshot().is_dropped();
+        let ended = !go_on() || self.now().is_dropped();
         let mut remembered = live.remembered.lock();
         match result {
             Ok(()) => remembered.succeeded(),
@@ -40,7 +40,7 @@ impl Dataset {
     }
 
     fn try_keep_up(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
-        let now = self.snapshot();
+        let now = self.now();
         let (layout, snapshot) = (&now.layout, &now.snapshot);
         let upkeep = &layout.stored.upkeep;
         if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
@@ -102,7 +102,7 @@ impl Dataset {
 
     fn note_repair(&self, report: &crate::repair::RepairReport, why: &str) {
         let usage = &self.current.usage;
-        let now = self.snapshot();
+        let now = self.now();
         let layout = &now.layout;
         let over = layout
             .superseded

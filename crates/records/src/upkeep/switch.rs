@@ -154,7 +154,7 @@ impl Dataset {
 
     /// What the set is known to hold, once it has all of that.
     fn settled(&self) -> Option<Coverage> {
-        let now = self.snapshot();
+        let now = self.now();
         let layout = &now.layout;
         let known = layout
             .superseded
