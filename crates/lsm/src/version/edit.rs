@@ -46,7 +46,7 @@ pub(crate) struct NewTable {
     pub(crate) level: u32,
     pub(crate) run: u64,
     pub(crate) component: ComponentId,
-    pub(crate) meta: TableMeta,
+    pub(crate) meta: Arc<TableMeta>,
     /// Where it lies, unless it has a file of its own.
     pub(crate) place: Option<Place>,
 }
@@ -233,7 +233,7 @@ impl Edit {
                         level,
                         run,
                         component,
-                        meta,
+                        meta: Arc::new(meta),
                         place: None,
                     });
                 }
