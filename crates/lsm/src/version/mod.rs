@@ -303,6 +303,12 @@ impl Version {
         ids.filter_map(|id| self.trees.get(id))
     }
 
+    /// The trees that ask the set of the tree called `name`, by number.
+    pub(crate) fn holders(&self, name: &str) -> impl Iterator<Item = &Arc<TreeVersion>> {
+        let ids = self.names.holders(name).iter();
+        ids.filter_map(|id| self.trees.get(id))
+    }
+
     /// How often trees were created, configured or dropped since the group was opened: two versions
     /// of the same number have the same trees, with the same configurations.
     pub fn changes(&self) -> u64 {
