@@ -7,7 +7,7 @@ use esker::{
 };
 use esker::{Value, WriteBatch};
 
-use super::{Reads, Setup, Subject, Visit};
+use super::{Put, Reads, Setup, Subject, Visit, Writes};
 use crate::failure::{Failure, Result};
 use crate::workload::{Attribute, Find, Record};
 
@@ -79,6 +79,10 @@ impl Subject for Esker {
         Some(&self.tweets)
     }
 
+    fn shared_writes(&self) -> Option<&dyn Writes> {
+        Some(&self.tweets)
+    }
+
     fn settle(&mut self) -> Result<()> {
         self.db.flush()?;
         Ok(self.db.group().settle_merges()?)
@@ -90,6 +94,20 @@ impl Subject for Esker {
         counters
             .map(|(name, count)| (name.to_string(), count as f64))
             .collect()
+    }
+}
+
+impl Writes for Tweets {
+    fn writer(&self, synced: bool) -> Result<Put<'_>> {
+        let durability = match synced {
+            true => Durability::Sync,
+            false => Durability::Os,
+        };
+        let mut batch = self.dataset.batch();
+        Ok(Box::new(move |record| {
+            batch.put(record.body)?;
+            Ok(batch.commit(durability)?)
+        }))
     }
 }
 

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::keyed::{self, Candidate, Store};
-use super::{Indexes, Setup, Subject, Visit};
+use super::{Indexes, Put, Setup, Subject, Visit, Writes};
 use crate::failure::Result;
 use crate::workload::{Attribute, Find, Record};
 
@@ -76,6 +76,10 @@ impl Subject for Fjall {
         keyed::find(self, find, self.indexes == Indexes::Blind, visit)
     }
 
+    fn shared_writes(&self) -> Option<&dyn Writes> {
+        (self.indexes == Indexes::None).then_some(self)
+    }
+
     fn settle(&mut self) -> Result<()> {
         self.data.rotate_memtable_and_wait()?;
         for entries in self.entries.iter().flatten() {
@@ -89,6 +93,21 @@ impl Subject for Fjall {
             quiet = if busy { 0 } else { quiet + 1 };
         }
         Ok(())
+    }
+}
+
+impl Writes for Fjall {
+    fn writer(&self, synced: bool) -> Result<Put<'_>> {
+        let mut stored = Vec::new();
+        Ok(Box::new(move |record| {
+            // Only indexes need the number.
+            keyed::store(&mut stored, 0, record);
+            self.data.insert(keyed::key(record.key), &stored)?;
+            if synced {
+                self.db.persist(PersistMode::SyncData)?;
+            }
+            Ok(())
+        }))
     }
 }
 

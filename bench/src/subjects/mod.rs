@@ -41,6 +41,11 @@ pub trait Subject {
         None
     }
 
+    /// What several threads may write at once, of subjects that are measured so.
+    fn shared_writes(&self) -> Option<&dyn Writes> {
+        None
+    }
+
     /// The subject's own counters since it was opened, by name. `blocks_read` and `blocks_cached`
     /// where it knows them.
     fn counters(&self) -> BTreeMap<String, f64> {
@@ -55,6 +60,15 @@ pub trait Reads: Sync {
 
     /// As [`Subject::find`].
     fn find(&self, find: &Find, visit: Visit<'_>) -> Result<()>;
+}
+
+/// Puts a record.
+pub type Put<'a> = Box<dyn FnMut(&Record<'_>) -> Result<()> + 'a>;
+
+/// Writes by any number of threads, of records without an index.
+pub trait Writes: Sync {
+    /// What one thread writes with. A put is on disk when it returns, or without `synced` in the page cache.
+    fn writer(&self, synced: bool) -> Result<Put<'_>>;
 }
 
 /// Where and how a subject is opened.

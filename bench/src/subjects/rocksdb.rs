@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    FlushOptions, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
+    FlushOptions, Options, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 
 use super::keyed::{self, Candidate, Store};
-use super::{Indexes, Reads, Setup, Subject, Visit};
+use super::{Indexes, Put, Reads, Setup, Subject, Visit, Writes};
 use crate::failure::{Failure, Result};
 use crate::workload::{Attribute, Find, Record};
 
@@ -104,6 +104,10 @@ impl Subject for Rocks {
         Some(self)
     }
 
+    fn shared_writes(&self) -> Option<&dyn Writes> {
+        (self.indexes == Indexes::None).then_some(self)
+    }
+
     fn settle(&mut self) -> Result<()> {
         let mut names = vec![DATA];
         if self.indexes != Indexes::None {
@@ -133,6 +137,21 @@ impl Subject for Rocks {
         ]
         .map(|(name, count)| (name.to_string(), count))
         .into()
+    }
+}
+
+impl Writes for Rocks {
+    fn writer(&self, synced: bool) -> Result<Put<'_>> {
+        let data = self.family(DATA)?;
+        let mut options = WriteOptions::default();
+        options.set_sync(synced);
+        let mut stored = Vec::new();
+        Ok(Box::new(move |record| {
+            // Only indexes need the number.
+            keyed::store(&mut stored, 0, record);
+            let key = keyed::key(record.key);
+            Ok(self.db.put_cf_opt(data, key, &stored, &options)?)
+        }))
     }
 }
 

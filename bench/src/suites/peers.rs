@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::bars::{self, Names};
 use super::session::{Limit, Session};
-use super::{Options, table};
+use super::{Options, many, synced, table};
 use crate::failure::Result;
 use crate::measure::Results;
 use crate::only::Only;
@@ -193,8 +193,14 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
         }
     }
     let operations = OPERATIONS.map(String::from);
-    let names: Vec<String> = experiments.iter().map(|e| e.name.clone()).collect();
-    let only = Only::new(&options.only, &[&subjects, &operations, &names])?;
+    let mut names: Vec<String> = experiments.iter().map(|e| e.name.clone()).collect();
+    let mut known = operations.to_vec();
+    if !options.past_memory {
+        names.extend([synced::EXPERIMENT, many::EXPERIMENT].map(String::from));
+        known.extend(synced::operations());
+        known.extend(many::operations());
+    }
+    let only = Only::new(&options.only, &[&subjects, &known, &names])?;
 
     let mut runner = Runner::new(&options.out)?;
     settings::common(&mut runner)?;
@@ -221,6 +227,9 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
                 })?;
             }
         }
+        for job in of_writes(options, &only, &names)? {
+            runner.run(&Job { repeat, ..job })?;
+        }
     }
     let results = Results::read(&options.out)?;
     let medians = results.medians();
@@ -240,6 +249,44 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
     Ok(runner.failures)
 }
 
+/// The experiments that are one job each: synced puts by several threads, all stores in turn, and many datasets.
+fn of_writes(options: &Options, only: &Only, names: &[String]) -> Result<Vec<Job>> {
+    let any = |operations: &[String]| operations.iter().any(|operation| only.has(operation));
+    let wanted = |name: &str, operations: &[String]| {
+        names.iter().any(|known| known == name) && only.has(name) && any(operations)
+    };
+    let job = |experiment: &str, subject: &str, parameters: Value| Job {
+        suite: SUITE.to_string(),
+        experiment: experiment.to_string(),
+        subject: subject.to_string(),
+        repeat: 0,
+        seed: options.seed,
+        parameters,
+        scratch: Default::default(),
+    };
+    let mut jobs = Vec::new();
+    let subjects = synced::SUBJECTS.into_iter().filter(|s| only.has(s));
+    let subjects: Vec<String> = subjects.map(String::from).collect();
+    if wanted(synced::EXPERIMENT, &synced::operations()) && !subjects.is_empty() {
+        let name = subjects.join(", ");
+        let parameters = synced::Parameters {
+            subjects,
+            cache_bytes: CACHE_BYTES,
+            scale: options.scale,
+        };
+        let parameters = serde_json::to_value(parameters)?;
+        jobs.push(job(synced::EXPERIMENT, &name, parameters));
+    }
+    if wanted(many::EXPERIMENT, &many::operations()) && only.has(many::SUBJECT) {
+        let parameters = serde_json::to_value(many::Parameters {
+            cache_bytes: CACHE_BYTES,
+            scale: options.scale,
+        })?;
+        jobs.push(job(many::EXPERIMENT, many::SUBJECT, parameters));
+    }
+    Ok(jobs)
+}
+
 fn settings(runner: &mut Runner, options: &Options) -> Result<()> {
     let records = match &options.seed_set {
         Some(set) => format!("made like those of {}", set.file.display()),
@@ -252,6 +299,7 @@ fn settings(runner: &mut Runner, options: &Options) -> Result<()> {
         ("repeats", format!("{}, figures are medians", options.repeat)),
         ("clients", "one thread, one operation at a time; where it says so, two threads beside one".to_string()),
         ("durability", "log written, no sync per write: a killed process loses nothing (redb: a commit per 10,000 writes; SQLite normal: sync at checkpoints)".to_string()),
+        ("synced puts", "one record a time and thread, with fdatasync before it returns (RocksDB: sync; fjall: insert, then persist of data); the stores take turns in one process".to_string()),
         ("block cache", "64 MiB each (Esker: half of a memory budget of 128 MiB, which holds memtables too; LMDB: the page cache)".to_string()),
         ("past memory", "64 MiB and direct reads and table writes: of block cache for RocksDB, in all for Esker".to_string()),
         ("compression", "LZ4 for Esker, RocksDB and fjall, none for SQLite, LMDB and redb".to_string()),
@@ -267,6 +315,11 @@ fn settings(runner: &mut Runner, options: &Options) -> Result<()> {
 
 /// Does one subject's share, in a process of its own.
 pub fn child(job: &Job) -> Result<()> {
+    match job.experiment.as_str() {
+        synced::EXPERIMENT => return synced::child(job),
+        many::EXPERIMENT => return many::child(job),
+        _ => {}
+    }
     let parameters: Parameters = job.parameters()?;
     let setup = |folder: &str| Setup {
         dir: job.scratch.join(folder),

@@ -407,23 +407,31 @@ impl<'p> Session<'p> {
     }
 
     fn row(&self, operation: &str, measured: &Measured) -> Row {
-        let latency = &measured.latency;
+        let row = row(self.job, operation, &measured.latency, measured.cpu);
         Row {
-            suite: self.job.suite.clone(),
-            experiment: self.job.experiment.clone(),
-            subject: self.job.subject.clone(),
-            operation: operation.to_string(),
             parameters: self.parameters.clone(),
-            repeat: self.job.repeat,
-            ops: latency.ops(),
-            seconds: latency.wall().as_secs_f64(),
-            cpu_us: measured.cpu.as_secs_f64() * 1e6 / latency.ops().max(1) as f64,
-            p50_us: latency.quantile_us(0.5),
-            p99_us: latency.quantile_us(0.99),
-            p999_us: latency.quantile_us(0.999),
-            max_us: latency.quantile_us(1.0),
-            figures: BTreeMap::new(),
+            ..row
         }
+    }
+}
+
+/// What was measured of an operation of a job.
+pub(super) fn row(job: &Job, operation: &str, latency: &Latency, cpu: Duration) -> Row {
+    Row {
+        suite: job.suite.clone(),
+        experiment: job.experiment.clone(),
+        subject: job.subject.clone(),
+        operation: operation.to_string(),
+        parameters: BTreeMap::new(),
+        repeat: job.repeat,
+        ops: latency.ops(),
+        seconds: latency.wall().as_secs_f64(),
+        cpu_us: cpu.as_secs_f64() * 1e6 / latency.ops().max(1) as f64,
+        p50_us: latency.quantile_us(0.5),
+        p99_us: latency.quantile_us(0.99),
+        p999_us: latency.quantile_us(0.999),
+        max_us: latency.quantile_us(1.0),
+        figures: BTreeMap::new(),
     }
 }
 
@@ -526,14 +534,14 @@ impl Eaten {
 
 /// Records made ahead.
 #[derive(Debug, Default)]
-struct Ahead {
+pub(super) struct Ahead {
     bodies: Vec<u8>,
     /// Key, user, second, end of the body.
     records: Vec<(u64, u64, u64, usize)>,
 }
 
 impl Ahead {
-    fn fill(&mut self, stream: &mut Stream<'_>, count: usize) {
+    pub(super) fn fill(&mut self, stream: &mut Stream<'_>, count: usize) {
         self.bodies.clear();
         self.records.clear();
         for _ in 0..count {
@@ -545,7 +553,7 @@ impl Ahead {
         }
     }
 
-    fn record(&self, at: usize) -> Record<'_> {
+    pub(super) fn record(&self, at: usize) -> Record<'_> {
         let (key, user, second, end) = self.records[at];
         let start = at.checked_sub(1).map_or(0, |before| self.records[before].3);
         Record {

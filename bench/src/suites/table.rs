@@ -29,8 +29,10 @@ pub fn print(rows: &[Row]) {
             "\n{experiment}: median and 99th percentile of wall time / CPU time per operation, in µs\n"
         );
         speed(&rows);
-        println!("\n{experiment}: space, and the slowest writes\n");
-        space(&rows);
+        if rows.iter().any(|row| row.operation == "load") {
+            println!("\n{experiment}: space, and the slowest writes\n");
+            space(&rows);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads by one thread and by two, in turn: whether they get in each other's way.
+//! What several threads do at once, in rounds; reads by one and by two in turn: whether they get in each other's way.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -12,8 +12,30 @@ use crate::subjects::{Reads, Visit};
 
 /// Rounds of each number of threads; figures are medians.
 const ROUNDS: usize = 5;
-/// How long a round goes on.
+/// How long a round of reads goes on.
 const ROUND: Duration = Duration::from_millis(500);
+
+/// What a thread does again and again.
+pub struct Work<'a> {
+    each: Box<dyn FnMut() -> Result<()> + 'a>,
+    pause: Duration,
+}
+
+impl<'a> Work<'a> {
+    /// One operation after the other.
+    pub fn new(each: impl FnMut() -> Result<()> + 'a) -> Work<'a> {
+        Work {
+            each: Box::new(each),
+            pause: Duration::ZERO,
+        }
+    }
+
+    /// The same with a pause before each, which is not measured: so that operations begin at any moment, and not only
+    /// when it is their thread's turn anyway.
+    pub fn pausing(self, pause: Duration) -> Work<'a> {
+        Work { pause, ..self }
+    }
+}
 
 /// Asks one question.
 pub type Ask<'a> = dyn Fn(&dyn Reads, &mut Rng, Visit<'_>) -> Result<()> + Sync + 'a;
@@ -34,38 +56,57 @@ pub struct Rate {
 }
 
 /// One round of one thread.
-struct Share {
+#[derive(Debug)]
+pub struct Share {
     latency: Latency,
     wall: Duration,
     cpu: Duration,
-    eaten: Eaten,
 }
 
 /// What one thread does, and what two do.
 pub fn one_and_two(reads: &dyn Reads, seed: u64, ask: &Ask<'_>) -> Result<[Rate; 2]> {
     let mut rounds: [Vec<Vec<Share>>; 2] = Default::default();
+    let of = |threads: usize, seed: u64| {
+        round(threads, ROUND, &|n| {
+            let mut rng = Rng::with_seed(seed ^ ((n as u64) << 32));
+            let mut eaten = Eaten::default();
+            Ok(Work::new(move || {
+                ask(reads, &mut rng, &mut |body| eaten.eat(body))?;
+                std::hint::black_box(eaten.sum());
+                Ok(())
+            }))
+        })
+    };
     // Warms the cache.
-    round(reads, 1, seed, ask)?;
+    of(1, seed)?;
     for n in 0..ROUNDS {
         for threads in [1, 2] {
-            let shares = round(reads, threads, seed + n as u64, ask)?;
-            rounds[threads - 1].push(shares);
+            rounds[threads - 1].push(of(threads, seed + n as u64)?);
         }
     }
     let [one, two] = rounds;
     Ok([rate(&one)?, rate(&two)?])
 }
 
-fn round(reads: &dyn Reads, threads: usize, seed: u64, ask: &Ask<'_>) -> Result<Vec<Share>> {
+/// One round: so many threads, which begin together, each do what `work` gives for its number, for so long.
+pub fn round<'a>(
+    threads: usize,
+    time: Duration,
+    work: &(dyn Fn(usize) -> Result<Work<'a>> + Sync),
+) -> Result<Vec<Share>> {
     let together = Barrier::new(threads);
-    let one = |seed: u64| -> Result<Share> {
-        let mut rng = Rng::with_seed(seed);
+    let one = |number: usize| -> Result<Share> {
+        let work = work(number);
         together.wait();
-        let (mut latency, mut eaten) = (Latency::new()?, Eaten::default());
+        let (mut work, mut latency) = (work?, Latency::new()?);
         let (begin, cpu) = (Instant::now(), thread_cpu());
         let mut now = begin;
-        while now - begin < ROUND {
-            ask(reads, &mut rng, &mut |body| eaten.eat(body))?;
+        while now - begin < time {
+            if !work.pause.is_zero() {
+                std::thread::sleep(work.pause);
+                now = Instant::now();
+            }
+            (work.each)()?;
             let after = Instant::now();
             latency.add(after - now);
             now = after;
@@ -74,14 +115,13 @@ fn round(reads: &dyn Reads, threads: usize, seed: u64, ask: &Ask<'_>) -> Result<
             latency,
             wall: now - begin,
             cpu: thread_cpu() - cpu,
-            eaten,
         })
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads as u64)
+        let threads: Vec<_> = (0..threads)
             .map(|n| {
                 let one = &one;
-                scope.spawn(move || one(seed ^ (n << 32)))
+                scope.spawn(move || one(n))
             })
             .collect();
         let shares = threads.into_iter().map(|thread| match thread.join() {
@@ -92,7 +132,8 @@ fn round(reads: &dyn Reads, threads: usize, seed: u64, ask: &Ask<'_>) -> Result<
     })
 }
 
-fn rate(rounds: &[Vec<Share>]) -> Result<Rate> {
+/// What the rounds come to.
+pub fn rate(rounds: &[Vec<Share>]) -> Result<Rate> {
     let per_second = |share: &Share| share.latency.ops() as f64 / share.wall.as_secs_f64();
     let mut rates: Vec<f64> = rounds
         .iter()
@@ -104,7 +145,6 @@ fn rate(rounds: &[Vec<Share>]) -> Result<Rate> {
         for share in shares {
             latency.absorb(&share.latency)?;
             cpu += share.cpu;
-            std::hint::black_box(share.eaten.sum());
         }
         wall += shares
             .iter()

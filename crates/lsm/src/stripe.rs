@@ -21,10 +21,14 @@ const MOST: usize = 256;
 #[repr(align(128))]
 struct Stripe<T>(T);
 
-/// How many stripes there are: a power of two.
+/// How many stripes there are: a power of two. Found once: to ask for the cores reads files of the system, and a store of
+/// many datasets has stripes by the thousand.
 fn count() -> usize {
-    let cores = available_parallelism().map_or(1, usize::from);
-    (PER_CORE * cores).clamp(LEAST, MOST).next_power_of_two()
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        let cores = available_parallelism().map_or(1, usize::from);
+        (PER_CORE * cores).clamp(LEAST, MOST).next_power_of_two()
+    })
 }
 
 /// The calling thread's one of `stripes`, whose number is a power of two: the same one each time that it asks.

@@ -312,3 +312,69 @@ fn no_writer_waits_while_files_are_removed() {
     assert_eq!(removed.load(Ordering::SeqCst), 1);
     hooked.clear();
 }
+
+/// Each tree leaves out what a set of its own says.
+struct WithSets;
+
+impl TreeProvider for WithSets {
+    fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
+        let holder = name.strip_prefix("data");
+        Ok(TreeOptions {
+            bitmap: holder.is_none(),
+            superseded: holder.map(|number| SupersededBy {
+                tree: format!("bits{number}"),
+                leaves_out: LeavesOut::Told,
+            }),
+            ..TreeOptions::default()
+        })
+    }
+}
+
+#[test]
+fn sets_of_obsolete_writes_are_swept_together() {
+    let memory = Memory::new();
+    let hooked = Hooked::new(Arc::new(memory.clone()));
+    let fs = Arc::new(hooked.clone());
+    let group = Group::open(Path::new(DIR), options(fs), Arc::new(WithSets), true).unwrap();
+    let of = |what: &str| -> Vec<TreeId> {
+        let names: Vec<_> = (0..20).map(|n| (format!("{what}{n}"), vec![])).collect();
+        group.create_trees(&names).unwrap()
+    };
+    let (data, sets) = (of("data"), of("bits"));
+    let mut model = Model::new();
+    for tree in &data {
+        put(&group, *tree, 1, b"one");
+        put(&group, *tree, 1, b"two");
+        model.insert((*tree, 1), b"two".to_vec());
+    }
+    // The flush tells which are over. One more is told that has an entry still, so it is kept.
+    group.flush().unwrap();
+    let over = group.snapshot().version().trees[&sets[3]].bitmap().clone();
+    let mut more = [Ok(over.iter().next().unwrap() + 1)].into_iter();
+    group.supersede(sets[3], &mut more, None).unwrap();
+    let edits = Arc::new(AtomicUsize::new(0));
+    let count = edits.clone();
+    hooked.set(move |call, path| {
+        let manifest = path.to_str().unwrap().contains("MANIFEST");
+        if manifest && matches!(call, Call::Sync) {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    group.compact_trees(&sets).unwrap();
+    hooked.clear();
+    assert_eq!(edits.load(Ordering::SeqCst), 1);
+    let left = |group: &Group| -> Vec<u64> {
+        let version = group.snapshot().version().clone();
+        let len = |set: &TreeId| version.trees[set].bitmap().len();
+        sets.iter().map(len).collect()
+    };
+    let expected: Vec<u64> = (0..20).map(|n| u64::from(n == 3)).collect();
+    assert_eq!(left(&group), expected);
+    drop(group);
+    let fs = Arc::new(memory.clone());
+    let group = Group::open(Path::new(DIR), options(fs), Arc::new(WithSets), false).unwrap();
+    assert_eq!(left(&group), expected);
+    model.remove(&(data[3], 1));
+    assert_holds(&group, &model);
+}

@@ -4,6 +4,9 @@
 //! ```text
 //! cargo run --release -p esker --example many -- 10 300 1000      # numbers of datasets; MANY_PUTS=200000 records each time
 //! ```
+//!
+//! With `MANY_VERBOSE=1` it tells of each put of more than 20 ms how long it waited for a core (Linux): what is left of
+//! it was a wait for somebody else, or for the disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
@@ -43,6 +46,13 @@ fn options() -> Options {
     }
 }
 
+/// How long this thread has waited for a core so far.
+fn waited() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_whitespace().nth(1);
+    Duration::from_nanos(nanos.map_or(0, |nanos| nanos.parse().unwrap_or(0)))
+}
+
 fn record(n: u64) -> String {
     let user = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
     format!(
@@ -68,15 +78,17 @@ fn measure(number: usize, puts: u64) {
     let created = start.elapsed();
     let records: Vec<String> = (0..puts).map(record).collect();
     let mut taken = Vec::with_capacity(records.len());
+    let verbose = std::env::var("MANY_VERBOSE").is_ok();
     let mut slow = Vec::new();
     let start = Instant::now();
     for (n, record) in records.iter().enumerate() {
+        let had_waited = if verbose { waited() } else { Duration::ZERO };
         let before = Instant::now();
         sets[n % number].put(record.as_bytes()).unwrap();
         let took = before.elapsed();
         taken.push(took);
-        if took > Duration::from_millis(20) {
-            slow.push((n, took));
+        if verbose && took > Duration::from_millis(20) {
+            slow.push((n, took, waited() - had_waited));
         }
     }
     let wrote = start.elapsed();
@@ -95,8 +107,10 @@ fn measure(number: usize, puts: u64) {
     let start = Instant::now();
     db.flush().unwrap();
     let flush = start.elapsed();
-    if std::env::var("MANY_VERBOSE").is_ok() {
-        println!("slow: {slow:?}");
+    if verbose {
+        for (n, took, waited) in slow {
+            println!("put {n} took {took:.1?}, of which it waited {waited:.1?} for a core");
+        }
         println!("{:?}", db.group().stats());
     }
     drop(sets);

@@ -648,7 +648,7 @@ impl Written {
                 level,
                 run,
                 component,
-                meta,
+                meta: Arc::new(meta),
                 place,
             }));
     }

@@ -26,11 +26,7 @@ pub(crate) fn holders<'v>(
     version: &'v Version,
     set: &'v TreeVersion,
 ) -> impl Iterator<Item = &'v Arc<TreeVersion>> {
-    let asks = |tree: &&Arc<TreeVersion>| {
-        let by = tree.options.superseded.as_ref();
-        by.is_some_and(|by| by.tree == set.name)
-    };
-    version.trees.values().filter(asks)
+    version.holders(&set.name)
 }
 
 /// True when every holder has all that is meant for it: nothing old is gathered somewhere to be brought in later.

@@ -66,9 +66,9 @@ pub fn edit(data: &[u8]) {
     };
     let options = |_: &str, _: &[u8]| Ok(TreeOptions::default());
     let path = Path::new("/fuzz/MANIFEST-000001");
-    if let Ok(version) = Version::default().apply(&edit, &source, &options, path) {
+    if let Ok((version, _)) = Version::default().apply(&edit, &source, &options, path) {
         let again = Version::default().apply(&version.snapshot(), &source, &options, path);
-        assert_eq!(again.unwrap().snapshot(), version.snapshot());
+        assert_eq!(again.unwrap().0.snapshot(), version.snapshot());
     }
 }
 

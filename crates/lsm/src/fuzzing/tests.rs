@@ -22,7 +22,7 @@ fn edits() -> Vec<Vec<u8>> {
         level,
         run: if level == 0 { number } else { 0 },
         component: ComponentId { min: 1, max: 9 },
-        meta: TableMeta {
+        meta: Arc::new(TableMeta {
             number,
             size: 500,
             entries: 9,
@@ -32,7 +32,7 @@ fn edits() -> Vec<Vec<u8>> {
             max_seq: 9,
             zones: vec![(3, Some((vec![1], None))), (4, None)],
             ..TableMeta::default()
-        },
+        }),
         place: (number > 1).then_some(Place {
             file: 1,
             offset: 500 * number,

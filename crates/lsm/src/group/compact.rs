@@ -21,8 +21,8 @@ use crate::version::{Edit, TreeVersion, Version};
 const SMALL: u64 = 1 << 20;
 
 /// Bytes, and merges, that are done together.
-const TOGETHER: u64 = 8 << 20;
-const MOST: usize = 1024;
+pub(super) const TOGETHER: u64 = 8 << 20;
+pub(super) const MOST: usize = 1024;
 
 /// A merge that is to be done.
 pub(super) struct Merge {

@@ -129,7 +129,7 @@ impl Inner {
             return Err(Error::Closed);
         }
         let version = Version::clone(&before.version);
-        let mut version = version.apply(edit, &self.source, &options, &self.source.dir)?;
+        let (mut version, taken) = version.apply(edit, &self.source, &options, &self.source.dir)?;
         version.extend_bitmaps(edit)?;
         version.find_due(Some(edit));
         edit.order = self.next_order(&versions, edit.log);
@@ -139,7 +139,7 @@ impl Inner {
         versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
         let version = Arc::new(version);
         self.change_view(|view| change(view, version.clone()));
-        for table in before.version.taken_out(edit) {
+        for table in &taken {
             table.mark_obsolete();
             self.note_space(table);
         }

@@ -14,7 +14,7 @@ use crate::version::{Current, Edit, Manifest, Order, Version, manifest_path};
 
 /// A manifest is not written anew while it is shorter than this, or than so many times its first record.
 const RENEW_OVER: u64 = 64 << 10;
-const RENEW_FACTOR: u64 = 4;
+const RENEW_FACTOR: u64 = 2;
 
 impl Inner {
     /// Begins a manifest with `version`, durably, its name too. `CURRENT` does not name it yet, so the order of commits

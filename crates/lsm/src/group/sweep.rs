@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Inner;
+use super::compact::{MOST, TOGETHER};
 use super::failures::Attempt;
 use super::install::no_tree;
 use crate::batch::TreeId;
+use crate::compaction::job::Workshop;
 use crate::compaction::sweep::{Sweep, allowance, is_clean, is_settled};
 use crate::error::{Error, Result};
 use crate::obsolete::{self, SeqSet};
@@ -21,6 +23,26 @@ pub(super) struct Sweeps {
     under_way: BTreeMap<TreeId, Sweep>,
     /// Bytes of sets after their last sweep: a set is swept again when it has doubled.
     left: BTreeMap<TreeId, usize>,
+}
+
+/// A set that was swept, and what is left of it.
+struct Swept {
+    set: Arc<TreeVersion>,
+    left: Arc<SeqSet>,
+}
+
+impl Swept {
+    /// The span of the tables to be replaced, unless they hold just what is left, and in one run.
+    fn component(&self) -> Option<ComponentId> {
+        let Swept { set, left } = self;
+        let entries: u64 = set.tables().map(|table| table.meta().entries).sum();
+        let is_one = set.runs.len() <= 1 && entries == obsolete::entries(left);
+        if left.len() == set.bitmap().len() && is_one {
+            return None;
+        }
+        let spans = set.tables().map(|table| table.component());
+        spans.reduce(ComponentId::hull)
+    }
 }
 
 impl Inner {
@@ -50,8 +72,9 @@ impl Inner {
         let Some(set) = due else {
             return Ok(false);
         };
-        match self.sweep(set.id, STEP) {
-            Ok(_) => Ok(true),
+        let swept = self.sweep(set.id, STEP);
+        match swept.and_then(|swept| self.replace(swept.as_slice())) {
+            Ok(()) => Ok(true),
             Err(error) if self.is_contained(&error) => {
                 self.note_merge_failure(&view.version, set, &error, true);
                 Ok(true)
@@ -60,17 +83,34 @@ impl Inner {
         }
     }
 
-    /// Sweeps sets from begin to end, and leaves each in one run; those that are gone are passed over. Returns the
-    /// first failure that was one set's.
+    /// Sweeps sets from begin to end, and leaves each in one run; those that are gone are passed over. What is left of
+    /// small sets is written together. Returns the first failure that was not the store's.
     pub(super) fn sweep_each(&self, sets: Vec<TreeId>) -> Result<Option<Error>> {
         let mut first = None;
-        for id in sets {
+        let mut rest = sets.into_iter().peekable();
+        while rest.peek().is_some() {
             // Nothing is dropped under it.
             let _guard = self.merging.lock();
-            if !self.view.load().version.trees.contains_key(&id) {
-                continue;
+            let (mut swept, mut memory) = (Vec::new(), 0);
+            while swept.len() < MOST
+                && memory < TOGETHER
+                && let Some(id) = rest.next()
+            {
+                if !self.view.load().version.trees.contains_key(&id) {
+                    continue;
+                }
+                match self.sweep_whole(id) {
+                    Ok(set) => {
+                        memory += set.left.memory() as u64;
+                        swept.push(set);
+                    }
+                    Err(error) => {
+                        self.goes_on_after(&error)?;
+                        first.get_or_insert(error);
+                    }
+                }
             }
-            if let Err(error) = self.sweep_whole(id) {
+            if let Err(error) = self.replace(&swept) {
                 self.goes_on_after(&error)?;
                 first.get_or_insert(error);
             }
@@ -78,14 +118,17 @@ impl Inner {
         Ok(first)
     }
 
-    fn sweep_whole(&self, set: TreeId) -> Result<()> {
+    fn sweep_whole(&self, set: TreeId) -> Result<Swept> {
         self.sweeps.lock().under_way.remove(&set);
-        while !self.sweep(set, u64::MAX)? {}
-        Ok(())
+        loop {
+            if let Some(swept) = self.sweep(set, u64::MAX)? {
+                return Ok(swept);
+            }
+        }
     }
 
-    /// A step of a sweep, under the `merging` lock. True when it was the last.
-    fn sweep(&self, id: TreeId, bytes: u64) -> Result<bool> {
+    /// A step of a sweep, under the `merging` lock. The last gives what is left, to be put in the place of the set.
+    fn sweep(&self, id: TreeId, bytes: u64) -> Result<Option<Swept>> {
         let view = self.view.load_full();
         let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
         let mut sweep = self.sweeps.lock().under_way.remove(&id);
@@ -99,7 +142,7 @@ impl Inner {
             let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
             if !sweep.read_tables(&view.version, set, bytes, &go_on)? {
                 self.sweeps.lock().under_way.insert(id, sweep);
-                return Ok(false);
+                return Ok(None);
             }
             // Writers read lists, and write them with more, under their lock; and each reads the view from a copy of its
             // own, none of which may be older than what is loaded here.
@@ -120,40 +163,44 @@ impl Inner {
             true => sweep.finish(&view, set)?.unwrap_or_default(),
             false => SeqSet::new(),
         };
-        let left = self.replace(set, &forgotten)?;
-        self.clear_merge_failure(id);
-        self.sweeps.lock().left.insert(id, left);
-        Ok(true)
+        let mut left = SeqSet::clone(set.bitmap());
+        left.remove_all(&forgotten);
+        left.shrink();
+        Ok(Some(Swept {
+            set: set.clone(),
+            left: Arc::new(left),
+        }))
     }
 
-    /// Writes a set without what is forgotten in place of all its tables. Returns the bytes that it takes then.
-    fn replace(&self, set: &Arc<TreeVersion>, forgotten: &SeqSet) -> Result<usize> {
-        let mut left = SeqSet::clone(set.bitmap());
-        left.remove_all(forgotten);
-        left.shrink();
-        let (before, memory) = (set.bitmap().len(), left.memory());
-        let entries: u64 = set.tables().map(|table| table.meta().entries).sum();
-        let is_one = set.runs.len() <= 1 && entries == obsolete::entries(&left);
-        if left.len() == before && is_one {
-            return Ok(memory);
+    /// Writes what is left of sets in place of all their tables, with one edit.
+    fn replace(&self, swept: &[Swept]) -> Result<()> {
+        let changed = swept.iter();
+        let changed = changed.filter_map(|swept| Some((swept, swept.component()?)));
+        let changed: Vec<_> = changed.collect();
+        if !changed.is_empty() {
+            self.start_writing(&mut self.writer.lock())?;
+            let next_file = || self.new_file();
+            let shared = self.shared_files(changed.len());
+            let workshop = Workshop {
+                shared: shared.as_ref(),
+                ..self.workshop(&next_file)
+            };
+            let write = |edit: &mut Edit| {
+                for (Swept { set, left }, component) in changed {
+                    workshop.replace_set(set, left, component, edit)?;
+                    let forgotten = set.bitmap().len() - left.len();
+                    edit.forgotten.push((set.id, set.forgotten + forgotten));
+                    edit.swept.insert(set.id, left.clone());
+                }
+                shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
+            };
+            self.work(write, |view, version| view.with(version))?;
         }
-        self.start_writing(&mut self.writer.lock())?;
-        let left = Arc::new(left);
-        let spans = set.tables().map(|table| table.component());
-        let component = spans.reduce(ComponentId::hull);
-        let Some(component) = component else {
-            return Ok(memory);
-        };
-        let next_file = || self.new_file();
-        let workshop = self.workshop(&next_file);
-        let write = |edit: &mut Edit| {
-            edit.swept = Some((set.id, left.clone()));
-            let forgotten = set.forgotten + (before - left.len());
-            edit.forgotten.push((set.id, forgotten));
-            workshop.replace_set(set, &left, component, edit)
-        };
-        self.work(write, |view, version| view.with(version))?;
-        Ok(memory)
+        for Swept { set, left } in swept {
+            self.clear_merge_failure(set.id);
+            self.sweeps.lock().left.insert(set.id, left.memory());
+        }
+        Ok(())
     }
 
     /// Merges trees into one run each, where a table of theirs may have something of a write that is in the tree's set.

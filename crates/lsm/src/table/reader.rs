@@ -25,7 +25,7 @@ pub struct Table {
     file: Arc<dyn ReadFile>,
     /// Where in the file at `path` the table begins.
     base: u64,
-    meta: TableMeta,
+    meta: Arc<TableMeta>,
     cache: Arc<BlockCache>,
     cache_id: u64,
     top: Top,
@@ -82,11 +82,11 @@ impl Table {
     pub fn open(
         fs: &dyn Fs,
         path: PathBuf,
-        meta: TableMeta,
+        meta: impl Into<Arc<TableMeta>>,
         cache: Arc<BlockCache>,
     ) -> Result<Table> {
         let file = fs.open(&path).map_err(|e| Error::io(&path, "open", e))?;
-        Table::open_in(file, path, 0, meta, cache)
+        Table::open_in(file, path, 0, meta.into(), cache)
     }
 
     /// Opens the table that `meta` describes and that `file` is all of: the part of the file at `path` that begins
@@ -98,7 +98,7 @@ impl Table {
         file: Arc<dyn ReadFile>,
         path: PathBuf,
         base: u64,
-        meta: TableMeta,
+        meta: Arc<TableMeta>,
         cache: Arc<BlockCache>,
     ) -> Result<Table> {
         let cache_id = cache.next_id();
@@ -140,7 +140,7 @@ impl Table {
         let bytes = self.read_block(footer.properties, &cost)?;
         let properties = TableMeta::decode(&mut Reader::new(&bytes))
             .ok_or_else(|| self.damaged(footer.properties.offset, "malformed properties"))?;
-        if (TableMeta { size, ..properties }) != self.meta {
+        if (TableMeta { size, ..properties }) != *self.meta {
             let what = "the table's properties are not those in the manifest";
             return Err(self.damaged(footer.properties.offset, what));
         }

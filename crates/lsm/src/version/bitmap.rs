@@ -37,10 +37,14 @@ impl Version {
     /// Brings the sets up to date after `edit`, which was applied. What a tree's own merge writes is there already.
     pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) -> Result<()> {
         let ordinal = self.ordinal;
-        if let Some((id, left)) = &edit.swept
-            && let Some(tree) = self.trees.get_mut(id)
-        {
-            let new: BTreeSet<u64> = edit.added.iter().map(|new| new.meta.number).collect();
+        let new: BTreeSet<u64> = match edit.swept.is_empty() {
+            true => BTreeSet::new(),
+            false => edit.added.iter().map(|new| new.meta.number).collect(),
+        };
+        for (id, left) in &edit.swept {
+            let Some(tree) = self.trees.get_mut(id) else {
+                continue;
+            };
             let tree = Arc::make_mut(tree);
             tree.bitmap = left.clone();
             // What came since the sweep looked: next to nothing, if anything.

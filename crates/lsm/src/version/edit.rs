@@ -46,7 +46,7 @@ pub(crate) struct NewTable {
     pub(crate) level: u32,
     pub(crate) run: u64,
     pub(crate) component: ComponentId,
-    pub(crate) meta: TableMeta,
+    pub(crate) meta: Arc<TableMeta>,
     /// Where it lies, unless it has a file of its own.
     pub(crate) place: Option<Place>,
 }
@@ -84,8 +84,8 @@ pub(crate) struct Edit {
     pub(crate) saw: BTreeMap<u64, u64>,
     /// How many numbers a bitmap tree has forgotten so far.
     pub(crate) forgotten: Vec<(TreeId, u64)>,
-    /// Not on disk: a bitmap tree whose tables are all replaced, and what it holds by these.
-    pub(crate) swept: Option<(TreeId, Arc<SeqSet>)>,
+    /// Not on disk: bitmap trees whose tables are all replaced, and what they hold by these.
+    pub(crate) swept: BTreeMap<TreeId, Arc<SeqSet>>,
 }
 
 impl Edit {
@@ -233,7 +233,7 @@ impl Edit {
                         level,
                         run,
                         component,
-                        meta,
+                        meta: Arc::new(meta),
                         place: None,
                     });
                 }

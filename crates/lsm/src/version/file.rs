@@ -122,7 +122,7 @@ impl Drop for DataFile {
 /// no others. Its file is removed when the last version that holds it is gone, if a merge replaced it (and whatever
 /// else is in the file).
 pub struct TableFile {
-    meta: TableMeta,
+    meta: Arc<TableMeta>,
     component: ComponentId,
     file: Arc<DataFile>,
     place: Option<Place>,
@@ -136,17 +136,18 @@ pub struct TableFile {
 impl TableFile {
     /// A table that has a file of its own.
     pub(crate) fn new(
-        meta: TableMeta,
+        meta: impl Into<Arc<TableMeta>>,
         component: ComponentId,
         source: TableSource,
     ) -> Arc<TableFile> {
+        let meta = meta.into();
         let file = DataFile::new(&meta, None, &source);
         TableFile::in_file(meta, component, file, None)
     }
 
     /// A table at a place in a file.
     pub(crate) fn in_file(
-        meta: TableMeta,
+        meta: Arc<TableMeta>,
         component: ComponentId,
         file: Arc<DataFile>,
         place: Option<Place>,
@@ -165,7 +166,7 @@ impl TableFile {
     }
 
     /// What the manifest says of the table.
-    pub fn meta(&self) -> &TableMeta {
+    pub fn meta(&self) -> &Arc<TableMeta> {
         &self.meta
     }
 

@@ -276,11 +276,12 @@ impl Recovered {
         path: &Path,
     ) -> Result<()> {
         let version = std::mem::take(&mut self.version);
+        let (version, taken) = version.apply(edit, source, options, path)?;
+        self.version = version;
         // They were replaced by whoever wrote the edit.
-        for table in version.taken_out(edit) {
+        for table in taken {
             table.forget();
         }
-        self.version = version.apply(edit, source, options, path)?;
         self.log = edit.log.unwrap_or(self.log);
         self.next_file = edit.next_file.unwrap_or(self.next_file).max(self.next_file);
         self.next_tree = edit.next_tree.unwrap_or(self.next_tree);

@@ -274,6 +274,13 @@ impl TreeVersion {
     }
 }
 
+/// A table that an edit takes out of its tree.
+struct Removed {
+    table: Arc<TableFile>,
+    /// It is put elsewhere.
+    stays: bool,
+}
+
 /// All trees of a group at one moment.
 #[derive(Clone, Default)]
 pub struct Version {
@@ -299,6 +306,12 @@ impl Version {
         ids.filter_map(|id| self.trees.get(id))
     }
 
+    /// The trees that ask the set of the tree called `name`, by number.
+    pub(crate) fn holders(&self, name: &str) -> impl Iterator<Item = &Arc<TreeVersion>> {
+        let ids = self.names.holders(name).iter();
+        ids.filter_map(|id| self.trees.get(id))
+    }
+
     /// How often trees were created, configured or dropped since the group was opened: two versions
     /// of the same number have the same trees, with the same configurations.
     pub fn changes(&self) -> u64 {
@@ -315,19 +328,22 @@ impl Version {
         self.trees.values().flat_map(|tree| tree.tables())
     }
 
-    /// The version after `edit`. Tables that are in both keep their open files.
+    /// The version after `edit`, and the tables that the edit takes out: one that is only put on another level stays,
+    /// one that was copied to another file does not. Tables that stay keep their open files.
     pub(crate) fn apply(
         mut self,
         edit: &Edit,
         source: &TableSource,
         options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
         manifest: &Path,
-    ) -> Result<Version> {
+    ) -> Result<(Version, Vec<Arc<TableFile>>)> {
         let bad = |what: String| Error::corruption(manifest, 0, what);
         self.ordinal += 1;
-        self.apply_trees(edit, options, &bad)?;
-        let moved = self.apply_removed(edit, &bad)?;
-        self.apply_added(edit, source, moved, &bad)?;
+        let mut taken = self.apply_trees(edit, options, &bad)?;
+        let mut removed = self.apply_removed(edit, &bad)?;
+        self.apply_added(edit, source, &mut removed, &bad)?;
+        let gone = removed.into_values().filter(|removed| !removed.stays);
+        taken.extend(gone.map(|removed| removed.table));
         for (id, level, key) in &edit.cursors {
             if let Some(tree) = self.trees.get_mut(id) {
                 Arc::make_mut(tree).cursors.insert(*level, key.clone());
@@ -349,37 +365,7 @@ impl Version {
                 Arc::make_mut(tree).normalise(manifest)?;
             }
         }
-        Ok(self)
-    }
-
-    /// The tables of this version that an edit takes out of it. One that is only put on another level stays; one that
-    /// was copied to another file does not.
-    pub(crate) fn taken_out(&self, edit: &Edit) -> Vec<&Arc<TableFile>> {
-        let mut removed: BTreeMap<TreeId, BTreeMap<u64, Option<&NewTable>>> = BTreeMap::new();
-        for at in &edit.removed {
-            removed.entry(at.tree).or_default().insert(at.number, None);
-        }
-        for new in &edit.added {
-            let of_tree = removed.get_mut(&new.tree);
-            if let Some(put) = of_tree.and_then(|of_tree| of_tree.get_mut(&new.meta.number)) {
-                *put = Some(new);
-            }
-        }
-        let removed = removed.iter().flat_map(|(id, numbers)| {
-            let tables = self
-                .trees
-                .get(id)
-                .into_iter()
-                .flat_map(|tree| tree.tables());
-            tables.filter(move |table| match numbers.get(&table.meta().number) {
-                Some(Some(put)) => put.place != table.place(),
-                Some(None) => true,
-                None => false,
-            })
-        });
-        let dropped = edit.dropped.iter().filter_map(|id| self.trees.get(id));
-        let dropped = dropped.flat_map(|tree| tree.tables());
-        removed.chain(dropped).collect()
+        Ok((self, taken))
     }
 
     /// Asks the policies of trees that an edit changed what they say now, or those of all.
@@ -395,15 +381,16 @@ impl Version {
         }
     }
 
-    /// Creates, configures and drops trees.
+    /// Creates, configures and drops trees; returns the tables of those that are dropped.
     fn apply_trees(
         &mut self,
         edit: &Edit,
         options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
         bad: &dyn Fn(String) -> Error,
-    ) -> Result<()> {
+    ) -> Result<Vec<Arc<TableFile>>> {
+        let mut dropped = Vec::new();
         if edit.created.is_empty() && edit.configured.is_empty() && edit.dropped.is_empty() {
-            return Ok(());
+            return Ok(dropped);
         }
         self.changes += 1;
         let names = Arc::make_mut(&mut self.names);
@@ -432,17 +419,18 @@ impl Version {
         for id in &edit.dropped {
             let tree = self.trees.remove(id).ok_or_else(|| unknown(*id))?;
             names.remove(&tree);
+            dropped.extend(tree.tables().cloned());
         }
-        Ok(())
+        Ok(dropped)
     }
 
-    /// Takes tables out of their trees; returns those that are put elsewhere.
+    /// Takes tables out of their trees; returns them by number.
     fn apply_removed(
         &mut self,
         edit: &Edit,
         bad: &dyn Fn(String) -> Error,
-    ) -> Result<BTreeMap<u64, Arc<TableFile>>> {
-        let mut moved = BTreeMap::new();
+    ) -> Result<BTreeMap<u64, Removed>> {
+        let mut removed = BTreeMap::new();
         for at in &edit.removed {
             let tree = self.trees.get_mut(&at.tree);
             let tree = tree.ok_or_else(|| bad(format!("tree {} is unknown", at.tree)))?;
@@ -452,11 +440,12 @@ impl Version {
                 let position = numbers.position(|number| number == at.number)?;
                 Some(Arc::make_mut(&mut run.tables).remove(position))
             });
-            let found = found
+            let table = found
                 .ok_or_else(|| bad(format!("table {} is not in tree {}", at.number, at.tree)))?;
-            moved.insert(at.number, found);
+            let stays = false;
+            removed.insert(at.number, Removed { table, stays });
         }
-        Ok(moved)
+        Ok(removed)
     }
 
     /// Puts tables into their trees. All tables of a file that are new come in one edit.
@@ -464,7 +453,7 @@ impl Version {
         &mut self,
         edit: &Edit,
         source: &TableSource,
-        moved: BTreeMap<u64, Arc<TableFile>>,
+        removed: &mut BTreeMap<u64, Removed>,
         bad: &dyn Fn(String) -> Error,
     ) -> Result<()> {
         let mut files: BTreeMap<u64, Arc<DataFile>> = BTreeMap::new();
@@ -472,10 +461,13 @@ impl Version {
             let tree = self.trees.get_mut(&new.tree);
             let tree = tree.ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
             let tree = Arc::make_mut(tree);
-            let known = moved.get(&new.meta.number);
-            let table = match known.filter(|table| table.place() == new.place) {
-                Some(table) => table.clone(),
-                None => {
+            let known = removed.get_mut(&new.meta.number);
+            let table = match known {
+                Some(known) if known.table.place() == new.place => {
+                    known.stays = true;
+                    known.table.clone()
+                }
+                known => {
                     let file = || DataFile::new(&new.meta, new.place, source);
                     let file = match new.place {
                         Some(place) => files.entry(place.file).or_insert_with(file).clone(),
@@ -485,7 +477,8 @@ impl Version {
                         TableFile::in_file(new.meta.clone(), new.component, file, new.place);
                     // A copy has what the table has.
                     let saw = edit.saw.get(&new.meta.number).copied();
-                    table.see(saw.or(known.map(|table| table.saw())).unwrap_or(0));
+                    let copied = known.map(|known| known.table.saw());
+                    table.see(saw.or(copied).unwrap_or(0));
                     table
                 }
             };

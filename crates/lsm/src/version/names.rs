@@ -1,15 +1,49 @@
-//! Trees by name, and by what they follow: looked up for each tree that a job writes, so never by going through all.
+//! Trees by name, by what they follow and by the set that they ask: looked up for each tree that a job writes, so never by
+//! going through all.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::TreeVersion;
 use crate::batch::TreeId;
 
-/// Changes with the trees of a version only; shared by all versions between two changes.
+/// Changes with the trees of a version only; shared by all versions between two changes. Each change copies it, so that
+/// what it holds is shared.
 #[derive(Clone, Default)]
 pub(super) struct Names {
-    by_name: HashMap<String, TreeId>,
-    followers: BTreeMap<String, Vec<TreeId>>,
+    by_name: HashMap<Arc<str>, TreeId>,
+    followers: Lists,
+    holders: Lists,
+}
+
+/// Trees by the name of another that their options have, by number.
+#[derive(Clone, Default)]
+struct Lists(BTreeMap<Arc<str>, Arc<Vec<TreeId>>>);
+
+impl Lists {
+    fn of(&self, name: &str) -> &[TreeId] {
+        self.0.get(name).map_or(&[], |list| list.as_slice())
+    }
+
+    fn add(&mut self, name: Option<&str>, id: TreeId) {
+        if let Some(name) = name {
+            let list = self.0.entry(Arc::from(name)).or_default();
+            let list = Arc::make_mut(list);
+            let at = list.partition_point(|other| *other < id);
+            list.insert(at, id);
+        }
+    }
+
+    fn remove(&mut self, name: Option<&str>, id: TreeId) {
+        if let Some(name) = name
+            && let Some(list) = self.0.get_mut(name)
+        {
+            Arc::make_mut(list).retain(|other| *other != id);
+            if list.is_empty() {
+                self.0.remove(name);
+            }
+        }
+    }
 }
 
 impl Names {
@@ -19,29 +53,32 @@ impl Names {
 
     /// The trees that follow the tree called `name`, by number.
     pub(super) fn followers(&self, name: &str) -> &[TreeId] {
-        self.followers.get(name).map_or(&[], Vec::as_slice)
+        self.followers.of(name)
+    }
+
+    /// The trees that ask the set of the tree called `name`, by number.
+    pub(super) fn holders(&self, name: &str) -> &[TreeId] {
+        self.holders.of(name)
     }
 
     pub(super) fn add(&mut self, tree: &TreeVersion) {
-        self.by_name.insert(tree.name.clone(), tree.id);
-        if let Some(lead) = &tree.options.follows {
-            let followers = self.followers.entry(lead.clone()).or_default();
-            let at = followers.partition_point(|id| *id < tree.id);
-            followers.insert(at, tree.id);
-        }
+        self.by_name.insert(Arc::from(tree.name.as_str()), tree.id);
+        self.followers.add(tree.options.follows.as_deref(), tree.id);
+        self.holders.add(asks(tree), tree.id);
     }
 
     pub(super) fn remove(&mut self, tree: &TreeVersion) {
         // A tree that is dropped leaves its name free, which another may have taken in the same edit.
         if self.id(&tree.name) == Some(tree.id) {
-            self.by_name.remove(&tree.name);
+            self.by_name.remove(tree.name.as_str());
         }
-        let lead = tree.options.follows.as_deref().unwrap_or_default();
-        if let Some(followers) = self.followers.get_mut(lead) {
-            followers.retain(|id| *id != tree.id);
-            if followers.is_empty() {
-                self.followers.remove(lead);
-            }
-        }
+        self.followers
+            .remove(tree.options.follows.as_deref(), tree.id);
+        self.holders.remove(asks(tree), tree.id);
     }
+}
+
+/// The name of the set that a tree asks.
+fn asks(tree: &TreeVersion) -> Option<&str> {
+    tree.options.superseded.as_ref().map(|by| by.tree.as_str())
 }

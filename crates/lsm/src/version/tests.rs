@@ -22,7 +22,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
             level: 0,
             run: 7,
             component: ComponentId { min: 3, max: 9 },
-            meta,
+            meta: meta.into(),
             place: Some(Place {
                 file: 6,
                 offset: 100,
@@ -109,7 +109,7 @@ fn impossible_numbers_are_refused() {
             level: 0,
             run: 1,
             component: ComponentId { min: 1, max: 2 },
-            meta,
+            meta: meta.into(),
             place: None,
         }],
         ..Edit::default()
@@ -131,12 +131,12 @@ fn overlapping_tables_in_a_run_are_refused() {
         level: 1,
         run: 0,
         component: ComponentId { min: 1, max: 2 },
-        meta: TableMeta {
+        meta: Arc::new(TableMeta {
             number,
             smallest: smallest.to_vec(),
             largest: largest.to_vec(),
             ..TableMeta::default()
-        },
+        }),
         place: None,
     };
     let options = |_: &str, _: &[u8]| Ok(TreeOptions::default());

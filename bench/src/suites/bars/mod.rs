@@ -1,5 +1,7 @@
 //! The bars that Esker is to clear beside its peers, checked on the figures of the same run.
 
+mod writes;
+
 use std::cmp::Ordering;
 
 use super::peers::{GET_BY_TWO, LOOKUP_BY_TWO, SUITE};
@@ -186,6 +188,7 @@ pub fn claims(rows: &[Row], names: &Names<'_>) -> Vec<Claim> {
         );
     }
     growth(rows, names, &mut claims);
+    writes::claims(rows, &mut claims);
     past(
         &Figures {
             rows,
