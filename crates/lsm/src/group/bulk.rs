@@ -21,21 +21,21 @@ use crate::version::{ComponentId, Edit, Run, TableFile, TableSource, TreeVersion
 impl Inner {
     /// Puts a run above all of a tree. Its numbers must be above those in the tree, and given out.
     pub(super) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
-        self.start_writing(&mut self.writer.lock())?;
+        self.start_writing(&mut self.sequencer.writer.lock())?;
         self.work_on(|edit| {
             let count = self.write_run(tree, write, edit)?;
-            let view = self.view.load_full();
+            let view = self.versions.view.load_full();
             let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
             let seqs = span(edit);
             let held = held(&view, target);
-            let visible = self.visible.load(Ordering::Acquire);
+            let visible = self.sequencer.visible();
             if let Some((least, greatest)) = seqs
                 && (greatest > visible || held.is_some_and(|(_, held)| least <= held))
             {
                 return Err(out_of_place(target, least, greatest));
             }
             drop(self.install(edit, |view, version| view.with(version))?);
-            self.wake_background();
+            self.scheduler.wake_background();
             Ok(count)
         })
     }
@@ -48,17 +48,17 @@ impl Inner {
         write: &mut WriteRun<'_>,
         change: &mut dyn FnMut() -> Result<TreeChange>,
     ) -> Result<u64> {
-        self.start_writing(&mut self.writer.lock())?;
+        self.start_writing(&mut self.sequencer.writer.lock())?;
         self.work_on(|edit| {
             let count = self.write_run(tree, write, edit)?;
             // Dropped after the locks.
             let _retired;
             // From here on no merge may put anything below the place where the run goes.
-            let _merges = self.merging.lock();
-            let _flushes = self.flushing.lock();
-            let mut writer = self.writer.lock();
+            let _merges = self.scheduler.merging.lock();
+            let _flushes = self.scheduler.flushing.lock();
+            let mut writer = self.sequencer.writer.lock();
             self.start_writing(&mut writer)?;
-            let view = self.view.load_full();
+            let view = self.versions.view.load_full();
             let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
             if let (Some((least, greatest)), Some((held, _))) = (span(edit), held(&view, target))
                 && greatest >= held
@@ -84,27 +84,27 @@ impl Inner {
         numbers: &mut dyn Iterator<Item = Result<Seq>>,
         mark: Option<Seq>,
     ) -> Result<()> {
-        self.start_writing(&mut self.writer.lock())?;
-        let next_file = || self.new_file();
+        self.start_writing(&mut self.sequencer.writer.lock())?;
+        let next_file = || self.versions.new_file();
         let workshop = self.workshop(&next_file);
         let target = workshop
             .version
             .trees
             .get(&tree)
             .ok_or_else(|| no_tree(tree))?;
-        let visible = self.visible.load(Ordering::Acquire);
+        let visible = self.sequencer.visible();
         let component = ComponentId {
             min: visible,
             max: visible,
         };
         // A power cut must not take a write that another one is over by.
-        self.sync_all()?;
+        self.sequencer.sync_all()?;
         self.work_on(|edit| {
             workshop.write_bits(target, numbers, component, edit)?;
             edit.marks
                 .extend(mark.map(|mark| (tree, mark.min(visible))));
             drop(self.install(edit, |view, version| view.with(version))?);
-            self.wake_background();
+            self.scheduler.wake_background();
             Ok(())
         })
     }
@@ -112,14 +112,14 @@ impl Inner {
     /// Writes a run that no version has.
     pub(super) fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
         // From here on nobody removes leftovers.
-        self.start_writing(&mut self.writer.lock())?;
+        self.start_writing(&mut self.sequencer.writer.lock())?;
         let aside = TreeVersion::aside();
-        let next_file = || self.new_file();
+        let next_file = || self.versions.new_file();
         let mut edit = Edit::default();
         self.workshop(&next_file)
             .write_run(&aside, write, &mut edit)?;
         let tables = edit.added.into_iter().map(|new| {
-            let table = TableFile::new(new.meta, new.component, self.source.clone());
+            let table = TableFile::new(new.meta, new.component, self.core.source.clone());
             // It goes when nobody reads it any more.
             table.mark_obsolete();
             table
@@ -132,9 +132,9 @@ impl Inner {
     }
 
     fn write_run(&self, tree: TreeId, write: &mut WriteRun<'_>, edit: &mut Edit) -> Result<u64> {
-        let view = self.view.load_full();
+        let view = self.versions.view.load_full();
         let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
-        let next_file = || self.new_file();
+        let next_file = || self.versions.new_file();
         self.workshop(&next_file).write_run(target, write, edit)
     }
 
@@ -145,9 +145,9 @@ impl Inner {
         tree: TreeId,
         pick: &dyn Fn(&TableMeta) -> bool,
     ) -> Result<Option<u64>> {
-        let _guard = self.merging.lock();
-        self.start_writing(&mut self.writer.lock())?;
-        let view = self.view.load_full();
+        let _guard = self.scheduler.merging.lock();
+        self.start_writing(&mut self.sequencer.writer.lock())?;
+        let view = self.versions.view.load_full();
         let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
         let tables = target
             .runs
@@ -157,7 +157,7 @@ impl Inner {
         let Some((run, table)) = picked.next() else {
             return Ok(None);
         };
-        let next_file = || self.new_file();
+        let next_file = || self.versions.new_file();
         let workshop = self.workshop(&next_file);
         self.work(
             |edit| workshop.rewrite(target, run, table, edit),
@@ -176,28 +176,28 @@ impl super::Internals<'_> {
     ) -> Result<u64> {
         let inner = self.0;
         // Runs are ordered by sequence number; no merge may put newer entries below this one.
-        let _merges = inner.merging.lock();
-        let _ingesting = Raised::new(&inner.ingesting);
+        let _merges = inner.scheduler.merging.lock();
+        let _ingesting = Raised::new(&inner.scheduler.ingesting);
         inner.rotate_now()?;
         let seq = {
-            let mut writer = inner.writer.lock();
+            let mut writer = inner.sequencer.writer.lock();
             inner.start_writing(&mut writer)?;
-            if !inner.view.load().active.is_empty() {
+            if !inner.versions.view.load().active.is_empty() {
                 inner.rotate(&mut writer)?;
             }
             let seq = writer.next_seq;
             inner.reserve(seq)?;
             writer.next_seq = seq + 1;
             writer.last = seq;
-            inner.given.store(seq + 1, Ordering::Release);
+            inner.sequencer.given.store(seq + 1, Ordering::Release);
             seq
         };
         inner.flush_full()?;
-        let view = inner.view.load_full();
+        let view = inner.versions.view.load_full();
         let Some(tree) = view.version.trees.get(&tree) else {
             return Err(no_tree(tree));
         };
-        let next_file = || inner.new_file();
+        let next_file = || inner.versions.new_file();
         let workshop = Workshop {
             closing: stop,
             ..inner.workshop(&next_file)
@@ -207,7 +207,7 @@ impl super::Internals<'_> {
             edit.last_seq = Some(seq);
             count = workshop.ingest(tree, seq, entries, edit)?;
             // Before the run is there, so that no snapshot has it that does not reach `seq`.
-            inner.publish(seq);
+            inner.sequencer.publish(seq);
             Ok(())
         };
         inner.work(write, |view, version| view.with(version))?;
@@ -216,8 +216,8 @@ impl super::Internals<'_> {
 
     /// The next numbers of a file and of a tree: no version so far has any as large.
     pub(crate) fn next_numbers(&self) -> (u64, TreeId) {
-        let next_tree = self.0.manifest.lock().next_tree;
-        (self.0.next_file.load(Ordering::SeqCst), next_tree)
+        let next_tree = self.0.versions.manifest.lock().next_tree;
+        (self.0.versions.next_file(), next_tree)
     }
 
     /// Writes what `snapshot` sees of its memtables to tables of another store, into `edit`.
@@ -234,11 +234,11 @@ impl super::Internals<'_> {
         let (never, always) = (AtomicBool::new(false), AtomicBool::new(true));
         let generations = || view.full.iter().rev().chain([&view.active]);
         let memtables: usize = generations().map(|g| g.filled().count()).sum();
-        let share = memtables >= self.0.options.share_from;
+        let share = memtables >= self.0.core.options.share_from;
         let shared = share.then(|| SharedFiles::new(to));
         let workshop = Workshop {
             source: to,
-            options: &self.0.options,
+            options: &self.0.core.options,
             counters: &Counters::default(),
             next_file: new_file,
             shared: shared.as_ref(),

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{FLUSH_AT_CLOSE, Inner};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
 
 /// Bytes of the largest merge that closing waits for.
@@ -20,20 +20,20 @@ const SMALL_MERGE: u64 = 4 << 20;
 impl Inner {
     /// From here on writes are refused, and jobs give up where they can.
     pub(super) fn begin_closing(&self) {
-        let signals = self.signals.lock();
-        self.closing.store(true, Ordering::SeqCst);
-        self.wake.notify_all();
-        self.flushed.notify_all();
+        let signals = self.scheduler.signals.lock();
+        self.core.closing.store(true, Ordering::SeqCst);
+        self.scheduler.wake.notify_all();
+        self.scheduler.flushed.notify_all();
         drop(signals);
-        self.tails.wake();
+        self.sequencer.tails.wake();
     }
 
     /// Does what is left to do when the threads have ended. Called again after a failure it tries again what is left.
     pub(super) fn finish(&self) -> Result<()> {
-        if self.writer.lock().segment.is_none() {
+        if self.sequencer.writer.lock().segment.is_none() {
             return self.write_seal();
         }
-        self.check_poison()?;
+        self.core.check_poison()?;
         let flushed = self.flush_at_close();
         self.merge_small();
         self.take_manifest()?;
@@ -43,7 +43,7 @@ impl Inner {
 
     fn flush_at_close(&self) -> Result<()> {
         self.flush_full()?;
-        if self.view.load().active.memory() >= FLUSH_AT_CLOSE {
+        if self.versions.view.load().active.memory() >= FLUSH_AT_CLOSE {
             self.rotate_now()?;
             self.flush_full()?;
         }
@@ -53,7 +53,7 @@ impl Inner {
     /// Does the small merges that are due: a store that is opened for a few writes at a time has no
     /// other moment for them, and would gather runs. Somebody else's merge is not waited for.
     fn merge_small(&self) {
-        let Some(_guard) = self.merging.try_lock() else {
+        let Some(_guard) = self.scheduler.merging.try_lock() else {
             return;
         };
         let never = AtomicBool::new(false);
@@ -63,13 +63,13 @@ impl Inner {
 
     /// Ends installing: what the seal says stays true.
     fn take_manifest(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
-        for live in self.log.segments.lock().iter() {
+        let mut writer = self.sequencer.writer.lock();
+        for live in self.sequencer.log.segments.lock().iter() {
             live.log.trim();
         }
-        self.sync_all()?;
-        let mut versions = self.manifest.lock();
-        self.check_poison()?;
+        self.sequencer.sync_all()?;
+        let mut versions = self.versions.manifest.lock();
+        self.core.check_poison()?;
         let appended = writer.segment.as_ref();
         let appended = appended.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         if versions.manifest.is_some() && writer.last > appended.max(versions.last_seq) {
@@ -83,7 +83,7 @@ impl Inner {
         if let Some(manifest) = &versions.manifest {
             manifest.sync()?;
             // Those before `log` are flushed, and may be removed any moment.
-            let segments = self.log.segments.lock();
+            let segments = self.sequencer.log.segments.lock();
             let needed = segments.iter().filter(|live| live.number >= versions.log);
             let logs = needed.map(|live| (live.number, live.log.len())).collect();
             versions.seal = Some(Current {
@@ -101,18 +101,11 @@ impl Inner {
 
     /// Writes the seal that is still to be written, if any.
     fn write_seal(&self) -> Result<()> {
-        let mut versions = self.manifest.lock();
+        let mut versions = self.versions.manifest.lock();
         if let Some(current) = &versions.seal {
-            current.write(&*self.source.fs, &self.source.dir)?;
+            current.write(&*self.core.source.fs, &self.core.source.dir)?;
             versions.seal = None;
         }
         Ok(())
-    }
-
-    pub(super) fn check_open(&self) -> Result<()> {
-        match self.closing.load(Ordering::SeqCst) {
-            true => Err(Error::Closed),
-            false => Ok(()),
-        }
     }
 }

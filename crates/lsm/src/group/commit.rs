@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::install::no_tree;
 use super::recover::{is_leftover, is_own};
-use super::{FULL_GENERATIONS, Inner, Ticket, Writer};
+use super::sequencer::Writer;
+use super::{FULL_GENERATIONS, Inner, Ticket};
 use crate::batch::{Batch, TreeId, decode};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
@@ -40,17 +41,17 @@ impl Inner {
         durability: Durability,
         complete: Option<&mut Complete<'_>>,
     ) -> Result<Ticket> {
-        self.check_poison()?;
+        self.core.check_poison()?;
         // Here, and not under the lock; what `complete` adds is hashed there.
         batch.hash();
-        let mut writer = self.writer.lock();
+        let mut writer = self.sequencer.writer.lock();
         loop {
-            if self.closing.load(Ordering::Relaxed) {
+            if self.core.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closed);
             }
             self.start_writing(&mut writer)?;
-            let view = self.view.load();
-            let limit = self.options.generation_bytes();
+            let view = self.versions.view.load();
+            let limit = self.core.options.generation_bytes();
             let full = view.active.written() + batch.bytes() > limit / 4
                 && view.active.memory() + batch.bytes() > limit
                 && !view.active.is_empty();
@@ -63,20 +64,20 @@ impl Inner {
             }
             drop(writer);
             self.wait_for_flush()?;
-            writer = self.writer.lock();
+            writer = self.sequencer.writer.lock();
         }
-        if batch.is_stale(self.view.load().version.changes()) {
+        if batch.is_stale(self.versions.view.load().version.changes()) {
             return Err(Error::Stale);
         }
         if let Some(complete) = complete {
-            let snapshot = Snapshot::new(self.view.load_full(), writer.next_seq - 1);
+            let snapshot = Snapshot::new(self.versions.view.load_full(), writer.next_seq - 1);
             complete(batch, writer.next_seq, &snapshot)?;
         }
         let ticket = self.apply(&mut writer, batch, durability)?;
         let delay = self.delay(&mut writer, batch.bytes());
         drop(writer);
         if let Some(delay) = delay {
-            Counters::add(&self.counters.slowed_micros, delay.as_micros() as u64);
+            Counters::add(&self.core.counters.slowed_micros, delay.as_micros() as u64);
             std::thread::sleep(delay);
         }
         Ok(ticket)
@@ -111,7 +112,7 @@ impl Inner {
                 value: last,
             });
         }
-        let view = self.view.load();
+        let view = self.versions.view.load();
         self.reserve(last)?;
         let unknown = |tree: &&TreeId| !view.version.trees.contains_key(*tree);
         if let Some(tree) = batch.trees().iter().find(unknown) {
@@ -120,7 +121,7 @@ impl Inner {
         let hash = batch.hash();
         let payload = batch.seal(first);
         let appended = segment.log.append_hashed(payload, hash, forces);
-        appended.map_err(|failed| self.not_appended(failed))?;
+        appended.map_err(|failed| self.sequencer.not_appended(failed))?;
         let mut operations = 0;
         decode(payload, |operation| {
             operations += 1;
@@ -130,11 +131,11 @@ impl Inner {
         view.active.applied(payload.len() + operations * 64, last);
         writer.next_seq = last + 1;
         writer.last = last;
-        self.given.store(last + 1, Ordering::Release);
+        self.sequencer.given.store(last + 1, Ordering::Release);
         segment.last.store(last, Ordering::Release);
-        Counters::add(&self.counters.batches, 1);
-        Counters::add(&self.counters.operations, operations as u64);
-        Counters::add(&self.counters.log_bytes, payload.len() as u64);
+        Counters::add(&self.core.counters.batches, 1);
+        Counters::add(&self.core.counters.operations, operations as u64);
+        Counters::add(&self.core.counters.log_bytes, payload.len() as u64);
         if forces {
             writer.demanded = last;
         }
@@ -148,15 +149,15 @@ impl Inner {
 
     /// Returns when the batch is acknowledged: it and all before it are as durable as was asked.
     pub(super) fn settle(&self, ticket: Ticket) -> Result<()> {
-        if self.log.synced() < ticket.durable || ticket.forces {
-            self.wait_durable(ticket.durable)?;
+        if self.sequencer.log.synced() < ticket.durable || ticket.forces {
+            self.sequencer.wait_durable(ticket.durable)?;
         }
         // All up to here is in the log, and what of it was to be durable is: an acknowledged prefix.
-        self.publish(ticket.last);
+        self.sequencer.publish(ticket.last);
         if let Some(due) = ticket.due {
             self.sync_before(due);
         }
-        if !self.options.background {
+        if !self.core.options.background {
             self.work_inline();
         }
         Ok(())
@@ -166,26 +167,28 @@ impl Inner {
     /// Before the first change of this handle: a new segment, a new manifest with the whole version,
     /// and `CURRENT` without a seal. What earlier handles left over is removed.
     pub(super) fn start_writing(&self, writer: &mut Writer) -> Result<()> {
-        self.check_poison()?;
+        self.core.check_poison()?;
         if writer.segment.is_some() {
             return Ok(());
         }
-        if self.closing.load(Ordering::Relaxed) {
+        if self.core.closing.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        let (fs, dir) = (&*self.source.fs, &self.source.dir);
+        let (fs, dir) = (&*self.core.source.fs, &self.core.source.dir);
         // This handle's syncs promise everything before them.
-        self.sync_found(writer)?;
-        let view = self.view.load_full();
+        self.sequencer.sync_found(writer)?;
+        let view = self.versions.view.load_full();
         let last = writer.last;
-        self.log.note_synced(last);
-        let segment = self.create_segment(self.new_file(), writer.replayed, last)?;
-        let mut versions = self.manifest.lock();
+        self.sequencer.log.note_synced(last);
+        let segment =
+            self.sequencer
+                .create_segment(self.versions.new_file(), writer.replayed, last)?;
+        let mut versions = self.versions.manifest.lock();
         let oldest = view.full.last().and_then(|generation| generation.log());
         let log = oldest.unwrap_or(segment.number);
         versions.log = log;
         versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
-        let number = self.new_file();
+        let number = self.versions.new_file();
         let (manifest, order) = self.begin_manifest(number, &view.version, &mut versions)?;
         Current {
             manifest: number,
@@ -193,11 +196,11 @@ impl Inner {
         }
         .write(fs, dir)?;
         segment.named.store(true, Ordering::Release);
-        self.note_order(&mut versions, order);
+        self.sequencer.note_order(&mut versions, order);
         versions.manifest = Some(manifest);
         let kept: Vec<u64> = versions.order.kept.iter().map(|kept| kept.number).collect();
         view.active.set_log(segment.number);
-        self.log.segments.lock().push(segment.clone());
+        self.sequencer.log.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
         for path in writer.forsaken.drain(..) {
             // Replay goes past one that stays.
@@ -224,25 +227,25 @@ impl Inner {
     /// Makes the active generation a full one, and starts the next with a segment of its own.
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
         let before = writer.segment.as_ref();
-        let number = self.new_file();
+        let number = self.versions.new_file();
         let ended = before.map(|before| before.log.end(number)).transpose();
-        let ended = ended.map_err(|failed| self.not_appended(failed))?;
+        let ended = ended.map_err(|failed| self.sequencer.not_appended(failed))?;
         let previous = before.zip(ended).map(|(before, end)| (before.number, end));
         // Not the last number that was given out: some are for runs that are ingested.
         let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
-        let segment = self.create_segment(number, previous, last)?;
+        let segment = self.sequencer.create_segment(number, previous, last)?;
         let after = writer.last;
         let closed = before.map(|before| ClosedSegment {
             number: before.number,
             after: before.after,
             last,
             len: ended.unwrap_or(0),
-            ended: (self.options.clock)(),
+            ended: (self.core.options.clock)(),
         });
         {
-            let mut all = self.log.closed.lock();
+            let mut all = self.sequencer.log.closed.lock();
             all.extend(closed);
-            self.log.segments.lock().push(segment.clone());
+            self.sequencer.log.segments.lock().push(segment.clone());
         }
         self.change_view(|view| {
             let active = Generation::new(after);
@@ -256,15 +259,15 @@ impl Inner {
             }
         });
         writer.segment = Some(segment);
-        self.wake_background();
+        self.scheduler.wake_background();
         Ok(())
     }
 
     /// Rotates if there is anything in the active generation.
     pub(super) fn rotate_now(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
-        self.check_poison()?;
-        if self.view.load().active.is_empty() {
+        let mut writer = self.sequencer.writer.lock();
+        self.core.check_poison()?;
+        if self.versions.view.load().active.is_empty() {
             return Ok(());
         }
         self.start_writing(&mut writer)?;
@@ -274,40 +277,42 @@ impl Inner {
     /// Waits until a full generation is on disk; a flush that fails for a full disk fails the
     /// writes that wait for it.
     fn wait_for_flush(&self) -> Result<()> {
-        if !self.workers.flush.load(Ordering::SeqCst) {
+        if !self.scheduler.workers.flush.load(Ordering::SeqCst) {
             self.flush_full()?;
-            if self.options.background && !self.workers.merge.load(Ordering::SeqCst) {
+            if self.core.options.background && !self.scheduler.workers.merge.load(Ordering::SeqCst)
+            {
                 self.merge_inline();
             }
             return Ok(());
         }
         let start = Instant::now();
-        self.wake_background();
-        let mut signals = self.signals.lock();
-        while self.view.load().full.len() >= FULL_GENERATIONS {
+        self.scheduler.wake_background();
+        let mut signals = self.scheduler.signals.lock();
+        while self.versions.view.load().full.len() >= FULL_GENERATIONS {
             if let Some((failure, _)) = &signals.flush_failure {
                 return Err(failure.clone());
             }
-            let gone = !self.workers.flush.load(Ordering::SeqCst);
-            let closing = self.closing.load(Ordering::Relaxed);
-            if gone || closing || self.poisoned.load(Ordering::Acquire) {
+            let gone = !self.scheduler.workers.flush.load(Ordering::SeqCst);
+            let closing = self.core.closing.load(Ordering::Relaxed);
+            if gone || closing || self.core.is_poisoned() {
                 break;
             }
-            self.flushed
+            self.scheduler
+                .flushed
                 .wait_for(&mut signals, Duration::from_millis(100));
         }
         drop(signals);
         Counters::add(
-            &self.counters.stalled_micros,
+            &self.core.counters.stalled_micros,
             start.elapsed().as_micros() as u64,
         );
-        self.check_poison()
+        self.core.check_poison()
     }
 
     /// How long this writer should sleep so that merges keep up: in proportion to what it wrote and
     /// to the backlog, never for the length of a merge.
     fn delay(&self, writer: &mut Writer, bytes: usize) -> Option<Duration> {
-        let pressure = f64::from_bits(self.pressure.load(Ordering::Relaxed));
+        let pressure = self.scheduler.pressure();
         if pressure <= 0.0 {
             return None;
         }
@@ -320,10 +325,10 @@ impl Inner {
 
     /// Has the log synced by then.
     fn sync_before(&self, due: Instant) {
-        let mut signals = self.signals.lock();
+        let mut signals = self.scheduler.signals.lock();
         if signals.sync_at.is_none_or(|set| due < set) {
             signals.sync_at = Some(due);
-            self.wake.notify_all();
+            self.scheduler.wake.notify_all();
         }
     }
 
@@ -334,7 +339,7 @@ impl Inner {
             Durability::Os => (false, None),
             // Nobody waits less than that, and without the thread nobody would sync later.
             Durability::Periodic(interval)
-                if interval < SHORTEST || !self.workers.sync.load(Ordering::SeqCst) =>
+                if interval < SHORTEST || !self.scheduler.workers.sync.load(Ordering::SeqCst) =>
             {
                 (true, None)
             }

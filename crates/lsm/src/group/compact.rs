@@ -42,23 +42,25 @@ impl Inner {
     /// Does the most urgent merges; false when there is none. A merge that fails is noted with its tree, and counts
     /// as done: the next one is another tree's.
     pub(super) fn merge_once(&self) -> Result<bool> {
-        let _guard = self.merging.lock();
-        if self.closing.load(Ordering::Relaxed) {
+        let _guard = self.scheduler.merging.lock();
+        if self.core.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
         // A set that is much too large does not wait for merges to end.
-        Ok(self.sweep_due(2)? || self.merge_some(u64::MAX, &self.closing)? || self.sweep_due(1)?)
+        Ok(self.sweep_due(2)?
+            || self.merge_some(u64::MAX, &self.core.closing)?
+            || self.sweep_due(1)?)
     }
 
     /// The same for merges of at most `bytes` each, under the `merging` lock.
     pub(super) fn merge_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
-        let view = self.view.load_full();
+        let view = self.versions.view.load_full();
         let merges = due(&view, bytes, |tree| self.attempt(tree));
         if merges.is_empty() {
             return Ok(false);
         }
-        self.start_writing(&mut self.writer.lock())?;
+        self.start_writing(&mut self.sequencer.writer.lock())?;
         let failed = self.merge(&view, &merges, closing);
         let store = failed.into_iter().find(|(_, e)| !self.is_contained(e));
         store.map_or(Ok(true), |(_, error)| Err(error))
@@ -70,10 +72,10 @@ impl Inner {
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let mut first = None;
         loop {
-            let _guard = self.merging.lock();
-            self.check_open()?;
+            let _guard = self.scheduler.merging.lock();
+            self.core.check_open()?;
             self.move_tables()?;
-            let view = self.view.load_full();
+            let view = self.versions.view.load_full();
             let merges = due(&view, u64::MAX, |id| match failed.contains_key(&id) {
                 true => Attempt::None,
                 false => Attempt::Any,
@@ -81,8 +83,8 @@ impl Inner {
             if merges.is_empty() {
                 return first.map_or(Ok(()), Err);
             }
-            self.start_writing(&mut self.writer.lock())?;
-            for (id, error) in self.merge(&view, &merges, &self.closing) {
+            self.start_writing(&mut self.sequencer.writer.lock())?;
+            for (id, error) in self.merge(&view, &merges, &self.core.closing) {
                 self.goes_on_after(&error)?;
                 first.get_or_insert_with(|| error.clone());
                 failed.insert(id, error);
@@ -101,7 +103,7 @@ impl Inner {
     /// Carries out merges, each with those of the same components of the trees that follow its tree, and installs all
     /// of them at once. Returns what failed: nothing of it is installed.
     fn merge(&self, view: &View, merges: &[Merge], closing: &AtomicBool) -> Vec<(TreeId, Error)> {
-        let next_file = || self.new_file();
+        let next_file = || self.versions.new_file();
         let shared = self.shared_files(merges.len());
         let workshop = Workshop {
             closing,
@@ -144,7 +146,7 @@ impl Inner {
     /// together, the lead first. Sets of obsolete writes come last: by then they have what merges told, and trees have
     /// left it out.
     pub(super) fn compact(&self, only: Option<&[TreeId]>) -> Result<()> {
-        let version = self.view.load().version.clone();
+        let version = self.versions.view.load().version.clone();
         let lead = |tree: &TreeVersion| match &tree.options.follows {
             Some(name) => version.tree_named(name).map_or(tree.id, |lead| lead.id),
             None => tree.id,
@@ -196,8 +198,8 @@ impl Inner {
         let mut seen = BTreeSet::new();
         let mut rest = trees.into_iter().filter(|id| seen.insert(*id)).peekable();
         while rest.peek().is_some() {
-            let _guard = self.merging.lock();
-            let view = self.view.load_full();
+            let _guard = self.scheduler.merging.lock();
+            let view = self.versions.view.load_full();
             let mut together = Together::default();
             while let Some(id) = rest.peek() {
                 let tree = view.version.trees.get(id);
@@ -213,8 +215,8 @@ impl Inner {
             if together.merges.is_empty() {
                 continue;
             }
-            self.start_writing(&mut self.writer.lock())?;
-            for (_, error) in self.merge(&view, &together.merges, &self.closing) {
+            self.start_writing(&mut self.sequencer.writer.lock())?;
+            for (_, error) in self.merge(&view, &together.merges, &self.core.closing) {
                 self.goes_on_after(&error)?;
                 first.get_or_insert(error);
             }

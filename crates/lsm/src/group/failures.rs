@@ -98,12 +98,12 @@ pub(super) enum Attempt {
 impl Inner {
     /// A round of merges begins.
     pub(super) fn begin_round(&self) {
-        self.failures.lock().round += 1;
+        self.scheduler.failures.lock().round += 1;
     }
 
     /// What may be done with a tree now.
     pub(super) fn attempt(&self, tree: TreeId) -> Attempt {
-        let failures = self.failures.lock();
+        let failures = self.scheduler.failures.lock();
         let Some(failing) = failures.merges.get(&tree) else {
             return Attempt::Any;
         };
@@ -118,7 +118,7 @@ impl Inner {
 
     /// True for an error of one tree's merge, which is no reason not to merge others.
     pub(super) fn is_contained(&self, error: &Error) -> bool {
-        !matches!(error, Error::Closed | Error::Poisoned { .. }) && self.check_poison().is_ok()
+        !matches!(error, Error::Closed | Error::Poisoned { .. }) && self.core.check_poison().is_ok()
     }
 
     /// Notes that a merge of `tree` failed: one that its policy asked for (`whole`), or of its newer runs.
@@ -132,9 +132,9 @@ impl Inner {
         if !self.is_contained(error) {
             return;
         }
-        Counters::add(&self.counters.background_failures, 1);
+        Counters::add(&self.core.counters.background_failures, 1);
         let damaged = damaged_component(version, tree, error);
-        let mut failures = self.failures.lock();
+        let mut failures = self.scheduler.failures.lock();
         failures
             .merges
             .retain(|id, _| version.trees.contains_key(id));
@@ -153,7 +153,7 @@ impl Inner {
         };
         let pause = FIRST_PAUSE.saturating_mul(doubled).min(longest);
         let due_round = failures.round + u64::from(doubled).min(MOST_ROUNDS);
-        let background = self.options.background;
+        let background = self.core.options.background;
         let failing = Failing {
             error: error.clone(),
             times,
@@ -168,26 +168,33 @@ impl Inner {
 
     /// Notes that a merge of `tree` succeeded which the tree's policy asked for.
     pub(super) fn clear_merge_failure(&self, tree: TreeId) {
-        if self.failures.lock().merges.remove(&tree).is_some() {
+        if self
+            .scheduler
+            .failures
+            .lock()
+            .merges
+            .remove(&tree)
+            .is_some()
+        {
             self.change_pressure();
         }
     }
 
     /// What fails now.
     pub(super) fn list_failures(&self) -> Vec<JobFailure> {
-        let view = self.view.load();
-        let flush = self.signals.lock().flush_failure.clone();
+        let view = self.versions.view.load();
+        let flush = self.scheduler.signals.lock().flush_failure.clone();
         let flush = flush.map(|(error, times)| JobFailure {
             job: Job::Flush,
             tree: None,
             error,
             times,
-            retry: match self.options.background {
+            retry: match self.core.options.background {
                 true => Retry::In(super::threads::RETRY),
                 false => Retry::AfterFlushes(0),
             },
         });
-        let failures = self.failures.lock();
+        let failures = self.scheduler.failures.lock();
         let merges = failures.merges.iter().filter_map(|(id, failing)| {
             let tree = view.version.trees.get(id)?;
             Some(JobFailure {

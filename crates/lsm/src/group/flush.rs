@@ -1,7 +1,7 @@
 //! Flushes: a full generation becomes tables.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use super::Inner;
 use crate::compaction::job::Workshop;
@@ -12,38 +12,39 @@ use crate::version::Edit;
 
 impl Inner {
     pub(super) fn flush_all(&self) -> Result<()> {
-        self.check_poison()?;
-        self.sync_found(&mut self.writer.lock())?;
+        self.core.check_poison()?;
+        self.sequencer
+            .sync_found(&mut self.sequencer.writer.lock())?;
         self.rotate_now()?;
         self.flush_full()
     }
 
     /// Flushes the full generations, oldest first.
     pub(super) fn flush_full(&self) -> Result<()> {
-        let _guard = self.flushing.lock();
+        let _guard = self.scheduler.flushing.lock();
         loop {
-            let view = self.view.load_full();
+            let view = self.versions.view.load_full();
             let Some(generation) = view.full.last() else {
                 return Ok(());
             };
-            self.check_poison()?;
-            self.start_writing(&mut self.writer.lock())?;
+            self.core.check_poison()?;
+            self.start_writing(&mut self.sequencer.writer.lock())?;
             self.flush(&view, generation)?;
         }
     }
 
     fn flush(&self, view: &View, generation: &Arc<Generation>) -> Result<()> {
-        if self.visible.load(Ordering::Acquire) < generation.last() {
+        if self.sequencer.visible() < generation.last() {
             // Some writer is still waiting for its sync. Tables have no unacknowledged writes in
             // them, so it is done here first.
-            self.sync_all()?;
-            self.publish(generation.last());
+            self.sequencer.sync_all()?;
+            self.sequencer.publish(generation.last());
         }
         if self.is_log_kept() {
             // What is kept of the log must be there after a power cut, too.
-            self.sync_all()?;
+            self.sequencer.sync_all()?;
         }
-        let next_file = || self.new_file();
+        let next_file = || self.versions.new_file();
         // A flush is not abandoned when the group closes: it is part of closing.
         let never = AtomicBool::new(false);
         // A dropped tree has nothing to flush.
@@ -74,9 +75,9 @@ impl Inner {
             // Also the numbers that nothing has any more: those of trees that were dropped.
             edit.last_seq = Some(next.component().min - 1);
             edit.log = log;
-            let segments = self.log.segments.lock().clone();
+            let segments = self.sequencer.log.segments.lock().clone();
             match segments.iter().find(|live| Some(live.number) == log) {
-                Some(segment) => self.name_segment(segment),
+                Some(segment) => self.sequencer.name_segment(segment),
                 None => Ok(()),
             }
         };
@@ -89,11 +90,11 @@ impl Inner {
                 .collect(),
             ..view.with(version)
         })?;
-        Counters::add(&self.counters.flushes, 1);
+        Counters::add(&self.core.counters.flushes, 1);
         self.drop_segments();
-        self.signals.lock().flush_failure = None;
-        self.flushed.notify_all();
-        self.wake_background();
+        self.scheduler.signals.lock().flush_failure = None;
+        self.scheduler.flushed.notify_all();
+        self.scheduler.wake_background();
         Ok(())
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::{Inner, Versions};
+use super::Inner;
+use super::version_set::Versions;
 use crate::batch::TreeId;
 use crate::compaction::job::Workshop;
 use crate::compaction::shared::SharedFiles;
@@ -34,23 +34,23 @@ impl Drop for Retired {
 
 impl Inner {
     pub(super) fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
-        let view = self.view.clone();
+        let view = self.versions.view.clone();
         Workshop {
-            source: &self.source,
-            options: &self.options,
-            counters: &self.counters,
+            source: &self.core.source,
+            options: &self.core.options,
+            counters: &self.core.counters,
             next_file,
             shared: None,
-            closing: &self.closing,
-            ingesting: &self.ingesting,
-            version: self.view.load().version.clone(),
+            closing: &self.core.closing,
+            ingesting: &self.scheduler.ingesting,
+            version: self.versions.view.load().version.clone(),
             now: Arc::new(move || view.load().version.clone()),
         }
     }
 
     /// Files that the small tables of a job share which writes to so many trees; few trees get a file each.
     pub(super) fn shared_files(&self, trees: usize) -> Option<SharedFiles<'_>> {
-        (trees >= self.options.share_from).then(|| SharedFiles::new(&self.source))
+        (trees >= self.core.options.share_from).then(|| SharedFiles::new(&self.core.source))
     }
 
     /// Does `work`, which writes tables into an edit, and installs the edit.
@@ -71,10 +71,10 @@ impl Inner {
     /// Readies the tables that an edit added for reading. Those that share a file are small, and many: each waits for
     /// its first read.
     fn warm(&self, edit: &Edit) {
-        if !self.options.background {
+        if !self.core.options.background {
             return;
         }
-        let version = self.view.load().version.clone();
+        let version = self.versions.view.load().version.clone();
         let made: BTreeSet<u64> = edit.files.iter().copied().collect();
         let new = |table: &&Arc<TableFile>| table.place().is_none();
         for added in &edit.added {
@@ -97,7 +97,7 @@ impl Inner {
         let mut edit = Edit::default();
         let result = work(&mut edit);
         // After a failed sync of the manifest it may or may not name them.
-        if result.is_err() && !self.poisoned.load(Ordering::Acquire) {
+        if result.is_err() && !self.core.is_poisoned() {
             self.remove_files(&edit);
         }
         result
@@ -106,7 +106,7 @@ impl Inner {
     /// Removes the files that were made for an edit.
     pub(super) fn remove_files(&self, edit: &Edit) {
         for number in &edit.files {
-            let _ = self.source.fs.remove(&self.source.path(*number));
+            let _ = self.core.source.fs.remove(&self.core.source.path(*number));
         }
     }
 
@@ -119,20 +119,21 @@ impl Inner {
     ) -> Result<Retired> {
         if !edit.files.is_empty() {
             // The manifest must not name what a power cut can take.
-            self.sync_names()?;
+            self.sequencer.sync_names()?;
         }
-        let mut versions = self.manifest.lock();
-        self.check_poison()?;
-        let before = self.view.load_full();
-        let options = |name: &str, config: &[u8]| self.provider.tree_options(name, config);
+        let mut versions = self.versions.manifest.lock();
+        self.core.check_poison()?;
+        let before = self.versions.view.load_full();
+        let options = |name: &str, config: &[u8]| self.core.provider.tree_options(name, config);
         if versions.manifest.is_none() {
             return Err(Error::Closed);
         }
         let version = Version::clone(&before.version);
-        let (mut version, taken) = version.apply(edit, &self.source, &options, &self.source.dir)?;
+        let (mut version, taken) =
+            version.apply(edit, &self.core.source, &options, &self.core.source.dir)?;
         version.extend_bitmaps(edit)?;
         version.find_due(Some(edit));
-        edit.order = self.next_order(&versions, edit.log);
+        edit.order = self.sequencer.next_order(&versions, edit.log);
         self.record(&mut versions, edit)?;
         versions.log = edit.log.unwrap_or(versions.log);
         versions.next_tree = edit.next_tree.unwrap_or(versions.next_tree);
@@ -146,7 +147,7 @@ impl Inner {
         let old = self.renew_manifest(&mut versions);
         Ok(Retired {
             _view: before,
-            manifest: old.map(|old| (self.source.fs.clone(), old)),
+            manifest: old.map(|old| (self.core.source.fs.clone(), old)),
         })
     }
 }
@@ -155,18 +156,18 @@ impl Inner {
     /// Appends an edit to the manifest, durably.
     pub(super) fn record(&self, versions: &mut Versions, edit: &mut Edit) -> Result<()> {
         // What the edit refers to was synced before it was made.
-        edit.synced = Some(self.log.synced());
-        self.check_poison()?;
+        edit.synced = Some(self.sequencer.log.synced());
+        self.core.check_poison()?;
         let manifest = versions.manifest.as_mut().ok_or(Error::Closed)?;
         if let Err(failed) = manifest.append(edit) {
             if !(failed.rolled_back && failed.error.is_disk_full()) {
                 // What of the record is on disk is not known.
-                self.poison_with(&failed.error);
+                self.core.poison_with(&failed.error);
             }
             return Err(failed.error);
         }
         if let Some(order) = edit.order.clone() {
-            self.note_order(versions, order);
+            self.sequencer.note_order(versions, order);
         }
         Ok(())
     }

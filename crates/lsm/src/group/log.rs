@@ -15,7 +15,7 @@ use std::thread::Thread;
 
 use parking_lot::Mutex;
 
-use super::{Inner, Writer};
+use super::sequencer::{Sequencer, Writer};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::stats::Counters;
@@ -117,14 +117,14 @@ impl Log {
     }
 }
 
-impl Inner {
+impl Sequencer {
     /// Returns when the log is durable up to `upto`, and nothing that was taken back can come back behind it.
     ///
     /// # Errors
     /// Why the sync failed, if this thread was the one to make it; [`Error::Poisoned`] to the others.
     pub(super) fn wait_durable(&self, upto: Seq) -> Result<()> {
         while !self.log.covers(upto) {
-            let turn = self.check_poison().and_then(|()| self.take_turn(upto));
+            let turn = self.core.check_poison().and_then(|()| self.take_turn(upto));
             if let Err(error) = turn {
                 return self.refuse(upto, error);
             }
@@ -145,10 +145,10 @@ impl Inner {
 
     /// Makes durable what was appended before this call, and segments that have nothing in them yet.
     pub(super) fn sync_all(&self) -> Result<()> {
-        self.check_poison()?;
+        self.core.check_poison()?;
         // Nobody else's sync covers this, so the turn ends with one of its own, or a failure.
         self.take_turn(Seq::MAX)?;
-        self.check_poison()
+        self.core.check_poison()
     }
 
     /// Syncs what was appended, or waits for who does so already. Afterwards `upto` may still not be covered.
@@ -182,7 +182,7 @@ impl Inner {
     /// Hands the lead on, and wakes those who need not wait any more.
     fn end_turn(&self) {
         let mut queue = self.log.queue.lock();
-        let failed = self.poisoned.load(Ordering::Acquire);
+        let failed = self.core.is_poisoned();
         let (done, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.waiting)
             .into_iter()
             .partition(|waiter| failed || self.log.covers(waiter.upto));
@@ -211,7 +211,7 @@ impl Inner {
         let last = last.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         for live in &segments {
             // A seal tells of marks, too.
-            let sealed = self.closing.load(Ordering::SeqCst);
+            let sealed = self.core.closing.load(Ordering::SeqCst);
             let durable =
                 live.log.is_durable() && !(sealed && live.log.synced_len() < live.log.len());
             if durable && live.named.load(Ordering::Acquire) {
@@ -219,22 +219,22 @@ impl Inner {
             }
             let result = live.log.sync().and_then(|()| self.name_segment(live));
             if let Err(error) = result {
-                self.poison_with(&error);
+                self.core.poison_with(&error);
                 return Err(error);
             }
-            Counters::add(&self.counters.log_syncs, 1);
+            Counters::add(&self.core.counters.log_syncs, 1);
         }
         let mut queue = self.log.queue.lock();
         if queue.refused {
             drop(queue);
-            return self.check_poison();
+            return self.core.check_poison();
         }
         queue.granted = queue.granted.max(last);
         drop(queue);
         // For readers beside this process, before anybody is acknowledged. Without they see it with the next mark, and a log
         // that this has broken says so with the next append.
         if let Some(live) = segments.last()
-            && !self.closing.load(Ordering::SeqCst)
+            && !self.core.closing.load(Ordering::SeqCst)
         {
             let _ = live.log.mark();
         }
@@ -245,7 +245,7 @@ impl Inner {
 
     /// Makes durable everything that readers see, also what was found at opening.
     pub(super) fn sync(&self) -> Result<()> {
-        self.check_poison()?;
+        self.core.check_poison()?;
         self.sync_found(&mut self.writer.lock())?;
         self.sync_all()
     }
@@ -254,10 +254,10 @@ impl Inner {
     /// the system's cache.
     pub(super) fn sync_found(&self, writer: &mut Writer) -> Result<()> {
         for path in &writer.unsynced {
-            if let Err(error) = self.source.fs.sync(path) {
+            if let Err(error) = self.core.source.fs.sync(path) {
                 let error = Error::io(path, "sync", error);
                 // As with any other sync, a next one that succeeds proves nothing.
-                self.poison_with(&error);
+                self.core.poison_with(&error);
                 return Err(error);
             }
         }
@@ -270,8 +270,8 @@ impl Inner {
 
     /// Makes the names in the folder durable.
     pub(super) fn sync_names(&self) -> Result<()> {
-        let dir = &self.source.dir;
-        let synced = self.source.fs.sync_dir(dir);
+        let dir = &self.core.source.dir;
+        let synced = self.core.source.fs.sync_dir(dir);
         synced.map_err(|e| Error::io(dir, "sync", e))
     }
 
@@ -284,21 +284,11 @@ impl Inner {
         Ok(())
     }
 
-    /// True when the segment is not a part of the log any more.
-    pub(super) fn is_gone(&self, number: u64) -> Result<bool> {
-        self.refresh()?;
-        let closed = self.log.closed.lock();
-        let live = self.log.segments.lock();
-        let is_there = closed.iter().any(|closed| closed.number == number)
-            || live.iter().any(|live| live.number == number);
-        Ok(!is_there)
-    }
-
     /// What a failed append comes to. Where it was not taken back, or not for want of room, what is on disk is not known.
     pub(super) fn not_appended(&self, failed: AppendError) -> Error {
         self.log.note_taken_back();
         if !(failed.rolled_back && failed.error.is_disk_full()) {
-            self.poison_with(&failed.error);
+            self.core.poison_with(&failed.error);
         }
         failed.error
     }
@@ -310,8 +300,8 @@ impl Inner {
         previous: Option<(u64, u64)>,
         last: Seq,
     ) -> Result<Arc<Segment>> {
-        let path: PathBuf = log_path(&self.source.dir, number);
-        let log = LogWriter::create(&*self.source.fs, &path, LogKind::Wal, number, previous)?;
+        let path: PathBuf = log_path(&self.core.source.dir, number);
+        let log = LogWriter::create(&*self.core.source.fs, &path, LogKind::Wal, number, previous)?;
         Ok(Arc::new(Segment {
             number,
             log,

@@ -6,9 +6,9 @@
 //! in one rename. A power cut leaves the one or the other, and both say the same.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
-use super::{Inner, Versions};
+use super::Inner;
+use super::version_set::Versions;
 use crate::error::{Error, Result};
 use crate::version::{Current, Edit, Manifest, Order, Version, manifest_path};
 
@@ -25,14 +25,14 @@ impl Inner {
         version: &Version,
         versions: &mut Versions,
     ) -> Result<(Manifest, Order)> {
-        let (fs, dir) = (&*self.source.fs, &self.source.dir);
-        let order = self.first_order(versions);
+        let (fs, dir) = (&*self.core.source.fs, &self.core.source.dir);
+        let order = self.sequencer.first_order(versions);
         let edit = Edit {
             log: Some(versions.log),
-            next_file: Some(self.next_file.load(Ordering::SeqCst)),
+            next_file: Some(self.versions.next_file()),
             next_tree: Some(versions.next_tree),
             last_seq: Some(versions.last_seq),
-            synced: Some(self.log.synced()),
+            synced: Some(self.sequencer.log.synced()),
             order: Some(order.clone()),
             ..version.snapshot()
         };
@@ -50,9 +50,9 @@ impl Inner {
             .as_ref()
             .map(|old| (old.number(), old.len()));
         let (old, len) = old.filter(|(_, len)| *len >= versions.renew_at)?;
-        let (fs, dir) = (&*self.source.fs, &self.source.dir);
-        let number = self.new_file();
-        let version = self.view.load().version.clone();
+        let (fs, dir) = (&*self.core.source.fs, &self.core.source.dir);
+        let number = self.versions.new_file();
+        let version = self.versions.view.load().version.clone();
         let current = Current {
             manifest: number,
             seal: None,
@@ -68,10 +68,10 @@ impl Inner {
         };
         if let Err(error) = Current::replace(fs, dir) {
             // An edit in either of the two may be lost with it.
-            self.poison_with(&error);
+            self.core.poison_with(&error);
             return None;
         }
-        self.note_order(versions, order);
+        self.sequencer.note_order(versions, order);
         versions.manifest = Some(manifest);
         Some(manifest_path(dir, old))
     }

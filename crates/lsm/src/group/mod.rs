@@ -1,5 +1,9 @@
 //! A tree group: several trees over one log, one sequence, one memory budget.
 //!
+//! Its parts: the log and commit sequencer (`sequencer.rs`), the version set (`version_set.rs`), the scheduler
+//! (`scheduler.rs`), and what they share (`core.rs`). What concerns several of them is a file a job: `open.rs`, `commit.rs`,
+//! `flush.rs`, `compact.rs`, `install.rs`, `trees.rs`, `close.rs`, ...
+//!
 //! Who holds what, outermost lock first (a thread takes them only in this order):
 //!
 //! | lock | guards | held for |
@@ -17,40 +21,43 @@ mod bulk;
 mod close;
 mod commit;
 mod compact;
+mod core;
 mod failures;
 mod flush;
 mod install;
 mod log;
 mod manifest;
+mod open;
 mod order;
 mod reader;
 mod recover;
+mod scheduler;
+mod sequencer;
 mod space;
 mod sweep;
 mod tail;
 mod threads;
 mod trees;
+mod version_set;
 
 pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
 pub use tail::{Commit, Observer, ShowOperation, Tail};
 pub use trees::TreeChange;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use self::failures::Failures;
-use self::log::Segment;
+use self::core::Core;
 use self::reader::Reader;
-use self::sweep::Sweeps;
-use self::tail::Tails;
-use self::threads::Workers;
+use self::scheduler::Scheduler;
+use self::sequencer::Sequencer;
+use self::version_set::VersionSet;
 use crate::batch::{Batch, TreeId};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
@@ -58,12 +65,12 @@ use crate::cost::Cost;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Lock;
-use crate::generation::{View, Views};
+use crate::generation::View;
 use crate::options::{Durability, Options, TreeProvider};
 use crate::read::{Component, Snapshot};
-use crate::stats::{Counters, ReadCounters, Stats};
+use crate::stats::Stats;
 use crate::table::TableMeta;
-use crate::version::{Current, Manifest, Order, TableSource};
+use crate::version::TableSource;
 
 /// Generations that may wait for their flush before writers wait too.
 const FULL_GENERATIONS: usize = 2;
@@ -79,94 +86,12 @@ pub struct Group {
     started: AtomicBool,
 }
 
-/// Behind the `writer` lock.
-#[derive(Default)]
-struct Writer {
-    next_seq: Seq,
-    /// The last one that was given out and is not lost.
-    last: Seq,
-    /// The last write that asked to be durable before it is acknowledged.
-    demanded: Seq,
-    /// The segment of the active generation; `None` until the first write.
-    segment: Option<Arc<Segment>>,
-    /// The last segment that was replayed: its number and the length that was good.
-    replayed: Option<(u64, u64)>,
-    /// The manifest and the segments that were found, where they may be in the system's cache only.
-    unsynced: Vec<PathBuf>,
-    /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
-    forsaken: Vec<PathBuf>,
-    /// Microseconds of delay that pressure has put on writers and nobody has slept yet.
-    delay: u64,
-}
-
-/// Behind the `manifest` lock.
-struct Versions {
-    manifest: Option<Manifest>,
-    /// The first log segment that an opening must replay.
-    log: u64,
-    next_tree: TreeId,
-    /// The last sequence number in tables.
-    last_seq: Seq,
-    /// What is remembered of the order of commits.
-    order: Order,
-    /// The length at which the manifest is written anew.
-    renew_at: u64,
-    /// What closing has still to write.
-    seal: Option<Current>,
-}
-
-#[derive(Default)]
-struct Signals {
-    /// Raised to wake the background threads.
-    work: bool,
-    /// The last failure of a flush, when none has succeeded since, and how many there were in a row.
-    flush_failure: Option<(Error, u64)>,
-    /// When the log is to be synced for the writes that asked for it.
-    sync_at: Option<Instant>,
-}
-
+/// The parts of a group. What concerns several of them is written here, in a file a job; what concerns one is its own.
 struct Inner {
-    source: TableSource,
-    options: Options,
-    provider: Arc<dyn TreeProvider>,
-    counters: Counters,
-    reads: ReadCounters,
-    /// Shared with merges that ask for the version of the moment.
-    view: Arc<Views>,
-    view_change: Mutex<()>,
-    /// The last sequence number that readers see.
-    visible: AtomicU64,
-    writer: Mutex<Writer>,
-    /// Names the order of commits.
-    history: AtomicU64,
-    /// The next sequence number, and how far they are reserved.
-    given: AtomicU64,
-    reserved: AtomicU64,
-    log: log::Log,
-    tails: Tails,
-    manifest: Mutex<Versions>,
-    next_file: AtomicU64,
-    flushing: Mutex<()>,
-    merging: Mutex<()>,
-    /// Up while a bulk load is under way.
-    ingesting: AtomicBool,
-    signals: Mutex<Signals>,
-    /// Woken when there is background work.
-    wake: Condvar,
-    /// Woken when a flush has ended, well or not.
-    flushed: Condvar,
-    closing: AtomicBool,
-    /// Held by the one who closes.
-    closers: Mutex<()>,
-    workers: Workers,
-    failures: Mutex<Failures>,
-    /// Shared files of which more than half is unused.
-    sparse: Mutex<BTreeSet<u64>>,
-    sweeps: Mutex<Sweeps>,
-    poisoned: AtomicBool,
-    poison: Mutex<Option<String>>,
-    /// Merge backlog, as `f64` bits: 0 or less is none, 1 is the most.
-    pressure: AtomicU64,
+    core: Arc<Core>,
+    sequencer: Sequencer,
+    versions: VersionSet,
+    scheduler: Scheduler,
     /// Of a group that is read beside the one who writes it, how far that is.
     reader: Option<Mutex<Reader>>,
     /// Held by the one who writes.
@@ -183,7 +108,7 @@ impl Group {
         provider: Arc<dyn TreeProvider>,
         create: bool,
     ) -> Result<Group> {
-        Ok(Group::new(recover::open(dir, options, provider, create)?))
+        Ok(Group::new(open::open(dir, options, provider, create)?))
     }
 
     fn new(inner: Inner) -> Group {
@@ -196,12 +121,12 @@ impl Group {
 
     /// The folder.
     pub fn dir(&self) -> &Path {
-        &self.inner.source.dir
+        &self.inner.core.source.dir
     }
 
     /// The settings that the group was opened with.
     pub fn options(&self) -> &Options {
-        &self.inner.options
+        &self.inner.core.options
     }
 
     /// A consistent picture of all trees as of now.
@@ -260,7 +185,7 @@ impl Group {
 
     /// Makes durable what was written, also by earlier handles.
     pub fn sync(&self) -> Result<()> {
-        self.inner.sync()
+        self.inner.sequencer.sync()
     }
 
     /// Writes all memtables to tables.
@@ -275,7 +200,16 @@ impl Group {
         self.start_threads();
         self.inner.flush_all()?;
         match tree {
-            Some(id) if self.inner.view.load().version.trees.contains_key(&id) => {
+            Some(id)
+                if self
+                    .inner
+                    .versions
+                    .view
+                    .load()
+                    .version
+                    .trees
+                    .contains_key(&id) =>
+            {
                 self.inner.compact(Some(&[id]))
             }
             Some(id) => Err(install::no_tree(id)),
@@ -306,6 +240,7 @@ impl Group {
     /// The number of the tree called `name`.
     pub fn tree(&self, name: &str) -> Option<TreeId> {
         self.inner
+            .versions
             .view
             .load()
             .version
@@ -366,19 +301,19 @@ impl Group {
 
     /// Adds the cost of a query to the group's counters.
     pub fn count(&self, cost: &Cost) {
-        self.inner.reads.count(cost);
+        self.inner.core.reads.count(cost);
     }
 
     /// The counters since opening.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.inner.counters.read();
-        self.inner.reads.add_to(&mut stats);
+        let mut stats = self.inner.core.counters.read();
+        self.inner.core.reads.add_to(&mut stats);
         stats
     }
 
     /// Bytes of memtables now, those still pinned by snapshots after their flush left out.
     pub fn memtable_bytes(&self) -> usize {
-        let view = self.inner.view.load();
+        let view = self.inner.versions.view.load();
         view.active.memory()
             + view
                 .full
@@ -389,7 +324,7 @@ impl Group {
 
     /// The block cache.
     pub fn cache(&self) -> &BlockCache {
-        &self.inner.source.cache
+        &self.inner.core.source.cache
     }
 
     /// What flushes and merges of this handle failed and have not succeeded since. A tree whose merge fails is left
@@ -407,11 +342,11 @@ impl Group {
     /// Why the log could not be synced, a memtable not flushed, or the seal not written. All that can be done is done
     /// all the same, the sync first; closing again tries what is left. That a merge fails is no error.
     pub fn close(&self) -> Result<()> {
-        let _alone = self.inner.closers.lock();
+        let _alone = self.inner.scheduler.closers.lock();
         self.inner.begin_closing();
         // It takes the writer lock: every write has either been appended or will be refused.
         let synced = match self.inner.reader {
-            None => self.inner.sync(),
+            None => self.inner.sequencer.sync(),
             Some(_) => Ok(()),
         };
         // Not to be locked while they are waited for.
@@ -433,9 +368,9 @@ impl Group {
     fn start_threads_once(&self) {
         let mut threads = self.threads.lock();
         // Closing takes the lock once it has begun: it finds the threads, or they are not started.
-        let closing = self.inner.closing.load(Ordering::SeqCst);
+        let closing = self.inner.core.closing.load(Ordering::SeqCst);
         let reads = self.inner.reader.is_some();
-        if self.inner.options.background
+        if self.inner.core.options.background
             && !reads
             && !closing
             && !self.started.load(Ordering::Acquire)
@@ -446,7 +381,7 @@ impl Group {
     }
 
     pub(crate) fn source(&self) -> &TableSource {
-        &self.inner.source
+        &self.inner.core.source
     }
 
     pub(crate) fn internals(&self) -> Internals<'_> {
@@ -513,12 +448,12 @@ impl Internals<'_> {
 impl Inner {
     fn snapshot(&self) -> Snapshot {
         loop {
-            let view = self.view.load_full();
-            let seq = self.visible.load(Ordering::Acquire);
+            let view = self.versions.view.load_full();
+            let seq = self.sequencer.visible();
             let seq = seq.max(view.version.flushed());
             // If the view was replaced in between, writes up to `seq` may be in memtables that the
             // old one does not have.
-            if Arc::ptr_eq(&view, &self.view.load()) {
+            if Arc::ptr_eq(&view, &self.versions.view.load()) {
                 return Snapshot::new(view, seq);
             }
         }
@@ -528,56 +463,22 @@ impl Inner {
         if self.reader.is_some() {
             return self.snapshot();
         }
-        let writer = self.writer.lock();
-        Snapshot::new(self.view.load_full(), writer.next_seq - 1)
-    }
-
-    fn new_file(&self) -> u64 {
-        self.next_file.fetch_add(1, Ordering::SeqCst)
+        let writer = self.sequencer.writer.lock();
+        Snapshot::new(self.versions.view.load_full(), writer.next_seq - 1)
     }
 
     /// Replaces the view by what `change` makes of it.
     fn change_view(&self, change: impl FnOnce(&View) -> View) {
-        let _guard = self.view_change.lock();
-        let next = change(&self.view.load());
-        self.measure_pressure(&next);
-        self.view.store(&next);
+        let _guard = self.versions.view_change.lock();
+        let next = change(&self.versions.view.load());
+        self.scheduler.measure_pressure(&next);
+        self.versions.view.store(&next);
     }
 
     /// Measures the pressure again, when a tree's merges have begun or ceased to fail.
     fn change_pressure(&self) {
-        let _guard = self.view_change.lock();
-        self.measure_pressure(&self.view.load());
-    }
-
-    /// How far merges are behind. Trees whose merges fail do not count: slowing writers down does not help them.
-    fn measure_pressure(&self, view: &View) {
-        let failures = self.failures.lock();
-        let trees = view.version.trees.values();
-        let pressure = trees
-            .filter(|tree| !failures.has(tree.id))
-            .map(|tree| tree.due.pressure)
-            .fold(0.0, f64::max);
-        self.pressure
-            .store(f64::to_bits(pressure), Ordering::Relaxed);
-    }
-
-    fn check_poison(&self) -> Result<()> {
-        if self.reader.is_some() {
-            return Err(Error::ReadOnly);
-        }
-        if !self.poisoned.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let cause = self.poison.lock().clone().unwrap_or_default();
-        Err(Error::Poisoned { cause })
-    }
-
-    /// Refuses all further writes: what is on disk is not known any more.
-    fn poison_with(&self, error: &Error) {
-        self.poison.lock().get_or_insert_with(|| error.to_string());
-        self.poisoned.store(true, Ordering::Release);
-        self.flushed.notify_all();
+        let _guard = self.versions.view_change.lock();
+        self.scheduler.measure_pressure(&self.versions.view.load());
     }
 }
 

@@ -12,7 +12,9 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use super::{Group, Inner, Versions};
+use super::sequencer::Sequencer;
+use super::version_set::Versions;
+use super::{Group, Inner};
 use crate::batch::check_limit;
 use crate::entry::{Position, Seq};
 use crate::error::{Error, Result};
@@ -32,13 +34,14 @@ impl Group {
     /// Where readers are now: everything up to it is visible.
     pub fn position(&self) -> Position {
         self.inner
-            .position_of(self.inner.visible.load(Ordering::Acquire))
+            .sequencer
+            .position_of(self.inner.sequencer.visible())
     }
 
     /// The earliest position that [`Group::tail`] can go on from.
     pub fn oldest_position(&self) -> Position {
-        let oldest = self.inner.oldest();
-        self.inner.position_of(oldest)
+        let oldest = self.inner.sequencer.oldest();
+        self.inner.sequencer.position_of(oldest)
     }
 
     /// Keeps the log behind `position` for the consumer `name`, through restarts, until that is called again with a
@@ -78,7 +81,7 @@ impl Group {
 
     /// The named consumers of the log: name, position, and how many bytes are kept for it at most.
     pub fn log_consumers(&self) -> Vec<(String, Position, u64)> {
-        let versions = self.inner.manifest.lock();
+        let versions = self.inner.versions.manifest.lock();
         let history = versions.order.history;
         let holds = versions.order.holds.iter();
         holds
@@ -91,37 +94,98 @@ impl Group {
 }
 
 impl Inner {
-    pub(super) fn position_of(&self, seq: Seq) -> Position {
-        Position {
-            history: self.history.load(Ordering::Acquire),
-            seq,
+    /// Refuses a position that the log does not go on from.
+    pub(super) fn check_position(&self, position: Position) -> Result<()> {
+        let other = Err(Error::OtherHistory {
+            position,
+            current: self.sequencer.position_of(self.sequencer.visible()),
+        });
+        let is_lost = |(after, upto): &(Seq, Seq)| *after < position.seq && position.seq <= *upto;
+        if position.history != self.sequencer.history.load(Ordering::Acquire)
+            || position.seq > self.sequencer.visible()
+            || self.versions.manifest.lock().order.lost.iter().any(is_lost)
+        {
+            return other;
         }
+        self.sequencer.check_kept(position.seq)
     }
 
+    /// Makes sure, under the writer lock, that numbers up to `upto` are reserved.
+    pub(super) fn reserve(&self, upto: Seq) -> Result<()> {
+        if upto < self.sequencer.reserved.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut versions = self.versions.manifest.lock();
+        let mut order = versions.order.clone();
+        order.reserved = upto + 1 + RESERVE;
+        self.record_order(&mut versions, order)
+    }
+
+    /// Carries out a change of the order, durably.
+    fn change_order(&self, change: impl FnOnce(&mut Order) -> Result<()>) -> Result<()> {
+        self.start_writing(&mut self.sequencer.writer.lock())?;
+        let mut versions = self.versions.manifest.lock();
+        let mut order = versions.order.clone();
+        change(&mut order)?;
+        order.kept = self.sequencer.keep(&order, versions.log);
+        self.record_order(&mut versions, order)
+    }
+
+    fn record_order(&self, versions: &mut Versions, order: Order) -> Result<()> {
+        let mut edit = Edit {
+            order: Some(order),
+            ..Edit::default()
+        };
+        self.record(versions, &mut edit)
+    }
+
+    /// True when segments may be kept behind the flush that is to come.
+    pub(super) fn is_log_kept(&self) -> bool {
+        self.core.options.keep_log != KeepLog::default()
+            || !self.versions.manifest.lock().order.holds.is_empty()
+            || !self.sequencer.tails.holds().is_empty()
+    }
+
+    /// Removes the segments that the manifest says nothing of any more.
+    pub(super) fn drop_segments(&self) {
+        let (log, kept) = {
+            let versions = self.versions.manifest.lock();
+            let kept = versions.order.kept.iter().map(|kept| kept.number);
+            (versions.log, kept.collect::<HashSet<u64>>())
+        };
+        let is_needed = |number: u64| number >= log || kept.contains(&number);
+        let gone: Vec<u64> = {
+            let mut closed = self.sequencer.log.closed.lock();
+            let gone = closed.iter().map(|closed| closed.number);
+            let gone = gone.filter(|number| !is_needed(*number)).collect();
+            closed.retain(|closed| is_needed(closed.number));
+            self.sequencer
+                .log
+                .segments
+                .lock()
+                .retain(|segment| segment.number >= log);
+            gone
+        };
+        for number in gone {
+            // One that stays is removed at the next opening.
+            let _ = self
+                .core
+                .source
+                .fs
+                .remove(&log_path(&self.core.source.dir, number));
+        }
+    }
+}
+
+impl Sequencer {
     /// The last write before the first that the log still has.
-    fn oldest(&self) -> Seq {
+    pub(super) fn oldest(&self) -> Seq {
         let closed = self.log.closed.lock();
         let live = self.log.segments.lock();
         let first = closed.first().map(|closed| closed.after);
         let first = first.or(live.first().map(|live| live.after));
         drop((live, closed));
         first.unwrap_or_else(|| self.visible.load(Ordering::Acquire))
-    }
-
-    /// Refuses a position that the log does not go on from.
-    pub(super) fn check_position(&self, position: Position) -> Result<()> {
-        let other = Err(Error::OtherHistory {
-            position,
-            current: self.position_of(self.visible.load(Ordering::Acquire)),
-        });
-        let is_lost = |(after, upto): &(Seq, Seq)| *after < position.seq && position.seq <= *upto;
-        if position.history != self.history.load(Ordering::Acquire)
-            || position.seq > self.visible.load(Ordering::Acquire)
-            || self.manifest.lock().order.lost.iter().any(is_lost)
-        {
-            return other;
-        }
-        self.check_kept(position.seq)
     }
 
     pub(super) fn check_kept(&self, seq: Seq) -> Result<()> {
@@ -132,35 +196,6 @@ impl Inner {
             }),
             false => Ok(()),
         }
-    }
-
-    /// Makes sure, under the writer lock, that numbers up to `upto` are reserved.
-    pub(super) fn reserve(&self, upto: Seq) -> Result<()> {
-        if upto < self.reserved.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let mut versions = self.manifest.lock();
-        let mut order = versions.order.clone();
-        order.reserved = upto + 1 + RESERVE;
-        self.record_order(&mut versions, order)
-    }
-
-    /// Carries out a change of the order, durably.
-    fn change_order(&self, change: impl FnOnce(&mut Order) -> Result<()>) -> Result<()> {
-        self.start_writing(&mut self.writer.lock())?;
-        let mut versions = self.manifest.lock();
-        let mut order = versions.order.clone();
-        change(&mut order)?;
-        order.kept = self.keep(&order, versions.log);
-        self.record_order(&mut versions, order)
-    }
-
-    fn record_order(&self, versions: &mut Versions, order: Order) -> Result<()> {
-        let mut edit = Edit {
-            order: Some(order),
-            ..Edit::default()
-        };
-        self.record(versions, &mut edit)
     }
 
     /// What an edit changes of the order on the way: more numbers are reserved before those that are there run out,
@@ -192,21 +227,14 @@ impl Inner {
         versions.order = order;
     }
 
-    /// True when segments may be kept behind the flush that is to come.
-    pub(super) fn is_log_kept(&self) -> bool {
-        self.options.keep_log != KeepLog::default()
-            || !self.manifest.lock().order.holds.is_empty()
-            || !self.tails.holds().is_empty()
-    }
-
     /// Which of the segments before `log`, which nothing needs for recovery, are kept.
-    fn keep(&self, order: &Order, log: u64) -> Vec<ClosedSegment> {
+    pub(super) fn keep(&self, order: &Order, log: u64) -> Vec<ClosedSegment> {
         let closed = self.log.closed.lock();
         let superfluous = closed.iter().filter(|closed| closed.number < log);
         let mut kept: Vec<ClosedSegment> = Vec::new();
         let mut bytes = 0_u64;
-        let KeepLog { bytes: last, age } = self.options.keep_log;
-        let now = (self.options.clock)();
+        let KeepLog { bytes: last, age } = self.core.options.keep_log;
+        let now = (self.core.options.clock)();
         for segment in superfluous.rev() {
             bytes = bytes.saturating_add(segment.len);
             let is_young = age.is_some_and(|(age, most)| {
@@ -224,30 +252,5 @@ impl Inner {
         }
         kept.reverse();
         kept
-    }
-
-    /// Removes the segments that the manifest says nothing of any more.
-    pub(super) fn drop_segments(&self) {
-        let (log, kept) = {
-            let versions = self.manifest.lock();
-            let kept = versions.order.kept.iter().map(|kept| kept.number);
-            (versions.log, kept.collect::<HashSet<u64>>())
-        };
-        let is_needed = |number: u64| number >= log || kept.contains(&number);
-        let gone: Vec<u64> = {
-            let mut closed = self.log.closed.lock();
-            let gone = closed.iter().map(|closed| closed.number);
-            let gone = gone.filter(|number| !is_needed(*number)).collect();
-            closed.retain(|closed| is_needed(closed.number));
-            self.log
-                .segments
-                .lock()
-                .retain(|segment| segment.number >= log);
-            gone
-        };
-        for number in gone {
-            // One that stays is removed at the next opening.
-            let _ = self.source.fs.remove(&log_path(&self.source.dir, number));
-        }
     }
 }

@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::recover::{Recovery, apply_batch, open_reader, recover_beside, segment_number};
+use super::open::{open_reader, recover_beside};
+use super::recover::{Recovery, apply_batch, segment_number};
 use super::{Group, Inner};
 use crate::batch::decode;
 use crate::entry::Seq;
@@ -329,13 +330,15 @@ impl Reader {
 
     /// Takes over what the manifest says by now.
     fn follow_manifest(&mut self, inner: &Inner, current: &Current, time: u32) -> Result<()> {
-        let options = |name: &str, config: &[u8]| inner.provider.tree_options(name, config);
-        let source = &inner.source;
+        let options = |name: &str, config: &[u8]| inner.core.provider.tree_options(name, config);
+        let source = &inner.core.source;
         if current.manifest != self.recovered.current.manifest {
             let mut recovered = recover(source, &options, true)?;
             inner.check_history(recovered.order.history)?;
             let manifest = recovered.follow(source)?;
-            recovered.version.succeed(&inner.view.load().version);
+            recovered
+                .version
+                .succeed(&inner.versions.view.load().version);
             (self.recovered, self.manifest) = (recovered, manifest);
             (self.changed, self.search) = (true, true);
         }
@@ -346,7 +349,7 @@ impl Reader {
         if self.changed {
             let held = self.recovered.version.hold_files();
             held.or_else(|error| gone(error, time))?;
-            let shown = inner.view.load().version.clone();
+            let shown = inner.versions.view.load().version.clone();
             self.recovered.version.follow_bitmaps(&shown);
         }
         Ok(())
@@ -354,7 +357,7 @@ impl Reader {
 
     /// Takes over what is in the log by now.
     fn follow_log(&mut self, inner: &Inner) -> Result<()> {
-        let source = &inner.source;
+        let source = &inner.core.source;
         loop {
             self.read_segment(inner)?;
             if let Some(next) = self.successor(source)? {
@@ -385,7 +388,7 @@ impl Reader {
     }
 
     fn read_segment(&mut self, inner: &Inner) -> Result<()> {
-        let source = &inner.source;
+        let source = &inner.core.source;
         let (Some(log), Some(generation)) = (&mut self.log, self.generations.first()) else {
             return Ok(());
         };
@@ -467,14 +470,14 @@ impl Inner {
         let Some(reader) = &self.reader else {
             return Ok(());
         };
-        self.check_open()?;
+        self.core.check_open()?;
         let mut reader = reader.lock();
         with_patience(|time| {
             // Where following does not succeed, an opening might.
             if time > TRIES / 2 {
                 *reader = self.reopen()?;
             }
-            let current = Current::read(&*self.source.fs, &self.source.dir)?;
+            let current = Current::read(&*self.core.source.fs, &self.core.source.dir)?;
             reader.follow_manifest(self, &current, time)?;
             reader.follow_log(self)
         })?;
@@ -484,39 +487,42 @@ impl Inner {
 
     /// What an opening finds now.
     fn reopen(&self) -> Result<Reader> {
-        let shown = self.visible.load(Ordering::Acquire);
-        let (mut recovered, recovery) = recover_beside(&self.source, &*self.provider, shown)?;
+        let shown = self.sequencer.visible();
+        let (mut recovered, recovery) =
+            recover_beside(&self.core.source, &*self.core.provider, shown)?;
         self.check_history(recovered.order.history)?;
-        recovered.version.succeed(&self.view.load().version);
-        Reader::new(&self.source, recovered, recovery)
+        recovered
+            .version
+            .succeed(&self.versions.view.load().version);
+        Reader::new(&self.core.source, recovered, recovery)
     }
 
     /// Lets snapshots see what was taken over.
     fn show(&self, reader: &mut Reader) {
-        let shown = self.view.load_full();
+        let shown = self.versions.view.load_full();
         let newest = reader.generations.first();
         let is_new = newest.is_some_and(|newest| !Arc::ptr_eq(newest, &shown.active));
         if reader.changed || is_new {
             let view = reader.view();
             self.change_view(|_| view);
             reader.changed = false;
-            let mut versions = self.manifest.lock();
+            let mut versions = self.versions.manifest.lock();
             let recovered = &reader.recovered;
             (versions.log, versions.last_seq) = (recovered.log, recovered.last_seq);
             versions.next_tree = recovered.next_tree;
             self.set_history(recovered.order.history);
             versions.order = recovered.order.clone();
         }
-        *self.log.closed.lock() = reader.segments();
-        self.publish(reader.visible());
+        *self.sequencer.log.closed.lock() = reader.segments();
+        self.sequencer.publish(reader.visible());
     }
 
     fn check_history(&self, found: u64) -> Result<()> {
-        let here = self.history.load(Ordering::Acquire);
-        let known = self.manifest.lock().order.history;
+        let here = self.sequencer.history.load(Ordering::Acquire);
+        let known = self.versions.manifest.lock().order.history;
         match found != here && found != 0 && known != 0 {
             true => Err(Error::OtherHistory {
-                position: self.position_of(self.visible.load(Ordering::Acquire)),
+                position: self.sequencer.position_of(self.sequencer.visible()),
                 current: crate::Position {
                     history: found,
                     seq: 0,
@@ -529,7 +535,7 @@ impl Inner {
     /// A store that was written by older versions only has none.
     fn set_history(&self, history: u64) {
         if history != 0 {
-            self.history.store(history, Ordering::Release);
+            self.sequencer.history.store(history, Ordering::Release);
         }
     }
 }

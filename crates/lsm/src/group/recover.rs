@@ -1,4 +1,4 @@
-//! Opening: the version from the manifest, then the writes that were not flushed from the log.
+//! Recovery: the writes that were not flushed, from the log.
 //!
 //! Each segment names the place that it goes on from, the one before it and that one's length, so that
 //! replay keeps a prefix of what was written. Where a segment is torn or missing the log breaks off,
@@ -9,292 +9,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use parking_lot::{Condvar, Mutex};
-
-use super::failures::Failures;
-use super::reader::{Reader, Waiting, gone, is_over, with_patience};
-use super::space::sparse_files;
-use super::sweep::Sweeps;
-use super::tail::Tails;
-use super::threads::Workers;
-use super::{Inner, Signals, Versions, Writer};
+use super::reader::Waiting;
 use crate::batch::{TreeId, decode};
-use crate::cache::BlockCache;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::generation::{Generation, View, Views};
-use crate::options::{Options, TreeProvider};
+use crate::generation::Generation;
 use crate::sort;
-use crate::stats::{Counters, ReadCounters};
-use crate::version::{
-    ClosedSegment, Current, MAX_FILE, Order, Recovered, TableSource, Version, log_path,
-    manifest_has_trees, manifest_path, own_number, recover,
-};
+use crate::version::{ClosedSegment, MAX_FILE, Recovered, TableSource, log_path, own_number};
 use crate::wal::{LogKind, Record, Tail, replay};
-
-const LOCK: &str = "LOCK";
-
-pub(super) fn open(
-    dir: &Path,
-    options: Options,
-    provider: Arc<dyn TreeProvider>,
-    create: bool,
-) -> Result<Inner> {
-    options.check()?;
-    let fs = options.fs.clone();
-    let there = Current::exists(&*fs, dir);
-    if !there {
-        if fs.exists(dir) {
-            refuse_headless(&*fs, dir)?;
-        }
-        if !create {
-            return Err(no_store(dir));
-        }
-        fs.create_dir(dir)
-            .map_err(|e| Error::io(dir, "create the folder", e))?;
-    }
-    let lock_path = dir.join(LOCK);
-    let lock = fs.lock(&lock_path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked {
-            path: dir.to_path_buf(),
-        },
-        _ => Error::io(&lock_path, "lock", e),
-    })?;
-    let source = source(dir, &options);
-    let mut log = Recovery {
-        now: (options.clock)(),
-        ..Recovery::default()
-    };
-    let (mut synced, mut next_seq) = (0, 1);
-    let (version, versions, next_file) = if there {
-        let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
-        let mut recovered = recover(&source, &tree_options, false)?;
-        recovered.version.load_bitmaps();
-        log.last_seq = recovered.last_seq;
-        synced = recovered.synced;
-        if recovered.current.seal.is_none() {
-            let manifest = recovered.current.manifest;
-            log.unsynced.push(manifest_path(&source.dir, manifest));
-        }
-        log.replay_all(&source, &recovered)?;
-        let mut order = recovered.order;
-        // A handle that went on behind lost numbers may have written nothing.
-        let lost = order.lost.last().map_or(0, |(_, upto)| *upto);
-        next_seq = log.last_seq.max(lost) + 1;
-        if recovered.current.seal.is_none() && order.reserved > next_seq {
-            // Those in between may have been seen.
-            next_seq = order.reserved;
-            order.lose(log.last_seq, next_seq - 1);
-        }
-        if order.history == 0 {
-            order.history = source.fs.unique();
-        }
-        let next_file = recovered.next_file.max(log.highest + 1);
-        let versions = Versions {
-            log: recovered.log,
-            next_tree: recovered.next_tree,
-            last_seq: recovered.last_seq,
-            ..Versions::new(order)
-        };
-        (recovered.version, versions, next_file)
-    } else {
-        let order = Order {
-            history: source.fs.unique(),
-            ..Order::default()
-        };
-        (Version::default(), Versions::new(order), 1)
-    };
-    let sparse = sparse_files(&version);
-    log.generations.reverse();
-    let view = View {
-        active: Generation::new(log.last_seq),
-        full: log.generations,
-        version: Arc::new(version),
-    };
-    let writer = Writer {
-        next_seq,
-        last: log.last_seq,
-        demanded: 0,
-        segment: None,
-        replayed: log.ends.last().copied(),
-        unsynced: log.unsynced,
-        forsaken: log.forsaken,
-        delay: 0,
-    };
-    Ok(Inner {
-        log: super::log::Log::new(synced, log.closed),
-        next_file: AtomicU64::new(next_file),
-        sparse: Mutex::new(sparse),
-        _lock: Some(lock),
-        ..Inner::new(source, options, provider, view, writer, versions)
-    })
-}
-
-/// Opens a group to read it beside the one who writes it.
-pub(super) fn open_reader(
-    dir: &Path,
-    options: Options,
-    provider: Arc<dyn TreeProvider>,
-) -> Result<Inner> {
-    options.check()?;
-    let fs = options.fs.clone();
-    if !Current::exists(&*fs, dir) {
-        if fs.exists(dir) {
-            refuse_headless(&*fs, dir)?;
-        }
-        return Err(no_store(dir));
-    }
-    let source = source(dir, &options);
-    let mut reader = with_patience(|time| {
-        let (recovered, recovery) = recover_beside(&source, &*provider, 0)?;
-        recovered.version.hold_files().or_else(|e| gone(e, time))?;
-        Reader::new(&source, recovered, recovery)
-    })?;
-    let view = reader.first_view();
-    let recovered = reader.recovered();
-    let mut order = recovered.order.clone();
-    if order.history == 0 {
-        // Until the first handle writes that knows of histories.
-        order.history = source.fs.unique();
-    }
-    let versions = Versions {
-        log: recovered.log,
-        next_tree: recovered.next_tree,
-        last_seq: recovered.last_seq,
-        ..Versions::new(order)
-    };
-    let visible = reader.visible();
-    let writer = Writer {
-        next_seq: visible + 1,
-        last: visible,
-        ..Writer::default()
-    };
-    Ok(Inner {
-        log: super::log::Log::new(0, reader.segments()),
-        reader: Some(Mutex::new(reader)),
-        ..Inner::new(source, options, provider, view, writer, versions)
-    })
-}
-
-/// What an opening finds beside the one who writes: as much as is acknowledged, and what is up to `shown`, which was seen before.
-pub(super) fn recover_beside(
-    source: &TableSource,
-    provider: &dyn TreeProvider,
-    shown: Seq,
-) -> Result<(Recovered, Recovery)> {
-    let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
-    let mut recovered = recover(source, &tree_options, true)?;
-    let current = recovered.current.clone();
-    recovered.settle_where(source, &tree_options, || is_over(source, &current))?;
-    let mut recovery = Recovery {
-        last_seq: recovered.last_seq,
-        applied: recovered.last_seq,
-        waiting: Some(Waiting::default()),
-        durable: recovered.synced.max(recovered.last_seq).max(shown),
-        ..Recovery::default()
-    };
-    recovery.replay_all(source, &recovered)?;
-    Ok((recovered, recovery))
-}
-
-fn no_store(dir: &Path) -> Error {
-    Error::NoStore {
-        path: dir.to_path_buf(),
-    }
-}
-
-fn source(dir: &Path, options: &Options) -> TableSource {
-    TableSource {
-        fs: options.fs.clone(),
-        dir: dir.to_path_buf(),
-        cache: Arc::new(BlockCache::new(options.cache_bytes())),
-    }
-}
-
-impl Versions {
-    fn new(order: Order) -> Versions {
-        Versions {
-            manifest: None,
-            log: 0,
-            next_tree: 1,
-            last_seq: 0,
-            order,
-            renew_at: 0,
-            seal: None,
-        }
-    }
-}
-
-impl Inner {
-    /// A group that shows `view`. Who opens it to write says where its log and files are.
-    fn new(
-        source: TableSource,
-        options: Options,
-        provider: Arc<dyn TreeProvider>,
-        view: View,
-        writer: Writer,
-        versions: Versions,
-    ) -> Inner {
-        Inner {
-            source,
-            options,
-            provider,
-            counters: Counters::default(),
-            reads: ReadCounters::default(),
-            view: Arc::new(Views::new(view)),
-            view_change: Mutex::new(()),
-            visible: AtomicU64::new(writer.last),
-            history: AtomicU64::new(versions.order.history),
-            given: AtomicU64::new(writer.next_seq),
-            writer: Mutex::new(writer),
-            // Nothing is, before the first change of this handle says so.
-            reserved: AtomicU64::new(0),
-            log: super::log::Log::new(0, Vec::new()),
-            tails: Tails::default(),
-            manifest: Mutex::new(versions),
-            next_file: AtomicU64::new(0),
-            flushing: Mutex::new(()),
-            merging: Mutex::new(()),
-            ingesting: AtomicBool::new(false),
-            signals: Mutex::new(Signals::default()),
-            wake: Condvar::new(),
-            flushed: Condvar::new(),
-            closing: AtomicBool::new(false),
-            closers: Mutex::new(()),
-            workers: Workers::default(),
-            failures: Mutex::new(Failures::default()),
-            sparse: Mutex::default(),
-            sweeps: Mutex::new(Sweeps::default()),
-            poisoned: AtomicBool::new(false),
-            poison: Mutex::new(None),
-            pressure: AtomicU64::new(0),
-            reader: None,
-            _lock: None,
-        }
-    }
-}
-
-/// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that
-/// lost it, not a place for a new one. (A first opening that was cut off leaves a manifest without.)
-fn refuse_headless(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    for name in fs.list(dir).map_err(|e| Error::io(dir, "list", e))? {
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("MANIFEST-"));
-        let is_store = match number.and_then(|number| number.parse().ok()) {
-            Some(number) => manifest_has_trees(fs, dir, number)?,
-            None => name.extension().is_some_and(|e| e == "tbl"),
-        };
-        if is_store {
-            let what = format!("missing, but {} is there", name.display());
-            return Err(Error::corruption(&dir.join("CURRENT"), 0, what));
-        }
-    }
-    Ok(())
-}
 
 /// What the log segments gave.
 #[derive(Default)]
@@ -306,18 +30,18 @@ pub(super) struct Recovery {
     /// Of a reader beside the writer: what may not be acknowledged, the last write that is, and up to where all is known to be.
     pub(super) waiting: Option<Waiting>,
     pub(super) applied: Seq,
-    durable: Seq,
+    pub(super) durable: Seq,
     /// Where the good part of the log ends: (segment, length). Several places when segments without
     /// records follow the last record; the newest is the last.
-    ends: Vec<(u64, u64)>,
-    highest: u64,
+    pub(super) ends: Vec<(u64, u64)>,
+    pub(super) highest: u64,
     /// The manifest and the segments that are part of the log, where they may not be durable.
-    unsynced: Vec<PathBuf>,
+    pub(super) unsynced: Vec<PathBuf>,
     /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
-    forsaken: Vec<PathBuf>,
+    pub(super) forsaken: Vec<PathBuf>,
     /// Those that are, and those before them that are kept, oldest first.
     pub(super) closed: Vec<ClosedSegment>,
-    now: u64,
+    pub(super) now: u64,
 }
 
 /// Where and why the log broke off.
@@ -333,7 +57,8 @@ impl Recovery {
         self.ends.last().copied()
     }
 
-    fn replay_all(&mut self, source: &TableSource, recovered: &Recovered) -> Result<()> {
+    /// Replays the segments that the manifest needs, from the first on.
+    pub(super) fn replay_all(&mut self, source: &TableSource, recovered: &Recovered) -> Result<()> {
         let names = source
             .fs
             .list(&source.dir)

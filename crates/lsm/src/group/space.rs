@@ -14,26 +14,26 @@ impl Inner {
     /// Notes the file of a table that became obsolete, if it is due.
     pub(super) fn note_space(&self, table: &TableFile) {
         if table.place().is_some() && table.file().is_sparse() {
-            self.sparse.lock().insert(table.file().number());
+            self.versions.sparse.lock().insert(table.file().number());
         }
     }
 
     /// Moves what is left of the files that are due, under the `merging` lock. What fails is left until more of the
     /// file is unused, or the store is opened again.
     pub(super) fn move_tables(&self) -> Result<()> {
-        let files = std::mem::take(&mut *self.sparse.lock());
+        let files = std::mem::take(&mut *self.versions.sparse.lock());
         if files.is_empty() {
             return Ok(());
         }
-        let version = self.view.load().version.clone();
+        let version = self.versions.view.load().version.clone();
         let write = |edit: &mut Edit| {
-            let shared = crate::compaction::shared::SharedFiles::new(&self.source);
+            let shared = crate::compaction::shared::SharedFiles::new(&self.core.source);
             for tree in version.trees.values() {
                 for run in &tree.runs {
                     let tables = run.tables.iter();
                     for table in tables.filter(|table| files.contains(&table.file().number())) {
                         let bytes = table.read_all()?;
-                        let place = shared.add(&bytes, &|| self.new_file())?;
+                        let place = shared.add(&bytes, &|| self.versions.new_file())?;
                         edit.removed.push(TableAt {
                             tree: tree.id,
                             number: table.meta().number,
@@ -51,7 +51,7 @@ impl Inner {
             }
             shared.finish(edit)
         };
-        self.start_writing(&mut self.writer.lock())?;
+        self.start_writing(&mut self.sequencer.writer.lock())?;
         let moved = self.work_on(|edit| {
             write(edit)?;
             if edit.added.is_empty() {
@@ -59,13 +59,13 @@ impl Inner {
             }
             let bytes = edit.added.iter().map(|new| new.meta.size).sum();
             drop(self.install(edit, |view, version| view.with(version))?);
-            Counters::add(&self.counters.merge_read_bytes, bytes);
-            Counters::add(&self.counters.merge_write_bytes, bytes);
+            Counters::add(&self.core.counters.merge_read_bytes, bytes);
+            Counters::add(&self.core.counters.merge_write_bytes, bytes);
             Ok(())
         });
         match moved {
             Err(error) if self.is_contained(&error) => {
-                Counters::add(&self.counters.background_failures, 1);
+                Counters::add(&self.core.counters.background_failures, 1);
                 Ok(())
             }
             moved => moved,

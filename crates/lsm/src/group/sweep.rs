@@ -49,15 +49,15 @@ impl Inner {
     /// Does a step of a sweep that is due, under the `merging` lock; false when there is none. Before sets are `times` as large as they may be,
     /// none is.
     pub(super) fn sweep_due(&self, times: usize) -> Result<bool> {
-        let view = self.view.load_full();
+        let view = self.versions.view.load_full();
         let is_there = |id: &TreeId| view.version.trees.contains_key(id);
-        let mut sweeps = self.sweeps.lock();
+        let mut sweeps = self.scheduler.sweeps.lock();
         sweeps.under_way.retain(|id, _| is_there(id));
         sweeps.left.retain(|id, _| is_there(id));
         drop(sweeps);
-        let slack = self.options.bitmap_slack;
+        let slack = self.core.options.bitmap_slack;
         let is_due = |set: &TreeVersion| {
-            let sweeps = self.sweeps.lock();
+            let sweeps = self.scheduler.sweeps.lock();
             let left = sweeps.left.get(&set.id).copied().unwrap_or(0);
             let small = (2 * left).saturating_add(slack).saturating_mul(times);
             let memory = set.bitmap().memory();
@@ -90,13 +90,13 @@ impl Inner {
         let mut rest = sets.into_iter().peekable();
         while rest.peek().is_some() {
             // Nothing is dropped under it.
-            let _guard = self.merging.lock();
+            let _guard = self.scheduler.merging.lock();
             let (mut swept, mut memory) = (Vec::new(), 0);
             while swept.len() < MOST
                 && memory < TOGETHER
                 && let Some(id) = rest.next()
             {
-                if !self.view.load().version.trees.contains_key(&id) {
+                if !self.versions.view.load().version.trees.contains_key(&id) {
                     continue;
                 }
                 match self.sweep_whole(id) {
@@ -119,7 +119,7 @@ impl Inner {
     }
 
     fn sweep_whole(&self, set: TreeId) -> Result<Swept> {
-        self.sweeps.lock().under_way.remove(&set);
+        self.scheduler.sweeps.lock().under_way.remove(&set);
         loop {
             if let Some(swept) = self.sweep(set, u64::MAX)? {
                 return Ok(swept);
@@ -129,11 +129,11 @@ impl Inner {
 
     /// A step of a sweep, under the `merging` lock. The last gives what is left, to be put in the place of the set.
     fn sweep(&self, id: TreeId, bytes: u64) -> Result<Option<Swept>> {
-        let view = self.view.load_full();
+        let view = self.versions.view.load_full();
         let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
-        let mut sweep = self.sweeps.lock().under_way.remove(&id);
+        let mut sweep = self.scheduler.sweeps.lock().under_way.remove(&id);
         let mut sweep = sweep.take().unwrap_or_else(|| Sweep::new(set));
-        let go_on = || match self.closing.load(std::sync::atomic::Ordering::Relaxed) {
+        let go_on = || match self.core.closing.load(std::sync::atomic::Ordering::Relaxed) {
             true => Err(Error::Closed),
             false => Ok(()),
         };
@@ -141,15 +141,15 @@ impl Inner {
         loop {
             let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
             if !sweep.read_tables(&view.version, set, bytes, &go_on)? {
-                self.sweeps.lock().under_way.insert(id, sweep);
+                self.scheduler.sweeps.lock().under_way.insert(id, sweep);
                 return Ok(None);
             }
             // Writers read lists, and write them with more, under their lock; and each reads the view from a copy of its
             // own, none of which may be older than what is loaded here.
             let now = {
-                let _no_write = self.writer.lock();
-                let _no_change = self.view_change.lock();
-                self.view.load_full()
+                let _no_write = self.sequencer.writer.lock();
+                let _no_change = self.versions.view_change.lock();
+                self.versions.view.load_full()
             };
             let same_tables = Arc::ptr_eq(&now.version, &view.version);
             view = now;
@@ -178,8 +178,8 @@ impl Inner {
         let changed = changed.filter_map(|swept| Some((swept, swept.component()?)));
         let changed: Vec<_> = changed.collect();
         if !changed.is_empty() {
-            self.start_writing(&mut self.writer.lock())?;
-            let next_file = || self.new_file();
+            self.start_writing(&mut self.sequencer.writer.lock())?;
+            let next_file = || self.versions.new_file();
             let shared = self.shared_files(changed.len());
             let workshop = Workshop {
                 shared: shared.as_ref(),
@@ -198,7 +198,11 @@ impl Inner {
         }
         for Swept { set, left } in swept {
             self.clear_merge_failure(set.id);
-            self.sweeps.lock().left.insert(set.id, left.memory());
+            self.scheduler
+                .sweeps
+                .lock()
+                .left
+                .insert(set.id, left.memory());
         }
         Ok(())
     }

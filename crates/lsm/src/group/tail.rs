@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::reader::POLL;
+use super::sequencer::Sequencer;
 use super::{Group, Inner};
 use crate::batch::{TreeId, decode};
 use crate::entry::{Kind, Position, Seq};
@@ -172,7 +173,7 @@ pub struct Observer {
 impl Drop for Observer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        self.inner.tails.wake();
+        self.inner.sequencer.tails.wake();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -189,14 +190,7 @@ pub(super) struct Place {
     pub(super) last: Seq,
 }
 
-impl Inner {
-    /// Lets readers see everything up to `last`.
-    #[inline]
-    pub(super) fn publish(&self, last: Seq) {
-        self.visible.fetch_max(last, Ordering::SeqCst);
-        self.tails.wake();
-    }
-
+impl Sequencer {
     /// The segment that has the first write behind `position`; `None` when none has any.
     fn place_after(&self, position: Seq) -> Result<Option<Place>> {
         self.check_kept(position)?;
@@ -223,10 +217,22 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// True when the segment is not a part of the log any more.
+    pub(super) fn is_gone(&self, number: u64) -> Result<bool> {
+        self.refresh()?;
+        let closed = self.sequencer.log.closed.lock();
+        let live = self.sequencer.log.segments.lock();
+        let is_there = closed.iter().any(|closed| closed.number == number)
+            || live.iter().any(|live| live.number == number);
+        Ok(!is_there)
+    }
+}
+
 impl Tail {
     /// Everything up to there was given.
     pub fn position(&self) -> Position {
-        self.inner.position_of(self.position)
+        self.inner.sequencer.position_of(self.position)
     }
 
     /// Has the log kept for this tail while it lives, up to so many bytes.
@@ -235,7 +241,12 @@ impl Tail {
             position: AtomicU64::new(self.position),
             bytes,
         });
-        self.inner.tails.holds.lock().push(Arc::downgrade(&held));
+        self.inner
+            .sequencer
+            .tails
+            .holds
+            .lock()
+            .push(Arc::downgrade(&held));
         self.held = Some(held);
     }
 
@@ -257,15 +268,15 @@ impl Tail {
     )]
     pub fn next(&mut self) -> Result<Option<Commit>> {
         loop {
-            let mut visible = self.inner.visible.load(Ordering::SeqCst);
+            let mut visible = self.inner.sequencer.visible.load(Ordering::SeqCst);
             if self.position >= visible && self.inner.reader.is_some() {
                 self.inner.refresh()?;
-                visible = self.inner.visible.load(Ordering::SeqCst);
+                visible = self.inner.sequencer.visible.load(Ordering::SeqCst);
             }
             if self.position >= visible {
                 return Ok(None);
             }
-            let Some(place) = self.inner.place_after(self.position)? else {
+            let Some(place) = self.inner.sequencer.place_after(self.position)? else {
                 // Numbers of no commit.
                 self.go_to(visible);
                 continue;
@@ -273,8 +284,8 @@ impl Tail {
             let mut reader = match self.reader.take() {
                 Some((segment, reader)) if segment == place.segment => reader,
                 _ => {
-                    let path = log_path(&self.inner.source.dir, place.segment);
-                    let fs = &*self.inner.source.fs;
+                    let path = log_path(&self.inner.core.source.dir, place.segment);
+                    let fs = &*self.inner.core.source.fs;
                     match Follower::open(fs, &path, LogKind::Wal, place.segment, 0) {
                         // Removed meanwhile: then the position is not kept any more.
                         Err(Error::Io { source, .. })
@@ -293,7 +304,7 @@ impl Tail {
                     return Ok(Some(None));
                 };
                 last = decode(payload, |_| ()).ok_or_else(|| {
-                    let path = log_path(&self.inner.source.dir, place.segment);
+                    let path = log_path(&self.inner.core.source.dir, place.segment);
                     Error::corruption(&path, offset, "malformed batch")
                 })?;
                 let new = || Some(payload.to_vec()).filter(|_| last > self.position);
@@ -310,7 +321,7 @@ impl Tail {
                 Some(Some(payload)) => {
                     self.go_to(last);
                     return Ok(Some(Commit {
-                        position: self.inner.position_of(last),
+                        position: self.inner.sequencer.position_of(last),
                         payload,
                     }));
                 }
@@ -329,18 +340,23 @@ impl Tail {
             if let Some(commit) = self.next()? {
                 return Ok(Some(commit));
             }
-            let mut guard = inner.tails.lock.lock();
-            inner.tails.waiting.fetch_add(1, Ordering::SeqCst);
-            let is_there = inner.visible.load(Ordering::SeqCst) > self.position;
-            let closing = inner.closing.load(Ordering::SeqCst);
+            let mut guard = inner.sequencer.tails.lock.lock();
+            inner.sequencer.tails.waiting.fetch_add(1, Ordering::SeqCst);
+            let is_there = inner.sequencer.visible.load(Ordering::SeqCst) > self.position;
+            let closing = inner.core.closing.load(Ordering::SeqCst);
             // Nobody wakes a reader beside the writer.
             let look = inner.reader.as_ref().map(|_| Instant::now() + POLL);
             let wake = look.map_or(until, |look| look.min(until));
             let timed_out = !is_there
                 && !closing
-                && inner.tails.woken.wait_until(&mut guard, wake).timed_out()
+                && inner
+                    .sequencer
+                    .tails
+                    .woken
+                    .wait_until(&mut guard, wake)
+                    .timed_out()
                 && wake == until;
-            inner.tails.waiting.fetch_sub(1, Ordering::SeqCst);
+            inner.sequencer.tails.waiting.fetch_sub(1, Ordering::SeqCst);
             drop(guard);
             if closing && !is_there {
                 return Err(Error::Closed);

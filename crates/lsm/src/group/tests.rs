@@ -92,7 +92,7 @@ fn a_write_beside_a_close_that_waits_for_threads_is_refused_at_once() {
         move || group.close()
     });
     // Until `close` has taken the threads to join them.
-    while !group.inner.closing.load(Ordering::SeqCst)
+    while !group.inner.core.closing.load(Ordering::SeqCst)
         || group
             .threads
             .try_lock()
@@ -169,7 +169,7 @@ fn idle_readers_pin_no_old_files_and_no_old_memtables() {
         for _ in 0..READERS {
             all_read.recv_timeout(Duration::from_secs(60)).unwrap();
         }
-        let memtable = Arc::downgrade(&group.inner.view.load().active);
+        let memtable = Arc::downgrade(&group.inner.versions.view.load().active);
         let kept = read();
         group.flush().unwrap();
         assert_eq!(tables(), 1);

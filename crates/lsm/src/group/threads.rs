@@ -37,16 +37,16 @@ pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
     ];
     for (name, job, alive) in jobs {
         let shared = inner.clone();
-        alive(&inner.workers).store(true, Ordering::SeqCst);
+        alive(&inner.scheduler.workers).store(true, Ordering::SeqCst);
         let thread = std::thread::Builder::new()
             .name(name.to_string())
             .spawn(move || {
-                let _alive = Raised::new(alive(&shared.workers));
+                let _alive = Raised::new(alive(&shared.scheduler.workers));
                 job(&shared);
             });
         match thread {
             Ok(thread) => threads.push(thread),
-            Err(_) => alive(&inner.workers).store(false, Ordering::SeqCst),
+            Err(_) => alive(&inner.scheduler.workers).store(false, Ordering::SeqCst),
         }
     }
 }
@@ -58,24 +58,24 @@ fn flush_loop(inner: &Inner) {
 
 fn merge_loop(inner: &Inner) {
     // Failures of trees are noted with them; what gets here is one of the store, which writers meet as well.
-    let note = |inner: &Inner, _| Counters::add(&inner.counters.background_failures, 1);
+    let note = |inner: &Inner, _| Counters::add(&inner.core.counters.background_failures, 1);
     inner.work_loop(Inner::merge_once, note);
 }
 
 /// Syncs the log when the first of the periodic writes that are not synced yet wants it.
 fn sync_loop(inner: &Inner) {
-    let mut signals = inner.signals.lock();
-    while !inner.closing.load(Ordering::SeqCst) {
+    let mut signals = inner.scheduler.signals.lock();
+    while !inner.core.closing.load(Ordering::SeqCst) {
         match signals.sync_at {
-            None => inner.wake.wait(&mut signals),
+            None => inner.scheduler.wake.wait(&mut signals),
             Some(due) if due > Instant::now() => {
-                inner.wake.wait_until(&mut signals, due);
+                inner.scheduler.wake.wait_until(&mut signals, due);
             }
             Some(_) => {
                 signals.sync_at = None;
                 parking_lot::MutexGuard::unlocked(&mut signals, || {
                     // A failure has poisoned the group, which the next write tells.
-                    let _ = inner.sync_all();
+                    let _ = inner.sequencer.sync_all();
                 });
             }
         }
@@ -83,19 +83,13 @@ fn sync_loop(inner: &Inner) {
 }
 
 impl Inner {
-    pub(super) fn wake_background(&self) {
-        let mut signals = self.signals.lock();
-        signals.work = true;
-        self.wake.notify_all();
-    }
-
     /// Runs `job` whenever there may be work, again while it says that there is more.
     fn work_loop(
         &self,
         job: impl Fn(&Inner) -> Result<bool>,
         note_failure: impl Fn(&Inner, Error),
     ) {
-        while !self.closing.load(Ordering::SeqCst) {
+        while !self.core.closing.load(Ordering::SeqCst) {
             let wait = match job(self) {
                 Ok(true) => continue,
                 Ok(false) => IDLE,
@@ -104,11 +98,11 @@ impl Inner {
                     RETRY
                 }
             };
-            let mut signals = self.signals.lock();
+            let mut signals = self.scheduler.signals.lock();
             // After a failure the pause is kept, whatever else there is to do.
             let more = signals.work && wait != RETRY;
-            if !self.closing.load(Ordering::SeqCst) && !more {
-                self.wake.wait_for(&mut signals, wait);
+            if !self.core.closing.load(Ordering::SeqCst) && !more {
+                self.scheduler.wake.wait_for(&mut signals, wait);
             }
             signals.work = false;
         }
@@ -116,23 +110,23 @@ impl Inner {
 
     /// Notes that a flush failed: writers that wait for it are told.
     fn note_flush_failure(&self, error: Error) {
-        if self.closing.load(Ordering::SeqCst) {
+        if self.core.closing.load(Ordering::SeqCst) {
             return;
         }
-        Counters::add(&self.counters.background_failures, 1);
-        let mut signals = self.signals.lock();
+        Counters::add(&self.core.counters.background_failures, 1);
+        let mut signals = self.scheduler.signals.lock();
         let times = signals
             .flush_failure
             .as_ref()
             .map_or(0, |(_, times)| *times);
         signals.flush_failure = Some((error, times + 1));
-        self.flushed.notify_all();
+        self.scheduler.flushed.notify_all();
     }
 
     /// Without background threads: does what they would do, here and now. A failure is kept for the
     /// writers that run into it.
     pub(super) fn work_inline(&self) {
-        if self.view.load().full.is_empty() {
+        if self.versions.view.load().full.is_empty() {
             return;
         }
         match self.flush_full() {

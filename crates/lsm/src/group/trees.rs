@@ -1,7 +1,8 @@
 //! Creating, dropping and configuring trees.
 
+use super::Inner;
 use super::install::{Retired, no_tree};
-use super::{Inner, Writer};
+use super::sequencer::Writer;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -26,8 +27,8 @@ impl Inner {
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
     ) -> Result<Vec<TreeId>> {
         // A flush or merge under way may be about to add to a tree that is dropped.
-        let _merges = self.merging.lock();
-        let _flushes = self.flushing.lock();
+        let _merges = self.scheduler.merging.lock();
+        let _flushes = self.scheduler.flushing.lock();
         self.change_without_drops(make)
     }
 
@@ -38,11 +39,11 @@ impl Inner {
     ) -> Result<Vec<TreeId>> {
         // Dropped after the lock.
         let _retired;
-        let mut writer = self.writer.lock();
+        let mut writer = self.sequencer.writer.lock();
         self.start_writing(&mut writer)?;
         let last = writer.last;
-        self.sync_all()?;
-        self.publish(last);
+        self.sequencer.sync_all()?;
+        self.sequencer.publish(last);
         let change = make(last)?;
         let mut edit = Edit::default();
         self.add_change(change, &mut edit)?;
@@ -82,13 +83,13 @@ impl Inner {
     /// Checks a change against the trees that are there, and puts it into `edit`. Under the writer
     /// lock, so that it stays true.
     pub(super) fn add_change(&self, change: TreeChange, edit: &mut Edit) -> Result<()> {
-        let view = self.view.load();
+        let view = self.versions.view.load();
         let known = change.dropped.iter();
         let mut known = known.chain(change.configured.iter().map(|(id, _)| id));
         if let Some(unknown) = known.find(|id| !view.version.trees.contains_key(id)) {
             return Err(no_tree(*unknown));
         }
-        let next = self.manifest.lock().next_tree;
+        let next = self.versions.manifest.lock().next_tree;
         let after = next.saturating_add(change.created.len() as TreeId);
         for (id, (name, config)) in (next..).zip(change.created) {
             let named = view.version.tree_named(&name);
@@ -113,7 +114,7 @@ impl Inner {
 
     /// Installs an edit of trees, and starts a generation: its memtables are made with the options that a tree has.
     pub(super) fn change_trees(&self, writer: &mut Writer, edit: &mut Edit) -> Result<Retired> {
-        if !self.view.load().active.is_empty() {
+        if !self.versions.view.load().active.is_empty() {
             self.rotate(writer)?;
         }
         let after = writer.last;

@@ -1,0 +1,74 @@
+//! What all parts of a group share: where it is and how it was set up, its counters, and whether it may be written to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::options::{Options, TreeProvider};
+use crate::stats::{Counters, ReadCounters};
+use crate::version::TableSource;
+
+pub(super) struct Core {
+    pub(super) source: TableSource,
+    pub(super) options: Options,
+    pub(super) provider: Arc<dyn TreeProvider>,
+    pub(super) counters: Counters,
+    pub(super) reads: ReadCounters,
+    /// The group is read beside the process that writes it.
+    reads_only: bool,
+    pub(super) closing: AtomicBool,
+    poisoned: AtomicBool,
+    poison: Mutex<Option<String>>,
+}
+
+impl Core {
+    pub(super) fn new(
+        source: TableSource,
+        options: Options,
+        provider: Arc<dyn TreeProvider>,
+        reads_only: bool,
+    ) -> Core {
+        Core {
+            source,
+            options,
+            provider,
+            counters: Counters::default(),
+            reads: ReadCounters::default(),
+            reads_only,
+            closing: AtomicBool::new(false),
+            poisoned: AtomicBool::new(false),
+            poison: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        match self.closing.load(Ordering::SeqCst) {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses writes where others write, and after a failure that left it unknown what is on disk.
+    pub(super) fn check_poison(&self) -> Result<()> {
+        if self.reads_only {
+            return Err(Error::ReadOnly);
+        }
+        if !self.is_poisoned() {
+            return Ok(());
+        }
+        let cause = self.poison.lock().clone().unwrap_or_default();
+        Err(Error::Poisoned { cause })
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Refuses all further writes: what is on disk is not known any more.
+    pub(super) fn poison_with(&self, error: &Error) {
+        self.poison.lock().get_or_insert_with(|| error.to_string());
+        self.poisoned.store(true, Ordering::Release);
+    }
+}

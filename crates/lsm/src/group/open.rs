@@ -1,0 +1,233 @@
+//! Opening a group: to write it, with a lock, or to read it beside the one who does (`reader.rs`). What is found in the log
+//! is `recover.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Inner;
+use super::core::Core;
+use super::log::Log;
+use super::reader::{Reader, Waiting, gone, is_over, with_patience};
+use super::recover::Recovery;
+use super::scheduler::Scheduler;
+use super::sequencer::{Sequencer, Writer};
+use super::version_set::{VersionSet, Versions};
+use crate::cache::BlockCache;
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::generation::{Generation, View};
+use crate::options::{Options, TreeProvider};
+use crate::version::{
+    Current, Order, Recovered, TableSource, Version, manifest_has_trees, manifest_path, recover,
+};
+
+const LOCK: &str = "LOCK";
+
+pub(super) fn open(
+    dir: &Path,
+    options: Options,
+    provider: Arc<dyn TreeProvider>,
+    create: bool,
+) -> Result<Inner> {
+    options.check()?;
+    let fs = options.fs.clone();
+    let there = Current::exists(&*fs, dir);
+    if !there {
+        if fs.exists(dir) {
+            refuse_headless(&*fs, dir)?;
+        }
+        if !create {
+            return Err(no_store(dir));
+        }
+        fs.create_dir(dir)
+            .map_err(|e| Error::io(dir, "create the folder", e))?;
+    }
+    let lock_path = dir.join(LOCK);
+    let lock = fs.lock(&lock_path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked {
+            path: dir.to_path_buf(),
+        },
+        _ => Error::io(&lock_path, "lock", e),
+    })?;
+    let source = source(dir, &options);
+    let mut log = Recovery {
+        now: (options.clock)(),
+        ..Recovery::default()
+    };
+    let (mut synced, mut next_seq) = (0, 1);
+    let (version, versions, next_file) = if there {
+        let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
+        let mut recovered = recover(&source, &tree_options, false)?;
+        recovered.version.load_bitmaps();
+        log.last_seq = recovered.last_seq;
+        synced = recovered.synced;
+        if recovered.current.seal.is_none() {
+            let manifest = recovered.current.manifest;
+            log.unsynced.push(manifest_path(&source.dir, manifest));
+        }
+        log.replay_all(&source, &recovered)?;
+        let mut order = recovered.order;
+        // A handle that went on behind lost numbers may have written nothing.
+        let lost = order.lost.last().map_or(0, |(_, upto)| *upto);
+        next_seq = log.last_seq.max(lost) + 1;
+        if recovered.current.seal.is_none() && order.reserved > next_seq {
+            // Those in between may have been seen.
+            next_seq = order.reserved;
+            order.lose(log.last_seq, next_seq - 1);
+        }
+        if order.history == 0 {
+            order.history = source.fs.unique();
+        }
+        let next_file = recovered.next_file.max(log.highest + 1);
+        let versions = Versions {
+            log: recovered.log,
+            next_tree: recovered.next_tree,
+            last_seq: recovered.last_seq,
+            ..Versions::new(order)
+        };
+        (recovered.version, versions, next_file)
+    } else {
+        let order = Order {
+            history: source.fs.unique(),
+            ..Order::default()
+        };
+        (Version::default(), Versions::new(order), 1)
+    };
+    log.generations.reverse();
+    let replayed = log.end();
+    let view = View {
+        active: Generation::new(log.last_seq),
+        full: log.generations,
+        version: Arc::new(version),
+    };
+    let writer = Writer {
+        next_seq,
+        last: log.last_seq,
+        demanded: 0,
+        segment: None,
+        replayed,
+        unsynced: log.unsynced,
+        forsaken: log.forsaken,
+        delay: 0,
+    };
+    let core = Arc::new(Core::new(source, options, provider, false));
+    let history = versions.order.history;
+    let log = Log::new(synced, log.closed);
+    Ok(Inner {
+        sequencer: Sequencer::new(core.clone(), writer, log, history),
+        versions: VersionSet::new(view, versions, next_file),
+        scheduler: Scheduler::default(),
+        core,
+        reader: None,
+        _lock: Some(lock),
+    })
+}
+
+/// Opens a group to read it beside the one who writes it.
+pub(super) fn open_reader(
+    dir: &Path,
+    options: Options,
+    provider: Arc<dyn TreeProvider>,
+) -> Result<Inner> {
+    options.check()?;
+    let fs = options.fs.clone();
+    if !Current::exists(&*fs, dir) {
+        if fs.exists(dir) {
+            refuse_headless(&*fs, dir)?;
+        }
+        return Err(no_store(dir));
+    }
+    let source = source(dir, &options);
+    let mut reader = with_patience(|time| {
+        let (recovered, recovery) = recover_beside(&source, &*provider, 0)?;
+        recovered.version.hold_files().or_else(|e| gone(e, time))?;
+        Reader::new(&source, recovered, recovery)
+    })?;
+    let view = reader.first_view();
+    let recovered = reader.recovered();
+    let mut order = recovered.order.clone();
+    if order.history == 0 {
+        // Until the first handle writes that knows of histories.
+        order.history = source.fs.unique();
+    }
+    let versions = Versions {
+        log: recovered.log,
+        next_tree: recovered.next_tree,
+        last_seq: recovered.last_seq,
+        ..Versions::new(order)
+    };
+    let visible = reader.visible();
+    let writer = Writer {
+        next_seq: visible + 1,
+        last: visible,
+        ..Writer::default()
+    };
+    let core = Arc::new(Core::new(source, options, provider, true));
+    let history = versions.order.history;
+    let log = Log::new(0, reader.segments());
+    Ok(Inner {
+        sequencer: Sequencer::new(core.clone(), writer, log, history),
+        versions: VersionSet::new(view, versions, 0),
+        scheduler: Scheduler::default(),
+        core,
+        reader: Some(Mutex::new(reader)),
+        _lock: None,
+    })
+}
+
+/// What an opening finds beside the one who writes: as much as is acknowledged, and what is up to `shown`, which was seen before.
+pub(super) fn recover_beside(
+    source: &TableSource,
+    provider: &dyn TreeProvider,
+    shown: Seq,
+) -> Result<(Recovered, Recovery)> {
+    let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
+    let mut recovered = recover(source, &tree_options, true)?;
+    let current = recovered.current.clone();
+    recovered.settle_where(source, &tree_options, || is_over(source, &current))?;
+    let mut recovery = Recovery {
+        last_seq: recovered.last_seq,
+        applied: recovered.last_seq,
+        waiting: Some(Waiting::default()),
+        durable: recovered.synced.max(recovered.last_seq).max(shown),
+        ..Recovery::default()
+    };
+    recovery.replay_all(source, &recovered)?;
+    Ok((recovered, recovery))
+}
+
+fn no_store(dir: &Path) -> Error {
+    Error::NoStore {
+        path: dir.to_path_buf(),
+    }
+}
+
+fn source(dir: &Path, options: &Options) -> TableSource {
+    TableSource {
+        fs: options.fs.clone(),
+        dir: dir.to_path_buf(),
+        cache: Arc::new(BlockCache::new(options.cache_bytes())),
+    }
+}
+
+/// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that
+/// lost it, not a place for a new one. (A first opening that was cut off leaves a manifest without.)
+fn refuse_headless(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    for name in fs.list(dir).map_err(|e| Error::io(dir, "list", e))? {
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("MANIFEST-"));
+        let is_store = match number.and_then(|number| number.parse().ok()) {
+            Some(number) => manifest_has_trees(fs, dir, number)?,
+            None => name.extension().is_some_and(|e| e == "tbl"),
+        };
+        if is_store {
+            let what = format!("missing, but {} is there", name.display());
+            return Err(Error::corruption(&dir.join("CURRENT"), 0, what));
+        }
+    }
+    Ok(())
+}

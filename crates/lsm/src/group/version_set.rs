@@ -1,0 +1,77 @@
+//! The version set: the version and the memtables that readers see (the view), and the manifest that says on disk what
+//! the version is. Views are replaced whole (`install.rs`, `commit.rs` for new memtables); `manifest.rs` begins manifests.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::space::sparse_files;
+use crate::batch::TreeId;
+use crate::entry::Seq;
+use crate::generation::{View, Views};
+use crate::version::{Current, Manifest, Order};
+
+/// Behind the `manifest` lock.
+pub(super) struct Versions {
+    pub(super) manifest: Option<Manifest>,
+    /// The first log segment that an opening must replay.
+    pub(super) log: u64,
+    pub(super) next_tree: TreeId,
+    /// The last sequence number in tables.
+    pub(super) last_seq: Seq,
+    /// What is remembered of the order of commits.
+    pub(super) order: Order,
+    /// The length at which the manifest is written anew.
+    pub(super) renew_at: u64,
+    /// What closing has still to write.
+    pub(super) seal: Option<Current>,
+}
+
+impl Versions {
+    pub(super) fn new(order: Order) -> Versions {
+        Versions {
+            manifest: None,
+            log: 0,
+            next_tree: 1,
+            last_seq: 0,
+            order,
+            renew_at: 0,
+            seal: None,
+        }
+    }
+}
+
+pub(super) struct VersionSet {
+    /// Shared with merges that ask for the version of the moment.
+    pub(super) view: Arc<Views>,
+    pub(super) view_change: Mutex<()>,
+    pub(super) manifest: Mutex<Versions>,
+    next_file: AtomicU64,
+    /// Shared files of which more than half is unused.
+    pub(super) sparse: Mutex<BTreeSet<u64>>,
+}
+
+impl VersionSet {
+    /// `next_file` is the number of the next file that is made.
+    pub(super) fn new(view: View, versions: Versions, next_file: u64) -> VersionSet {
+        VersionSet {
+            sparse: Mutex::new(sparse_files(&view.version)),
+            view: Arc::new(Views::new(view)),
+            view_change: Mutex::new(()),
+            manifest: Mutex::new(versions),
+            next_file: AtomicU64::new(next_file),
+        }
+    }
+
+    /// A number for a new file.
+    pub(super) fn new_file(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// The number that the next new file will have at least.
+    pub(super) fn next_file(&self) -> u64 {
+        self.next_file.load(Ordering::SeqCst)
+    }
+}
