@@ -110,8 +110,7 @@ impl Inner {
         }
     }
 
-    /// Appends `edit` to the manifest and makes its version the current one. Removes nothing, and reads nothing but the
-    /// small tables that a flush added to an obsolete set while that was swept.
+    /// Appends `edit` to the manifest and makes its version the current one. Reads nothing, and removes nothing.
     pub(super) fn install(
         &self,
         edit: &mut Edit,
@@ -131,7 +130,7 @@ impl Inner {
         let version = Version::clone(&before.version);
         let (mut version, taken) =
             version.apply(edit, &self.core.source, &options, &self.core.source.dir)?;
-        version.extend_bitmaps(edit)?;
+        version.extend_bitmaps(edit);
         version.find_due(Some(edit));
         edit.order = self.sequencer.next_order(&versions, edit.log);
         self.record(&mut versions, edit)?;

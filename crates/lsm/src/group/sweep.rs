@@ -12,7 +12,7 @@ use crate::compaction::job::Workshop;
 use crate::compaction::sweep::{Sweep, allowance, is_clean, is_settled};
 use crate::error::{Error, Result};
 use crate::obsolete::{self, SeqSet};
-use crate::version::{ComponentId, Edit, TreeVersion, Version};
+use crate::version::{ComponentId, Edit, SweptSet, TreeVersion, Version};
 
 /// Bytes that a sweep reads before merges have their turn again.
 const STEP: u64 = 64 << 20;
@@ -190,7 +190,11 @@ impl Inner {
                     workshop.replace_set(set, left, component, edit)?;
                     let forgotten = set.bitmap().len() - left.len();
                     edit.forgotten.push((set.id, set.forgotten + forgotten));
-                    edit.swept.insert(set.id, left.clone());
+                    let swept = SweptSet {
+                        before: set.bitmap().clone(),
+                        left: left.clone(),
+                    };
+                    edit.swept.insert(set.id, swept);
                 }
                 shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
             };

@@ -35,26 +35,18 @@ impl Version {
     }
 
     /// Brings the sets up to date after `edit`, which was applied. What a tree's own merge writes is there already.
-    pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) -> Result<()> {
+    pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) {
         let ordinal = self.ordinal;
-        let new: BTreeSet<u64> = match edit.swept.is_empty() {
-            true => BTreeSet::new(),
-            false => edit.added.iter().map(|new| new.meta.number).collect(),
-        };
-        for (id, left) in &edit.swept {
+        for (id, swept) in &edit.swept {
             let Some(tree) = self.trees.get_mut(id) else {
                 continue;
             };
             let tree = Arc::make_mut(tree);
-            tree.bitmap = left.clone();
             // What came since the sweep looked: next to nothing, if anything.
-            let late = |table: &&Arc<TableFile>| !new.contains(&table.meta().number);
-            let late: Vec<_> = tree.tables().filter(late).cloned().collect();
-            let mut bits = SeqSet::new();
-            for table in &late {
-                add_table(&mut bits, table)?;
-            }
-            tree.add_bits(&bits, ordinal);
+            let mut late = SeqSet::clone(&tree.bitmap);
+            late.remove_all(&swept.before);
+            tree.bitmap = swept.left.clone();
+            tree.add_bits(&late, ordinal);
         }
         let mut told = Vec::new();
         for (id, bits) in &edit.bits {
@@ -69,7 +61,6 @@ impl Version {
                 self.see_told(edit, &merged, &set, before);
             }
         }
-        Ok(())
     }
 
     /// Where a merge of one tree added to a set just what it dropped itself, its tables have nothing of that either.

@@ -84,8 +84,17 @@ pub(crate) struct Edit {
     pub(crate) saw: BTreeMap<u64, u64>,
     /// How many numbers a bitmap tree has forgotten so far.
     pub(crate) forgotten: Vec<(TreeId, u64)>,
-    /// Not on disk: bitmap trees whose tables are all replaced, and what they hold by these.
-    pub(crate) swept: BTreeMap<TreeId, Arc<SeqSet>>,
+    /// Not on disk: the bitmap trees that were swept.
+    pub(crate) swept: BTreeMap<TreeId, SweptSet>,
+}
+
+/// What a sweep makes of a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SweptSet {
+    /// What the tree's tables held that the edit takes out.
+    pub(crate) before: Arc<SeqSet>,
+    /// What is left of it in those that it adds.
+    pub(crate) left: Arc<SeqSet>,
 }
 
 impl Edit {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 pub(crate) use self::bitmap::add_table;
 pub(crate) use self::current::{Current, Seal};
-pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, TableAt};
+pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, SweptSet, TableAt};
 pub use self::file::TableFile;
 pub(crate) use self::file::{DataFile, Place, TableSource, table_number, table_path};
 pub(crate) use self::manifest::{Manifest, Recovered, is_written, manifest_has_trees, recover};
