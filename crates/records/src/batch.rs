@@ -393,12 +393,18 @@ impl WriteBatch {
             if self.writes.eager.is_empty() {
                 return Ok(group.append(&mut self.writes.batch, durability)?);
             }
-            let Writes { batch, eager, .. } = &mut self.writes;
-            return Ok(
-                group.append_with(batch, durability, &mut |batch, first, snapshot| {
-                    index::complete_eager(batch, eager, first, snapshot)
-                })?,
-            );
+            loop {
+                let mark = self.writes.mark();
+                let heads = index::Heads::look_up(&self.writes.eager, &group.latest())?;
+                let Writes { batch, eager, .. } = &mut self.writes;
+                let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
+                    index::complete_eager(batch, eager, &heads, first, snapshot)
+                };
+                match group.append_with(batch, durability, &mut complete) {
+                    Err(lsm::Error::Conflict(_)) => self.writes.rewind(mark),
+                    ticket => return Ok(ticket?),
+                }
+            }
         }
         let layout = self.layout.clone();
         loop {
@@ -408,6 +414,7 @@ impl WriteBatch {
             if maintenance == Maintenance::Eager {
                 replaced.cancel(&layout, &latest, &mut self.writes)?;
             }
+            let heads = index::Heads::look_up(&self.writes.eager, &latest)?;
             drop(latest);
             let Writes { batch, eager, .. } = &mut self.writes;
             let (mut conflict, touched) = (None, &self.touched);
@@ -419,7 +426,7 @@ impl WriteBatch {
                         return Err(lsm::Error::Conflict("the batch was overtaken".to_string()));
                     }
                 }
-                index::complete_eager(batch, eager, first, snapshot)
+                index::complete_eager(batch, eager, &heads, first, snapshot)
             };
             let ticket = group.append_with(batch, durability, &mut complete);
             match (ticket, conflict) {
@@ -434,6 +441,7 @@ impl WriteBatch {
                 (Err(_), Some(Conflict::Exists(key))) => {
                     return Err(self.exists(&key));
                 }
+                (Err(lsm::Error::Conflict(_)), None) => self.writes.rewind(mark),
                 (Err(error), None) => return Err(error.into()),
             }
         }

@@ -116,6 +116,14 @@ impl Snapshot {
         oldest.component().min - 1
     }
 
+    /// True when the tree has the same tables as in an earlier snapshot: nothing was flushed, merged or left out of it since.
+    pub fn has_tables_of(&self, earlier: &Snapshot, tree: TreeId) -> bool {
+        match (self.tree(tree), earlier.tree(tree)) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            _ => false,
+        }
+    }
+
     pub(crate) fn view(&self) -> &View {
         &self.view
     }

@@ -7,10 +7,12 @@
 //! the newest chunk comes first.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use lsm::entry::MAX_SEQ;
 use lsm::merge::MergeOperator;
-use lsm::{Batch, Cursor, Kind, Seq, Snapshot, TreeId};
+use lsm::{Batch, Component, Cursor, Kind, Seq, Snapshot, TreeCursor, TreeId};
 
 use super::lazy::offer_piece;
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, estimate_tree, tree_of};
@@ -102,11 +104,87 @@ fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
     Ok(())
 }
 
+/// The heads (newest chunks) of the lists that a batch changes. They are read before the batch has its place, so that
+/// nobody waits for that; what was written to a list since is in the memtables, and found there without I/O.
+pub(crate) struct Heads {
+    found: HashMap<(TreeId, Vec<u8>), Option<Head>>,
+    /// Where they were looked up.
+    snapshot: Snapshot,
+}
+
+#[derive(Clone)]
+struct Head {
+    key: Vec<u8>,
+    chunk: Vec<u8>,
+    seq: Seq,
+}
+
+impl Heads {
+    /// Reads the heads of all lists that `changes` are about.
+    pub(crate) fn look_up(changes: &[Change], snapshot: &Snapshot) -> lsm::Result<Heads> {
+        let mut found = HashMap::new();
+        for change in changes {
+            let list = (change.tree, change.value.clone());
+            if let Entry::Vacant(place) = found.entry(list) {
+                let cursor = snapshot.cursor(change.tree, 0);
+                place.insert(head(cursor, &change.value)?);
+            }
+        }
+        Ok(Heads {
+            found,
+            snapshot: snapshot.clone(),
+        })
+    }
+
+    /// The head of a list now, when nobody else writes. Each write to a list writes its head, so of a list that was written
+    /// to since the head is the first in memory; or that was taken away, and then the list must be read again. So it must where
+    /// its tree was flushed or merged: that may have left postings out of the head, and what nothing has any more is forgotten
+    /// by the set of obsolete writes.
+    fn now(&self, change: &Change, snapshot: &Snapshot) -> lsm::Result<Option<Head>> {
+        let overtaken = || lsm::Error::Conflict("the batch was overtaken".to_string());
+        let seq = self.snapshot.seq();
+        if snapshot.flushed() > seq || !snapshot.has_tables_of(&self.snapshot, change.tree) {
+            return Err(overtaken());
+        }
+        let mut components = snapshot.components(change.tree);
+        components.retain(|component| matches!(component, Component::Memtable(_)));
+        let newer = head(snapshot.cursor_over(&components, 0), &change.value)?;
+        if let Some(newer) = newer.filter(|newer| newer.seq > seq) {
+            return Ok(Some(newer));
+        }
+        let list = (change.tree, change.value.clone());
+        let known = self.found.get(&list).ok_or_else(overtaken)?;
+        if let Some(known) = known {
+            let now = snapshot.get_in_memory(change.tree, &known.key);
+            if now.is_some_and(|now| now.seq > seq) {
+                return Err(overtaken());
+            }
+        }
+        Ok(known.clone())
+    }
+}
+
+/// The first chunk of the list of `value`.
+fn head(mut cursor: TreeCursor, value: &[u8]) -> lsm::Result<Option<Head>> {
+    cursor.seek(value, MAX_SEQ)?;
+    Ok(
+        (cursor.valid() && cursor.key().starts_with(value)).then(|| Head {
+            key: cursor.key().to_vec(),
+            chunk: cursor.value().to_vec(),
+            seq: cursor.seq(),
+        }),
+    )
+}
+
 /// Works the changes into the lists as they are in `snapshot`, and adds the changed chunks to
-/// `batch`, whose first sequence number is `first`. Each touched list is read and written once.
+/// `batch`, whose first sequence number is `first`. Each touched list is written once. Reads nothing but memory.
+///
+/// # Errors
+/// [`lsm::Error::Conflict`]: the heads are to be looked up again, and the batch to be cut back.
 pub(crate) fn complete(
     batch: &mut Batch,
     changes: &[Change],
+    heads: &Heads,
     first: Seq,
     snapshot: &Snapshot,
 ) -> lsm::Result<()> {
@@ -139,7 +217,8 @@ pub(crate) fn complete(
             }
         }
         if let Some(change) = list.first() {
-            write_list(batch, change, pieces, snapshot, &operator, last)?;
+            let head = heads.now(change, snapshot)?;
+            write_list(batch, change, pieces, head, &operator, last)?;
         }
     }
     Ok(())
@@ -151,23 +230,21 @@ fn write_list(
     batch: &mut Batch,
     change: &Change,
     mut pieces: Vec<Vec<u8>>,
-    snapshot: &Snapshot,
+    head: Option<Head>,
     operator: &PostingMerge,
     last: Seq,
 ) -> lsm::Result<()> {
-    let mut cursor = snapshot.cursor(change.tree, 0);
-    cursor.seek(&change.value, MAX_SEQ)?;
     let mut number = change.first;
-    let head = cursor
-        .valid()
-        .then(|| cursor.key())
-        .and_then(|key| key.strip_prefix(change.value.as_slice()));
-    if let Some(suffix) = head.and_then(|suffix| suffix.first_chunk::<4>()) {
+    let suffix = head
+        .as_ref()
+        .and_then(|head| head.key.strip_prefix(change.value.as_slice()));
+    if let (Some(head), Some(suffix)) = (&head, suffix.and_then(|suffix| suffix.first_chunk::<4>()))
+    {
         number = u32::MAX - u32::from_be_bytes(*suffix);
         let joined = pieces.last_mut().is_some_and(|oldest| {
             // A full chunk stays as it is; the new piece is small, so joining is judged by the old one.
-            cursor.value().len() < CHUNK_BYTES
-                && operator.combine(&change.value, oldest, last, cursor.value(), cursor.seq())
+            head.chunk.len() < CHUNK_BYTES
+                && operator.combine(&change.value, oldest, last, &head.chunk, head.seq)
         });
         if !joined {
             number += 1;
@@ -179,13 +256,9 @@ fn write_list(
         let oldest = number == 0;
         if operator.finish(&key, last, &mut piece, oldest) {
             batch.also(Kind::Put, change.tree, &key, &piece)?;
-        } else if head_exists(&cursor, &key) {
+        } else if head.as_ref().is_some_and(|head| head.key == key) {
             batch.also(Kind::Delete, change.tree, &key, &[])?;
         }
     }
     Ok(())
-}
-
-fn head_exists(cursor: &impl Cursor, key: &[u8]) -> bool {
-    cursor.valid() && cursor.key() == key
 }

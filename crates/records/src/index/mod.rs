@@ -21,7 +21,7 @@ use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId
 
 pub use best::Order;
 pub(crate) use best::{Best, Window};
-pub(crate) use eager::complete as complete_eager;
+pub(crate) use eager::{Heads, complete as complete_eager};
 pub(crate) use filter::{Take, each_match};
 pub(crate) use range::Range;
 
