@@ -70,7 +70,7 @@ impl Commits {
         self.follows[0] = None;
     }
 
-    /// A power cut takes the files from under the reader.
+    /// The reader is to go, or a power cut takes the files from under it.
     pub(crate) fn lose_reader(&mut self) {
         self.follows[1] = None;
     }
