@@ -52,6 +52,8 @@ pub struct Tuning {
     pub share_from: usize,
     /// See [`lsm::Options::bitmap_slack`].
     pub bitmap_slack: usize,
+    /// How much of the log is kept behind the flushes. Default: nothing.
+    pub keep_log: lsm::KeepLog,
     /// Repair and choose strategies when that is due. Default true.
     pub upkeep: bool,
     /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
@@ -69,6 +71,7 @@ impl Default for Tuning {
             bitmap_merges: engine.bitmap_merges,
             share_from: engine.share_from,
             bitmap_slack: engine.bitmap_slack,
+            keep_log: engine.keep_log,
             upkeep: true,
             choose_every: 8192,
         }
@@ -260,6 +263,7 @@ impl Database {
             bitmap_merges: options.tuning.bitmap_merges,
             share_from: options.tuning.share_from,
             bitmap_slack: options.tuning.bitmap_slack,
+            keep_log: options.tuning.keep_log,
             ..lsm::Options::default()
         };
         let trees = Trees {

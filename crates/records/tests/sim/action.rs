@@ -7,7 +7,7 @@ use std::fmt;
 use esker::{
     DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Tuning, Type,
 };
-use lsm::BitmapMerges;
+use lsm::{BitmapMerges, KeepLog};
 
 use crate::common::path;
 
@@ -65,6 +65,16 @@ impl Settings {
             true => BitmapMerges::Lock,
             false => BitmapMerges::SideFile,
         }
+    }
+
+    /// Of the log all is kept behind the flushes, or some, or nothing.
+    pub(crate) fn keep_log(self) -> KeepLog {
+        let bytes = match self.memory >> 10 {
+            24 => u64::MAX,
+            64 => 4 << 10,
+            _ => 0,
+        };
+        KeepLog { bytes, age: None }
     }
 
     /// Sets are swept by compactions alone, by a few writes, or at every chance.

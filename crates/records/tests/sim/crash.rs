@@ -187,6 +187,7 @@ impl World {
         if let Some((image, _)) = cut {
             store.memory = image;
             store.reader = None;
+            store.commits.lose_reader();
         }
         if mode.is_some() || store.excused {
             store.faulty = Faulty::new(Arc::new(store.memory.clone()));
@@ -309,7 +310,9 @@ impl World {
         let mut found = (*found).clone();
         // Deletions of what was not there leave no trace.
         found.seq = seq;
+        let position = db.group().position();
         let store = &mut self.stores[at];
+        store.commits.opened(position);
         match (mode, store.now().seq == seq) {
             (Some(_), _) => store.states = vec![found],
             (None, true) => *store.states.last_mut().unwrap() = found,

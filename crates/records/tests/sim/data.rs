@@ -221,6 +221,7 @@ impl World {
         store.sets[set].known.over(over);
         store.attempts.clear();
         store.states.push(state);
+        store.note_commit(first);
         // Without threads of its own a store syncs at once what it may sync later.
         if durability != Durability::Os {
             store.is_durable();
@@ -262,6 +263,7 @@ impl World {
             set.known.forget(state.seq);
         }
         copy.states = vec![state];
+        copy.commits = self.stores[at].commits.of_a_copy();
         // The numbers stay, and so does everything that was known.
         copy.db = Some(copy.try_open(None).unwrap());
         if self.stores.len() < MOST_STORES {

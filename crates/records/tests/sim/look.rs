@@ -27,6 +27,9 @@ impl World {
                 self.look_at(other, set, &mut rng, 1);
             }
         }
+        if rng.usize(0..3) == 0 {
+            self.look_at_tails(at, &mut rng);
+        }
     }
 
     pub(crate) fn look_at_held(&mut self, at: usize, seed: u64) {
@@ -77,7 +80,10 @@ impl World {
         let reader = store.reader.take().filter(|_| rng.usize(0..8) > 0);
         let reader = match reader {
             Some(reader) => reader.refresh().map(|()| reader),
-            None => store.open_reader(),
+            None => {
+                store.commits.lose_reader();
+                store.open_reader()
+            }
         };
         let Some(reader) = self.judge(at, reader, &[]) else {
             return;
@@ -126,6 +132,7 @@ impl World {
                 let asked = ask::everything(&dataset, &snapshot, &view, &records, &mut rng);
                 self.judge(at, asked, &[]);
             }
+            self.look_at_tails(at, &mut rng);
             self.check(at);
         }
         for which in 0..self.held.len() {

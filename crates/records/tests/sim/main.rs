@@ -23,6 +23,7 @@ mod obsolete;
 mod regressions;
 mod runner;
 mod shrink;
+mod tail;
 mod threads;
 mod world;
 

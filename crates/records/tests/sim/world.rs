@@ -23,6 +23,7 @@ use crate::data::{During, Prepared};
 use crate::model::{KEYS, Records};
 use crate::obsolete::Known;
 use crate::runner::count;
+use crate::tail::Commits;
 
 pub(crate) const MOST_STORES: usize = 3;
 const MOST_SETS: usize = 3;
@@ -91,6 +92,7 @@ pub(crate) struct Store {
     pub(crate) excused: bool,
     /// Among them others than for want of room.
     pub(crate) failing: bool,
+    pub(crate) commits: Commits,
     /// Told apart from all stores that were in its place.
     pub(crate) born: u64,
 }
@@ -115,6 +117,7 @@ impl Store {
             armed: None,
             excused: false,
             failing: false,
+            commits: Commits::default(),
             born,
         }
     }
@@ -140,6 +143,7 @@ impl Store {
                 bitmap_merges: self.settings.bitmap_merges(),
                 share_from: self.settings.share_from(),
                 bitmap_slack: self.settings.bitmap_slack(),
+                keep_log: self.settings.keep_log(),
                 choose_every: self.settings.choose_every,
                 ..Tuning::default()
             },
@@ -556,6 +560,7 @@ impl World {
         let born = self.stores[at].born;
         self.held.retain(|held| held.store != born);
         self.prepared.retain(|prepared| prepared.store != born);
+        self.stores[at].commits.let_go();
         self.stores[at].db = None;
     }
 

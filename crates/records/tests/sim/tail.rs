@@ -1,0 +1,266 @@
+//! Tails, beside the model: behind any position that was ever seen a tail gives the commits that were acknowledged since,
+//! each once, in order, and no others; it says of positions that the log is not kept for, and of those that a power cut took
+//! or that are another store's, that they are.
+
+use std::collections::BTreeMap;
+
+use esker::Database;
+use lsm::{Commit, Error, Position, Tail};
+
+use crate::runner::count;
+use crate::world::{Store, World};
+
+/// What tails of a store have to give.
+#[derive(Default)]
+pub(crate) struct Commits {
+    /// The acknowledged commits that no power cut took: the last number of each, and its first.
+    made: BTreeMap<u64, u64>,
+    places: Vec<Place>,
+    /// Positions of writes that a power cut took, or of the store that this is a copy of.
+    others: Vec<Position>,
+    /// Goes on from look to look: one in the writer, one beside it.
+    follows: [Option<Follow>; 2],
+    /// Times that the store was opened.
+    life: u64,
+}
+
+/// A position that was seen, and when.
+#[derive(Clone, Copy)]
+struct Place {
+    position: Position,
+    life: u64,
+    flushes: u64,
+}
+
+struct Follow {
+    tail: Tail,
+    from: Place,
+    /// The log is kept for it.
+    held: bool,
+}
+
+impl Commits {
+    /// Those of a copy that is made now: positions of the store itself mean nothing there.
+    pub(crate) fn of_a_copy(&self) -> Commits {
+        let positions = self.places.iter().map(|place| place.position);
+        Commits {
+            others: positions.chain(self.others.iter().copied()).collect(),
+            ..Commits::default()
+        }
+    }
+
+    /// The store was opened and is at `now`: what is behind it is lost.
+    pub(crate) fn opened(&mut self, now: Position) {
+        self.life += 1;
+        self.made.retain(|last, _| *last <= now.seq);
+        let is_there = |place: &Place| {
+            let position = place.position;
+            position.history == now.history && position.seq <= now.seq
+        };
+        let (there, lost) = std::mem::take(&mut self.places)
+            .into_iter()
+            .partition(is_there);
+        self.places = there;
+        self.others
+            .extend(lost.into_iter().map(|place: Place| place.position));
+    }
+
+    /// The writer is to be closed.
+    pub(crate) fn let_go(&mut self) {
+        self.follows[0] = None;
+    }
+
+    /// The reader is to go, or a power cut takes the files from under it.
+    pub(crate) fn lose_reader(&mut self) {
+        self.follows[1] = None;
+    }
+
+    /// Holds the commits that a tail gave behind `from`, where `upto` is visible, against those that were made.
+    fn compare(&self, from: u64, upto: u64, given: &[Commit]) {
+        let mut before = from;
+        for commit in given {
+            let last = commit.position().seq;
+            assert!(before < last, "commit {last} is given behind {before}");
+            assert!(last <= upto, "commit {last} is given, and {upto} is seen");
+            let next = self.made.range(last..).next();
+            let first = match next {
+                Some((made, first)) if *made == last => *first,
+                // A batch that failed may be in the log, and is acknowledged when the store is opened again.
+                Some((_, first)) => {
+                    assert!(*first > last, "{last} is in the midst of a commit");
+                    before + 1
+                }
+                None => before + 1,
+            };
+            commit.each(&mut |_, seq, _, _, _| {
+                assert!((first..=last).contains(&seq), "{seq} is not of {last}");
+            });
+            before = last;
+        }
+        let made = self.made.range(..=upto).map(|(last, _)| *last);
+        let made: Vec<u64> = made.filter(|last| *last > from).collect();
+        let mut given = given.iter().map(|commit| commit.position().seq);
+        for last in &made {
+            assert!(
+                given.any(|given| given == *last),
+                "commit {last} is not given, of {made:?} behind {from}"
+            );
+        }
+    }
+}
+
+impl Store {
+    /// A commit was acknowledged; its first number is `first`.
+    pub(crate) fn note_commit(&mut self, first: u64) {
+        let Some(here) = self.here() else { return };
+        self.commits.made.insert(here.position.seq, first);
+        self.commits.places.push(here);
+    }
+
+    fn here(&self) -> Option<Place> {
+        let group = self.db.as_ref()?.group();
+        Some(Place {
+            position: group.position(),
+            life: self.commits.life,
+            flushes: group.stats().flushes,
+        })
+    }
+
+    /// Whether what is behind a place need not be in the log any more.
+    fn may_expire(&self, place: &Place) -> bool {
+        let same = |here: Place| (here.life, here.flushes) == (place.life, place.flushes);
+        let flushed = self.excused || !self.here().is_some_and(same);
+        flushed && self.settings.keep_log().bytes < u64::MAX
+    }
+}
+
+/// What a tail gives until it has nothing more.
+fn read(tail: &mut Tail) -> lsm::Result<Vec<Commit>> {
+    let mut given = Vec::new();
+    while let Some(commit) = tail.next()? {
+        assert_eq!(commit.position(), tail.position());
+        given.push(commit);
+    }
+    Ok(given)
+}
+
+impl World {
+    /// Asks tails of the writer, and of the reader beside it where that may be asked.
+    pub(crate) fn look_at_tails(&mut self, at: usize, rng: &mut fastrand::Rng) {
+        let store = &mut self.stores[at];
+        let Some(db) = store.db.clone() else { return };
+        let here = store.here().unwrap();
+        let last = store.commits.places.last();
+        if last.is_none_or(|last| last.position != here.position) {
+            store.commits.places.push(here);
+        }
+        self.ask_tails(at, &db, 0, rng);
+        if self.stores[at].excused || self.depth > 0 {
+            return;
+        }
+        if let Some(reader) = self.stores[at].reader.clone() {
+            self.tell(|_| "tails of a reader beside".to_string());
+            self.ask_tails(at, &reader, 1, rng);
+        }
+    }
+
+    fn ask_tails(&mut self, at: usize, db: &Database, which: usize, rng: &mut fastrand::Rng) {
+        let store = &self.stores[at];
+        if let Some(other) = rng.choice(&store.commits.others) {
+            let refused = db.group().tail(*other).err();
+            let refused_so = matches!(refused, Some(Error::OtherHistory { .. }));
+            assert!(refused_so, "{other} is of another history: {refused:?}");
+            count("tail: of another history");
+        }
+        let from = *rng.choice(&store.commits.places).unwrap();
+        let mut given = self.tail_from(at, db, &from);
+        if let Some(Err(oldest)) = given {
+            let from = Place {
+                position: oldest,
+                ..from
+            };
+            given = self.tail_from(at, db, &from);
+            assert!(!matches!(given, Some(Err(_))), "the oldest has expired");
+            count("tail: expired");
+        }
+        if let Some(Ok(given)) = given {
+            count(match (given, which) {
+                (0, _) => "tail: nothing",
+                (_, 0) => "tail: commits",
+                (_, _) => "tail: commits, of a reader",
+            });
+        }
+        self.follow(at, db, which, rng);
+    }
+
+    /// Reads all that is behind a place and compares it: how much, or what is the oldest place.
+    fn tail_from(
+        &mut self,
+        at: usize,
+        db: &Database,
+        from: &Place,
+    ) -> Option<Result<usize, Position>> {
+        let tail = db.group().tail(from.position);
+        let read = tail.and_then(|mut tail| read(&mut tail));
+        self.given(at, from, read)
+    }
+
+    /// Judges what a tail gave behind a place.
+    fn given(
+        &mut self,
+        at: usize,
+        from: &Place,
+        read: lsm::Result<Vec<Commit>>,
+    ) -> Option<Result<usize, Position>> {
+        let store = &self.stores[at];
+        let upto = store.here()?.position;
+        let from_seq = from.position.seq;
+        if let Err(Error::PositionExpired { oldest }) = read {
+            assert!(store.may_expire(from), "{from_seq} has expired");
+            assert_eq!(oldest.history, upto.history);
+            assert!(from_seq < oldest.seq && oldest.seq <= upto.seq);
+            return Some(Err(oldest));
+        }
+        let given = self.judge(at, read.map_err(esker::Error::from), &[])?;
+        let commits = &self.stores[at].commits;
+        commits.compare(from_seq, upto.seq, &given);
+        Some(Ok(given.len()))
+    }
+
+    /// Goes on with the tail that is read from look to look.
+    fn follow(&mut self, at: usize, db: &Database, which: usize, rng: &mut fastrand::Rng) {
+        let store = &mut self.stores[at];
+        let here = store.here().unwrap();
+        let Some(mut follow) = store.commits.follows[which].take() else {
+            let tail = db.group().tail(here.position);
+            let Some(mut tail) = self.judge(at, tail.map_err(esker::Error::from), &[]) else {
+                return;
+            };
+            let held = which == 0 && rng.bool();
+            if held {
+                tail.hold(u64::MAX);
+            }
+            self.stores[at].commits.follows[which] = Some(Follow {
+                tail,
+                from: here,
+                held,
+            });
+            return;
+        };
+        let read = read(&mut follow.tail);
+        match self.given(at, &follow.from, read) {
+            Some(Ok(given)) => {
+                count(match given {
+                    0 => "tail: goes on, nothing",
+                    _ => "tail: goes on, commits",
+                });
+                follow.from = here;
+                // Not for ever, so that there are some that are not held.
+                let goes_on = rng.usize(0..6) > 0;
+                self.stores[at].commits.follows[which] = Some(follow).filter(|_| goes_on);
+            }
+            Some(Err(_)) => assert!(!follow.held, "the log is kept for it"),
+            None => {}
+        }
+    }
+}
