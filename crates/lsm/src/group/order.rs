@@ -200,7 +200,7 @@ impl Inner {
     }
 
     /// Which of the segments before `log`, which nothing needs for recovery, are kept.
-    fn keep(&self, order: &Order, log: u64) -> Vec<ClosedSegment> {
+    pub(super) fn keep(&self, order: &Order, log: u64) -> Vec<ClosedSegment> {
         let closed = self.log.closed.lock();
         let superfluous = closed.iter().filter(|closed| closed.number < log);
         let mut kept: Vec<ClosedSegment> = Vec::new();
