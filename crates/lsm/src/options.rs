@@ -118,6 +118,11 @@ const MAX_BITS: usize = 64;
 const MAX_CACHE: usize = 1 << 40;
 
 impl Options {
+    /// The time by which the log's age is told; 0 where nobody asks for it, so that what is written does not depend on it.
+    pub(crate) fn log_time(&self) -> u64 {
+        self.keep_log.age.map_or(0, |_| (self.clock)())
+    }
+
     /// Refuses what cannot be meant.
     pub(crate) fn check(&self) -> Result<()> {
         let limit = |what, limit: usize, value: usize| match value > limit {

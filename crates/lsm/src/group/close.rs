@@ -68,6 +68,7 @@ impl Inner {
             live.log.trim();
         }
         self.sequencer.sync_all()?;
+        self.sequencer.sync_marks()?;
         let mut versions = self.versions.manifest.lock();
         self.core.check_poison()?;
         let appended = writer.segment.as_ref();

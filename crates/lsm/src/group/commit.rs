@@ -187,6 +187,8 @@ impl Inner {
         let oldest = view.full.last().and_then(|generation| generation.log());
         let log = oldest.unwrap_or(segment.number);
         versions.log = log;
+        // Those that were replayed and have writes of dropped trees only need no flush.
+        versions.order.kept = self.sequencer.keep(&versions.order, log);
         versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
         let number = self.versions.new_file();
         let (manifest, order) = self.begin_manifest(number, &view.version, &mut versions)?;
@@ -199,6 +201,10 @@ impl Inner {
         self.sequencer.note_order(&mut versions, order);
         versions.manifest = Some(manifest);
         let kept: Vec<u64> = versions.order.kept.iter().map(|kept| kept.number).collect();
+        let needs_log = |n: u64| n >= log || kept.contains(&n);
+        let mut closed = self.sequencer.log.closed.lock();
+        closed.retain(|closed| needs_log(closed.number));
+        drop(closed);
         view.active.set_log(segment.number);
         self.sequencer.log.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
@@ -212,7 +218,6 @@ impl Inner {
         let tables: std::collections::HashSet<u64> =
             tables.map(|table| table.file().number()).collect();
         for name in fs.list(dir).unwrap_or_default() {
-            let needs_log = |n: u64| n >= log || kept.contains(&n);
             let leftover =
                 |name: &str| is_leftover(name, &|n| tables.contains(&n), &needs_log, number);
             let path = dir.join(&name);
@@ -240,7 +245,7 @@ impl Inner {
             after: before.after,
             last,
             len: ended.unwrap_or(0),
-            ended: (self.core.options.clock)(),
+            ended: self.core.options.log_time(),
         });
         {
             let mut all = self.sequencer.log.closed.lock();

@@ -210,11 +210,7 @@ impl Sequencer {
         let last = segments.last();
         let last = last.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         for live in &segments {
-            // A seal tells of marks, too.
-            let sealed = self.core.closing.load(Ordering::SeqCst);
-            let durable =
-                live.log.is_durable() && !(sealed && live.log.synced_len() < live.log.len());
-            if durable && live.named.load(Ordering::Acquire) {
+            if live.log.is_durable() && live.named.load(Ordering::Acquire) {
                 continue;
             }
             let result = live.log.sync().and_then(|()| self.name_segment(live));
@@ -233,13 +229,26 @@ impl Sequencer {
         drop(queue);
         // For readers beside this process, before anybody is acknowledged. Without they see it with the next mark, and a log
         // that this has broken says so with the next append.
-        if let Some(live) = segments.last()
-            && !self.core.closing.load(Ordering::SeqCst)
-        {
+        if let Some(live) = segments.last() {
             let _ = live.log.mark();
         }
         self.log.note_synced(last);
         self.log.settled.fetch_max(taken_back, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes durable what is behind the last records, too, as a seal tells of it: marks, of which there are no more from here on.
+    pub(super) fn sync_marks(&self) -> Result<()> {
+        let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
+        for live in &segments {
+            live.log.seal();
+            if live.log.synced_len() < live.log.len()
+                && let Err(error) = live.log.sync()
+            {
+                self.core.poison_with(&error);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 

@@ -54,7 +54,7 @@ pub(super) fn open(
     })?;
     let source = source(dir, &options);
     let mut log = Recovery {
-        now: (options.clock)(),
+        now: options.log_time(),
         ..Recovery::default()
     };
     let (mut synced, mut next_seq) = (0, 1);

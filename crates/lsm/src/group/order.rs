@@ -234,7 +234,7 @@ impl Sequencer {
         let mut kept: Vec<ClosedSegment> = Vec::new();
         let mut bytes = 0_u64;
         let KeepLog { bytes: last, age } = self.core.options.keep_log;
-        let now = (self.core.options.clock)();
+        let now = self.core.options.log_time();
         for segment in superfluous.rev() {
             bytes = bytes.saturating_add(segment.len);
             let is_young = age.is_some_and(|(age, most)| {

@@ -328,10 +328,12 @@ impl Reader {
         }
     }
 
-    /// Takes over what the manifest says by now.
-    fn follow_manifest(&mut self, inner: &Inner, current: &Current, time: u32) -> Result<()> {
+    /// Takes over what the manifest says by now. True when that is more than before.
+    fn follow_manifest(&mut self, inner: &Inner, time: u32) -> Result<bool> {
         let options = |name: &str, config: &[u8]| inner.core.provider.tree_options(name, config);
         let source = &inner.core.source;
+        let current = Current::read(&*source.fs, &source.dir)?;
+        let mut more = false;
         if current.manifest != self.recovered.current.manifest {
             let mut recovered = recover(source, &options, true)?;
             inner.check_history(recovered.order.history)?;
@@ -340,19 +342,20 @@ impl Reader {
                 .version
                 .succeed(&inner.versions.view.load().version);
             (self.recovered, self.manifest) = (recovered, manifest);
-            (self.changed, self.search) = (true, true);
+            (more, self.search) = (true, true);
         }
         self.recovered.current = current.clone();
-        let is_over = || is_over(source, current);
+        let is_over = || is_over(source, &current);
         let recovered = &mut self.recovered;
-        self.changed |= recovered.go_on(&mut self.manifest, source, &options, is_over)?;
+        more |= recovered.go_on(&mut self.manifest, source, &options, is_over)?;
+        self.changed |= more;
         if self.changed {
             let held = self.recovered.version.hold_files();
             held.or_else(|error| gone(error, time))?;
             let shown = inner.versions.view.load().version.clone();
             self.recovered.version.follow_bitmaps(&shown);
         }
-        Ok(())
+        Ok(more)
     }
 
     /// Takes over what is in the log by now.
@@ -477,9 +480,14 @@ impl Inner {
             if time > TRIES / 2 {
                 *reader = self.reopen()?;
             }
-            let current = Current::read(&*self.core.source.fs, &self.core.source.dir)?;
-            reader.follow_manifest(self, &current, time)?;
-            reader.follow_log(self)
+            // A segment may have been made, flushed and removed after the manifest was read: then that says more by now.
+            reader.follow_manifest(self, time)?;
+            loop {
+                reader.follow_log(self)?;
+                if !reader.follow_manifest(self, time)? {
+                    return Ok(());
+                }
+            }
         })?;
         self.show(&mut reader);
         Ok(())

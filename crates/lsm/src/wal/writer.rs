@@ -44,6 +44,8 @@ struct Appending {
     /// How far the file was durable at the last append, and whether that was preceded by a sync.
     seen: u64,
     after_sync: bool,
+    /// The file's length is told elsewhere: no mark is appended any more.
+    sealed: bool,
     /// The file's length, with the zeros that were written ahead; `None` where that has failed.
     written_ahead: Option<u64>,
 }
@@ -115,6 +117,7 @@ impl LogWriter {
                 marked: 0,
                 seen: 0,
                 after_sync: false,
+                sealed: false,
                 written_ahead: (kind == LogKind::Wal).then_some(0),
             }),
             len: AtomicU64::new(header.len() as u64),
@@ -186,13 +189,14 @@ impl LogWriter {
             marked,
             seen,
             after_sync,
+            sealed,
             written_ahead,
         } = &mut *appending;
         let start = self.len.load(Ordering::Relaxed);
         let synced = self.synced.load(Ordering::Acquire);
         buffer.clear();
         // That a mark is durable nobody asks.
-        let is_due = synced.min(self.records_end.load(Ordering::Relaxed)) > *marked;
+        let is_due = !*sealed && synced.min(self.records_end.load(Ordering::Relaxed)) > *marked;
         if is_due {
             let (up_to, seed) = (synced.to_le_bytes(), seed(self.number, start));
             put_record(buffer, MARK, &[&MARK_MAGIC, &up_to], |body| {
@@ -262,6 +266,11 @@ impl LogWriter {
             });
         };
         self.put(Some((8, &put)))
+    }
+
+    /// The file stays as long as it is, unless something is appended: no mark is any more.
+    pub fn seal(&self) {
+        self.appending.lock().sealed = true;
     }
 
     /// Cuts off what was written ahead, when no more is to come. Durable after the next [`LogWriter::sync`]. It is no

@@ -760,3 +760,210 @@ fn seed_4017666() {
         ],
     );
 }
+
+/// A tail could not open a segment of the log.
+#[test]
+fn seed_1129() {
+    run(
+        2048,
+        65536,
+        false,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [5, 1, 1],
+                        types: [4, 3, 4],
+                        tokenizers: [0, 0, 0],
+                        maintenance: 2,
+                        repair: 0,
+                        merging: 0,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 1,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [1, 1, 5],
+                        types: [3, 4, 4],
+                        tokenizers: [1, 1, 1],
+                        maintenance: 2,
+                        repair: 1,
+                        merging: 0,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 1,
+                    set: 0,
+                    writes: list([Put {
+                        key: 7,
+                        cells: [0, 0, 0, 0, 2],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Index {
+                    store: 2,
+                    set: 0,
+                    path: 1,
+                    kind: 4,
+                    tokenizer: 0,
+                    change: Switch,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 1,
+                    writes: list([Put {
+                        key: 2,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 1,
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 2,
+                    set: 1,
+                    writes: list([Put {
+                        key: 2,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Fail {
+                    store: 0,
+                    after: 7,
+                    fault: Short,
+                },
+            ),
+            Step(0, DropSet { store: 1, set: 1 }),
+        ],
+    );
+}
+
+/// A tail passed over a commit.
+#[test]
+fn seed_1365() {
+    run(
+        8192,
+        65536,
+        false,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 1,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [3, 3, 3],
+                        types: [0, 2, 0],
+                        tokenizers: [2, 1, 0],
+                        maintenance: 5,
+                        repair: 0,
+                        merging: 1,
+                        versions: 2,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Delete { key: 2 }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                BackupDuring {
+                    store: 0,
+                    set: 0,
+                    kept: true,
+                    call: 0,
+                    writes: list([]),
+                    known: true,
+                    flush: true,
+                },
+            ),
+            Step(
+                0,
+                Cut {
+                    store: 0,
+                    after: 10,
+                    mode: 0,
+                    seed: 24423,
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Delete { key: 1 }]),
+                    durability: 2,
+                },
+            ),
+            Step(0, DropSet { store: 0, set: 0 }),
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [3, 0, 0],
+                        types: [0, 0, 0],
+                        tokenizers: [1, 0, 0],
+                        maintenance: 3,
+                        repair: 2,
+                        merging: 0,
+                        versions: 0,
+                    },
+                },
+            ),
+            Step(
+                0,
+                CutInstalled {
+                    store: 0,
+                    after: 5,
+                    mode: 3,
+                    seed: 59575,
+                },
+            ),
+        ],
+    );
+}
