@@ -736,6 +736,7 @@ fn a_store_can_be_asked_while_another_process_writes_it() {
         refused.stderr
     );
     assert!(refused.stdout.is_empty());
+    drop(ev);
     db.close().unwrap();
     room.run("delete", &["ev", "1"]).expect(0);
 }
