@@ -1,12 +1,13 @@
 //! The block cache: one bounded store of decompressed blocks for every table of a store.
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 /// What a cached block costs beside its bytes: the `Arc` and the vector's header (48 bytes with the
 /// allocator's), the allocator's slack on the bytes (16), the cache's slot (48, doubled because its
@@ -26,7 +27,7 @@ const SHARD_BYTES: u64 = 8 << 20;
 /// (CLOCK-Pro), sharded, safe to use from any number of threads.
 pub struct BlockCache {
     /// By table and offset.
-    blocks: Option<Cache<(u64, u64), Block, ByBytes, Mixing>>,
+    blocks: Option<Cache<(u64, u64), Block, ByBytes, Mixing, Recycling>>,
     capacity: u64,
     /// Bytes outside of `blocks` that count towards the capacity.
     pinned: Mutex<u64>,
@@ -35,6 +36,82 @@ pub struct BlockCache {
 
 /// A decompressed block.
 type Block = Arc<Vec<u8>>;
+
+thread_local! {
+    /// Buffers of blocks that this thread evicted, for those that it reads next.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Spare buffers that a thread has at most.
+const SPARE_BUFFERS: usize = 6;
+/// A larger buffer is given back to the allocator.
+const SPARE_BYTES: usize = 16 << 10;
+
+/// A buffer for a block of `len` bytes. Its contents are arbitrary.
+///
+/// Once a cache is full each block that comes makes another one go, and that one was as likely as not read by another
+/// thread: given to the allocator, it would come under the lock of that thread's heap while that thread reads. So the
+/// block that comes takes the buffer of one that went, where one has about the right size.
+pub(crate) fn buffer(len: usize) -> Vec<u8> {
+    let fits = |spare: &Vec<u8>| (len..=len + len / 8).contains(&spare.capacity());
+    let spare = SPARE.try_with(|spare| {
+        let mut spare = spare.try_borrow_mut().ok()?;
+        let at = spare.iter().position(fits)?;
+        Some(spare.swap_remove(at))
+    });
+    spare
+        .ok()
+        .flatten()
+        .unwrap_or_else(|| Vec::with_capacity(len))
+}
+
+/// Keeps a buffer for [`buffer`], in place of one that was not wanted for longest.
+pub(crate) fn reuse(bytes: Vec<u8>) {
+    if bytes.capacity() > SPARE_BYTES {
+        return;
+    }
+    // Not in a thread that is ending.
+    let _ = SPARE.try_with(|spare| {
+        if let Ok(mut spare) = spare.try_borrow_mut() {
+            if spare.len() == SPARE_BUFFERS {
+                spare.remove(0);
+            }
+            spare.push(bytes);
+        }
+    });
+}
+
+/// Keeps the buffers of evicted blocks for [`buffer`].
+#[derive(Clone)]
+struct Recycling;
+
+/// What one insertion evicted. Evictions happen under the lock of a shard, what becomes of the blocks outside of it.
+#[derive(Default)]
+struct Evicted([Option<Block>; 2]);
+
+impl Lifecycle<(u64, u64), Block> for Recycling {
+    type RequestState = Evicted;
+
+    #[inline]
+    fn on_evict(&self, evicted: &mut Evicted, _: (u64, u64), block: Block) {
+        if let Some(place) = evicted.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some(block);
+        }
+    }
+}
+
+impl Drop for Evicted {
+    #[inline]
+    fn drop(&mut self) {
+        for block in self.0.iter_mut().filter_map(Option::take) {
+            // Unless a reader still has it.
+            let Some(bytes) = Arc::into_inner(block) else {
+                continue;
+            };
+            reuse(bytes);
+        }
+    }
+}
 
 #[derive(Clone)]
 struct ByBytes;
@@ -97,12 +174,9 @@ impl BlockCache {
             .shards((capacity / SHARD_BYTES).clamp(1, 64) as usize)
             .build();
         let blocks = match options {
-            Ok(options) if capacity > 0 => Some(Cache::with_options(
-                options,
-                ByBytes,
-                Mixing,
-                DefaultLifecycle::default(),
-            )),
+            Ok(options) if capacity > 0 => {
+                Some(Cache::with_options(options, ByBytes, Mixing, Recycling))
+            }
             _ => None,
         };
         BlockCache {
@@ -213,6 +287,32 @@ mod tests {
             held.collect::<Vec<u64>>()
         };
         assert_eq!(held(), held());
+    }
+
+    #[test]
+    fn buffers_of_evicted_blocks_are_used_again_unless_they_are_read() {
+        let cache = BlockCache::new(1 << 20);
+        let table = cache.next_id();
+        let mut read = Vec::new();
+        for offset in 0..2000u64 {
+            let mut bytes = buffer(4000);
+            bytes.resize(4000, 0);
+            bytes.fill(offset as u8);
+            let block = Arc::new(bytes);
+            cache.insert(table, offset, &block);
+            if offset % 7 == 0 {
+                read.push((offset, block));
+            }
+        }
+        // A new one is empty.
+        let used = buffer(4000);
+        assert!(!used.is_empty() && used.capacity() < 4500);
+        assert!(buffer(100).is_empty());
+        reuse(vec![0; SPARE_BYTES + 1]);
+        assert!(buffer(SPARE_BYTES + 1).is_empty());
+        for (offset, block) in read {
+            assert!(block.iter().all(|&byte| byte == offset as u8));
+        }
     }
 
     #[test]

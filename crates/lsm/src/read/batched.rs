@@ -354,6 +354,10 @@ impl<'a> RunSearch<'a> {
         visit: &mut dyn FnMut(usize, Found),
     ) -> Result<()> {
         missing.clear();
+        let expected = wanted.len().min(WINDOW);
+        self.blocks.reserve(expected);
+        self.spots.reserve(expected);
+        missing.reserve(expected);
         for &at in wanted {
             self.batch.cost.check()?;
             let before = self.blocks.len();

@@ -328,9 +328,11 @@ pub(super) fn expand(
     out: &mut Vec<u8>,
 ) -> std::result::Result<(), &'static str> {
     let payload = sealed.get(..handle.stored as usize).unwrap_or_default();
-    out.clear();
     match packing {
-        Packing::Raw => out.extend_from_slice(payload),
+        Packing::Raw => {
+            out.clear();
+            out.extend_from_slice(payload);
+        }
         Packing::Lz4 => {
             out.resize(handle.raw as usize, 0);
             let expanded = lz4::decompress(payload, out);

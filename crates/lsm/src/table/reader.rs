@@ -10,7 +10,7 @@ use super::cursor::{BlockEntries, TableCursor};
 use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
 use super::index::{Index, Partition, Top};
 use super::{BlockHint, Found, ReadOptions, TableMeta, filter};
-use crate::cache::BlockCache;
+use crate::cache::{self, BlockCache};
 use crate::coding::Reader;
 use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
@@ -552,11 +552,14 @@ impl Table {
     pub(super) fn read_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
         cost.check_clock()?;
         self.check_handle(handle)?;
-        let mut sealed = vec![0; handle.sealed_len()];
+        let mut sealed = cache::buffer(handle.sealed_len());
+        sealed.resize(handle.sealed_len(), 0);
         self.read_at(handle.offset, &mut sealed)?;
         Cost::add(&cost.blocks_read, 1);
         Cost::add(&cost.bytes_read, sealed.len() as u64);
-        self.unpack(&sealed, handle)
+        let block = self.unpack(&sealed, handle);
+        cache::reuse(sealed);
+        block
     }
 
     /// Refuses a handle that cannot be one of this file.
@@ -570,7 +573,7 @@ impl Table {
     pub(super) fn unpack(&self, sealed: &[u8], handle: Handle) -> Result<Vec<u8>> {
         let damaged = |what| self.damaged(handle.offset, what);
         let packing = unseal(sealed, handle, self.meta.number).map_err(damaged)?;
-        let mut block = Vec::new();
+        let mut block = cache::buffer(handle.raw as usize);
         expand(sealed, handle, packing, &mut block).map_err(damaged)?;
         Ok(block)
     }

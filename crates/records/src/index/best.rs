@@ -100,6 +100,9 @@ pub(crate) struct Best {
 /// What a candidate takes beside its key, in bytes.
 const CANDIDATE_BYTES: usize = 96;
 
+/// Candidates for which there is room at once.
+const EXPECTED: usize = 32;
+
 /// Bytes of records that candidates may bring along; beyond it only their keys are kept.
 const HELD_LIMIT: usize = 4 << 20;
 
@@ -108,7 +111,8 @@ impl Best {
         let after_rank = window.after.map(|seq| window.order.rank(seq));
         Best {
             window,
-            early: Vec::new(),
+            // A vector that grows is the one thing for which the allocator's lock is always taken.
+            early: Vec::with_capacity(window.want.min(EXPECTED)),
             heap: BinaryHeap::new(),
             after_rank,
             overflowed: false,
@@ -271,8 +275,8 @@ impl Best {
         };
         // They often come in order, or in the opposite one, or in a few such runs.
         ranked.sort_by_key(|ranked| ranked.rank);
-        let mut candidates: Vec<Candidate> =
-            ranked.into_iter().map(|ranked| ranked.candidate).collect();
+        let mut candidates = Vec::with_capacity(ranked.len());
+        candidates.extend(ranked.into_iter().map(|ranked| ranked.candidate));
         candidates.dedup_by(|b, a| {
             let same = a.seq == b.seq && a.key == b.key;
             if same && a.record.is_none() {

@@ -363,6 +363,7 @@ impl Answer {
             }
         })?;
         self.steps.fetched += keys.len() as u64;
+        self.ready.reserve(records.len());
         for (candidate, record) in chunk.into_iter().zip(records) {
             let Some(value) = record else {
                 self.steps.superseded += 1;
