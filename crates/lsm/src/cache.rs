@@ -27,7 +27,7 @@ const SHARD_BYTES: u64 = 8 << 20;
 /// (CLOCK-Pro), sharded, safe to use from any number of threads.
 pub struct BlockCache {
     /// By table and offset.
-    blocks: Option<Cache<(u64, u64), Block, ByBytes, Mixing, Recycling>>,
+    blocks: Option<Blocks>,
     capacity: u64,
     /// Bytes outside of `blocks` that count towards the capacity.
     pinned: Mutex<u64>,
@@ -36,6 +36,8 @@ pub struct BlockCache {
 
 /// A decompressed block.
 type Block = Arc<Vec<u8>>;
+
+type Blocks = Cache<(u64, u64), Block, ByBytes, Mixing, Recycling>;
 
 thread_local! {
     /// Buffers of blocks that this thread evicted, for those that it reads next.
