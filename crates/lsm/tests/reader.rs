@@ -6,14 +6,15 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use common::{DIR, Doing, bytes, seeds, small};
 use lsm::fs::Fs;
 use lsm::fs::disk::Disk;
 use lsm::fs::faulty::Faulty;
+use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, KeepLog, Options, PlainTrees, Snapshot, Tail,
@@ -167,6 +168,66 @@ fn what_is_not_acknowledged_is_not_seen() {
             assert_eq!(contents(&reader.snapshot())["t"].len(), there);
         }
     }
+}
+
+/// The mark of a sync that was under way when the log went on in another segment stands behind the end of the one before.
+#[test]
+fn what_was_synced_beside_the_end_of_a_segment_is_seen() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let settings = Options {
+        fs: Arc::new(fs.clone()),
+        background: true,
+        ..options(&memory)
+    };
+    let writer = Group::open(Path::new(DIR), settings, Arc::new(PlainTrees), true);
+    let writer = Arc::new(writer.unwrap());
+    let tree = writer.create_trees(&[("t".into(), vec![])]).unwrap()[0];
+    put(&writer, tree, b"a", b"1", Durability::Sync);
+    let early = Arc::new(reader(&memory));
+    let is_log = |path: &Path| path.extension().is_some_and(|e| e == "log");
+    let logs = {
+        let memory = memory.clone();
+        move || {
+            let names = memory.list(Path::new(DIR)).unwrap();
+            names.iter().filter(|name| is_log(Path::new(name))).count()
+        }
+    };
+    let (before, held, flushes) = (logs(), AtomicBool::new(true), AtomicBool::new(true));
+    let (go, wait) = mpsc::channel::<()>();
+    let (wait, late) = (Mutex::new(wait), Arc::new(Mutex::new(None)));
+    let tickets = Arc::new(Mutex::new(Vec::new()));
+    let (other, opened, beside, behind) =
+        (writer.clone(), late.clone(), early.clone(), tickets.clone());
+    fs.set(move |call, path| {
+        if call == Call::Sync && is_log(path) && held.swap(false, Ordering::SeqCst) {
+            let mut tickets = Vec::new();
+            while logs() == before {
+                let mut batch = Batch::new();
+                batch.put(tree, b"c", &[3; 500]).unwrap();
+                tickets.push(other.append(&mut batch, Durability::Os).unwrap());
+            }
+            *behind.lock().unwrap() = tickets;
+            beside.refresh().unwrap();
+            *opened.lock().unwrap() = Some(reader(&memory));
+        } else if call == Call::Create && !is_log(path) && flushes.swap(false, Ordering::SeqCst) {
+            // What is flushed is seen anyway.
+            let _ = wait.lock().unwrap().recv();
+        }
+        Ok(())
+    });
+    put(&writer, tree, b"b", b"2", Durability::Sync);
+    let tickets = std::mem::take(&mut *tickets.lock().unwrap());
+    for ticket in tickets {
+        writer.settle(ticket).unwrap();
+    }
+    let late = late.lock().unwrap().take().unwrap();
+    for reader in [&*early, &late] {
+        see_the_same(reader, &writer);
+        assert_eq!(contents(&reader.snapshot())["t"].len(), 3);
+    }
+    drop(go);
+    fs.clear();
 }
 
 /// Without anybody who writes, a reader sees what an opening would: nobody waits any more.

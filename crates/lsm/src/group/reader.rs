@@ -5,7 +5,7 @@
 //! take who [refresh](Group::refresh); reads go on with the view as ever.
 //!
 //! *What is visible.* A batch is in the log before it is acknowledged. The log says of each whether its writer waits for a
-//! sync, and the writer's process puts a mark behind each sync. So a batch is taken as soon as it is in the log, unless one
+//! sync, and the writer's process puts a mark behind each sync, in the segment that was the newest when the sync began. So a batch is taken as soon as it is in the log, unless one
 //! before it (or it itself) waits for a sync that no mark tells of; those wait here as well, as they do there. An edit of the manifest
 //! counts once it is marked. Where nobody has the store open for writing all is taken that an opening would take.
 //!
@@ -420,6 +420,28 @@ impl Reader {
             self.search &= last.is_none();
         }
         waiting.release(|waits| waits.last <= durable, &mut apply)?;
+        // A sync that was under way when the log went on in another segment is told behind the end of the one before.
+        let of_waiting = waiting.0.front().map(|waits| waits.segment);
+        let closed = self.closed.iter();
+        for closed in closed.filter(|closed| of_waiting.is_some_and(|first| first <= closed.number))
+        {
+            let mut behind = match open_segment(source, closed.number, closed.len) {
+                Ok(behind) => behind,
+                // It was flushed: the manifest tells of it.
+                Err(error) if may_pass(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let mut mark = || {
+                let at = (closed.number, behind.offset());
+                behind.next_written(|record| match record {
+                    Record::Mark { .. } => waiting
+                        .take(source, at, record, durable, generation, &mut apply)
+                        .map(Some),
+                    _ => Ok(None),
+                })
+            };
+            while mark()?.is_some() {}
+        }
         if !waiting.0.is_empty() && is_over(source, &recovered.current) {
             waiting.release(|_| true, &mut apply)?;
         }
