@@ -77,7 +77,8 @@ pub(crate) struct Coverage {
     from_the_first: bool,
     /// Older versions of a record are kept on purpose, and so are their index entries.
     keeps_versions: bool,
-    /// Merges report what they drop to the set, or keep what is not in it.
+    /// Merges report what they drop to the set, or keep what is not in it. While the primary-key index is being built they do not:
+    /// the data's leave that to its merges, and it lacks what was there before.
     reports: bool,
 }
 
@@ -100,7 +101,7 @@ impl Coverage {
             by_writes: has_set && upkeep.maintenance.looks_at_writes(),
             from_the_first: upkeep.since == 0,
             keeps_versions: upkeep.versions > 1,
-            reports: upkeep.repair != Repair::None,
+            reports: upkeep.repair != Repair::None && upkeep.keys_after.is_none(),
         }
     }
 

@@ -15,7 +15,7 @@ use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Options,
-    Repair, RepairOptions, Type,
+    Repair, RepairMethod, RepairOptions, Tuning, Type,
 };
 
 const KEYS: u64 = 80;
@@ -245,9 +245,14 @@ fn an_automatic_strategy_follows_the_workload_and_says_why() {
 
 /// Twenty records under deferred maintenance, with the value 1.
 fn twenty() -> (Database, Dataset) {
-    let db = open(Arc::new(Memory::new())).unwrap();
+    twenty_in(open(Arc::new(Memory::new())).unwrap(), Merging::Leveled)
+}
+
+fn twenty_in(db: Database, merging: Merging) -> (Database, Dataset) {
     let def = DatasetDef::new(path("id"), KeyType::Int);
-    let def = def.index(path("a"), IndexKind::Composite, Type::Int);
+    let def = def
+        .index(path("a"), IndexKind::Composite, Type::Int)
+        .merging(merging);
     let dataset = db.create_dataset("d", def).unwrap();
     (0..20).for_each(|id| dataset.put(body(id, 1, id).as_bytes()).unwrap());
     (db, dataset)
@@ -282,6 +287,48 @@ fn a_repair_before_the_keys_are_there_does_not_vouch_for_what_comes_after_it() {
         });
         assert!(report.unwrap().complete && replaced);
         db.compact(None).unwrap();
+        let query = || dataset.query().equals(&path("a"), "1");
+        assert_eq!(query().count().unwrap().0, 15);
+        assert_eq!(query().keys().unwrap().count(), 15);
+        check(&db);
+    }
+}
+
+/// While the primary-key index is being built neither the merges of the data nor its own tell of all that they leave out: the
+/// data's do so no more, and it has no entry of what was there before.
+#[test]
+fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
+    for method in [RepairMethod::Auto, RepairMethod::Index] {
+        // Nothing goes on with the change by itself.
+        let tuning = Tuning {
+            upkeep: false,
+            ..Tuning::default()
+        };
+        let options = Options {
+            tuning,
+            ..small(Arc::new(Memory::new()))
+        };
+        let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
+        let (db, dataset) = twenty_in(db, Merging::Tiered);
+        let cut = &mut |_| ControlFlow::Break(());
+        let report = dataset.set_maintenance(Maintenance::Validation, cut);
+        assert!(!report.unwrap().complete);
+        let options = RepairOptions {
+            method,
+            ..RepairOptions::default()
+        };
+        // Everything up to the change is known now.
+        dataset.repair(&options, &mut go).unwrap();
+        replace_five(&dataset);
+        db.flush().unwrap();
+        let trees = db.group().snapshot().version().trees.clone();
+        let data = trees.values().find(|tree| tree.name.ends_with("/data"));
+        db.group().compact(data.map(|tree| tree.id)).unwrap();
+        dataset.repair(&options, &mut go).unwrap();
+        check(&db);
+        dataset
+            .set_maintenance(Maintenance::Validation, &mut go)
+            .unwrap();
         let query = || dataset.query().equals(&path("a"), "1");
         assert_eq!(query().count().unwrap().0, 15);
         assert_eq!(query().keys().unwrap().count(), 15);

@@ -206,7 +206,12 @@ impl Dataset {
                 compaction: Compaction::After,
             } => {
                 group.compact(Some(layout.data))?;
-                self.now()
+                let now = self.now();
+                // The strategy may have changed meanwhile, and then merges have left out what nobody was told of.
+                let before = mark(&now.snapshot, superseded);
+                let complete = Coverage::at(&now.layout, Some(before)).loses_nothing();
+                choose(method, &now.layout, complete)?;
+                now
             }
             // Before it was claimed, an index may have been added.
             RepairMethod::Index => self.now(),

@@ -328,6 +328,59 @@ impl Shared {
         }
     }
 
+    /// Reads beside the writers, as another process does: it sees what is acknowledged, neither less nor more, and gives each
+    /// commit once.
+    fn beside(&self, db: &Database, seed: u64) {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let open = || {
+            let options = options(&self.memory, &mut fastrand::Rng::with_seed(seed));
+            Database::open_reader(FsPath::new(DIR), options).unwrap()
+        };
+        // It looks again before it begins, and what it would begin with may have been flushed.
+        let follow = |reader: &Database| loop {
+            match reader.group().tail(reader.group().position()) {
+                Err(lsm::Error::PositionExpired { .. }) => {}
+                tail => break tail.unwrap(),
+            }
+        };
+        let mut reader = open();
+        let mut tail = follow(&reader);
+        let mut goes_on = true;
+        while goes_on {
+            // Once more when the writers are through.
+            goes_on = self.goes_on();
+            let acknowledged = db.group().position();
+            reader.refresh().unwrap();
+            let seen = reader.group().position();
+            assert!(acknowledged.seq <= seen.seq, "{acknowledged}, not {seen}");
+            let name = NAMES[rng.usize(0..NAMES.len())];
+            let dataset = reader.dataset(name).unwrap();
+            let (snapshot, def) = (dataset.snapshot(), dataset.def());
+            self.agree(&dataset, &snapshot, &def, &mut rng).unwrap();
+            let mut before = tail.position();
+            let expired = loop {
+                match tail.next() {
+                    Ok(Some(commit)) => {
+                        let mut first = u64::MAX;
+                        commit.each(&mut |_, seq, _, _, _| first = first.min(seq));
+                        assert!(before.seq < first, "{first} behind {before}");
+                        before = commit.position();
+                    }
+                    Ok(None) => break false,
+                    Err(lsm::Error::PositionExpired { .. }) => break true,
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            if rng.usize(0..16) == 0 {
+                reader = open();
+            } else if !expired {
+                continue;
+            }
+            tail = follow(&reader);
+        }
+    }
+
     /// The store is sound, also after it was written to and merged.
     fn is_sound(&self, db: &Database, rng: &mut fastrand::Rng) {
         for round in 0..3 {
@@ -426,6 +479,7 @@ fn contend(seed: u64, batches: usize) {
                 (Shared::keep_up, 20),
                 (Shared::keep_up, 21),
                 (Shared::back_up, 30),
+                (Shared::beside, 40),
             ];
             for (work, number) in others {
                 let db = db.clone();
