@@ -3,8 +3,8 @@
 //! The engine knows keys, values, sequence numbers and components. What records, topics or points
 //! are is the business of the crates above it, which plug in where a merge tree decides something:
 //! an [`attributes::Extractor`] tells tables what to remember of their blocks, a
-//! [`merge::MergeOperator`] combines what was appended blindly, a [`merge::MergeFilter`] lets things
-//! expire, a [`merge::MergeObserver`] sees what a merge drops, a [`Policy`] chooses what is merged.
+//! [`merge::MergeOperator`] combines what was appended blindly, a [`merge::MergeFilter`] drops or
+//! rewrites what is merged, a [`Policy`] chooses what is merged.
 //!
 //! # The way of a write
 //!

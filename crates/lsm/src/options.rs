@@ -7,7 +7,7 @@ use crate::attributes::Extractor;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::fs::disk::Disk;
-use crate::merge::{MergeFilter, MergeObserver, MergeOperator};
+use crate::merge::{MergeFilter, MergeOperator};
 use crate::synopsis::BITS_PER_VALUE;
 
 /// When a write counts as done. A batch is never torn, whichever is chosen.
@@ -250,8 +250,6 @@ pub struct TreeOptions {
     pub operator: Option<Arc<dyn MergeOperator>>,
     /// May drop or rewrite entries as they are merged.
     pub filter: Option<Arc<dyn MergeFilter>>,
-    /// Sees every version that a flush or merge drops.
-    pub observer: Option<Arc<dyn MergeObserver>>,
     /// Which components are merged, and when.
     pub policy: Policy,
     /// How many versions of a key survive merges (at least 1).
@@ -278,7 +276,6 @@ impl Default for TreeOptions {
             extractor: None,
             operator: None,
             filter: None,
-            observer: None,
             policy: Policy::default(),
             versions: 1,
             filter_bits_per_key: 10,

@@ -7,12 +7,13 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use common::{DIR, Doing, seeds, skewed, small};
+use lsm::attributes::Extractor;
 use lsm::entry::seq_key;
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::merge::{Dropped, MergeObserver};
 use lsm::{
     Batch, BitmapMerges, Cost, Cursor, Durability, Error, Group, Kind, LeavesOut, Leveled, Options,
     Policy, Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
@@ -32,8 +33,8 @@ fn bits_of(name: &str) -> String {
 #[derive(Default)]
 struct Trees {
     tiered: bool,
-    /// Hears of what the tree `silent` leaves out.
-    observer: Option<Arc<dyn MergeObserver>>,
+    /// Stops merges of the tree `silent`.
+    stop: Option<Arc<Stop>>,
 }
 
 impl TreeProvider for Trees {
@@ -61,7 +62,11 @@ impl TreeProvider for Trees {
                 tree: bits_of(name),
                 leaves_out: *leaves_out,
             }),
-            observer: self.observer.clone().filter(|_| name == "silent"),
+            extractor: self
+                .stop
+                .clone()
+                .filter(|_| name == "silent")
+                .map(|stop| stop as _),
             ..plain
         })
     }
@@ -140,7 +145,7 @@ impl Test {
         let fs = Memory::new();
         let trees = Arc::new(Trees {
             tiered: rng.bool(),
-            observer: None,
+            stop: None,
         });
         let options = Options {
             table_size: 1 << 10,
@@ -427,22 +432,22 @@ fn many_bits_of_a_memtable_are_seen_from_their_write_on() {
     }
 }
 
-/// Stops a merge at the first version that it drops, until it is told to go on.
+/// Stops a merge at the first entry that it writes once it is armed, until it is told to go on.
 struct Stop {
-    reached: Mutex<Option<mpsc::Sender<()>>>,
-    go_on: Mutex<Option<mpsc::Receiver<()>>>,
+    armed: AtomicBool,
+    reached: Mutex<mpsc::Sender<()>>,
+    go_on: Mutex<mpsc::Receiver<()>>,
 }
 
-impl MergeObserver for Stop {
-    fn dropped(&self, _: Dropped<'_>) -> Result<()> {
-        if let (Some(reached), Some(go_on)) = (
-            self.reached.lock().unwrap().take(),
-            self.go_on.lock().unwrap().take(),
-        ) {
-            reached.send(()).unwrap();
-            go_on.recv().unwrap();
+impl Extractor for Stop {
+    fn ids(&self) -> &[u32] {
+        &[1]
+    }
+    fn extract(&self, _: &[u8], _: &[u8], _: &mut dyn FnMut(usize, &[u8])) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.reached.lock().unwrap().send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
         }
-        Ok(())
     }
 }
 
@@ -451,12 +456,14 @@ fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_mer
     for bitmap_merges in [BitmapMerges::SideFile, BitmapMerges::Lock] {
         let (reached, was_reached) = mpsc::channel();
         let (go_on, goes_on) = mpsc::channel();
+        let stop = Arc::new(Stop {
+            armed: AtomicBool::new(false),
+            reached: Mutex::new(reached),
+            go_on: Mutex::new(goes_on),
+        });
         let trees = Arc::new(Trees {
             tiered: true,
-            observer: Some(Arc::new(Stop {
-                reached: Mutex::new(Some(reached)),
-                go_on: Mutex::new(Some(goes_on)),
-            })),
+            stop: Some(stop.clone()),
         });
         let options = Options {
             bitmap_merges,
@@ -469,6 +476,7 @@ fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_mer
         put(&group, tree, &["a"]);
         group.flush().unwrap();
         let before = group.snapshot();
+        stop.armed.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
             let merge = scope.spawn(|| group.compact(Some(tree)).unwrap());
             was_reached.recv().unwrap();

@@ -258,7 +258,7 @@ impl Workshop<'_> {
     fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
         let filter = tree.options.filter.as_ref();
         let must_judge = filter.is_some_and(|filter| !filter.may_be_passed_over());
-        if choice.level == 0 || tree.options.observer.is_some() || must_judge {
+        if choice.level == 0 || must_judge {
             return false;
         }
         let small = choice.inputs.len() > 1
@@ -302,7 +302,6 @@ impl Workshop<'_> {
         let rules = Rules {
             operator: tree.options.operator.clone(),
             judge: filter.map(|filter| filter.begin(&over)),
-            observer: tree.options.observer.clone(),
             versions: tree.options.versions,
             is_oldest,
             // A tree with a filter may have entries of many facts: it is for the filter to judge them.

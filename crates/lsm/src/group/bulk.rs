@@ -259,10 +259,7 @@ impl super::Internals<'_> {
             }
             for (id, memtable) in generation.filled() {
                 if let Some(tree) = view.version.trees.get(&id) {
-                    // Its observer hears of what happens to the store itself.
-                    let mut tree = TreeVersion::clone(tree);
-                    tree.options.observer = None;
-                    workshop.flush_up_to(&tree, memtable, snapshot.seq(), component, edit)?;
+                    workshop.flush_up_to(tree, memtable, snapshot.seq(), component, edit)?;
                 }
             }
         }

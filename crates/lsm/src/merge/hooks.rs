@@ -1,7 +1,6 @@
-//! What capabilities hang into a merge: filters and observers.
+//! What capabilities hang into a merge: filters.
 
 use crate::entry::{Kind, Seq};
-use crate::error::Result;
 use crate::obsolete::Over;
 
 /// What a filter wants done with an entry.
@@ -60,34 +59,4 @@ pub struct Judged<'a> {
     pub kind: Kind,
     /// Its value.
     pub value: &'a [u8],
-}
-
-/// A version that a flush or merge is about to leave out.
-#[derive(Debug, Clone, Copy)]
-pub struct Dropped<'a> {
-    /// Its key.
-    pub key: &'a [u8],
-    /// Its sequence number.
-    pub seq: Seq,
-    /// Its kind.
-    pub kind: Kind,
-    /// Its value.
-    pub value: &'a [u8],
-    /// The sequence number of the version that shadows it; its own for anti-matter that has
-    /// nothing left to shadow.
-    pub shadowed_by: Seq,
-}
-
-/// Sees every version that a flush or merge drops, with what shadowed it, before the result is
-/// installed. Who only wants the numbers of the dropped puts kept, in the same edit, needs none:
-/// [`crate::LeavesOut::Told`] (streaming repair, DELI section V). Called on flush and merge threads, in key order;
-/// must not call into the engine. An error abandons the merge: nothing is dropped.
-pub trait MergeObserver: Send + Sync {
-    /// A version that will be gone once the result is installed.
-    fn dropped(&self, version: Dropped<'_>) -> Result<()>;
-    /// The result is complete and about to be installed: what `dropped` prepared must be durable
-    /// when this returns.
-    fn finish(&self) -> Result<()> {
-        Ok(())
-    }
 }

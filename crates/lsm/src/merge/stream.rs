@@ -1,18 +1,16 @@
-//! What of merged entries survives a flush or a merge.
+//! What of merged entries survives a flush or a merge: finds out what is known of each, has it decided (`decide.rs`), and
+//! emits what stays.
 //!
-//! Readers pin the components they read, so a merge need not keep versions for them: of a key's
-//! entries, from newest to oldest,
-//! - operands are combined piece by piece by the tree's [`MergeOperator`] and kept;
-//! - the first `versions` puts and deletes are kept; with one version (the usual case) that is the newest;
-//! - everything older is dropped, and told to the observer;
-//! - a delete is dropped too when no older component can hold its key;
-//! - a put whose sequence number is known to be over is left out, as if it were not there.
+//! - Operands are combined piece by piece by the tree's [`MergeOperator`] first; a piece is decided about as one entry.
+//! - Anti-matter is held back until something older of its key is kept, which it must hide. At the end of the key it goes,
+//!   unless an older component may hold the key.
 //!
 //! At most one operand piece is in memory, however long a key's list is.
 
 use std::sync::Arc;
 
-use super::{Dropped, Judge, Judged, MergeObserver, MergeOperator, Verdict};
+use super::decide::{Facts, Fate, Reason, decide};
+use super::{Judge, Judged, MergeOperator, Verdict};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
@@ -22,13 +20,13 @@ use crate::obsolete::{Over, SeqSet};
 pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     pub(crate) judge: Option<Box<dyn Judge>>,
-    pub(crate) observer: Option<Arc<dyn MergeObserver>>,
+    /// Puts and deletes of a key that are kept, at least 1: the newest ones.
     pub(crate) versions: usize,
     /// True when no component older than the merged ones can hold the key.
     pub(crate) is_oldest: &'a dyn Fn(&[u8]) -> bool,
-    /// Writes that are over, whose puts are left out.
+    /// Writes that are obsolete, whose puts are dropped.
     pub(crate) over: Over,
-    /// Takes the numbers of the puts that are dropped because newer ones are there.
+    /// Takes the numbers of the puts that are dropped, or become anti-matter, for other reasons.
     pub(crate) told: Option<&'a mut SeqSet>,
     /// Puts of a key that was written since this number are not dropped, however many newer ones there
     /// are: whoever goes through the entries must see what superseded what.
@@ -41,6 +39,10 @@ pub(crate) struct MergeStream<'a, C> {
     rules: Rules<'a>,
     key: Vec<u8>,
     piece: Vec<u8>,
+    /// The numbers of anti-matter of the key that is held back.
+    held: Vec<Seq>,
+    /// Whether no older component has the key, once that is known: it costs a search.
+    oldest: Option<bool>,
 }
 
 /// Where surviving entries go. Returns an error to abandon the merge.
@@ -54,6 +56,8 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
             rules,
             key: Vec::new(),
             piece: Vec::new(),
+            held: Vec::new(),
+            oldest: None,
         }
     }
 
@@ -62,85 +66,73 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         while self.input.valid() {
             self.key.clear();
             self.key.extend_from_slice(self.input.key());
+            self.oldest = None;
             self.one_key(sink)?;
+            if !self.held.is_empty() {
+                if !self.is_oldest() {
+                    self.emit_held(sink)?;
+                }
+                self.held.clear();
+            }
         }
-        match &self.rules.observer {
-            Some(observer) => observer.finish(),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn on_key(&self) -> bool {
         self.input.valid() && self.input.key() == self.key.as_slice()
     }
 
+    fn is_oldest(&mut self) -> bool {
+        let (rules, key) = (&self.rules, &self.key);
+        *self.oldest.get_or_insert_with(|| (rules.is_oldest)(key))
+    }
+
     fn one_key(&mut self, sink: &mut Sink<'_>) -> Result<()> {
-        let mut kept = 0;
-        let mut newest_kept = 0;
         let newest = self.input.seq();
-        // An answer that is only needed for deletes and operands, and costs a search.
-        let mut oldest = None;
+        let awaits_repair = newest > self.rules.repaired;
+        let mut versions = 0;
         while self.on_key() {
             let (seq, kind) = (self.input.seq(), self.input.kind());
-            if kind == Kind::Put && self.rules.over.contains(seq) {
-                self.input.next()?;
+            let facts = Facts {
+                kind,
+                is_obsolete: kind == Kind::Put && self.rules.over.contains(seq),
+                is_shadowed: versions >= self.rules.versions.max(1),
+                is_expired: false,
+                awaits_repair,
+            };
+            if kind == Kind::Operand && !facts.is_shadowed {
+                self.operands(seq, facts, sink)?;
                 continue;
             }
-            if kept >= self.rules.versions.max(1) {
-                if kind == Kind::Put && newest > self.rules.repaired {
+            let entry = Judged {
+                key: &self.key,
+                seq,
+                kind,
+                value: self.input.value(),
+            };
+            let (rules, oldest) = (&mut self.rules, &mut self.oldest);
+            let fate = decide(facts, || judge(rules, entry, oldest));
+            if !facts.is_shadowed && !facts.is_obsolete {
+                versions += 1;
+            }
+            match fate {
+                Fate::Keep => {
+                    self.emit_held(sink)?;
                     sink(&self.key, seq, kind, self.input.value())?;
-                    self.input.next()?;
-                    continue;
                 }
-                self.tell_dropped(newest_kept)?;
-                self.input.next()?;
-                continue;
-            }
-            match kind {
-                Kind::Operand => {
-                    self.operands(seq, &mut oldest, sink)?;
-                    continue;
+                Fate::Rewrite(value) => {
+                    self.emit_held(sink)?;
+                    sink(&self.key, seq, kind, &value)?;
                 }
-                Kind::Delete => {
-                    kept += 1;
-                    newest_kept = seq;
-                    let is_oldest =
-                        *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
-                    // A put that is kept for the repair must stay hidden.
-                    let hides = newest > self.rules.repaired || self.rules.versions > 1;
-                    if is_oldest && !hides {
-                        self.tell_dropped(seq)?;
-                    } else {
-                        sink(&self.key, seq, Kind::Delete, &[])?;
+                Fate::Delete(reason) => {
+                    self.held.push(seq);
+                    if reason.is_some() {
+                        self.tell(seq);
                     }
                 }
-                Kind::Put => {
-                    kept += 1;
-                    newest_kept = seq;
-                    let entry = Judged {
-                        key: &self.key,
-                        seq,
-                        kind,
-                        value: self.input.value(),
-                    };
-                    match judge(
-                        &mut self.rules.judge,
-                        entry,
-                        &mut oldest,
-                        self.rules.is_oldest,
-                    ) {
-                        Verdict::Keep => sink(&self.key, seq, kind, self.input.value())?,
-                        Verdict::Rewrite(value) => sink(&self.key, seq, kind, &value)?,
-                        Verdict::Drop => {
-                            let is_oldest =
-                                *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
-                            if !is_oldest || self.rules.versions > 1 {
-                                sink(&self.key, seq, Kind::Delete, &[])?;
-                            }
-                            self.tell_dropped(seq)?;
-                        }
-                    }
-                }
+                Fate::Drop(Reason::Obsolete) => {}
+                Fate::Drop(_) if kind == Kind::Put => self.tell(seq),
+                Fate::Drop(_) => {}
             }
             self.input.next()?;
         }
@@ -148,80 +140,67 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
     }
 
     /// Combines operands from the cursor's place on into one piece, and stores it.
-    fn operands(&mut self, seq: Seq, oldest: &mut Option<bool>, sink: &mut Sink<'_>) -> Result<()> {
+    fn operands(&mut self, seq: Seq, facts: Facts, sink: &mut Sink<'_>) -> Result<()> {
         self.piece.clear();
         self.piece.extend_from_slice(self.input.value());
         self.input.next()?;
-        let Some(operator) = self.rules.operator.clone() else {
-            return self.store_piece(seq, oldest, sink);
-        };
-        while self.on_key()
-            && self.input.kind() == Kind::Operand
-            && operator.combine(
-                &self.key,
-                &mut self.piece,
-                seq,
-                self.input.value(),
-                self.input.seq(),
-            )
-        {
-            self.input.next()?;
+        if let Some(operator) = self.rules.operator.clone() {
+            while self.on_key()
+                && self.input.kind() == Kind::Operand
+                && operator.combine(
+                    &self.key,
+                    &mut self.piece,
+                    seq,
+                    self.input.value(),
+                    self.input.seq(),
+                )
+            {
+                self.input.next()?;
+            }
+            let last = !self.on_key() && self.is_oldest();
+            if !operator.finish(&self.key, seq, &mut self.piece, last) {
+                return Ok(());
+            }
         }
-        let last =
-            !self.on_key() && *oldest.get_or_insert_with(|| (self.rules.is_oldest)(&self.key));
-        if operator.finish(&self.key, seq, &mut self.piece, last) {
-            self.store_piece(seq, oldest, sink)?;
+        let entry = Judged {
+            key: &self.key,
+            seq,
+            kind: Kind::Operand,
+            value: &self.piece,
+        };
+        let (rules, oldest) = (&mut self.rules, &mut self.oldest);
+        match decide(facts, || judge(rules, entry, oldest)) {
+            Fate::Keep => {}
+            Fate::Rewrite(value) => self.piece = value,
+            Fate::Delete(_) | Fate::Drop(_) => return Ok(()),
+        }
+        self.emit_held(sink)?;
+        sink(&self.key, seq, Kind::Operand, &self.piece)
+    }
+
+    /// Emits the anti-matter that was held back.
+    fn emit_held(&mut self, sink: &mut Sink<'_>) -> Result<()> {
+        for seq in self.held.drain(..) {
+            sink(&self.key, seq, Kind::Delete, &[])?;
         }
         Ok(())
     }
 
-    fn store_piece(
-        &mut self,
-        seq: Seq,
-        oldest: &mut Option<bool>,
-        sink: &mut Sink<'_>,
-    ) -> Result<()> {
-        let (key, kind, value) = (&self.key, Kind::Operand, &self.piece);
-        let entry = Judged {
-            key,
-            seq,
-            kind,
-            value,
-        };
-        match judge(&mut self.rules.judge, entry, oldest, self.rules.is_oldest) {
-            Verdict::Keep => sink(key, seq, kind, value),
-            Verdict::Rewrite(value) => sink(key, seq, kind, &value),
-            Verdict::Drop => Ok(()),
-        }
-    }
-
-    fn tell_dropped(&mut self, shadowed_by: Seq) -> Result<()> {
-        if let (Some(told), Kind::Put) = (&mut self.rules.told, self.input.kind()) {
-            told.insert(self.input.seq());
-        }
-        match &self.rules.observer {
-            Some(observer) => observer.dropped(Dropped {
-                key: &self.key,
-                seq: self.input.seq(),
-                kind: self.input.kind(),
-                value: self.input.value(),
-                shadowed_by,
-            }),
-            None => Ok(()),
+    fn tell(&mut self, seq: Seq) {
+        if let Some(told) = &mut self.rules.told {
+            told.insert(seq);
         }
     }
 }
 
-/// Asks the judge, if there is one. `oldest` is the answer of `is_oldest` for the key, once known.
-fn judge(
-    judge: &mut Option<Box<dyn Judge>>,
-    entry: Judged<'_>,
-    oldest: &mut Option<bool>,
-    is_oldest: &dyn Fn(&[u8]) -> bool,
-) -> Verdict {
-    let key = entry.key;
-    match judge {
-        Some(judge) => judge.judge(entry, &mut || *oldest.get_or_insert_with(|| is_oldest(key))),
+/// Asks the filter's judge, if there is one. `oldest` is the answer of `is_oldest` for the key, once known.
+fn judge(rules: &mut Rules<'_>, entry: Judged<'_>, oldest: &mut Option<bool>) -> Verdict {
+    let is_oldest = rules.is_oldest;
+    match &mut rules.judge {
+        Some(judge) => {
+            let key = entry.key;
+            judge.judge(entry, &mut || *oldest.get_or_insert_with(|| is_oldest(key)))
+        }
         None => Verdict::Keep,
     }
 }

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::*;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq, compare};
-use crate::error::Result;
 use crate::memtable::{MemCursor, Memtable};
+use crate::obsolete::SeqSet;
 
 type Entry = (Vec<u8>, Seq, Kind, Vec<u8>);
 
@@ -43,18 +41,6 @@ impl MergeOperator for Joined {
     }
 }
 
-#[derive(Default)]
-struct Seen(Mutex<Vec<(Vec<u8>, Seq, Seq)>>);
-
-impl MergeObserver for Seen {
-    fn dropped(&self, version: Dropped<'_>) -> Result<()> {
-        self.0
-            .lock()
-            .push((version.key.to_vec(), version.seq, version.shadowed_by));
-        Ok(())
-    }
-}
-
 fn merge(sources: Vec<Vec<Entry>>, rules: Rules<'_>) -> Vec<Entry> {
     let mut input = MergeCursor::new(sources.iter().map(|source| memtable(source)).collect());
     input.seek_first().unwrap();
@@ -73,7 +59,6 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
     Rules {
         operator: None,
         judge: None,
-        observer: None,
         versions: 1,
         is_oldest,
         over: Over::default(),
@@ -83,8 +68,8 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
 }
 
 #[test]
-fn the_newest_version_survives_and_the_observer_sees_the_rest() {
-    let seen = Arc::new(Seen::default());
+fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
+    let mut told = SeqSet::new();
     let out = merge(
         vec![
             vec![
@@ -99,7 +84,7 @@ fn the_newest_version_survives_and_the_observer_sees_the_rest() {
             ],
         ],
         Rules {
-            observer: Some(seen.clone()),
+            told: Some(&mut told),
             ..rules(&|_| true)
         },
     );
@@ -109,12 +94,7 @@ fn the_newest_version_survives_and_the_observer_sees_the_rest() {
         entry("z", 7, Kind::Put, "z"),
     ];
     assert_eq!(out, expected);
-    let dropped = vec![
-        (b"a".to_vec(), 3, 9),
-        (b"b".to_vec(), 8, 8),
-        (b"b".to_vec(), 2, 8),
-    ];
-    assert_eq!(*seen.0.lock(), dropped);
+    assert_eq!(told.iter().collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]

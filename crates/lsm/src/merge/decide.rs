@@ -1,0 +1,145 @@
+//! What a flush or a merge does with one entry: a pure function of what is known of it. The stream (`stream.rs`) finds out
+//! what is known, combines operands and emits; nothing else decides.
+//!
+//! An entry goes for one of four reasons ([`Reason`]), or because it is anti-matter with nothing left to hide. Readers pin
+//! the components that they read, so nothing is kept for them.
+
+use super::Verdict;
+use crate::entry::Kind;
+
+/// Why an entry is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Its number is in the set of obsolete writes.
+    Obsolete,
+    /// Enough newer versions of its key are there.
+    Shadowed,
+    /// Nobody sees it any more: its time is over.
+    Expired,
+    /// The tree's filter does not want it.
+    Filtered,
+}
+
+/// What is known of an entry; of operands, of the piece that they were combined to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) kind: Kind,
+    /// A put whose number is in the set of obsolete writes.
+    pub(super) is_obsolete: bool,
+    /// As many newer versions of the key are kept as the tree keeps.
+    pub(super) is_shadowed: bool,
+    /// Its time is over.
+    pub(super) is_expired: bool,
+    /// The key was written after the repair mark that the tree waits for: its puts are kept for the repair to find.
+    pub(super) awaits_repair: bool,
+}
+
+/// What becomes of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is kept as it is.
+    Keep,
+    /// It is kept with another value.
+    Rewrite(Vec<u8>),
+    /// The key is deleted from here on: anti-matter is kept in its place, as long as there may be something behind it to
+    /// hide. `None` for what was anti-matter before.
+    Delete(Option<Reason>),
+    /// It goes, and nothing is kept in its place.
+    Drop(Reason),
+}
+
+/// Decides. `filter` is asked at most once, and only about what is kept otherwise.
+pub(super) fn decide(entry: Facts, filter: impl FnOnce() -> Verdict) -> Fate {
+    use Reason::{Expired, Filtered, Obsolete, Shadowed};
+    match entry.kind {
+        // What replaced it stands for the key.
+        Kind::Put if entry.is_obsolete => Fate::Drop(Obsolete),
+        Kind::Put if entry.is_shadowed && entry.awaits_repair => Fate::Keep,
+        _ if entry.is_shadowed => Fate::Drop(Shadowed),
+        Kind::Delete => Fate::Delete(None),
+        // It replaced what is older, which must not come back.
+        Kind::Put if entry.is_expired => Fate::Delete(Some(Expired)),
+        // An operand replaced nothing.
+        Kind::Operand if entry.is_expired => Fate::Drop(Expired),
+        Kind::Put | Kind::Operand => match filter() {
+            Verdict::Keep => Fate::Keep,
+            Verdict::Rewrite(value) => Fate::Rewrite(value),
+            Verdict::Drop if entry.kind == Kind::Operand => Fate::Drop(Filtered),
+            Verdict::Drop => Fate::Delete(Some(Filtered)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answers for a kind: of 16 combinations of obsolete, shadowed, expired and awaiting repair (in this order,
+    /// the first the most significant bit), what happens where the filter keeps (`k`), rewrites (`r`) and drops (`d`).
+    /// `K` keep, `R` rewrite, `A` anti-matter as it was, `E` and `F` anti-matter for what expired or was filtered,
+    /// `o`, `s`, `e`, `f` dropped as obsolete, shadowed, expired, filtered.
+    const PUTS: [&str; 16] = [
+        "KRF", "KRF", "EEE", "EEE", // neither obsolete nor shadowed
+        "sss", "KKK", "sss", "KKK", // shadowed
+        "ooo", "ooo", "ooo", "ooo", // obsolete
+        "ooo", "ooo", "ooo", "ooo", // both
+    ];
+    const DELETES: [&str; 16] = [
+        "AAA", "AAA", "AAA", "AAA", //
+        "sss", "sss", "sss", "sss", //
+        "AAA", "AAA", "AAA", "AAA", //
+        "sss", "sss", "sss", "sss", //
+    ];
+    const OPERANDS: [&str; 16] = [
+        "KRf", "KRf", "eee", "eee", //
+        "sss", "sss", "sss", "sss", //
+        "KRf", "KRf", "eee", "eee", //
+        "sss", "sss", "sss", "sss", //
+    ];
+
+    fn letter(fate: &Fate) -> char {
+        match fate {
+            Fate::Keep => 'K',
+            Fate::Rewrite(value) => {
+                assert_eq!(value, b"new");
+                'R'
+            }
+            Fate::Delete(None) => 'A',
+            Fate::Delete(Some(Reason::Expired)) => 'E',
+            Fate::Delete(Some(Reason::Filtered)) => 'F',
+            Fate::Delete(Some(Reason::Obsolete | Reason::Shadowed)) => '?',
+            Fate::Drop(Reason::Obsolete) => 'o',
+            Fate::Drop(Reason::Shadowed) => 's',
+            Fate::Drop(Reason::Expired) => 'e',
+            Fate::Drop(Reason::Filtered) => 'f',
+        }
+    }
+
+    #[test]
+    fn every_combination_has_its_fate() {
+        let kinds = [
+            (Kind::Put, PUTS),
+            (Kind::Delete, DELETES),
+            (Kind::Operand, OPERANDS),
+        ];
+        let verdicts = [
+            Verdict::Keep,
+            Verdict::Rewrite(b"new".to_vec()),
+            Verdict::Drop,
+        ];
+        for (kind, table) in kinds {
+            for (bits, expected) in table.iter().enumerate() {
+                let facts = Facts {
+                    kind,
+                    is_obsolete: bits & 8 != 0,
+                    is_shadowed: bits & 4 != 0,
+                    is_expired: bits & 2 != 0,
+                    awaits_repair: bits & 1 != 0,
+                };
+                let fates = verdicts.iter();
+                let fates = fates.map(|verdict| letter(&decide(facts, || verdict.clone())));
+                assert_eq!(fates.collect::<String>(), *expected, "{facts:?}");
+            }
+        }
+    }
+}
