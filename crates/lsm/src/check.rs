@@ -1,9 +1,14 @@
 //! Checking a store: every byte of every table is read again, and all damage is reported, not the
 //! first only.
 
+use std::sync::Arc;
+
+use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::stop::Stop;
+use crate::table::ReadOptions;
+use crate::version::{Partitioner, RunCursor, TableFile};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -49,11 +54,43 @@ impl Group {
                         let extractor = tree.options.extractor.as_deref();
                         let found = &mut |error| report.errors.push(error);
                         report.entries += open.verify_until(stop, extractor, found)?;
+                        if let Some(partitioner) = &tree.options.partitioner {
+                            let outside = find_outside(&**partitioner, table, stop)?;
+                            report.errors.extend(outside);
+                        }
                     }
                     Err(error) => report.errors.push(error),
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// The first key of a table that its bounds do not cover, as an error. What cannot be read was reported before.
+fn find_outside(
+    partitioner: &dyn Partitioner,
+    table: &Arc<TableFile>,
+    stop: Option<&Stop>,
+) -> Result<Option<Error>> {
+    let options = ReadOptions {
+        fill_cache: false,
+        readahead: 256 << 10,
+    };
+    let mut entries = RunCursor::new(Arc::new(vec![table.clone()]), options).until(stop);
+    let mut moved = entries.seek_first();
+    while moved.is_ok() && entries.valid() {
+        if !partitioner.covers(table.bounds(), entries.key()) {
+            let what = format!(
+                "table {} has a key that the bounds of its place do not cover",
+                table.meta().number
+            );
+            return Ok(Some(Error::corruption(&table.path(), table.offset(), what)));
+        }
+        moved = entries.next();
+    }
+    match moved {
+        Err(Error::Cancelled { .. }) => moved.map(|()| None),
+        _ => Ok(None),
     }
 }

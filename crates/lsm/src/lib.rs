@@ -4,7 +4,8 @@
 //! are is the business of the crates above it, which plug in where a merge tree decides something:
 //! an [`attributes::Extractor`] tells tables what to remember of their blocks, a
 //! [`merge::MergeOperator`] combines what was appended blindly, a [`merge::MergeFilter`] drops or
-//! rewrites what is merged, a [`Policy`] chooses what is merged.
+//! rewrites what is merged, a [`CompactionPolicy`] chooses
+//! what is merged, a [`Partitioner`] where tables are cut.
 //!
 //! # The way of a write
 //!
@@ -81,7 +82,7 @@ pub mod wal;
 pub use batch::{Batch, Mark, ShowWrite, TreeId};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{RunSink, WriteRun, held};
+pub use compaction::{LazyLeveled, Leveled, RunSink, Tiered, WriteRun, held};
 pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Position, Seq};
@@ -91,10 +92,7 @@ pub use group::{
     TreeChange,
 };
 pub use obsolete::{SeqSet, Superseded};
-pub use options::{
-    BitmapMerges, Clock, Durability, KeepLog, LeavesOut, Leveled, Options, PlainTrees, Policy,
-    SupersededBy, Tiered, TreeOptions, TreeProvider,
-};
+pub use options::{BitmapMerges, Clock, Durability, KeepLog, Options};
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
     WalkEntry,
@@ -103,3 +101,7 @@ pub use slice::Slice;
 pub use stats::Stats;
 pub use stop::Stop;
 pub use stripe::{LazyStriped, Striped};
+pub use version::{
+    Action, Choice, CompactionPolicy, Cutter, Cutting, LeavesOut, MOST_PARTS, Partitioner,
+    PlainTrees, SupersededBy, TreeOptions, TreeProvider,
+};

@@ -16,7 +16,7 @@ use lsm::entry::seq_key;
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
     Batch, BitmapMerges, Cost, Cursor, Durability, Error, Group, Kind, LeavesOut, Leveled, Options,
-    Policy, Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
+    Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
 };
 
 /// Trees by what their merges do about what they leave out, each with a bitmap tree of its own.
@@ -39,9 +39,9 @@ struct Trees {
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy = match self.tiered || name.ends_with("/bits") {
-            true => Policy::Tiered(Tiered::default()),
-            false => Policy::Leveled(Leveled {
+        let policy: Arc<dyn lsm::CompactionPolicy> = match self.tiered || name.ends_with("/bits") {
+            true => Arc::new(Tiered::default()),
+            false => Arc::new(Leveled {
                 level0_runs: 2,
                 level1_bytes: 4 << 10,
                 multiplier: 3,

@@ -14,8 +14,8 @@ use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
-    Batch, Cost, Cursor, Durability, Error, Group, Kind, Policy, Result, RunSink, Seq, Snapshot,
-    Tiered, TreeChange, TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, Cursor, Durability, Error, Group, Kind, Result, RunSink, Seq, Snapshot, Tiered,
+    TreeChange, TreeId, TreeOptions, TreeProvider,
 };
 
 /// The first byte of a value is attribute 7.
@@ -47,7 +47,7 @@ impl TreeProvider for Trees {
             options.extractor = Some(Arc::new(FirstByte));
         }
         if is(b't') {
-            options.policy = Policy::Tiered(Tiered::default());
+            options.policy = Arc::new(Tiered::default());
         }
         Ok(options)
     }

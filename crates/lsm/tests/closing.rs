@@ -16,8 +16,8 @@ use lsm::fs::faulty::Faulty;
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
-    Batch, Cost, Durability, Error, Group, Kind, LeavesOut, Leveled, Options, Policy, Result,
-    SupersededBy, TreeChange, TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, Durability, Error, Group, Kind, LeavesOut, Leveled, Options, Result, SupersededBy,
+    TreeChange, TreeId, TreeOptions, TreeProvider,
 };
 
 /// Two runs of level 0 are merged; `bits` is a bitmap tree.
@@ -26,7 +26,7 @@ struct Trees;
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
         Ok(TreeOptions {
-            policy: Policy::Leveled(Leveled {
+            policy: Arc::new(Leveled {
                 level0_runs: 2,
                 ..Leveled::default()
             }),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Doing, bytes, open, seeds, skewed};
+use common::{Doing, bytes, open_layouts as open, seeds, skewed};
 use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::memory::{Memory, PowerCut};

@@ -14,17 +14,17 @@ use common::{DIR, small};
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::Memory;
 use lsm::{
-    Batch, Cost, Durability, Error, Group, Job, Leveled, Options, Policy, Result, Retry, Tiered,
-    TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, Durability, Error, Group, Job, Leveled, Options, Result, Retry, Tiered, TreeId,
+    TreeOptions, TreeProvider,
 };
 
 struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy = match name.starts_with("tiered") {
-            true => Policy::Tiered(Tiered::default()),
-            false => Policy::Leveled(Leveled {
+        let policy: Arc<dyn lsm::CompactionPolicy> = match name.starts_with("tiered") {
+            true => Arc::new(Tiered::default()),
+            false => Arc::new(Leveled {
                 level0_runs: 2,
                 ..Leveled::default()
             }),

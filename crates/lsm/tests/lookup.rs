@@ -11,8 +11,8 @@ use std::sync::Arc;
 use common::{DIR, Doing, bytes, seeds, skewed, small};
 use lsm::fs::memory::Memory;
 use lsm::{
-    Batch, Cost, Durability, Expected, Found, Group, Kind, Leveled, LookupOptions, Options, Policy,
-    Result, Seq, Snapshot, Tiered, TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, Durability, Expected, Found, Group, Kind, Leveled, LookupOptions, Options, Result,
+    Seq, Snapshot, Tiered, TreeId, TreeOptions, TreeProvider,
 };
 
 /// A tree of each policy.
@@ -20,13 +20,13 @@ struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy = match name {
-            "leveled" => Policy::Leveled(Leveled {
+        let policy: Arc<dyn lsm::CompactionPolicy> = match name {
+            "leveled" => Arc::new(Leveled {
                 level0_runs: 2,
                 level1_bytes: 16 << 10,
                 multiplier: 3,
             }),
-            _ => Policy::Tiered(Tiered {
+            _ => Arc::new(Tiered {
                 ratio: 1.2,
                 largest_mergeable: 40 << 10,
             }),
@@ -218,7 +218,7 @@ struct NeverMerged;
 impl TreeProvider for NeverMerged {
     fn tree_options(&self, _: &str, _: &[u8]) -> Result<TreeOptions> {
         Ok(TreeOptions {
-            policy: Policy::Tiered(Tiered {
+            policy: Arc::new(Tiered {
                 ratio: 1e9,
                 largest_mergeable: 1,
             }),

@@ -13,13 +13,13 @@ use lsm::attributes::{Extractor, Summary};
 use lsm::fs::memory::Memory;
 use lsm::merge::{Judge, Judged, MergeFilter, MergeOperator, Over, Verdict};
 use lsm::{
-    Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Policy, Result, Seq, Snapshot,
-    Tiered, TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Result, Seq, Snapshot, Tiered,
+    TreeId, TreeOptions, TreeProvider,
 };
 
 /// What trees of this test are like; the first word of their names says.
-const FLAVOURS: [&str; 7] = [
-    "plain", "tiered", "list", "many", "expire", "lead", "follow",
+const FLAVOURS: [&str; 9] = [
+    "plain", "tiered", "list", "many", "expire", "lead", "follow", "lazy", "tiles",
 ];
 
 /// Appends pieces while they are short.
@@ -93,12 +93,12 @@ struct Trees;
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, config: &[u8]) -> Result<TreeOptions> {
         assert_eq!(config, name.as_bytes());
-        let leveled = Policy::Leveled(Leveled {
+        let leveled: Arc<dyn lsm::CompactionPolicy> = Arc::new(Leveled {
             level0_runs: 2,
             level1_bytes: 16 << 10,
             multiplier: 3,
         });
-        let tiered = Policy::Tiered(Tiered {
+        let tiered: Arc<dyn lsm::CompactionPolicy> = Arc::new(Tiered {
             ratio: 1.2,
             largest_mergeable: 1 << 20,
         });
@@ -130,6 +130,8 @@ impl TreeProvider for Trees {
                 versions: 1 + usize::from(name.ends_with(['1', '3', '5', '7', '9'])),
                 ..plain
             },
+            "lazy" => common::lazy(),
+            "tiles" => common::toy::tiles(),
             "lead" => TreeOptions {
                 policy: tiered,
                 ..plain

@@ -13,8 +13,8 @@ use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
-    Batch, Cost, Durability, Error, Group, Leveled, Options, PlainTrees, Policy, Result, Tiered,
-    TreeOptions, TreeProvider,
+    Batch, CompactionPolicy, Cost, Durability, Error, Group, LazyLeveled, Leveled, Options,
+    PlainTrees, Result, Tiered, TreeOptions, TreeProvider,
 };
 
 /// Writes, flushes, merges, reads and opens again, with such options.
@@ -92,11 +92,11 @@ impl TreeProvider for With {
 fn tree_options_at_their_ends_are_right() {
     let usual = small(Arc::new(Memory::new()));
     let numbers = [0, 1, u64::MAX / 2, u64::MAX];
-    let mut all = Vec::new();
+    let mut all: Vec<Arc<dyn CompactionPolicy>> = Vec::new();
     for a in numbers {
         for b in numbers {
             for runs in [0, 1, usize::MAX] {
-                all.push(Policy::Leveled(Leveled {
+                all.push(Arc::new(Leveled {
                     level0_runs: runs,
                     level1_bytes: a,
                     multiplier: b,
@@ -104,10 +104,17 @@ fn tree_options_at_their_ends_are_right() {
             }
         }
         for ratio in [0.0, -1.0, f64::MAX, f64::INFINITY, f64::NAN] {
-            all.push(Policy::Tiered(Tiered {
+            all.push(Arc::new(Tiered {
                 ratio,
                 largest_mergeable: a,
             }));
+        }
+    }
+    for runs in [0, 1, usize::MAX] {
+        for share in [0.0, -1.0, f64::INFINITY, f64::NAN] {
+            for least in numbers {
+                all.push(Arc::new(LazyLeveled { runs, share, least }));
+            }
         }
     }
     for policy in all {

@@ -14,8 +14,8 @@ use lsm::fs::Fs;
 use lsm::fs::disk::Disk;
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
-    Batch, Cost, Cursor, Durability, Group, Kind, Leveled, Options, Policy, Result, Snapshot,
-    Tiered, TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, Cursor, Durability, Group, Kind, Leveled, Options, Result, Snapshot, Tiered,
+    TreeId, TreeOptions, TreeProvider,
 };
 
 const ACCOUNTS: u64 = 50;
@@ -26,14 +26,14 @@ struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy = if name == "money" {
-            Policy::Leveled(Leveled {
+        let policy: Arc<dyn lsm::CompactionPolicy> = if name == "money" {
+            Arc::new(Leveled {
                 level0_runs: 2,
                 level1_bytes: 64 << 10,
                 multiplier: 4,
             })
         } else {
-            Policy::Tiered(Tiered::default())
+            Arc::new(Tiered::default())
         };
         Ok(TreeOptions {
             policy,

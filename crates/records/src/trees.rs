@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use lsm::attributes::{Extractor, Summary};
-use lsm::{LeavesOut, Leveled, Policy, SupersededBy, Tiered, TreeOptions, TreeProvider};
+use lsm::{CompactionPolicy, LeavesOut, Leveled, SupersededBy, Tiered, TreeOptions, TreeProvider};
 
 use crate::def::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
 use crate::index;
@@ -280,13 +280,13 @@ pub(crate) struct Trees {
 
 impl Trees {
     /// Levels grow with the tables, so that a store of small tables is as deep as a large one.
-    fn policy(&self, merging: Merging) -> Policy {
+    fn policy(&self, merging: Merging) -> Arc<dyn CompactionPolicy> {
         match merging {
-            Merging::Leveled => Policy::Leveled(Leveled {
+            Merging::Leveled => Arc::new(Leveled {
                 level1_bytes: self.table_size.saturating_mul(2),
                 ..Leveled::default()
             }),
-            Merging::Tiered | Merging::Correlated => Policy::Tiered(Tiered {
+            Merging::Tiered | Merging::Correlated => Arc::new(Tiered {
                 largest_mergeable: self.largest_mergeable,
                 ..Tiered::default()
             }),
@@ -354,12 +354,12 @@ impl TreeProvider for Trees {
         let tiered = self.policy(Merging::Tiered);
         Ok(match config.role {
             Role::Staging => TreeOptions {
-                policy: Policy::Tiered(Tiered::default()),
+                policy: Arc::new(Tiered::default()),
                 filter_bits_per_key: 0,
                 ..TreeOptions::default()
             },
             Role::Superseded => TreeOptions {
-                policy: Policy::Tiered(Tiered::default()),
+                policy: Arc::new(Tiered::default()),
                 filter_bits_per_key: 0,
                 bitmap: true,
                 ..TreeOptions::default()

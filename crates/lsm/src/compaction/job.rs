@@ -3,23 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Choice;
+use super::choice::check;
+use super::output::{Expected, Output, Written};
 use super::shared::SharedFiles;
-use crate::batch::{TreeId, check_limits};
+use crate::batch::check_limits;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{MergeCursor, MergeStream, Rules};
 use crate::obsolete::{self, Over, SeqSet};
-use crate::options::{BitmapMerges, LeavesOut, Options};
+use crate::options::{BitmapMerges, Options};
 use crate::read::SourceCursor;
 use crate::slice::Slice;
 use crate::stats::Counters;
-use crate::table::{ReadOptions, TableBuilder, TableMeta, TableOptions};
+use crate::table::ReadOptions;
 use crate::version::{
-    ComponentId, Edit, NewTable, Place, Run, RunCursor, TableAt, TableFile, TableSource,
-    TreeVersion, Version, add_table,
+    Action, Choice, ComponentId, Edit, LeavesOut, NewTable, Run, RunCursor, TableAt, TableFile,
+    TableSource, TreeVersion, Version, add_table, are_disjoint,
 };
 
 /// Bytes that a merge reads ahead from each of its runs.
@@ -89,75 +90,100 @@ impl Workshop<'_> {
             let mut written = self.write_set(tree, &set, component)?;
             Counters::add(&self.counters.flush_bytes, written.bytes());
             written.bits = set;
-            written.enter(edit, tree.id, 0, Some(component));
+            written.enter(edit, tree.id, (0, None), Some(component));
             return Ok(());
         }
         let ingesting = self.ingesting.load(Ordering::SeqCst);
         let more = ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
         let entries = memtable.len() as u64;
-        let written = self.write(tree, sources, &is_oldest, entries, component, edit)?;
+        let expected = Expected::of_memtable(tree, memtable)?;
+        let input = (sources, &expected);
+        let written = self.write(tree, input, &is_oldest, entries, component, edit)?;
         Counters::add(&self.counters.flush_bytes, written.bytes());
-        written.enter(edit, tree.id, 0, Some(component));
+        written.enter(edit, tree.id, (0, None), Some(component));
         Ok(())
     }
 
     /// Carries out a choice, into `edit`.
     pub(crate) fn merge(&self, tree: &TreeVersion, choice: &Choice, edit: &mut Edit) -> Result<()> {
+        check(tree, choice)?;
         if let Some((level, key)) = &choice.cursor {
             edit.cursors.push((tree.id, *level, key.clone()));
         }
-        for table in &choice.inputs {
-            edit.removed.push(TableAt {
-                tree: tree.id,
-                number: table.meta().number,
-            });
+        edit.removed.extend(choice.tables().map(|table| TableAt {
+            tree: tree.id,
+            number: table.meta().number,
+        }));
+        let (level, run) = choice.target();
+        if let Action::Move { .. } = choice.action
+            && !self.can_move(tree, choice)
+        {
+            let what = "a policy moves tables that overlap others, or must be rewritten";
+            return Err(Error::Invalid(format!("tree {}: {what}", tree.name)));
         }
-        if self.can_move(tree, choice) {
-            Counters::add(&self.counters.moves, choice.inputs.len() as u64);
-            edit.added
-                .extend(choice.inputs.iter().map(|table| NewTable {
-                    tree: tree.id,
-                    level: choice.level,
-                    run: 0,
-                    component: table.component(),
-                    meta: table.meta().clone(),
-                    place: table.place(),
-                }));
+        if self.should_move(tree, choice) {
+            Counters::add(&self.counters.moves, choice.tables().count() as u64);
+            let first = choice.tables().map(|table| table.meta().number).min();
+            let run = run.or(first).unwrap_or(0);
+            edit.added.extend(choice.tables().map(|table| NewTable {
+                tree: tree.id,
+                level,
+                run,
+                component: table.component(),
+                meta: table.meta().clone(),
+                place: table.place(),
+            }));
             return Ok(());
         }
         let options = ReadOptions {
             fill_cache: false,
             readahead: READAHEAD,
         };
-        let runs = choice.runs.iter().filter(|run| !run.is_empty());
-        let sources: Vec<SourceCursor> = runs
-            .map(|run| SourceCursor::Run(RunCursor::new(Arc::new(run.clone()), options)))
-            .collect();
+        let cursor = |tables: Vec<_>| SourceCursor::Run(RunCursor::new(Arc::new(tables), options));
+        let sources: Vec<SourceCursor> = match tree.options.partitioner {
+            None => {
+                let runs = choice.inputs.iter().filter(|run| !run.is_empty());
+                runs.map(|run| cursor(run.clone())).collect()
+            }
+            // Keys of one table are among those of another.
+            Some(_) => choice
+                .tables()
+                .map(|table| cursor(vec![table.clone()]))
+                .collect(),
+        };
         let older = older_runs(tree, choice);
         let is_oldest = |key: &[u8]| !tree.options.incomplete && !held_by(older, key);
-        let entries = choice.inputs.iter().map(|table| table.meta().entries).sum();
+        let entries = choice.tables().map(|table| table.meta().entries).sum();
         let none = ComponentId {
             min: u64::MAX,
             max: 0,
         };
-        let spans = choice.inputs.iter().map(|table| table.component());
+        let spans = choice.tables().map(|table| table.component());
         let component = spans.fold(none, ComponentId::hull);
         let written = match tree.options.bitmap {
             // Chunks of the same numbers become one.
             true => {
                 let mut set = SeqSet::new();
-                for table in &choice.inputs {
+                for table in choice.tables() {
                     add_table(&mut set, table)?;
                 }
                 self.write_set(tree, &set, component)?
             }
-            false => self.write(tree, sources, &is_oldest, entries, component, edit)?,
+            false => {
+                let stays = tree.runs.iter().filter(|at| is_target(at, choice));
+                let stays = stays.flat_map(|run| run.tables.iter());
+                let stays = stays.filter(|table| !choice.takes(table.meta().number));
+                let stays = stays.cloned().collect();
+                let expected = Expected::of_tables(tree, choice.tables(), stays)?;
+                let input = (sources, &expected);
+                self.write(tree, input, &is_oldest, entries, component, edit)?
+            }
         };
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());
         Counters::add(&self.counters.merge_write_bytes, written.bytes());
-        written.enter(edit, tree.id, choice.level, Some(component));
+        written.enter(edit, tree.id, choice.target(), Some(component));
         Ok(())
     }
 
@@ -169,7 +195,7 @@ impl Workshop<'_> {
         entries: &mut dyn Iterator<Item = Result<(&'e [u8], &'e [u8])>>,
         edit: &mut Edit,
     ) -> Result<u64> {
-        let mut output = Output::new(self, tree);
+        let mut output = Output::new(self, tree, &Expected::default());
         output.notes_bits = tree.options.bitmap;
         for entry in entries {
             let (key, value) = entry?;
@@ -184,7 +210,9 @@ impl Workshop<'_> {
         }
         let count = output.count;
         let component = ComponentId { min: seq, max: seq };
-        output.finish()?.enter(edit, tree.id, 0, Some(component));
+        output
+            .finish()?
+            .enter(edit, tree.id, (0, None), Some(component));
         Ok(count)
     }
 
@@ -196,7 +224,7 @@ impl Workshop<'_> {
         write: &mut WriteRun<'_>,
         edit: &mut Edit,
     ) -> Result<u64> {
-        let mut output = Output::new(self, tree);
+        let mut output = Output::new(self, tree, &Expected::default());
         output.notes_bits = tree.options.bitmap;
         let mut last_seq = 0;
         write(&mut |key, seq, kind, value| {
@@ -212,7 +240,7 @@ impl Workshop<'_> {
             output.add(key, seq, kind, value)
         })?;
         let count = output.count;
-        output.finish()?.enter(edit, tree.id, 0, None);
+        output.finish()?.enter(edit, tree.id, (0, None), None);
         Ok(count)
     }
 
@@ -230,7 +258,10 @@ impl Workshop<'_> {
             readahead: READAHEAD,
         };
         let mut entries = RunCursor::new(Arc::new(vec![table.clone()]), options);
-        let mut output = Output::new(self, tree);
+        let others = run.tables.iter().filter(|other| !Arc::ptr_eq(other, table));
+        let others = others.cloned().collect();
+        let expected = Expected::of_tables(tree, [table].into_iter(), others)?;
+        let mut output = Output::new(self, tree, &expected);
         entries.seek_first()?;
         while entries.valid() {
             output.add(
@@ -241,51 +272,55 @@ impl Workshop<'_> {
             )?;
             entries.next()?;
         }
-        let mut written = output.finish()?;
+        let written = output.finish()?;
         Counters::add(&self.counters.merge_read_bytes, table.meta().size);
         Counters::add(&self.counters.merge_write_bytes, written.bytes());
         edit.removed.push(TableAt {
             tree: tree.id,
             number: table.meta().number,
         });
-        written.run = Some(run.number);
-        written.enter(edit, tree.id, run.level, Some(table.component()));
+        let place = (run.level, Some(run.number));
+        written.enter(edit, tree.id, place, Some(table.component()));
         Ok(())
     }
 
-    /// True when the inputs can go down as they are: they overlap nothing, and each other neither.
-    /// Small tables are rewritten all the same, so that they do not pile up.
+    /// True when the inputs can go to their place as they are: nothing must be judged, and they overlap nothing there, nor
+    /// each other.
     fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
         let filter = tree.options.filter.as_ref();
         let must_judge = filter.is_some_and(|filter| !filter.may_be_passed_over());
-        if choice.level == 0 || must_judge {
+        let partitioner = tree.options.partitioner.as_ref();
+        // That they overlap nothing else there was checked with the choice.
+        !must_judge && !tree.options.bitmap && are_disjoint(choice.tables(), partitioner)
+    }
+
+    /// True when a merge would write what is there already. Small tables are written again all the same, so that they do
+    /// not pile up.
+    fn should_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
+        if let Action::Move { .. } = choice.action {
+            return true;
+        }
+        if choice.target().0 == 0 {
             return false;
         }
-        let small = choice.inputs.len() > 1
-            && choice
-                .inputs
+        let small = |table: &Arc<TableFile>| table.meta().size < self.options.table_size / 16;
+        let small = choice.tables().count() > 1 && choice.tables().any(small);
+        let stays = |at: &Run| {
+            at.tables
                 .iter()
-                .any(|table| table.meta().size < self.options.table_size / 16);
-        let stays = |number: u64| {
-            let same = |run: &Run| run.level == choice.level;
-            tree.runs
-                .iter()
-                .any(|run| same(run) && run.tables.iter().any(|t| t.meta().number == number))
+                .any(|table| choice.takes(table.meta().number))
         };
-        if small || choice.inputs.iter().any(|table| stays(table.meta().number)) {
-            return false;
-        }
-        let mut tables: Vec<_> = choice.inputs.iter().map(|table| table.meta()).collect();
-        tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        tables
-            .windows(2)
-            .all(|pair| matches!(pair, [a, b] if a.largest < b.smallest))
+        let stays = tree
+            .runs
+            .iter()
+            .any(|at| is_target(at, choice) && stays(at));
+        !small && !stays && self.can_move(tree, choice)
     }
 
     fn write<C: Cursor>(
         &self,
         tree: &TreeVersion,
-        sources: Vec<C>,
+        (sources, expected): (Vec<C>, &Expected),
         is_oldest: &dyn Fn(&[u8]) -> bool,
         entries_in: u64,
         component: ComponentId,
@@ -316,7 +351,7 @@ impl Workshop<'_> {
                 _ => MAX_SEQ,
             },
         };
-        let mut output = Output::new(self, tree);
+        let mut output = Output::new(self, tree, expected);
         MergeStream::new(input, rules)
             .run(&mut |key, seq, kind, value| output.add(key, seq, kind, value))?;
         Counters::add(
@@ -406,7 +441,7 @@ impl Workshop<'_> {
     ) -> Result<()> {
         let mut written = self.write_set(bitmap, &set, component)?;
         written.bits = set;
-        written.enter(edit, bitmap.id, 0, Some(component));
+        written.enter(edit, bitmap.id, (0, None), Some(component));
         Ok(())
     }
 
@@ -423,7 +458,7 @@ impl Workshop<'_> {
             number: table.meta().number,
         }));
         let written = self.write_set(bitmap, set, component)?;
-        written.enter(edit, bitmap.id, 0, Some(component));
+        written.enter(edit, bitmap.id, (0, None), Some(component));
         Ok(())
     }
 
@@ -433,7 +468,7 @@ impl Workshop<'_> {
         set: &SeqSet,
         component: ComponentId,
     ) -> Result<Written> {
-        let mut output = Output::new(self, bitmap);
+        let mut output = Output::new(self, bitmap, &Expected::default());
         obsolete::encode(set, &mut |key, value| {
             output.add(key, component.max, Kind::Put, value)
         })?;
@@ -508,149 +543,9 @@ impl Cursor for UpTo {
     }
 }
 
-/// Tables being written one after the other, cut between keys when they have their size. Dropped
-/// before its end, it removes what it wrote.
-struct Output<'a> {
-    shop: &'a Workshop<'a>,
-    options: TableOptions,
-    builder: Option<TableBuilder<'a>>,
-    written: Written,
-    /// Whether numbers are noted as they are written: those that are added to a bitmap tree.
-    notes_bits: bool,
-    last_key: Vec<u8>,
-    count: u64,
-}
-
-impl<'a> Output<'a> {
-    fn new(shop: &'a Workshop<'a>, tree: &TreeVersion) -> Output<'a> {
-        let options = TableOptions {
-            block_size: shop.options.block_size,
-            compress: shop.options.compress,
-            filter_bits_per_key: tree.options.filter_bits_per_key,
-            blocked_filter: shop.options.blocked_filter,
-            value_filter_bits: shop.options.value_filter_bits,
-            extractor: tree.options.extractor.clone(),
-            ..TableOptions::default()
-        };
-        Output {
-            shop,
-            options,
-            builder: None,
-            written: Written::default(),
-            notes_bits: false,
-            last_key: Vec::new(),
-            count: 0,
-        }
-    }
-
-    fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
-        self.count += 1;
-        if self.count.is_multiple_of(1024) && self.shop.closing.load(Ordering::Relaxed) {
-            return Err(Error::Closed);
-        }
-        let new_key = self.last_key.as_slice() != key;
-        let table_size = self.shop.options.table_size;
-        if let Some(full) = self
-            .builder
-            .take_if(|b| new_key && b.estimated_size() >= table_size)
-        {
-            self.end_table(full)?;
-        }
-        let table = match &mut self.builder {
-            Some(table) => table,
-            None => {
-                let number = (self.shop.next_file)();
-                let source = self.shop.source;
-                self.written.files.push(number);
-                let path = source.path(number);
-                let begun = TableBuilder::begin(&*source.fs, &path, number, &self.options);
-                self.builder.insert(begun)
-            }
-        };
-        if new_key {
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
-            if self.notes_bits {
-                obsolete::decode(key, value, &mut self.written.bits)
-                    .map_err(|what| Error::Invalid(what.to_string()))?;
-            }
-        }
-        table.add(key, seq, kind, value)
-    }
-
-    fn end_table(&mut self, table: TableBuilder<'a>) -> Result<()> {
-        let Some(shared) = self.shop.shared else {
-            self.written.tables.push((table.finish()?, None));
-            return Ok(());
-        };
-        let (meta, small) = table.finish_small()?;
-        let place = match small {
-            Some(small) => {
-                // It has no file after all; the first table of a shared file gives it its number.
-                self.written.files.pop();
-                Some(shared.add(&small, &|| meta.number)?)
-            }
-            None => None,
-        };
-        self.written.tables.push((meta, place));
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Written> {
-        if let Some(last) = self.builder.take() {
-            self.end_table(last)?;
-        }
-        Ok(std::mem::take(&mut self.written))
-    }
-}
-
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        let source = self.shop.source;
-        for number in &self.written.files {
-            let _ = source.fs.remove(&source.path(*number));
-        }
-    }
-}
-
-/// What an [`Output`] wrote.
-#[derive(Default)]
-struct Written {
-    tables: Vec<(TableMeta, Option<Place>)>,
-    files: Vec<u64>,
-    /// Of a bitmap tree, the numbers that are added.
-    bits: SeqSet,
-    /// The number of the run, where it is not that of its first table.
-    run: Option<u64>,
-}
-
-impl Written {
-    fn bytes(&self) -> u64 {
-        self.tables.iter().map(|(meta, _)| meta.size).sum()
-    }
-
-    /// Enters the tables into an edit, as one run of `level`. `component` spans the writes that made them; without,
-    /// those that are in them.
-    fn enter(self, edit: &mut Edit, tree: TreeId, level: u32, component: Option<ComponentId>) {
-        let metas = || self.tables.iter().map(|(meta, _)| meta);
-        let component = component.unwrap_or_else(|| ComponentId {
-            min: metas().map(|meta| meta.min_seq).min().unwrap_or(0),
-            max: metas().map(|meta| meta.max_seq).max().unwrap_or(0),
-        });
-        let first = metas().next().map_or(0, |meta| meta.number);
-        let run = self.run.unwrap_or(if level == 0 { first } else { 0 });
-        edit.files.extend(self.files);
-        edit.add_bits(tree, &self.bits);
-        edit.added
-            .extend(self.tables.into_iter().map(|(meta, place)| NewTable {
-                tree,
-                level,
-                run,
-                component,
-                meta: Arc::new(meta),
-                place,
-            }));
-    }
+/// True for the run that a choice puts its tables to.
+fn is_target(run: &Run, choice: &Choice) -> bool {
+    (run.level, Some(run.number)) == choice.target()
 }
 
 /// True when any of the runs may hold `key`.
@@ -660,16 +555,12 @@ fn held_by(runs: &[Run], key: &[u8]) -> bool {
 
 /// The runs that are older than all inputs of a choice.
 fn older_runs<'t>(tree: &'t TreeVersion, choice: &Choice) -> &'t [Run] {
-    let is_input = |number: u64| {
-        choice
-            .inputs
+    let is_of = |run: &Run| {
+        run.tables
             .iter()
-            .any(|table| table.meta().number == number)
+            .any(|table| choice.takes(table.meta().number))
     };
-    let oldest = tree
-        .runs
-        .iter()
-        .rposition(|run| run.tables.iter().any(|table| is_input(table.meta().number)));
+    let oldest = tree.runs.iter().rposition(is_of);
     tree.runs
         .get(oldest.map_or(0, |at| at + 1)..)
         .unwrap_or_default()

@@ -2,27 +2,32 @@
 
 use std::sync::Arc;
 
-use super::Choice;
-use crate::options::Leveled;
-use crate::version::{Run, TableFile, TreeVersion};
+use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion};
 
-impl Leveled {
-    fn capacity(&self, level: u32) -> u64 {
-        (1..level).fold(self.level1_bytes, |bytes, _| {
-            bytes.saturating_mul(self.multiplier)
-        })
-    }
+/// LevelDB's: one run per level below level 0, each ten times the size of the one above; a merge takes one table of a
+/// level, round robin over the keys, and those that it overlaps below.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leveled {
+    /// Runs of level 0 at which they are merged into level 1, at least 1.
+    pub level0_runs: usize,
+    /// Bytes that level 1 may hold, at least 1.
+    pub level1_bytes: u64,
+    /// How many times more each further level may hold, at least 2.
+    pub multiplier: u64,
+}
 
-    /// The first level that can hold `bytes`.
-    pub(crate) fn level_for(&self, bytes: u64) -> u32 {
-        let mut level = 1;
-        while self.capacity(level) < bytes {
-            level += 1;
+impl Default for Leveled {
+    fn default() -> Leveled {
+        Leveled {
+            level0_runs: 4,
+            level1_bytes: 64 << 20,
+            multiplier: 10,
         }
-        level
     }
+}
 
-    pub(crate) fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
+impl CompactionPolicy for Leveled {
+    fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
         let deep = tree
             .runs
             .iter()
@@ -35,7 +40,7 @@ impl Leveled {
             })
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(score, _)| *score >= 1.0);
-        let shallow = tree.level0().len() as f64 / self.level0_runs.max(1) as f64;
+        let shallow = tree.level0().len() as f64 / self.level0_runs() as f64;
         if shallow >= deep.map_or(1.0, |(score, _)| score)
             && let Some(choice) = self.level0(tree)
         {
@@ -45,6 +50,34 @@ impl Leveled {
         Some((score, self.level(tree, level)?))
     }
 
+    /// The first level that can hold `bytes`.
+    fn level_for(&self, bytes: u64) -> u32 {
+        let mut level = 1;
+        while self.capacity(level) < bytes {
+            level += 1;
+        }
+        level
+    }
+
+    fn pressure(&self, tree: &TreeVersion) -> f64 {
+        let runs = tree.level0().len() as f64;
+        let allowed = self.level0_runs() as f64;
+        let (slow, stop) = (2.0 * allowed, 6.0 * allowed);
+        (runs - slow) / (stop - slow)
+    }
+}
+
+impl Leveled {
+    fn capacity(&self, level: u32) -> u64 {
+        let multiplier = self.multiplier.max(2);
+        (1..level).fold(self.level1_bytes.max(1), |bytes, _| {
+            bytes.saturating_mul(multiplier)
+        })
+    }
+
+    fn level0_runs(&self) -> usize {
+        self.level0_runs.clamp(1, 1 << 20)
+    }
     /// All of level 0 and what it overlaps in level 1. While level 0 is small against what it
     /// overlaps (an index tree beside a large data tree, flushed together), its runs are first
     /// merged among themselves, so that level 1 is not rewritten for a few entries.
@@ -55,9 +88,9 @@ impl Leveled {
         let below = overlapped(&runs, tree.level(1));
         let above_bytes: u64 = level0.iter().map(Run::size).sum();
         let below_bytes: u64 = below.iter().map(|table| table.meta().size).sum();
-        if above_bytes.saturating_mul(2) >= below_bytes || level0.len() >= 3 * self.level0_runs {
+        if above_bytes.saturating_mul(2) >= below_bytes || level0.len() >= 3 * self.level0_runs() {
             runs.push(below);
-            return Some(Choice::new(runs, 1));
+            return Some(Choice::merge(runs, 1));
         }
         let mut younger = 0;
         let mut sequence = None;
@@ -68,7 +101,7 @@ impl Leveled {
             younger += run.size();
         }
         runs.truncate(sequence?);
-        Some(Choice::new(runs, 0))
+        Some(Choice::merge(runs, 0))
     }
 
     /// One table of `level`, round robin, and what it overlaps below.
@@ -82,7 +115,7 @@ impl Leveled {
             .or_else(|| run.tables.first())?;
         let mut runs = vec![vec![table.clone()]];
         runs.push(overlapped(&runs, tree.level(level + 1)));
-        let mut choice = Choice::new(runs, level + 1);
+        let mut choice = Choice::merge(runs, level + 1);
         choice.cursor = Some((level, table.meta().largest.clone()));
         Some(choice)
     }
@@ -90,14 +123,5 @@ impl Leveled {
 
 /// The tables of `below` that overlap any of `above`.
 fn overlapped(above: &[Vec<Arc<TableFile>>], below: Option<&Run>) -> Vec<Arc<TableFile>> {
-    let Some(below) = below else {
-        return Vec::new();
-    };
-    let tables = || above.iter().flatten();
-    let lo = tables().map(|table| &table.meta().smallest).min();
-    let hi = tables().map(|table| &table.meta().largest).max();
-    match (lo, hi) {
-        (Some(lo), Some(hi)) => below.overlapping(lo, hi).to_vec(),
-        _ => Vec::new(),
-    }
+    below.map_or_else(Vec::new, |below| below.overlapped(above.iter().flatten()))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::*;
 use crate::cache::BlockCache;
 use crate::fs::memory::Memory;
-use crate::options::Leveled;
-use crate::options::TreeOptions;
 use crate::table::TableMeta;
-use crate::version::{ComponentId, Run, TableSource};
+use crate::version::{
+    Choice, CompactionPolicy, ComponentId, Run, TableFile, TableSource, TreeOptions, TreeVersion,
+};
 
 struct Maker {
     source: TableSource,
@@ -52,6 +52,7 @@ impl Maker {
             level,
             number: if level == 0 { first } else { 0 },
             tables: Arc::new(tables.collect()),
+            partitioner: None,
         }
     }
 }
@@ -74,11 +75,7 @@ fn tree(runs: Vec<Run>) -> TreeVersion {
 }
 
 fn numbers(choice: &Choice) -> Vec<u64> {
-    choice
-        .inputs
-        .iter()
-        .map(|table| table.meta().number)
-        .collect()
+    choice.tables().map(|table| table.meta().number).collect()
 }
 
 #[test]
@@ -90,7 +87,10 @@ fn leveled_takes_level_0_with_what_it_overlaps() {
     let below = make.run(1, &[("a", "b", 10), ("d", "e", 10), ("g", "h", 10)]);
     let tree = tree(runs.into_iter().chain([below]).collect());
     let (_, choice) = Leveled::default().pick(&tree).unwrap();
-    assert_eq!((choice.level, numbers(&choice)), (1, vec![1, 2, 3, 4, 6]));
+    assert_eq!(
+        (choice.target().0, numbers(&choice)),
+        (1, vec![1, 2, 3, 4, 6])
+    );
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn leveled_merges_small_runs_among_themselves_before_it_rewrites_a_large_level()
     let below = make.run(1, &[("a", "z", 1000)]);
     let tree = tree(runs.into_iter().chain([below]).collect());
     let (_, choice) = Leveled::default().pick(&tree).unwrap();
-    assert_eq!((choice.level, numbers(&choice)), (0, vec![1, 2, 3, 4]));
+    assert_eq!((choice.target().0, numbers(&choice)), (0, vec![1, 2, 3, 4]));
 }
 
 #[test]
@@ -163,6 +163,6 @@ fn a_follower_merges_the_same_components() {
     let lead: Vec<Run> = (0..3).map(|_| make.run(0, &[("a", "z", 10)])).collect();
     make.next = 0;
     let follower: Vec<Run> = (0..3).map(|_| make.run(0, &[("k", "l", 1)])).collect();
-    let choice = Choice::new(lead[..2].iter().map(|run| run.tables.to_vec()).collect(), 0);
-    assert_eq!(numbers(&choice.followed_by(&tree(follower))), vec![1, 2]);
+    let choice = Choice::merge(lead[..2].iter().map(|run| run.tables.to_vec()).collect(), 0);
+    assert_eq!(numbers(&followed_by(&choice, &tree(follower))), vec![1, 2]);
 }

@@ -1,12 +1,30 @@
 //! The tiered policy.
 
-use super::Choice;
-use crate::options::Tiered;
-use crate::version::{Run, TreeVersion};
+use crate::version::{Choice, CompactionPolicy, Run, TreeVersion};
 
-impl Tiered {
+/// AsterixDB's: runs of level 0 only; a sequence of them is merged when the younger ones together outgrow the oldest by a
+/// ratio (Luo & Carey section 2.1).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tiered {
+    /// A sequence of runs is merged when the younger ones together are this many times the size of
+    /// its oldest.
+    pub ratio: f64,
+    /// A run of more bytes than this is never merged again.
+    pub largest_mergeable: u64,
+}
+
+impl Default for Tiered {
+    fn default() -> Tiered {
+        Tiered {
+            ratio: 1.2,
+            largest_mergeable: 64 << 30,
+        }
+    }
+}
+
+impl CompactionPolicy for Tiered {
     /// The longest sequence, from the newest run on, whose younger runs outgrow its oldest.
-    pub(crate) fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
+    fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
         let mergeable: Vec<&Run> = tree
             .runs
             .iter()
@@ -28,6 +46,15 @@ impl Tiered {
             .take(oldest + 1)
             .map(|run| run.tables.to_vec())
             .collect();
-        Some((1.0 + oldest as f64 / 8.0, Choice::new(runs, 0)))
+        Some((1.0 + oldest as f64 / 8.0, Choice::merge(runs, 0)))
+    }
+
+    fn level_for(&self, _: u64) -> u32 {
+        0
+    }
+
+    /// A tiered tree has a run per size class; only a backlog of fresh flushes is pressure.
+    fn pressure(&self, tree: &TreeVersion) -> f64 {
+        (tree.level0().len() as f64 - 60.0) / 60.0
     }
 }

@@ -36,8 +36,8 @@ use crate::fs::Fs;
 use crate::fs::memory::Memory;
 use crate::group::Group;
 use crate::obsolete::{self, SeqSet};
-use crate::options::{Durability, Options, PlainTrees, TreeOptions};
-use crate::version::{Current, Edit, TableSource, Version};
+use crate::options::{Durability, Options};
+use crate::version::{Current, Edit, PlainTrees, TableSource, TreeOptions, Version};
 use crate::wal::{LogKind, LogWriter, Record, replay, reseal};
 
 /// A log record's payload.

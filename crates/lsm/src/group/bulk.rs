@@ -9,6 +9,7 @@ use super::threads::Raised;
 use super::{Inner, TreeChange};
 use crate::batch::TreeId;
 use crate::compaction::job::{Workshop, WriteRun};
+use crate::compaction::oldest_level;
 use crate::compaction::shared::SharedFiles;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -66,7 +67,7 @@ impl Inner {
                 return Err(out_of_place(target, least, greatest));
             }
             let bytes = edit.added.iter().map(|new| new.meta.size).sum();
-            let level = target.options.policy.oldest_level(target, bytes);
+            let level = oldest_level(target, bytes);
             for new in &mut edit.added {
                 new.level = level;
                 new.run = if level == 0 { new.run } else { 0 };
@@ -127,6 +128,7 @@ impl Inner {
         Ok(Component::Run(Run {
             level: 0,
             number: 0,
+            partitioner: None,
             tables: Arc::new(tables.collect()),
         }))
     }

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Inner;
 use super::failures::Attempt;
 use crate::batch::TreeId;
-use crate::compaction::Choice;
 use crate::compaction::job::Workshop;
+use crate::compaction::{followed_by, pick_above, pick_all};
 use crate::error::{Error, Result};
 use crate::generation::View;
-use crate::version::{Edit, TreeVersion, Version};
+use crate::version::{Choice, Edit, TreeVersion, Version};
 
 /// A merge of at most so many bytes is done together with others.
 const SMALL: u64 = 1 << 20;
@@ -169,7 +169,7 @@ impl Inner {
                 followers.extend(of_it.filter(|id| *id != lead.id));
             }
         }
-        let choose = |_: &Version, tree: &TreeVersion| tree.options.policy.pick_all(tree);
+        let choose = |_: &Version, tree: &TreeVersion| pick_all(tree);
         let merged = self.merge_each(leads, &choose)?;
         let followed = self.merge_each(followers, &choose)?;
         // What one lacks cannot be told from what it has forgotten, so one that is damaged is not swept.
@@ -257,8 +257,8 @@ impl Together {
 fn merge_one(workshop: &Workshop<'_>, view: &View, merge: &Merge, edit: &mut Edit) -> Result<()> {
     let Merge { tree, choice, .. } = merge;
     for follower in view.version.followers(&tree.name) {
-        let choice = choice.followed_by(follower);
-        if choice.inputs.len() > 1 {
+        let choice = followed_by(choice, follower);
+        if choice.tables().count() > 1 {
             workshop.merge(follower, &choice, edit)?;
         }
     }
@@ -276,7 +276,7 @@ fn due(view: &View, bytes: u64, attempt: impl Fn(TreeId) -> Attempt) -> Vec<Merg
             (size <= bytes).then_some((score, tree, None))
         }
         Attempt::Newer(above) => {
-            let (score, choice) = tree.options.policy.pick_above(tree, above)?;
+            let (score, choice) = pick_above(tree, above)?;
             (choice.size() <= bytes).then_some((score, tree, Some(choice)))
         }
         Attempt::None => None,

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::options::{Options, TreeProvider};
+use crate::options::Options;
 use crate::stats::{Counters, ReadCounters};
-use crate::version::TableSource;
+use crate::version::{TableSource, TreeProvider};
 
 pub(super) struct Core {
     pub(super) source: TableSource,

@@ -66,11 +66,11 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::generation::View;
-use crate::options::{Durability, Options, TreeProvider};
+use crate::options::{Durability, Options};
 use crate::read::{Component, Snapshot};
 use crate::stats::Stats;
 use crate::table::TableMeta;
-use crate::version::TableSource;
+use crate::version::{TableSource, TreeProvider};
 
 /// Generations that may wait for their flush before writers wait too.
 const FULL_GENERATIONS: usize = 2;

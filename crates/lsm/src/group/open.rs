@@ -19,9 +19,10 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::generation::{Generation, View};
-use crate::options::{Options, TreeProvider};
+use crate::options::Options;
 use crate::version::{
-    Current, Order, Recovered, TableSource, Version, manifest_has_trees, manifest_path, recover,
+    Current, Order, Recovered, TableSource, TreeProvider, Version, manifest_has_trees,
+    manifest_path, recover,
 };
 
 const LOCK: &str = "LOCK";

@@ -8,6 +8,7 @@ use super::compact::{MOST, TOGETHER};
 use super::failures::Attempt;
 use super::install::no_tree;
 use crate::batch::TreeId;
+use crate::compaction::all;
 use crate::compaction::job::Workshop;
 use crate::compaction::sweep::{Sweep, allowance, is_clean, is_settled};
 use crate::error::{Error, Result};
@@ -218,7 +219,7 @@ impl Inner {
             let set = version.tree_named(&by.tree)?;
             let is_clean = |table: &Arc<_>| is_clean(tree, table, set.bitmap(), set.changed);
             let clean = set.bitmap().is_empty() || tree.tables().all(is_clean);
-            (!clean).then(|| tree.options.policy.all(tree)).flatten()
+            (!clean).then(|| all(tree)).flatten()
         };
         let failed = self.merge_each(trees.to_vec(), &choose)?;
         failed.map_or(Ok(()), Err)

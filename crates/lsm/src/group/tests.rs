@@ -10,7 +10,8 @@ use crate::batch::Batch;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::fs::memory::{Memory, PowerCut};
-use crate::options::{Durability, Options, PlainTrees};
+use crate::options::{Durability, Options};
+use crate::version::PlainTrees;
 
 /// A group whose threads could not be started.
 fn without_threads(memory: &Memory) -> Group {

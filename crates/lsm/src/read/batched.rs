@@ -390,10 +390,13 @@ impl<'a> RunSearch<'a> {
             locator.rewind();
         }
         let position = match &self.locator {
-            Some((position, _)) if self.batch.stateful && self.covers(*position, key) => *position,
-            _ => self.run.position(key),
+            Some((position, _)) if self.batch.stateful && self.covers(*position, key) => {
+                Some(*position)
+            }
+            _ => self.run.position_of(key),
         };
-        let Some(file) = self.run.tables.get(position).filter(|t| t.covers(key)) else {
+        let file = position.and_then(|position| Some((position, self.run.tables.get(position)?)));
+        let Some((position, file)) = file else {
             return Ok(false);
         };
         if !meet((file.meta().min_seq, file.meta().max_seq), seqs) {
@@ -410,7 +413,7 @@ impl<'a> RunSearch<'a> {
 
     fn covers(&self, position: usize, key: &[u8]) -> bool {
         let file = self.run.tables.get(position);
-        file.is_some_and(|file| file.covers(key))
+        self.run.is_by_key() && file.is_some_and(|file| file.covers(key))
     }
 
     /// Fetches the window's blocks, looks for its keys in them, and begins the next window.

@@ -87,9 +87,7 @@ impl Component {
     pub(crate) fn cursor(&self, options: ReadOptions, stop: Option<&Stop>) -> SourceCursor {
         match self {
             Component::Memtable(memtable) => SourceCursor::memtable(memtable, stop),
-            Component::Run(run) => {
-                SourceCursor::Run(RunCursor::new(run.tables.clone(), options).until(stop))
-            }
+            Component::Run(run) => SourceCursor::run(run, options, stop),
         }
     }
 }
@@ -101,17 +99,18 @@ impl Component {
         match self {
             Component::Memtable(memtable) => vec![Part::Memtable(memtable.clone())],
             Component::Run(run) => {
-                let start = run.position(lo);
-                let below = |table: &Arc<TableFile>| {
+                let within = |table: &&Arc<TableFile>| {
+                    let meta = table.meta();
+                    meta.largest.as_slice() >= lo
+                        && hi.is_none_or(|hi| meta.smallest.as_slice() < hi)
+                };
+                let start = if run.is_by_key() { run.position(lo) } else { 0 };
+                let tables = run.tables.get(start..).unwrap_or_default().iter();
+                let below = |table: &&Arc<TableFile>| {
                     hi.is_none_or(|hi| table.meta().smallest.as_slice() < hi)
                 };
-                let tables = run.tables.get(start..).unwrap_or_default();
-                tables
-                    .iter()
-                    .take_while(|table| below(table))
-                    .cloned()
-                    .map(Part::Table)
-                    .collect()
+                let tables = tables.take_while(below).filter(within);
+                tables.cloned().map(Part::Table).collect()
             }
         }
     }
@@ -155,10 +154,9 @@ pub struct PartCursor(SourceCursor);
 impl PartCursor {
     /// What the cursor has cost so far.
     pub fn cost(&self) -> Cost {
-        match &self.0 {
-            SourceCursor::Memtable(..) => Cost::default(),
-            SourceCursor::Run(run) => run.cost(),
-        }
+        let total = Cost::default();
+        self.0.add_cost(&total);
+        total
     }
 }
 
@@ -264,29 +262,34 @@ impl Entries {
                     }
                     continue;
                 }
-                if let SourceCursor::Run(run) = cursor {
-                    self.cost.absorb(&run.cost());
-                }
+                cursor.add_cost(&self.cost);
                 self.cursor = None;
             }
             let Some(component) = self.components.next() else {
                 return Ok(None);
             };
-            if let Component::Run(run) = &component {
-                let Some(table) = run.table_for(&self.key) else {
-                    continue;
-                };
-                if table.meta().min_seq > self.seq
-                    || !table.table()?.may_contain(&self.key, &self.cost)?
-                {
-                    continue;
-                }
-            }
             let options = ReadOptions {
                 fill_cache: true,
                 readahead: 0,
             };
-            let mut cursor = component.cursor(options, self.cost.stop());
+            let mut cursor = match &component {
+                Component::Memtable(_) => component.cursor(options, self.cost.stop()),
+                Component::Run(run) => {
+                    let Some(table) = run.table_for(&self.key) else {
+                        continue;
+                    };
+                    if table.meta().min_seq > self.seq
+                        || !table.table()?.may_contain(&self.key, &self.cost)?
+                    {
+                        continue;
+                    }
+                    let tables = match run.is_by_key() {
+                        true => run.tables.clone(),
+                        false => Arc::new(vec![table.clone()]),
+                    };
+                    SourceCursor::Run(RunCursor::new(tables, options).until(self.cost.stop()))
+                }
+            };
             cursor.seek(&self.key, self.seq.min(MAX_SEQ))?;
             self.cursor = Some(cursor);
         }

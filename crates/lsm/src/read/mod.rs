@@ -10,13 +10,18 @@ pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
 pub use snapshot::{Found, Snapshot};
 pub use tree_cursor::{EntryCursor, TreeCursor};
 
+use std::sync::Arc;
+
+use crate::cost::Cost;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::memtable::{MemCursor, Memtable};
+use crate::merge::MergeCursor;
 use crate::slice::Slice;
 use crate::stop::{Stop, Watch};
-use crate::version::RunCursor;
+use crate::table::ReadOptions;
+use crate::version::{Run, RunCursor};
 
 /// A cursor over one component.
 #[allow(
@@ -27,11 +32,36 @@ pub(crate) enum SourceCursor {
     /// A memtable has no blocks whose fetching is watched, so its moves are.
     Memtable(MemCursor, Watch),
     Run(RunCursor),
+    /// The tables of a run that is not by key, each a source of its own.
+    Tables(Box<MergeCursor<RunCursor>>),
 }
 
 impl SourceCursor {
     pub(crate) fn memtable(memtable: &Memtable, stop: Option<&Stop>) -> SourceCursor {
         SourceCursor::Memtable(memtable.cursor(), Watch::new(stop))
+    }
+
+    pub(crate) fn run(run: &Run, options: ReadOptions, stop: Option<&Stop>) -> SourceCursor {
+        let cursor = |tables| RunCursor::new(tables, options).until(stop);
+        if run.is_by_key() {
+            return SourceCursor::Run(cursor(run.tables.clone()));
+        }
+        let tables = run.tables.iter();
+        let sources = tables.map(|table| cursor(Arc::new(vec![table.clone()])));
+        SourceCursor::Tables(Box::new(MergeCursor::new(sources.collect())))
+    }
+
+    /// Adds what the cursor has cost so far.
+    pub(crate) fn add_cost(&self, total: &Cost) {
+        match self {
+            SourceCursor::Memtable(..) => {}
+            SourceCursor::Run(run) => total.absorb(&run.cost()),
+            SourceCursor::Tables(tables) => {
+                for table in tables.sources() {
+                    total.absorb(&table.cost());
+                }
+            }
+        }
     }
 }
 
@@ -40,6 +70,7 @@ macro_rules! each {
         match $self {
             SourceCursor::Memtable($cursor, _) => $call,
             SourceCursor::Run($cursor) => $call,
+            SourceCursor::Tables($cursor) => $call,
         }
     };
 }
@@ -64,6 +95,7 @@ macro_rules! each_watched {
             }
             SourceCursor::Memtable($cursor, _) => $call,
             SourceCursor::Run($cursor) => $call,
+            SourceCursor::Tables($cursor) => $call,
         }
     };
 }

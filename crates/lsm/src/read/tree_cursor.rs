@@ -27,9 +27,7 @@ impl EntryCursor {
     pub fn cost(&self) -> Cost {
         let total = Cost::default();
         for source in self.merged.sources() {
-            if let SourceCursor::Run(run) = source {
-                total.absorb(&run.cost());
-            }
+            source.add_cost(&total);
         }
         total
     }

@@ -106,10 +106,21 @@ pub struct TableMeta {
     /// Per attribute that the table was built with, in the order of its slots: the attribute's
     /// number, and the zone map of its values; `None` when the table holds no value of it.
     pub zones: Vec<(u32, Option<Zone>)>,
+    /// Where the tree has a [`crate::Partitioner`]: what of its order the table covers.
+    pub bounds: Option<Bounds>,
+}
+
+/// What a table covers of the order of a [`crate::Partitioner`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// The partitioner's number.
+    pub partitioner: u32,
+    /// What it makes of them.
+    pub bytes: Vec<u8>,
 }
 
 impl TableMeta {
-    /// Appends the record that [`TableMeta::decode`] reads.
+    /// Appends the record that [`TableMeta::decode`] reads: all but the bounds.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for n in [
             self.number,
@@ -144,6 +155,7 @@ impl TableMeta {
             smallest: reader.bytes()?.to_vec(),
             largest: reader.bytes()?.to_vec(),
             zones: Vec::new(),
+            bounds: None,
         };
         for _ in 0..reader.varint()? {
             let id = reader.varint()?.try_into().ok()?;

@@ -140,7 +140,14 @@ impl Table {
         let bytes = self.read_block(footer.properties, &cost)?;
         let properties = TableMeta::decode(&mut Reader::new(&bytes))
             .ok_or_else(|| self.damaged(footer.properties.offset, "malformed properties"))?;
-        if (TableMeta { size, ..properties }) != *self.meta {
+        // The manifest alone knows the bounds; `check` holds them against the keys.
+        let bounds = self.meta.bounds.clone();
+        let properties = TableMeta {
+            size,
+            bounds,
+            ..properties
+        };
+        if properties != *self.meta {
             let what = "the table's properties are not those in the manifest";
             return Err(self.damaged(footer.properties.offset, what));
         }

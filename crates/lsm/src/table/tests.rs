@@ -478,6 +478,7 @@ fn metadata_round_trips() {
             (u32::MAX, Some((b"x".to_vec(), None))),
             (9, Some((Vec::new(), Some(b"y".to_vec())))),
         ],
+        bounds: None,
     };
     let mut bytes = Vec::new();
     meta.encode(&mut bytes);

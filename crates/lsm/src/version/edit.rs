@@ -18,17 +18,19 @@
 //!   14 order      what is remembered of the order of commits (`order.rs`)
 //!   15 shared     file number varint | offset varint | bytes of the file varint: where the table of the item
 //!                 before it (4) lies; without it, in a file of its own number, which it is all of
+//!   16 bounds     partitioner varint | bytes: what the table of the item before it (4, or its 15) covers in the order
+//!                 of a partitioner
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{ComponentId, Order, Place};
+use super::{ComponentId, MAX_BOUNDS, Order, Place};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::obsolete::SeqSet;
-use crate::table::TableMeta;
+use crate::table::{Bounds, TableMeta};
 
 /// The largest number of a tree. Memory is set aside by these numbers.
 pub(crate) const MAX_TREE: TreeId = 1 << 20;
@@ -155,6 +157,11 @@ impl Edit {
                 put_varint(&mut out, place.file);
                 put_varint(&mut out, place.offset);
                 put_varint(&mut out, place.len);
+            }
+            if let Some(bounds) = &new.meta.bounds {
+                out.push(16);
+                put_varint(&mut out, bounds.partitioner.into());
+                put_bytes(&mut out, &bounds.bytes);
             }
         }
         for at in &self.removed {
@@ -283,6 +290,17 @@ impl Edit {
                         .checked_add(new.meta.size)
                         .filter(|end| *end <= place.len)?;
                     new.place = Some(place);
+                }
+                16 => {
+                    let bounds = Bounds {
+                        partitioner: u32::try_from(reader.varint()?).ok()?,
+                        bytes: reader.bytes().filter(|b| b.len() <= MAX_BOUNDS)?.to_vec(),
+                    };
+                    let new = edit.added.last_mut()?;
+                    let meta = Arc::make_mut(&mut new.meta);
+                    if meta.bounds.replace(bounds).is_some() {
+                        return None;
+                    }
                 }
                 14 => edit.order = Some(Order::decode(&mut reader)?),
                 12 => {

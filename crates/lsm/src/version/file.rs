@@ -241,6 +241,12 @@ impl TableFile {
         Ok(bytes)
     }
 
+    /// What the table covers in the order of its tree's partitioner; empty where that has none.
+    pub fn bounds(&self) -> &[u8] {
+        let bounds = self.meta.bounds.as_ref();
+        bounds.map_or(&[], |bounds| &bounds.bytes)
+    }
+
     /// True when user key `key` lies between the table's first and last.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.meta.smallest.as_slice() <= key && key <= self.meta.largest.as_slice()

@@ -4,12 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Current, Edit, NewTable, Order, TableSource, Version, manifest_path};
+use super::{Current, Edit, NewTable, Order, TableSource, TreeOptions, Version, manifest_path};
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock};
-use crate::options::TreeOptions;
 use crate::wal::{AppendError, Follower, LogKind, LogWriter, Record, Tail, replay};
 
 /// The manifest being written.

@@ -1,7 +1,7 @@
 //! Versions: immutable pictures of all trees of a group. Readers pin one, writers install the next.
 //!
-//! A tree is a list of *runs*, newest first; a run is a list of tables that do not overlap, in key
-//! order. Level 0 has a run per flush (or, in a tiered tree, per merge); each lower level of a
+//! A tree is a list of *runs*, newest first; a run is a list of tables that do not overlap: by key, or in the order of the
+//! tree's partitioner. Any level may have several runs: level 0 has one per flush (or, in a tiered tree, per merge); each lower level of a
 //! leveled tree is one run. Of one key, entries in an earlier run are newer than those in a later one.
 
 mod bitmap;
@@ -11,8 +11,12 @@ mod file;
 mod manifest;
 mod names;
 mod order;
+mod partition;
+mod policy;
 mod reader;
+mod run;
 mod run_cursor;
+mod tree_options;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,12 +30,18 @@ pub(crate) use self::file::{DataFile, Place, TableSource, table_number, table_pa
 pub(crate) use self::manifest::{Manifest, Recovered, is_written, manifest_has_trees, recover};
 use self::names::Names;
 pub(crate) use self::order::{ClosedSegment, Hold, Order};
+pub(crate) use self::partition::MAX_BOUNDS;
+pub use self::partition::{Cutter, Cutting, MOST_PARTS, Partitioner};
+use self::policy::Never;
+pub use self::policy::{Action, Choice, CompactionPolicy};
+pub use self::run::Run;
+pub(crate) use self::run::are_disjoint;
 pub(crate) use self::run_cursor::RunCursor;
+pub use self::tree_options::{LeavesOut, PlainTrees, SupersededBy, TreeOptions, TreeProvider};
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::obsolete::SeqSet;
-use crate::options::TreeOptions;
 
 /// The span of sequence numbers that a component holds the writes of. Comparable between the trees
 /// of a group, because they flush together (Luo & Carey section 4.1).
@@ -73,57 +83,6 @@ pub(crate) fn log_path(dir: &Path, number: u64) -> PathBuf {
 /// The path of manifest `number`.
 pub(crate) fn manifest_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("MANIFEST-{number:06}"))
-}
-
-/// Tables that do not overlap, in key order.
-#[derive(Clone)]
-pub struct Run {
-    /// 0, or the level whose only run this is.
-    pub level: u32,
-    /// Distinguishes the runs of level 0; 0 below.
-    pub number: u64,
-    /// The tables, by key. Shared, so that a reader takes hold of a run in one step.
-    pub tables: Arc<Vec<Arc<TableFile>>>,
-}
-
-impl Run {
-    /// The span of the run's tables.
-    pub fn component(&self) -> ComponentId {
-        let none = ComponentId {
-            min: Seq::MAX,
-            max: 0,
-        };
-        self.tables
-            .iter()
-            .fold(none, |span, table| span.hull(table.component()))
-    }
-
-    /// Bytes of the run's files.
-    pub fn size(&self) -> u64 {
-        self.tables.iter().map(|table| table.meta().size).sum()
-    }
-
-    /// The position of the first table whose largest key is at or after `key`.
-    pub fn position(&self, key: &[u8]) -> usize {
-        self.tables
-            .partition_point(|table| table.meta().largest.as_slice() < key)
-    }
-
-    /// The table that may hold `key`.
-    pub fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
-        self.tables
-            .get(self.position(key))
-            .filter(|table| table.covers(key))
-    }
-
-    /// The tables that hold keys of `lo..=hi`.
-    pub fn overlapping(&self, lo: &[u8], hi: &[u8]) -> &[Arc<TableFile>] {
-        let start = self.position(lo);
-        let end = self
-            .tables
-            .partition_point(|table| table.meta().smallest.as_slice() <= hi);
-        self.tables.get(start..end).unwrap_or_default()
-    }
 }
 
 /// One tree in a version.
@@ -174,7 +133,7 @@ impl TreeVersion {
             cursors: BTreeMap::new(),
             options: TreeOptions {
                 filter_bits_per_key: 0,
-                ..TreeOptions::default()
+                ..TreeOptions::with_policy(Arc::new(Never))
             },
             bitmap: Arc::default(),
             damage: None,
@@ -227,48 +186,38 @@ impl TreeVersion {
         self.damage.as_deref()
     }
 
-    /// The run of level `level`, 1 or more.
-    pub(crate) fn level(&self, level: u32) -> Option<&Run> {
+    /// The newest run of a level.
+    pub fn level(&self, level: u32) -> Option<&Run> {
         self.runs.iter().find(|run| run.level == level)
     }
 
     /// The runs of level 0, newest first.
-    pub(crate) fn level0(&self) -> &[Run] {
+    pub fn level0(&self) -> &[Run] {
         self.runs
             .get(..self.runs.partition_point(|run| run.level == 0))
             .unwrap_or_default()
     }
 
-    /// Puts runs in order and checks what must hold of them: tables of a run ascend without
-    /// overlap. Checked at every change, because everything else relies on it.
+    /// Where the next pick of `level` goes on: the key that the last choice of it said.
+    pub fn cursor(&self, level: u32) -> Option<&[u8]> {
+        self.cursors.get(&level).map(Vec::as_slice)
+    }
+
+    /// The options that the tree has in this version.
+    pub fn options(&self) -> &TreeOptions {
+        &self.options
+    }
+
+    /// Puts runs in order and checks what must hold of them: tables of a run do not overlap in the run's order.
+    /// Checked at every change, because everything else relies on it.
     fn normalise(&mut self, manifest: &Path) -> Result<()> {
         self.runs.retain(|run| !run.tables.is_empty());
-        self.runs.sort_by_key(|run| {
-            let component = run.component();
-            (
-                run.level,
-                Seq::MAX - component.max,
-                Seq::MAX - component.min,
-                u64::MAX - run.number,
-            )
-        });
+        self.runs
+            .sort_by_key(|run| Run::place(run.level, run.component(), run.number));
         for run in &mut self.runs {
-            Arc::make_mut(&mut run.tables)
-                .sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
-            for pair in run.tables.windows(2) {
-                if let [a, b] = pair
-                    && a.meta().largest >= b.meta().smallest
-                {
-                    let what = format!(
-                        "tree {}: tables {} and {} of level {} overlap",
-                        self.name,
-                        a.meta().number,
-                        b.meta().number,
-                        run.level
-                    );
-                    return Err(Error::corruption(manifest, 0, what));
-                }
-            }
+            run.normalise().map_err(|what| {
+                Error::corruption(manifest, 0, format!("tree {}: {what}", self.name))
+            })?;
         }
         Ok(())
     }
@@ -490,6 +439,7 @@ impl Version {
                     level,
                     number,
                     tables: Arc::new(vec![table]),
+                    partitioner: tree.options.partitioner.clone(),
                 }),
             }
         }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lsm::fs::Fs;
-use lsm::{Group, Options, PlainTrees, Result};
+use lsm::{Group, LazyLeveled, Options, PlainTrees, Result, TreeOptions, TreeProvider};
+
+pub(crate) mod toy;
 
 /// Where the stores of tests in memory are.
 pub(crate) const DIR: &str = "/store";
@@ -22,6 +24,33 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
         share_from: 1,
         ..Options::default()
     }
+}
+
+/// Merges early, in tiers above one level.
+pub(crate) fn lazy() -> TreeOptions {
+    TreeOptions::with_policy(Arc::new(LazyLeveled {
+        runs: 3,
+        share: 0.5,
+        least: 24 << 10,
+    }))
+}
+
+/// Trees that are laid out in different ways, by their names.
+pub(crate) struct Layouts;
+
+impl TreeProvider for Layouts {
+    fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
+        Ok(match name.as_bytes().first() {
+            Some(b'b') => toy::tiles(),
+            Some(b'c') => lazy(),
+            _ => TreeOptions::default(),
+        })
+    }
+}
+
+/// Opens (or makes) a store of trees that are laid out in different ways in `fs`.
+pub(crate) fn open_layouts(fs: Arc<dyn Fs>) -> Result<Group> {
+    Group::open(Path::new(DIR), small(fs), Arc::new(Layouts), true)
 }
 
 /// Opens (or makes) a store of plain trees in `fs`.

@@ -199,8 +199,8 @@ impl Zones {
             let older = components.get(at + 1..).unwrap_or_default();
             let hides = |meta: &TableMeta| {
                 older.iter().filter_map(run_of).any(|run| {
-                    let overlapped = run.overlapping(&meta.smallest, &meta.largest);
-                    overlapped.iter().any(|table| self.admit(table.meta()))
+                    let mut between = run.between(&meta.smallest, &meta.largest);
+                    between.any(|table| self.admit(table.meta()))
                 })
             };
             let tables = run.tables.iter().filter(|table| {

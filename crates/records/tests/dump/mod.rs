@@ -269,6 +269,10 @@ impl<'a> Dump<'a> {
                     self.varint("  offset in it");
                     self.varint("  bytes of it");
                 }
+                16 => {
+                    self.varint("  partitioner");
+                    self.counted("  bounds");
+                }
                 tag => panic!("edit {tag}"),
             }
         }

@@ -1,0 +1,121 @@
+//! Choices that are made for every policy alike, and what must hold of those that a policy makes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Tiered;
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::version::{Choice, CompactionPolicy, ComponentId, Run, TableFile, TreeVersion};
+
+/// Everything into one run, worth it or not; `None` when the tree is empty.
+pub(crate) fn all(tree: &TreeVersion) -> Option<Choice> {
+    if tree.runs.is_empty() {
+        return None;
+    }
+    let level = tree.options.policy.level_for(tree.size());
+    let runs = tree.runs.iter().map(|run| run.tables.to_vec());
+    Some(Choice::merge(runs.collect(), level))
+}
+
+/// Everything into one run: what `compact` asks for. `None` when there is nothing to gain.
+pub(crate) fn pick_all(tree: &TreeVersion) -> Option<Choice> {
+    let deletes = || tree.tables().any(|table| table.meta().deletes > 0);
+    let worth = tree.runs.len() > 1 || deletes();
+    worth.then(|| all(tree)).flatten()
+}
+
+/// What should be merged of the runs of level 0 that are newer than `above`, among themselves: where older ones
+/// cannot be read.
+pub(crate) fn pick_above(tree: &TreeVersion, above: Seq) -> Option<(f64, Choice)> {
+    let newer = |run: &&Run| run.level == 0 && run.component().min > above;
+    let runs = tree.runs.iter().take_while(newer);
+    let newer = TreeVersion {
+        runs: runs.cloned().collect(),
+        ..tree.clone()
+    };
+    Tiered::default().pick(&newer)
+}
+
+/// The level at which a run of `bytes` that is older than all of the tree goes.
+pub(crate) fn oldest_level(tree: &TreeVersion, bytes: u64) -> u32 {
+    match tree.options.policy.level_for(bytes) {
+        0 => 0,
+        level => level.max(tree.runs.last().map_or(0, |run| run.level) + 1),
+    }
+}
+
+/// The same components of a tree that follows the one that a choice is of.
+pub(crate) fn followed_by(choice: &Choice, follower: &TreeVersion) -> Choice {
+    let spans = choice.tables().map(|table| table.component());
+    let span = spans.reduce(ComponentId::hull);
+    let runs = follower.runs.iter();
+    let runs = runs.filter(|run| span.is_some_and(|span| span.includes(run.component())));
+    let inputs = runs.map(|run| run.tables.to_vec()).collect();
+    Choice {
+        inputs,
+        cursor: None,
+        ..choice.clone()
+    }
+}
+
+/// Refuses a choice after which something would be in front of what is newer. Of one key, entries in an earlier run are newer
+/// than those in a later one, and a run has its place by its level and the numbers of its writes; so each table that
+/// changes its place is compared with all that it overlaps and that do not go with it.
+pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
+    let refused = |what: &str| {
+        let (name, policy) = (&tree.name, &tree.options.policy);
+        Err(Error::Invalid(format!(
+            "tree {name}: the choice of {policy:?} {what}"
+        )))
+    };
+    let inputs: BTreeSet<u64> = choice.tables().map(|table| table.meta().number).collect();
+    let is_input = |table: &Arc<TableFile>| inputs.contains(&table.meta().number);
+    let known = tree.tables().filter(|table| is_input(table)).count();
+    if known == 0 || known != choice.tables().count() {
+        return refused("has tables that the tree does not have, or has them twice");
+    }
+    let spans = |tables: &mut dyn Iterator<Item = &Arc<TableFile>>| {
+        let spans = tables.map(|table| table.component());
+        spans.reduce(ComponentId::hull)
+    };
+    let (level, number) = choice.target();
+    let is_target = |run: &Run| run.level == level && Some(run.number) == number;
+    let added = spans(&mut choice.tables());
+    // Where each run is afterwards, as `TreeVersion::normalise` orders them; those that are empty have no place.
+    let after = tree.runs.iter().map(|run| {
+        let stays = spans(&mut run.tables.iter().filter(|table| !is_input(table)));
+        let span = match is_target(run) {
+            true => stays.into_iter().chain(added).reduce(ComponentId::hull),
+            false => stays,
+        };
+        span.map(|span| Run::place(run.level, span, run.number))
+    });
+    let after: Vec<_> = after.collect();
+    let target = tree.runs.iter().position(is_target);
+    let joined = target.and_then(|at| after.get(at).copied().flatten());
+    let fresh = added.map(|span| Run::place(level, span, number.unwrap_or(u64::MAX)));
+    let Some(into) = joined.or(fresh) else {
+        return refused("has no tables");
+    };
+    for (was, run) in tree.runs.iter().enumerate() {
+        let along =
+            target == Some(was) && Run::place(run.level, run.component(), run.number) != into;
+        for table in run.tables.iter().filter(|table| along || is_input(table)) {
+            for (at, other) in tree.runs.iter().enumerate().filter(|(at, _)| *at != was) {
+                let Some(place) = after.get(at).copied().flatten() else {
+                    continue;
+                };
+                let keeps_order = if at < was { place < into } else { into < place };
+                let passes = || {
+                    let overlapped = other.overlapped(std::iter::once(table));
+                    overlapped.iter().any(|other| !is_input(other))
+                };
+                if !keeps_order && passes() {
+                    return refused("puts a table past one that it overlaps");
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! What a flush or a merge writes: entries in order, cut into tables.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::job::Workshop;
+use crate::batch::TreeId;
+use crate::cursor::Cursor;
+use crate::entry::{Kind, Seq};
+use crate::error::{Error, Result};
+use crate::memtable::Memtable;
+use crate::obsolete::{self, SeqSet};
+use crate::table::{Bounds, TableBuilder, TableMeta, TableOptions};
+use crate::version::{
+    ComponentId, Cutter, Cutting, Edit, MOST_PARTS, NewTable, Partitioner, Place, TableFile,
+    TreeVersion,
+};
+
+/// Tables being written: one after the other, cut between keys when they have their size, or side by side, as the tree's
+/// partitioner cuts. Dropped before its end, it removes what it wrote.
+pub(super) struct Output<'a> {
+    shop: &'a Workshop<'a>,
+    options: TableOptions,
+    cut: Cut<'a>,
+    written: Written,
+    /// Whether numbers are noted as they are written: those that are added to a bitmap tree.
+    pub(super) notes_bits: bool,
+    pub(super) last_key: Vec<u8>,
+    pub(super) count: u64,
+}
+
+/// Where the tables that are being written end.
+enum Cut<'a> {
+    BySize(Option<Box<TableBuilder<'a>>>),
+    Parts {
+        partitioner: Arc<dyn Partitioner>,
+        cutter: Box<dyn Cutter>,
+        /// Tables that must not be overlapped.
+        beside: Vec<Arc<TableFile>>,
+        /// The part of the last key.
+        at: usize,
+        parts: Vec<Option<Part<'a>>>,
+    },
+}
+
+/// A table of a partitioned output, with the bounds of what is in it.
+struct Part<'a> {
+    table: TableBuilder<'a>,
+    bounds: Vec<u8>,
+}
+
+/// What is expected to come, for a partitioner.
+#[derive(Default)]
+pub(super) struct Expected {
+    bytes: u64,
+    /// Keys of it, at even distances, in order.
+    sample: Vec<Vec<u8>>,
+    /// The tables of the run that they are put to.
+    beside: Vec<Arc<TableFile>>,
+}
+
+/// Keys of a sample, about.
+const SAMPLE: usize = 1024;
+
+impl Expected {
+    /// Of a memtable. Nothing is looked for where nobody asks.
+    pub(super) fn of_memtable(tree: &TreeVersion, memtable: &Memtable) -> Result<Expected> {
+        let mut expected = Expected::default();
+        if tree.options.partitioner.is_none() {
+            return Ok(expected);
+        }
+        let step = (memtable.len() / SAMPLE).max(1);
+        let mut cursor = memtable.cursor();
+        let mut at = 0;
+        cursor.seek_first()?;
+        while cursor.valid() {
+            expected.bytes += (cursor.key().len() + cursor.value().len()) as u64;
+            if at % step == 0 {
+                expected.sample.push(cursor.key().to_vec());
+            }
+            at += 1;
+            cursor.next()?;
+        }
+        Ok(expected)
+    }
+
+    /// Of the tables that a choice takes: where their partitions end.
+    pub(super) fn of_tables<'t>(
+        tree: &TreeVersion,
+        tables: impl Iterator<Item = &'t Arc<TableFile>>,
+        beside: Vec<Arc<TableFile>>,
+    ) -> Result<Expected> {
+        let mut expected = Expected::default();
+        if tree.options.partitioner.is_none() {
+            return Ok(expected);
+        }
+        expected.beside = beside;
+        for table in tables {
+            expected.bytes += table.meta().size;
+            expected.sample.push(table.meta().smallest.clone());
+            let keys = table.table()?.partition_keys().map(<[u8]>::to_vec);
+            expected.sample.extend(keys);
+        }
+        expected.sample.sort();
+        Ok(expected)
+    }
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(
+        shop: &'a Workshop<'a>,
+        tree: &TreeVersion,
+        expected: &Expected,
+    ) -> Output<'a> {
+        let options = TableOptions {
+            block_size: shop.options.block_size,
+            compress: shop.options.compress,
+            filter_bits_per_key: tree.options.filter_bits_per_key,
+            blocked_filter: shop.options.blocked_filter,
+            value_filter_bits: shop.options.value_filter_bits,
+            extractor: tree.options.extractor.clone(),
+            ..TableOptions::default()
+        };
+        let cut = match &tree.options.partitioner {
+            None => Cut::BySize(None),
+            Some(partitioner) => Cut::Parts {
+                cutter: partitioner.cut(&Cutting {
+                    bytes: expected.bytes,
+                    table_size: shop.options.table_size,
+                    sample: &expected.sample,
+                    beside: &expected
+                        .beside
+                        .iter()
+                        .map(|t| t.bounds())
+                        .collect::<Vec<_>>(),
+                }),
+                beside: expected.beside.clone(),
+                partitioner: partitioner.clone(),
+                at: 0,
+                parts: Vec::new(),
+            },
+        };
+        Output {
+            shop,
+            options,
+            cut,
+            written: Written::default(),
+            notes_bits: false,
+            last_key: Vec::new(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        self.count += 1;
+        if self.count.is_multiple_of(1024) && self.shop.closing.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        let new_key = self.count == 1 || self.last_key.as_slice() != key;
+        if new_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+            if self.notes_bits {
+                obsolete::decode(key, value, &mut self.written.bits)
+                    .map_err(|what| Error::Invalid(what.to_string()))?;
+            }
+        }
+        self.table(new_key)?.add(key, seq, kind, value)
+    }
+
+    /// The table of the key that was noted last.
+    fn table(&mut self, new_key: bool) -> Result<&mut TableBuilder<'a>> {
+        let (shop, options, written) = (self.shop, &self.options, &mut self.written);
+        match &mut self.cut {
+            Cut::BySize(table) => {
+                let size = shop.options.table_size;
+                if let Some(full) = table.take_if(|b| new_key && b.estimated_size() >= size) {
+                    written.end_table(shop, *full, None)?;
+                }
+                Ok(table.get_or_insert_with(|| Box::new(written.begin_table(shop, options))))
+            }
+            Cut::Parts {
+                partitioner,
+                cutter,
+                at,
+                parts,
+                ..
+            } => {
+                if new_key {
+                    *at = cutter.part(&self.last_key).min(MOST_PARTS - 1);
+                }
+                if parts.len() <= *at {
+                    parts.resize_with(*at + 1, || None);
+                }
+                let Some(part) = parts.get_mut(*at) else {
+                    return Err(Error::Closed);
+                };
+                let part = part.get_or_insert_with(|| Part {
+                    table: written.begin_table(shop, options),
+                    bounds: Vec::new(),
+                });
+                if new_key {
+                    partitioner.cover(&mut part.bounds, &self.last_key);
+                }
+                Ok(&mut part.table)
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<Written> {
+        match &mut self.cut {
+            Cut::BySize(last) => {
+                if let Some(last) = last.take() {
+                    self.written.end_table(self.shop, *last, None)?;
+                }
+            }
+            Cut::Parts {
+                partitioner,
+                beside,
+                parts,
+                ..
+            } => {
+                let parts: Vec<_> = std::mem::take(parts).into_iter().flatten().collect();
+                let beside = beside.iter().map(|table| table.bounds());
+                let bounds = parts.iter().map(|part| part.bounds.as_slice());
+                for (at, part) in parts.iter().enumerate() {
+                    let others = bounds.clone().skip(at + 1).chain(beside.clone());
+                    if others
+                        .into_iter()
+                        .any(|other| partitioner.overlap(&part.bounds, other))
+                    {
+                        let what = format!("{partitioner:?} cuts tables that overlap");
+                        return Err(Error::Invalid(what));
+                    }
+                }
+                for part in parts {
+                    let bounds = Bounds {
+                        partitioner: partitioner.id(),
+                        bytes: part.bounds,
+                    };
+                    self.written
+                        .end_table(self.shop, part.table, Some(bounds))?;
+                }
+            }
+        }
+        Ok(std::mem::take(&mut self.written))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        let source = self.shop.source;
+        for number in &self.written.files {
+            let _ = source.fs.remove(&source.path(*number));
+        }
+    }
+}
+
+/// What an [`Output`] wrote.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) tables: Vec<(TableMeta, Option<Place>)>,
+    files: Vec<u64>,
+    /// Of a bitmap tree, the numbers that are added.
+    pub(super) bits: SeqSet,
+}
+
+impl Written {
+    fn begin_table<'a>(
+        &mut self,
+        shop: &'a Workshop<'a>,
+        options: &TableOptions,
+    ) -> TableBuilder<'a> {
+        let number = (shop.next_file)();
+        self.files.push(number);
+        let path = shop.source.path(number);
+        TableBuilder::begin(&*shop.source.fs, &path, number, options)
+    }
+
+    fn end_table(
+        &mut self,
+        shop: &Workshop<'_>,
+        table: TableBuilder<'_>,
+        bounds: Option<Bounds>,
+    ) -> Result<()> {
+        let (mut meta, place) = match shop.shared {
+            None => (table.finish()?, None),
+            Some(shared) => {
+                let (meta, small) = table.finish_small()?;
+                let place = match small {
+                    Some(small) => {
+                        // It has no file after all; the first table of a shared file gives it its number.
+                        self.files.retain(|number| *number != meta.number);
+                        Some(shared.add(&small, &|| meta.number)?)
+                    }
+                    None => None,
+                };
+                (meta, place)
+            }
+        };
+        meta.bounds = bounds;
+        self.tables.push((meta, place));
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|(meta, _)| meta.size).sum()
+    }
+
+    /// Enters the tables into an edit: into the run `run` of `level`, or as one of its own. `component` spans the writes that
+    /// made them; without, those that are in them.
+    pub(super) fn enter(
+        self,
+        edit: &mut Edit,
+        tree: TreeId,
+        (level, run): (u32, Option<u64>),
+        component: Option<ComponentId>,
+    ) {
+        let metas = || self.tables.iter().map(|(meta, _)| meta);
+        let component = component.unwrap_or_else(|| ComponentId {
+            min: metas().map(|meta| meta.min_seq).min().unwrap_or(0),
+            max: metas().map(|meta| meta.max_seq).max().unwrap_or(0),
+        });
+        let first = metas().map(|meta| meta.number).min().unwrap_or(0);
+        edit.files.extend(self.files);
+        edit.add_bits(tree, &self.bits);
+        edit.added
+            .extend(self.tables.into_iter().map(|(meta, place)| NewTable {
+                tree,
+                level,
+                run: run.unwrap_or(first),
+                component,
+                meta: Arc::new(meta),
+                place,
+            }));
+    }
+}

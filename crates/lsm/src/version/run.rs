@@ -1,0 +1,168 @@
+//! A run: tables that do not overlap, by key or in the order of the tree's partitioner.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::{ComponentId, Partitioner, TableFile};
+use crate::entry::Seq;
+
+/// Tables that do not overlap: of no key there are entries in two of them.
+#[derive(Clone)]
+pub struct Run {
+    /// The level that it is on.
+    pub level: u32,
+    /// Distinguishes the runs of a level. 0 of a level that has one run only, below level 0.
+    pub number: u64,
+    /// The tables, by their smallest key. Shared, so that a reader takes hold of a run in one step.
+    pub tables: Arc<Vec<Arc<TableFile>>>,
+    /// The order in which they are disjoint, where it is not that of keys.
+    pub partitioner: Option<Arc<dyn Partitioner>>,
+}
+
+/// By what the runs of a tree are ordered, newest first.
+pub(crate) type RunPlace = (u32, Reverse<Seq>, Reverse<Seq>, Reverse<u64>);
+
+impl Run {
+    /// The place of a run of these numbers among those of its tree.
+    pub(crate) fn place(level: u32, span: ComponentId, number: u64) -> RunPlace {
+        (level, Reverse(span.max), Reverse(span.min), Reverse(number))
+    }
+
+    /// The span of the run's tables.
+    pub fn component(&self) -> ComponentId {
+        let none = ComponentId {
+            min: Seq::MAX,
+            max: 0,
+        };
+        self.tables
+            .iter()
+            .fold(none, |span, table| span.hull(table.component()))
+    }
+
+    /// Bytes of the run's files.
+    pub fn size(&self) -> u64 {
+        self.tables.iter().map(|table| table.meta().size).sum()
+    }
+
+    /// True when the tables ascend by key without overlap.
+    pub fn is_by_key(&self) -> bool {
+        self.partitioner.is_none()
+    }
+
+    /// Of a run by key: the position of the first table whose largest key is at or after `key`.
+    pub(crate) fn position(&self, key: &[u8]) -> usize {
+        self.tables
+            .partition_point(|table| table.meta().largest.as_slice() < key)
+    }
+
+    /// The position of the table that may hold `key`. In a run by key a binary search; else each table is asked.
+    #[inline]
+    pub(crate) fn position_of(&self, key: &[u8]) -> Option<usize> {
+        let Some(partitioner) = &self.partitioner else {
+            let at = self.position(key);
+            return self.tables.get(at).filter(|t| t.covers(key)).map(|_| at);
+        };
+        let holds =
+            |table: &Arc<TableFile>| table.covers(key) && partitioner.covers(table.bounds(), key);
+        self.tables.iter().position(holds)
+    }
+
+    /// The table that may hold `key`.
+    #[inline]
+    pub fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
+        self.tables.get(self.position_of(key)?)
+    }
+
+    /// The tables whose keys reach into `lo..=hi`, by their smallest key.
+    pub fn between(&self, lo: &[u8], hi: &[u8]) -> impl Iterator<Item = &Arc<TableFile>> {
+        let start = if self.is_by_key() {
+            self.position(lo)
+        } else {
+            0
+        };
+        let tables = self.tables.get(start..).unwrap_or_default().iter();
+        tables
+            .take_while(move |table| table.meta().smallest.as_slice() <= hi)
+            .filter(move |table| table.meta().largest.as_slice() >= lo)
+    }
+
+    /// The run's tables that may share keys with any of `tables`, which are of the same tree. In a run by key these are all between the least
+    /// and the greatest key of `tables`.
+    pub fn overlapped<'t>(
+        &self,
+        tables: impl Iterator<Item = &'t Arc<TableFile>> + Clone,
+    ) -> Vec<Arc<TableFile>> {
+        let Some(partitioner) = &self.partitioner else {
+            let lo = tables.clone().map(|table| &table.meta().smallest).min();
+            let hi = tables.map(|table| &table.meta().largest).max();
+            let between = lo.zip(hi).map(|(lo, hi)| self.between(lo, hi).cloned());
+            return between.into_iter().flatten().collect();
+        };
+        let overlaps = |own: &&Arc<TableFile>| {
+            let mut tables = tables.clone();
+            tables.any(|other| partitioner.overlap(own.bounds(), other.bounds()))
+        };
+        self.tables.iter().filter(overlaps).cloned().collect()
+    }
+
+    /// Puts the tables in order, and says what is wrong where two of them overlap, or one has bounds that the order does not know.
+    pub(super) fn normalise(&mut self) -> Result<(), String> {
+        Arc::make_mut(&mut self.tables).sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
+        let id = self
+            .partitioner
+            .as_ref()
+            .map(|partitioner| partitioner.id());
+        for table in self.tables.iter() {
+            let of = table
+                .meta()
+                .bounds
+                .as_ref()
+                .map(|bounds| bounds.partitioner);
+            if of != id {
+                let number = table.meta().number;
+                return Err(match (of, id) {
+                    (Some(of), _) => format!(
+                        "table {number} was cut by partitioner {of}, which the tree does not have"
+                    ),
+                    (None, _) => format!("table {number} has no bounds, as its run must have"),
+                });
+            }
+        }
+        match self.overlap() {
+            None => Ok(()),
+            Some((a, b)) => Err(format!(
+                "tables {} and {} of level {} overlap",
+                a.meta().number,
+                b.meta().number,
+                self.level
+            )),
+        }
+    }
+
+    /// Two tables that overlap, if there are any; the tables are in order.
+    fn overlap(&self) -> Option<(&Arc<TableFile>, &Arc<TableFile>)> {
+        let Some(partitioner) = &self.partitioner else {
+            let mut pairs = self.tables.iter().zip(self.tables.iter().skip(1));
+            return pairs.find(|(a, b)| a.meta().largest >= b.meta().smallest);
+        };
+        self.tables.iter().enumerate().find_map(|(at, a)| {
+            let mut others = self.tables.iter().skip(at + 1);
+            let b = others.find(|b| partitioner.overlap(a.bounds(), b.bounds()))?;
+            Some((a, b))
+        })
+    }
+}
+
+/// True when tables of a tree overlap nothing of each other.
+pub(crate) fn are_disjoint<'t>(
+    tables: impl Iterator<Item = &'t Arc<TableFile>>,
+    partitioner: Option<&Arc<dyn Partitioner>>,
+) -> bool {
+    let mut run = Run {
+        level: 0,
+        number: 0,
+        tables: Arc::new(tables.cloned().collect()),
+        partitioner: partitioner.cloned(),
+    };
+    run.normalise().is_ok()
+}
