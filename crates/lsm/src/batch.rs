@@ -8,9 +8,8 @@
 //! ```
 
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, TIMED_LEN, Timed};
+use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, TIMED_LEN, Time, Timed};
 use crate::error::{Error, Result};
-use crate::expiry::Time;
 use crate::wal::rest_hash;
 
 /// The number of a tree within its group; never used again after the tree is dropped.

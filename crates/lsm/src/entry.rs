@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::expiry::Time;
+/// A time: milliseconds since 1970.
+pub type Time = u64;
 
 /// A sequence number. Every write operation of a tree group takes the next one; entries that belong
 /// to one operation (a record and its index entries) share it.

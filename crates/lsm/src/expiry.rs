@@ -21,11 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
-
-/// Milliseconds since 1970.
-pub type Time = u64;
 
 /// Tells the time.
 pub type Clock = dyn Fn() -> Time + Send + Sync;

@@ -86,9 +86,9 @@ pub use check::CheckReport;
 pub use compaction::{LazyLeveled, Leveled, RunSink, Tiered, WriteRun, held};
 pub use cost::Cost;
 pub use cursor::Cursor;
-pub use entry::{Kind, MAX_SEQ, Position, Seq, Timed};
+pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};
 pub use error::{Error, Result};
-pub use expiry::{Clock, LARGEST_JUMP, Time};
+pub use expiry::{Clock, LARGEST_JUMP};
 pub use group::{
     Commit, Complete, Group, Job, JobFailure, Observer, Retry, ShowOperation, Tail, Ticket,
     TreeChange,

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Tiered;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
-use crate::expiry::Time;
 use crate::version::{Choice, CompactionPolicy, ComponentId, Run, TableFile, TreeVersion};
 
 /// Everything into one run, worth it or not; `None` when the tree is empty.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::entry::Time;
 use crate::error::{Error, Result};
-use crate::expiry::Time;
 use crate::version::{Action, Choice, LeavesOut, TableFile, TreeVersion};
 
 /// What has expired may take this share of what is left before tables are written again for it alone.

@@ -13,8 +13,8 @@ use super::failures::Attempt;
 use crate::batch::TreeId;
 use crate::compaction::job::Workshop;
 use crate::compaction::{expired, followed_by, pick_above, pick_all};
+use crate::entry::Time;
 use crate::error::{Error, Result};
-use crate::expiry::Time;
 use crate::generation::View;
 use crate::version::{Choice, Edit, TreeVersion, Version};
 

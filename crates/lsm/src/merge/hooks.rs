@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::entry::{Kind, Seq};
-use crate::expiry::Time;
+use crate::entry::{Kind, Seq, Time};
 use crate::obsolete::Over;
 
 /// What a filter wants done with an entry.

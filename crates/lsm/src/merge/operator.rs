@@ -1,7 +1,6 @@
 //! The merge operator: how operands of a key are combined, on reads and on merges.
 
-use crate::entry::Seq;
-use crate::expiry::Time;
+use crate::entry::{Seq, Time};
 
 /// Combines operands of one user key. Operands are appended blindly (LevelDB++'s lazy posting lists,
 /// DualDB's value lists) and combined whenever a flush or a merge brings them together.

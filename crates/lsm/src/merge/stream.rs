@@ -12,9 +12,8 @@ use std::sync::Arc;
 use super::decide::{Facts, Fate, Reason, decide};
 use super::{Judge, Judged, MergeOperator, Verdict};
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_TIME, Seq, Timed};
+use crate::entry::{Kind, MAX_TIME, Seq, Time, Timed};
 use crate::error::Result;
-use crate::expiry::Time;
 use crate::obsolete::{Over, SeqSet};
 
 /// The rules of one tree for one merge.

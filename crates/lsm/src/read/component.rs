@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Timed};
+use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Time, Timed};
 use crate::error::Result;
-use crate::expiry::Time;
 use crate::memtable::Memtable;
 use crate::read::SourceCursor;
 use crate::read::lens::{Lens, Shown};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::batch::TreeId;
 use crate::cost::Cost;
-use crate::entry::{Kind, Seq, TIMED_LEN, Timed};
+use crate::entry::{Kind, Seq, TIMED_LEN, Time, Timed};
 use crate::error::Result;
-use crate::expiry::{Horizon, Time};
+use crate::expiry::Horizon;
 use crate::generation::View;
 use crate::obsolete::Superseded;
 use crate::read::SourceCursor;

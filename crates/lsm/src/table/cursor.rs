@@ -11,9 +11,8 @@ use super::index::Index;
 use super::reader::Table;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Timed};
+use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Time, Timed};
 use crate::error::{Error, Result};
-use crate::expiry::Time;
 use crate::slice::Slice;
 use crate::stop::Stop;
 

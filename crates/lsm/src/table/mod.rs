@@ -38,8 +38,7 @@ use std::sync::Arc;
 
 use crate::attributes::Extractor;
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::{Kind, Seq};
-use crate::expiry::Time;
+use crate::entry::{Kind, Seq, Time};
 use crate::slice::Slice;
 use crate::synopsis::{BITS_PER_VALUE, Zone, put_zone, read_zone, zone_owned, zone_ref};
 

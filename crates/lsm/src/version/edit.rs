@@ -31,8 +31,7 @@ use std::sync::Arc;
 use super::{ComponentId, MAX_BOUNDS, Order, Place};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::{MAX_SEQ, MAX_TIME, Seq};
-use crate::expiry::Time;
+use crate::entry::{MAX_SEQ, MAX_TIME, Seq, Time};
 use crate::obsolete::SeqSet;
 use crate::table::{Bounds, Expiry, TableMeta};
 

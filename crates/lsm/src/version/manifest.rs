@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Current, Edit, NewTable, Order, TableSource, TreeOptions, Version, manifest_path};
 use crate::batch::TreeId;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
-use crate::expiry::Time;
 use crate::fs::{Fs, Lock};
 use crate::wal::{AppendError, Follower, LogKind, LogWriter, Record, Tail, replay};
 

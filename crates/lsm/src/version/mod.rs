@@ -39,9 +39,8 @@ pub(crate) use self::run::are_disjoint;
 pub(crate) use self::run_cursor::RunCursor;
 pub use self::tree_options::{LeavesOut, PlainTrees, SupersededBy, TreeOptions, TreeProvider};
 use crate::batch::TreeId;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
-use crate::expiry::Time;
 use crate::obsolete::SeqSet;
 
 /// The span of sequence numbers that a component holds the writes of. Comparable between the trees
