@@ -88,8 +88,8 @@ pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Position, Seq};
 pub use error::{Error, Result};
 pub use group::{
-    Commit, Complete, Group, Job, JobFailure, Observer, Retry, ShowOperation, Tail, Ticket,
-    TreeChange,
+    Commit, Complete, EndedJob, Group, Job, JobAbout, JobFailure, JobKind, Observer, Retry,
+    RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
 };
 pub use obsolete::{SeqSet, Superseded};
 pub use options::{BitmapMerges, Clock, Durability, KeepLog, Options};
