@@ -134,7 +134,8 @@ impl Inner {
         let workshop = Workshop {
             closing,
             shared: shared.as_ref(),
-            pace: Some(&self.scheduler.pace),
+            // The small merges at the end of a close are not held up.
+            pace: (!self.core.closing.load(Ordering::Relaxed)).then_some(&self.scheduler.pace),
             slots: Some(&self.scheduler.slots),
             written: Some(&running.written),
             ..self.workshop(&next_file)
