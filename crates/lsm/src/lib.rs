@@ -58,6 +58,7 @@ mod cost;
 mod cursor;
 pub mod entry;
 mod error;
+mod expiry;
 pub mod fs;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -85,14 +86,15 @@ pub use check::CheckReport;
 pub use compaction::{LazyLeveled, Leveled, RunSink, Tiered, WriteRun, held};
 pub use cost::Cost;
 pub use cursor::Cursor;
-pub use entry::{Kind, MAX_SEQ, Position, Seq};
+pub use entry::{Kind, MAX_SEQ, Position, Seq, Timed};
 pub use error::{Error, Result};
+pub use expiry::{Clock, LARGEST_JUMP, Time};
 pub use group::{
     Commit, Complete, EndedJob, Group, Job, JobAbout, JobFailure, JobKind, Observer, Retry,
     RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
 };
 pub use obsolete::{SeqSet, Superseded};
-pub use options::{BitmapMerges, Clock, Durability, KeepLog, Options};
+pub use options::{BitmapMerges, Durability, KeepLog, Options};
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
     WalkEntry,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::choice::check;
+use super::expired;
 use super::output::{Expected, Output, Written};
 use super::pace::Pace;
 use super::pieces::{self, Between, Slots};
@@ -12,6 +13,7 @@ use crate::batch::check_limits;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
+use crate::expiry::Time;
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{MergeCursor, MergeStream, Rules};
 use crate::obsolete::{self, Over, SeqSet};
@@ -49,6 +51,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) written: Option<&'a AtomicU64>,
     /// Set when a piece of a merge has failed: the others give up.
     pub(crate) abandoned: AtomicBool,
+    /// What expires up to then is dropped.
+    pub(crate) time: Time,
     /// The version as it was when the job began, and as it is.
     pub(crate) version: Arc<Version>,
     pub(crate) now: Arc<dyn Fn() -> Arc<Version> + Send + Sync>,
@@ -118,7 +122,10 @@ impl Workshop<'_> {
 
     /// Carries out a choice, into `edit`.
     pub(crate) fn merge(&self, tree: &TreeVersion, choice: &Choice, edit: &mut Edit) -> Result<()> {
-        check(tree, choice)?;
+        match choice.action {
+            Action::Drop => expired::check(tree, choice, self.time)?,
+            _ => check(tree, choice)?,
+        }
         if let Some((level, key)) = &choice.cursor {
             edit.cursors.push((tree.id, *level, key.clone()));
         }
@@ -126,6 +133,10 @@ impl Workshop<'_> {
             tree: tree.id,
             number: table.meta().number,
         }));
+        if choice.action == Action::Drop {
+            Counters::add(&self.counters.drops, choice.tables().count() as u64);
+            return Ok(());
+        }
         let (level, run) = choice.target();
         if let Action::Move { .. } = choice.action
             && !self.can_move(tree, choice)
@@ -327,6 +338,13 @@ impl Workshop<'_> {
             return false;
         }
         let small = |table: &Arc<TableFile>| table.meta().size < self.options.table_size / 16;
+        let expired = |table: &Arc<TableFile>| {
+            let expiry = table.meta().expiry;
+            expiry.is_some_and(|expiry| expiry.min <= self.time)
+        };
+        if choice.tables().any(expired) {
+            return false;
+        }
         let small = choice.tables().count() > 1 && choice.tables().any(small);
         let stays = |at: &Run| {
             at.tables
@@ -427,6 +445,7 @@ impl Workshop<'_> {
                 (LeavesOut::Repaired, Some(bitmap)) => bitmap.mark(),
                 _ => MAX_SEQ,
             },
+            now: self.time,
         };
         let mut output = Output::new(self, tree, expected);
         MergeStream::new(input, rules)

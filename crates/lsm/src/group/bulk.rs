@@ -16,6 +16,7 @@ use crate::compaction::oldest_level;
 use crate::compaction::shared::SharedFiles;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
+use crate::expiry::Time;
 use crate::generation::View;
 use crate::read::{Component, Snapshot};
 use crate::stats::Counters;
@@ -219,6 +220,11 @@ impl super::Internals<'_> {
         Ok(count)
     }
 
+    /// The last time that the store acted by.
+    pub(crate) fn kept_time(&self) -> Time {
+        self.0.core.clock.kept()
+    }
+
     /// The next numbers of a file and of a tree: no version so far has any as large.
     pub(crate) fn next_numbers(&self) -> (u64, TreeId) {
         let next_tree = self.0.versions.manifest.lock().next_tree;
@@ -253,6 +259,7 @@ impl super::Internals<'_> {
             slots: None,
             written: None,
             abandoned: AtomicBool::new(false),
+            time: 0,
             version: version.clone(),
             now: Arc::new(move || version.clone()),
         };

@@ -14,8 +14,9 @@ use super::failures::Attempt;
 use super::jobs::{JobAbout, JobKind, Why};
 use crate::batch::TreeId;
 use crate::compaction::job::Workshop;
-use crate::compaction::{followed_by, pick_above, pick_all};
+use crate::compaction::{expired, followed_by, pick_above, pick_all};
 use crate::error::{Error, Result};
+use crate::expiry::Time;
 use crate::generation::View;
 use crate::version::{Choice, Edit, Run, TreeVersion, Version};
 
@@ -75,7 +76,7 @@ impl Inner {
     /// The same for merges of at most `bytes` each.
     pub(super) fn merge_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
-        let Some(due) = self.take_due(bytes, &|tree| self.attempt(tree)) else {
+        let Some(due) = self.take_due(self.drop_time(), bytes, &|tree| self.attempt(tree)) else {
             return Ok(false);
         };
         self.start_writing(&mut self.sequencer.writer.lock())?;
@@ -97,9 +98,10 @@ impl Inner {
                 true => Attempt::None,
                 false => Attempt::Any,
             };
-            let Some(taken) = self.take_due(u64::MAX, &attempt) else {
+            let time = self.drop_time();
+            let Some(taken) = self.take_due(time, u64::MAX, &attempt) else {
                 let view = self.versions.view.load_full();
-                let Some((_, id, _)) = due(&view, u64::MAX, &attempt).next() else {
+                let Some((_, id, _)) = due(&view, time, u64::MAX, &attempt).next() else {
                     return first.map_or(Ok(()), Err);
                 };
                 // Somebody else works on it.
@@ -204,7 +206,8 @@ impl Inner {
                 followers.extend(of_it.filter(|id| *id != lead.id));
             }
         }
-        let choose = |_: &Version, tree: &TreeVersion| pick_all(tree);
+        let now = self.drop_time();
+        let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
         let merged = self.merge_each(leads, &choose)?;
         let followed = self.merge_each(followers, &choose)?;
         // What one lacks cannot be told from what it has forgotten, so one that is damaged is not swept.
@@ -342,10 +345,19 @@ pub(super) fn merged_with(version: &Version, tree: TreeId) -> BTreeSet<TreeId> {
     followers.map(|tree| tree.id).chain([tree]).collect()
 }
 
+/// How urgent the next merge of a tree is, and how many bytes it reads.
+fn due_of(tree: &TreeVersion, time: Time) -> Option<(f64, u64)> {
+    match expired::pick(tree, time) {
+        Some((score, choice)) => Some((score, choice.size())),
+        None => tree.due.merge,
+    }
+}
+
 /// The trees with merges of at most `bytes` that are due, of those that `attempt` allows, the most urgent first: how urgent,
 /// and how many bytes. Trees that follow others are merged with them.
 fn due(
     view: &View,
+    time: Time,
     bytes: u64,
     attempt: &dyn Fn(TreeId) -> Attempt,
 ) -> impl Iterator<Item = (f64, TreeId, u64)> {
@@ -353,7 +365,7 @@ fn due(
     let leads = trees.filter(|tree| tree.options.follows.is_none());
     let due = leads.filter_map(|tree| {
         let (score, size) = match attempt(tree.id) {
-            Attempt::Any => tree.due.merge?,
+            Attempt::Any => due_of(tree, time)?,
             Attempt::Newer(above) => {
                 let (score, choice) = pick_above(tree, above)?;
                 (score, choice.size())
@@ -370,11 +382,16 @@ fn due(
 impl Inner {
     /// Claims the tree with the most urgent merge of at most `bytes` that nobody works on, and if it is small others that are,
     /// the most urgent first. What is merged is chosen when the tree is claimed.
-    fn take_due(&self, bytes: u64, attempt: &dyn Fn(TreeId) -> Attempt) -> Option<Taken<'_>> {
+    fn take_due(
+        &self,
+        time: Time,
+        bytes: u64,
+        attempt: &dyn Fn(TreeId) -> Attempt,
+    ) -> Option<Taken<'_>> {
         let mut view = self.versions.view.load_full();
         let mut together = Together::default();
         let mut claims = Vec::new();
-        for (_, id, size) in due(&view.clone(), bytes, attempt) {
+        for (_, id, size) in due(&view.clone(), time, bytes, attempt) {
             if together.is_full() {
                 break;
             }
@@ -389,10 +406,11 @@ impl Inner {
                 continue;
             };
             let picked = match attempt(id) {
-                Attempt::Any => tree.options.policy.pick(tree).map(|(score, choice)| {
-                    let whole = (true, Why::Due(score));
-                    (choice, whole)
-                }),
+                Attempt::Any => {
+                    let expired = expired::pick(tree, time);
+                    let picked = expired.or_else(|| tree.options.policy.pick(tree));
+                    picked.map(|(score, choice)| (choice, (true, Why::Due(score))))
+                }
                 Attempt::Newer(above) => {
                     let picked = pick_above(tree, above);
                     picked.map(|(_, choice)| (choice, (false, Why::Newer)))

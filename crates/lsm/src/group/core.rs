@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::expiry::ExpiryClock;
 use crate::options::Options;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{TableSource, TreeProvider};
@@ -13,6 +14,7 @@ use crate::version::{TableSource, TreeProvider};
 pub(super) struct Core {
     pub(super) source: TableSource,
     pub(super) options: Options,
+    pub(super) clock: Arc<ExpiryClock>,
     pub(super) provider: Arc<dyn TreeProvider>,
     pub(super) counters: Counters,
     pub(super) reads: ReadCounters,
@@ -27,12 +29,14 @@ impl Core {
     pub(super) fn new(
         source: TableSource,
         options: Options,
+        clock: Arc<ExpiryClock>,
         provider: Arc<dyn TreeProvider>,
         reads_only: bool,
     ) -> Core {
         Core {
             source,
             options,
+            clock,
             provider,
             counters: Counters::default(),
             reads: ReadCounters::default(),

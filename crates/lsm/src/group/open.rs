@@ -17,6 +17,7 @@ use super::version_set::{VersionSet, Versions};
 use crate::cache::BlockCache;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
+use crate::expiry::{ExpiryClock, Time};
 use crate::fs::Fs;
 use crate::generation::{Generation, View};
 use crate::options::Options;
@@ -58,13 +59,14 @@ pub(super) fn open(
         now: options.log_time(),
         ..Recovery::default()
     };
-    let (mut synced, mut next_seq) = (0, 1);
+    let (mut synced, mut next_seq, mut kept_time) = (0, 1, 0);
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
         let mut recovered = recover(&source, &tree_options, false)?;
         recovered.version.load_bitmaps();
         log.last_seq = recovered.last_seq;
         synced = recovered.synced;
+        kept_time = recovered.time;
         if recovered.current.seal.is_none() {
             let manifest = recovered.current.manifest;
             log.unsynced.push(manifest_path(&source.dir, manifest));
@@ -114,7 +116,8 @@ pub(super) fn open(
         forsaken: log.forsaken,
         delay: 0,
     };
-    let core = Arc::new(Core::new(source, options, provider, false));
+    let clock = open_clock(&source, &options, kept_time, true)?;
+    let core = Arc::new(Core::new(source, options, clock, provider, false));
     let history = versions.order.history;
     let log = Log::new(synced, log.closed);
     Ok(Inner {
@@ -125,6 +128,17 @@ pub(super) fn open(
         reader: None,
         _lock: Some(lock),
     })
+}
+
+fn open_clock(
+    source: &TableSource,
+    options: &Options,
+    kept: Time,
+    writes: bool,
+) -> Result<Arc<ExpiryClock>> {
+    let clock = options.clock.clone();
+    let clock = ExpiryClock::open(clock, &source.fs, &source.dir, kept, writes)?;
+    Ok(Arc::new(clock))
 }
 
 /// Opens a group to read it beside the one who writes it.
@@ -166,7 +180,8 @@ pub(super) fn open_reader(
         last: visible,
         ..Writer::default()
     };
-    let core = Arc::new(Core::new(source, options, provider, true));
+    let clock = open_clock(&source, &options, recovered.time, false)?;
+    let core = Arc::new(Core::new(source, options, clock, provider, true));
     let history = versions.order.history;
     let log = Log::new(0, reader.segments());
     Ok(Inner {
