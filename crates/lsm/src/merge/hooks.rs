@@ -92,6 +92,10 @@ impl MergeFilter for Filters {
         self.0.iter().all(|filter| filter.may_be_passed_over())
     }
 
+    fn spans_keys(&self) -> bool {
+        self.0.iter().any(|filter| filter.spans_keys())
+    }
+
     fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         self.0.iter().all(|filter| filter.writes(entry, show))
     }
