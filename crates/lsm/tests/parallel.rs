@@ -43,6 +43,9 @@ impl TreeProvider for Trees {
 
 const NAMES: [&str; 5] = ["a", "b", "t1", "t2", "bits"];
 
+/// A tree and a key, and what is written there, or nothing.
+type Change = ((TreeId, Vec<u8>), Option<Vec<u8>>);
+
 type Model = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
 
 fn many(fs: Arc<dyn Fs>) -> Options {
@@ -89,7 +92,7 @@ fn write(
     trees: &[TreeId],
     rng: &mut fastrand::Rng,
     how: Durability,
-) -> (Vec<((TreeId, Vec<u8>), Option<Vec<u8>>)>, Result<u64>) {
+) -> (Vec<Change>, Result<u64>) {
     let mut batch = Batch::new();
     let mut changes = Vec::new();
     for &tree in trees {
@@ -111,7 +114,7 @@ fn write(
     (changes, result)
 }
 
-fn apply(model: &mut Model, changes: &[((TreeId, Vec<u8>), Option<Vec<u8>>)]) {
+fn apply(model: &mut Model, changes: &[Change]) {
     for (at, value) in changes {
         match value {
             Some(value) => model.insert(at.clone(), value.clone()),
