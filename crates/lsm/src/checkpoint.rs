@@ -8,9 +8,9 @@
 //! nobody is waited for, and nothing of the store itself is changed. The numbers that the copy gives out go on from
 //! the snapshot's.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -67,8 +67,8 @@ impl Group {
                 .map_err(|e| Error::io(&to, "link", e))?;
         }
         check()?;
-        let next = Cell::new(next_file);
-        let new_file = || next.replace(next.get() + 1);
+        let next = AtomicU64::new(next_file);
+        let new_file = || next.fetch_add(1, Ordering::Relaxed);
         let mut edit = version.snapshot();
         let copy = TableSource {
             dir: dest.to_path_buf(),
@@ -81,7 +81,7 @@ impl Group {
         log.sync()?;
         let manifest = new_file();
         edit.log = Some(number);
-        edit.next_file = Some(next.get());
+        edit.next_file = Some(next.load(Ordering::Relaxed));
         edit.next_tree = Some(next_tree);
         edit.last_seq = Some(snapshot.seq());
         edit.time = (snapshot.time() > 0).then(|| self.internals().kept_time());

@@ -90,8 +90,8 @@ pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};
 pub use error::{Error, Result};
 pub use expiry::{Clock, LARGEST_JUMP};
 pub use group::{
-    Commit, Complete, Group, Job, JobFailure, Observer, Retry, ShowOperation, Tail, Ticket,
-    TreeChange,
+    Commit, Complete, EndedJob, Group, Job, JobAbout, JobFailure, JobKind, Observer, Retry,
+    RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
 };
 pub use obsolete::{SeqSet, Superseded};
 pub use options::{BitmapMerges, Durability, KeepLog, Options};

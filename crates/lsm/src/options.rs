@@ -79,6 +79,14 @@ pub struct Options {
     /// Flush and merge on threads of the group's own. Without them both happen in the calls that
     /// make them necessary, which makes a run deterministic. Default true.
     pub background: bool,
+    /// With `background`: how many threads compact, each a job at a time, of other trees; large jobs are done by several. 0, the default:
+    /// as many as the machine has cores. At most 64.
+    pub compaction_threads: usize,
+    /// Bytes per second that compactions may write, all together. Flushes are not held up. Default: as fast as it goes.
+    pub compaction_rate: Option<u64>,
+    /// For tests: merges of more bytes are done in pieces of so many, whoever does them.
+    #[doc(hidden)]
+    pub piece_bytes: Option<u64>,
 }
 
 impl Default for Options {
@@ -100,6 +108,9 @@ impl Default for Options {
             }),
             bitmap_slack: 16 << 10,
             background: true,
+            compaction_threads: 0,
+            compaction_rate: None,
+            piece_bytes: None,
         }
     }
 }
@@ -109,6 +120,9 @@ const MAX_BLOCK: usize = 16 << 20;
 
 /// The most bits of a filter per value or key.
 pub(crate) const MAX_BITS: usize = 64;
+
+/// The most threads that compact.
+const MOST_THREADS: usize = 64;
 
 /// The most that the cache is made for: its tables are laid out for as many blocks as it may hold.
 const MAX_CACHE: usize = 1 << 40;
@@ -139,6 +153,16 @@ impl Options {
         least("block_size", self.block_size as u64)?;
         limit("block_size in bytes", MAX_BLOCK, self.block_size)?;
         limit("value_filter_bits", MAX_BITS, self.value_filter_bits)
+    }
+
+    /// How many threads compact.
+    pub(crate) fn compaction_threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        match (self.background, self.compaction_threads) {
+            (false, _) => 1,
+            (true, 0) => cores().min(MOST_THREADS),
+            (true, threads) => threads.min(MOST_THREADS),
+        }
     }
 
     /// Bytes of memtables at which a generation is full: an eighth of the budget. With one

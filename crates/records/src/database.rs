@@ -52,6 +52,13 @@ pub struct Tuning {
     pub share_from: usize,
     /// See [`lsm::Options::bitmap_slack`].
     pub bitmap_slack: usize,
+    /// See [`lsm::Options::compaction_threads`].
+    pub compaction_threads: usize,
+    /// See [`lsm::Options::compaction_rate`].
+    pub compaction_rate: Option<u64>,
+    /// For tests: see `lsm::Options::piece_bytes`.
+    #[doc(hidden)]
+    pub piece_bytes: Option<u64>,
     /// How much of the log is kept behind the flushes. Default: nothing.
     pub keep_log: lsm::KeepLog,
     /// Repair and choose strategies when that is due. Default true.
@@ -71,6 +78,9 @@ impl Default for Tuning {
             bitmap_merges: engine.bitmap_merges,
             share_from: engine.share_from,
             bitmap_slack: engine.bitmap_slack,
+            compaction_threads: engine.compaction_threads,
+            compaction_rate: engine.compaction_rate,
+            piece_bytes: engine.piece_bytes,
             keep_log: engine.keep_log,
             upkeep: true,
             choose_every: 8192,
@@ -263,6 +273,9 @@ impl Database {
             bitmap_merges: options.tuning.bitmap_merges,
             share_from: options.tuning.share_from,
             bitmap_slack: options.tuning.bitmap_slack,
+            compaction_threads: options.tuning.compaction_threads,
+            compaction_rate: options.tuning.compaction_rate,
+            piece_bytes: options.tuning.piece_bytes,
             keep_log: options.tuning.keep_log,
             ..lsm::Options::default()
         };

@@ -1,7 +1,7 @@
 //! What a store looks like, as JSON for people and programs.
 
 use lsm::version::{Run, TreeVersion};
-use lsm::{Job, JobFailure, Retry};
+use lsm::{EndedJob, Job, JobAbout, JobFailure, Retry, RunningJob, Why};
 use serde_json::{Map, Value as Json, json};
 
 use crate::database::Database;
@@ -32,6 +32,8 @@ impl Database {
             },
             "counters": counters,
             "failures": group.failures().iter().map(failure).collect::<Vec<_>>(),
+            "jobs": group.jobs().iter().map(running).collect::<Vec<_>>(),
+            "ended_jobs": group.ended_jobs().iter().map(ended).collect::<Vec<_>>(),
         })
     }
 }
@@ -104,6 +106,45 @@ fn failure(failure: &JobFailure) -> Json {
         "next_attempt": retry,
         "error": failure.error.to_string(),
     })
+}
+
+/// What a job is about.
+fn about(job: &JobAbout) -> Map<String, Json> {
+    let why = match job.why {
+        Why::Memtables => "memtables".to_string(),
+        Why::Due(score) => format!("due, {score:.2}"),
+        Why::Newer => "newer runs of a tree that cannot be merged".to_string(),
+        Why::Asked => "asked for".to_string(),
+        Why::Space => "unused space".to_string(),
+    };
+    let mut fields = Map::new();
+    fields.insert("job".to_string(), json!(job.kind.name()));
+    fields.insert("tree".to_string(), json!(job.tree));
+    fields.insert("trees".to_string(), json!(job.trees));
+    if let Some(((first, last), to)) = job.levels {
+        fields.insert("from_levels".to_string(), json!([first, last]));
+        fields.insert("to_level".to_string(), json!(to));
+    }
+    fields.insert("why".to_string(), json!(why));
+    fields.insert("bytes_in".to_string(), json!(job.bytes_in));
+    fields
+}
+
+fn running(job: &RunningJob) -> Json {
+    let mut fields = about(&job.about);
+    fields.insert("bytes_written".to_string(), json!(job.written));
+    fields.insert("seconds".to_string(), json!(job.age.as_secs_f64()));
+    Json::Object(fields)
+}
+
+fn ended(job: &EndedJob) -> Json {
+    let mut fields = about(&job.about);
+    fields.insert("bytes_written".to_string(), json!(job.written));
+    fields.insert("seconds".to_string(), json!(job.took.as_secs_f64()));
+    fields.insert("seconds_ago".to_string(), json!(job.ago.as_secs_f64()));
+    let error = job.error.as_ref().map(ToString::to_string);
+    fields.insert("error".to_string(), json!(error));
+    Json::Object(fields)
 }
 
 fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {

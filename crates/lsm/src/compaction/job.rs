@@ -1,11 +1,13 @@
 //! Carrying out a flush or a merge: entries in, tables out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::choice::check;
 use super::expired;
 use super::output::{Expected, Output, Written};
+use super::pace::Pace;
+use super::pieces::{self, Between, Slots};
 use super::shared::SharedFiles;
 use crate::batch::check_limits;
 use crate::cursor::Cursor;
@@ -33,13 +35,21 @@ pub(crate) struct Workshop<'a> {
     pub(crate) options: &'a Options,
     pub(crate) counters: &'a Counters,
     /// Hands out file numbers.
-    pub(crate) next_file: &'a dyn Fn() -> u64,
+    pub(crate) next_file: &'a (dyn Fn() -> u64 + Sync),
     /// Where small tables go, if not each into a file of its own.
     pub(crate) shared: Option<&'a SharedFiles<'a>>,
     /// Set when the group is closing: a merge gives up.
     pub(crate) closing: &'a AtomicBool,
-    /// Set while a bulk load is under way, which will put a run below what is flushed meanwhile.
-    pub(crate) ingesting: &'a AtomicBool,
+    /// Bulk loads under way, which will put runs below what is flushed meanwhile.
+    pub(crate) ingesting: &'a AtomicUsize,
+    /// How fast it may write, if that is bounded.
+    pub(crate) pace: Option<&'a Pace>,
+    /// Threads that may help with large merges.
+    pub(crate) slots: Option<&'a Slots>,
+    /// Counts the bytes that are written.
+    pub(crate) written: Option<&'a AtomicU64>,
+    /// Set when a piece of a merge has failed: the others give up.
+    pub(crate) abandoned: AtomicBool,
     /// What expires up to then is dropped.
     pub(crate) time: Time,
     /// The version as it was when the job began, and as it is.
@@ -96,13 +106,14 @@ impl Workshop<'_> {
             written.enter(edit, tree.id, (0, None), Some(component));
             return Ok(());
         }
-        let ingesting = self.ingesting.load(Ordering::SeqCst);
+        let ingesting = self.ingesting.load(Ordering::SeqCst) > 0;
         let more = ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
         let entries = memtable.len() as u64;
         let expected = Expected::of_memtable(tree, memtable)?;
         let input = (sources, &expected);
-        let written = self.write(tree, input, &is_oldest, entries, component, edit)?;
+        let made = self.make(tree, input, &is_oldest)?;
+        let written = self.note(tree, made, entries, component, edit)?;
         Counters::add(&self.counters.flush_bytes, written.bytes());
         written.enter(edit, tree.id, (0, None), Some(component));
         Ok(())
@@ -151,16 +162,18 @@ impl Workshop<'_> {
             readahead: READAHEAD,
         };
         let cursor = |tables: Vec<_>| SourceCursor::Run(RunCursor::new(Arc::new(tables), options));
-        let sources: Vec<SourceCursor> = match tree.options.partitioner {
-            None => {
-                let runs = choice.inputs.iter().filter(|run| !run.is_empty());
-                runs.map(|run| cursor(run.clone())).collect()
+        let sources = || -> Vec<SourceCursor> {
+            match tree.options.partitioner {
+                None => {
+                    let runs = choice.inputs.iter().filter(|run| !run.is_empty());
+                    runs.map(|run| cursor(run.clone())).collect()
+                }
+                // Keys of one table are among those of another.
+                Some(_) => choice
+                    .tables()
+                    .map(|table| cursor(vec![table.clone()]))
+                    .collect(),
             }
-            // Keys of one table are among those of another.
-            Some(_) => choice
-                .tables()
-                .map(|table| cursor(vec![table.clone()]))
-                .collect(),
         };
         let older = older_runs(tree, choice);
         let is_oldest = |key: &[u8]| !tree.options.incomplete && !held_by(older, key);
@@ -186,8 +199,18 @@ impl Workshop<'_> {
                 let stays = stays.filter(|table| !choice.takes(table.meta().number));
                 let stays = stays.cloned().collect();
                 let expected = Expected::of_tables(tree, choice.tables(), stays)?;
-                let input = (sources, &expected);
-                self.write(tree, input, &is_oldest, entries, component, edit)?
+                let made = self.in_pieces(tree, choice, &|from, to| {
+                    let sources = sources();
+                    match (from, to) {
+                        (None, None) => self.make(tree, (sources, &expected), &is_oldest),
+                        _ => {
+                            let bound = |source| Between::new(source, from, to);
+                            let sources = sources.into_iter().map(bound).collect();
+                            self.make(tree, (sources, &expected), &is_oldest)
+                        }
+                    }
+                })?;
+                self.note(tree, made, entries, component, edit)?
             }
         };
         Counters::add(&self.counters.merges, 1);
@@ -334,15 +357,69 @@ impl Workshop<'_> {
         !small && !stays && self.can_move(tree, choice)
     }
 
-    fn write<C: Cursor>(
+    /// True when what is at work need not go on.
+    pub(super) fn gives_up(&self) -> bool {
+        self.closing.load(Ordering::Relaxed) || self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Does a merge, given as `make` of a range of keys, in one piece or in several.
+    fn in_pieces(&self, tree: &TreeVersion, choice: &Choice, make: &MakePiece<'_>) -> Result<Made> {
+        let filter = tree.options.filter.as_ref();
+        let whole = filter.is_some_and(|filter| filter.spans_keys());
+        let (size, options) = (choice.size(), self.options);
+        let idle = self.slots.map_or(0, |slots| slots.all());
+        let pieces =
+            |threads| pieces::count(size, options.table_size, threads, options.piece_bytes);
+        if whole || tree.options.partitioner.is_some() || pieces(idle) <= 1 {
+            return make(None, None);
+        }
+        let most = pieces(idle) as usize - 1;
+        let helpers = self.slots.map(|slots| slots.take(most));
+        let helpers = helpers.as_ref().map_or(0, |helpers| helpers.count);
+        let cuts = pieces::cuts(choice.tables(), pieces(helpers + 1))?;
+        let ends = || cuts.iter().map(|cut| Some(cut.as_slice()));
+        let ranges: Vec<_> = std::iter::once(None)
+            .chain(ends())
+            .zip(ends().chain(std::iter::once(None)))
+            .collect();
+        self.abandoned.store(false, Ordering::Relaxed);
+        let done = pieces::each(&ranges, helpers, &|(from, to)| {
+            let made = match self.gives_up() {
+                true => Err(Error::Closed),
+                false => make(from, to),
+            };
+            if made.is_err() {
+                self.abandoned.store(true, Ordering::Relaxed);
+            }
+            made
+        });
+        self.abandoned.store(false, Ordering::Relaxed);
+        let mut whole = Made::default();
+        let mut error: Option<Error> = None;
+        for piece in done {
+            match piece {
+                Ok(piece) => whole.append(piece),
+                // Not that of a piece which gave up for it.
+                Err(other) if matches!(error, None | Some(Error::Closed)) => error = Some(other),
+                Err(_) => {}
+            }
+        }
+        match error {
+            None => Ok(whole),
+            Some(error) => {
+                whole.written.remove(self.source);
+                Err(error)
+            }
+        }
+    }
+
+    /// Merges sources into tables.
+    fn make<C: Cursor>(
         &self,
         tree: &TreeVersion,
         (sources, expected): (Vec<C>, &Expected),
         is_oldest: &dyn Fn(&[u8]) -> bool,
-        entries_in: u64,
-        component: ComponentId,
-        edit: &mut Edit,
-    ) -> Result<Written> {
+    ) -> Result<Made> {
         let mut input = MergeCursor::new(sources);
         input.seek_first()?;
         let over = self.over(tree);
@@ -372,11 +449,31 @@ impl Workshop<'_> {
         let mut output = Output::new(self, tree, expected);
         MergeStream::new(input, rules)
             .run(&mut |key, seq, kind, value| output.add(key, seq, kind, value))?;
-        Counters::add(
-            &self.counters.entries_dropped,
-            entries_in.saturating_sub(output.count),
-        );
+        let count = output.count;
         let written = output.finish()?;
+        Ok(Made {
+            written,
+            told,
+            count,
+        })
+    }
+
+    /// Enters what a flush or merge made into `edit`, but for the tables.
+    fn note(
+        &self,
+        tree: &TreeVersion,
+        made: Made,
+        entries_in: u64,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<Written> {
+        let Made {
+            written,
+            told,
+            count,
+        } = made;
+        let dropped = entries_in.saturating_sub(count);
+        Counters::add(&self.counters.entries_dropped, dropped);
         if self.applies_set(tree) {
             let numbers = written.tables.iter().map(|(meta, _)| meta.number);
             let saw = self.version.ordinal();
@@ -491,6 +588,27 @@ impl Workshop<'_> {
             output.add(key, component.max, Kind::Put, value)
         })?;
         output.finish()
+    }
+}
+
+/// Merges the keys from one on and below another.
+type MakePiece<'m> = dyn Fn(Option<&[u8]>, Option<&[u8]>) -> Result<Made> + Sync + 'm;
+
+/// What a flush, a merge or a piece of one made.
+#[derive(Default)]
+struct Made {
+    written: Written,
+    /// Numbers that are to be added to the set of obsolete writes.
+    told: SeqSet,
+    /// Entries that are left.
+    count: u64,
+}
+
+impl Made {
+    fn append(&mut self, piece: Made) {
+        self.written.append(piece.written);
+        self.told.add_all(&piece.told);
+        self.count += piece.count;
     }
 }
 

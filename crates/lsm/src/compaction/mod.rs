@@ -7,6 +7,8 @@ pub(crate) mod job;
 mod lazy_leveled;
 mod leveled;
 mod output;
+pub(crate) mod pace;
+pub(crate) mod pieces;
 pub(crate) mod shared;
 pub(crate) mod sweep;
 mod tiered;

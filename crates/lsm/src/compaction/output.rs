@@ -13,7 +13,7 @@ use crate::obsolete::{self, SeqSet};
 use crate::table::{Bounds, TableBuilder, TableMeta, TableOptions};
 use crate::version::{
     ComponentId, Cutter, Cutting, Edit, MOST_PARTS, NewTable, Partitioner, Place, TableFile,
-    TreeVersion,
+    TableSource, TreeVersion,
 };
 
 /// Tables being written: one after the other, cut between keys when they have their size, or side by side, as the tree's
@@ -27,7 +27,13 @@ pub(super) struct Output<'a> {
     pub(super) notes_bits: bool,
     pub(super) last_key: Vec<u8>,
     pub(super) count: u64,
+    /// Bytes of entries since it was last told how much is written, and how much that was.
+    untold: usize,
+    told: u64,
 }
+
+/// Bytes of entries after which it is told how much is written.
+const TELL: usize = 64 << 10;
 
 /// Where the tables that are being written end.
 enum Cut<'a> {
@@ -148,13 +154,19 @@ impl<'a> Output<'a> {
             notes_bits: false,
             last_key: Vec::new(),
             count: 0,
+            untold: 0,
+            told: 0,
         }
     }
 
     pub(super) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         self.count += 1;
-        if self.count.is_multiple_of(1024) && self.shop.closing.load(Ordering::Relaxed) {
+        if self.count.is_multiple_of(1024) && self.shop.gives_up() {
             return Err(Error::Closed);
+        }
+        self.untold += key.len() + value.len();
+        if self.untold >= TELL {
+            self.tell();
         }
         let new_key = self.count == 1 || self.last_key.as_slice() != key;
         if new_key {
@@ -166,6 +178,27 @@ impl<'a> Output<'a> {
             }
         }
         self.table(new_key)?.add(key, seq, kind, value)
+    }
+
+    /// Tells how much is written by now, and waits where that is more than may be.
+    fn tell(&mut self) {
+        self.untold = 0;
+        let open: u64 = match &self.cut {
+            Cut::BySize(table) => table.iter().map(|table| table.estimated_size()).sum(),
+            Cut::Parts { parts, .. } => {
+                let open = parts.iter().flatten();
+                open.map(|part| part.table.estimated_size()).sum()
+            }
+        };
+        let bytes = self.written.bytes() + open;
+        let more = bytes.saturating_sub(self.told);
+        self.told += more;
+        if let Some(written) = self.shop.written {
+            written.fetch_add(more, Ordering::Relaxed);
+        }
+        if let Some(pace) = self.shop.pace {
+            pace.wait(more, self.shop.closing);
+        }
     }
 
     /// The table of the key that was noted last.
@@ -243,16 +276,14 @@ impl<'a> Output<'a> {
                 }
             }
         }
+        self.tell();
         Ok(std::mem::take(&mut self.written))
     }
 }
 
 impl Drop for Output<'_> {
     fn drop(&mut self) {
-        let source = self.shop.source;
-        for number in &self.written.files {
-            let _ = source.fs.remove(&source.path(*number));
-        }
+        self.written.remove(self.shop.source);
     }
 }
 
@@ -301,6 +332,20 @@ impl Written {
         meta.bounds = bounds;
         self.tables.push((meta, place));
         Ok(())
+    }
+
+    /// Adds what another output wrote, whose keys are all greater.
+    pub(super) fn append(&mut self, mut other: Written) {
+        self.tables.append(&mut other.tables);
+        self.files.append(&mut other.files);
+        self.bits.add_all(&other.bits);
+    }
+
+    /// Removes the files again.
+    pub(super) fn remove(&self, source: &TableSource) {
+        for number in &self.files {
+            let _ = source.fs.remove(&source.path(*number));
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -1,7 +1,8 @@
 //! Files that the small tables of one job share: made and synced once for all of them.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::fs::WriteFile;
@@ -16,7 +17,7 @@ const APPEND_LEN: usize = 256 << 10;
 /// The shared files of a job. Dropped before its end, it removes them.
 pub(crate) struct SharedFiles<'a> {
     source: &'a TableSource,
-    state: RefCell<State>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
@@ -39,14 +40,14 @@ impl<'a> SharedFiles<'a> {
     pub(crate) fn new(source: &'a TableSource) -> SharedFiles<'a> {
         SharedFiles {
             source,
-            state: RefCell::default(),
+            state: Mutex::default(),
         }
     }
 
     /// Puts a table into a file; `next` gives a number for one, where none is open. How long the file gets is known
     /// when the job ends ([`SharedFiles::finish`]).
     pub(crate) fn add(&self, table: &[u8], next: &dyn Fn() -> u64) -> Result<Place> {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         let result = state.add(self.source, table, next);
         state.failed |= result.is_err();
         result
@@ -54,13 +55,13 @@ impl<'a> SharedFiles<'a> {
 
     /// True when a file could not be written: nothing that is in one can be used.
     pub(crate) fn failed(&self) -> bool {
-        self.state.borrow().failed
+        self.state.lock().failed
     }
 
     /// Ends the last file, and notes in `edit` the files that were made and how long they are. A table that is alone
     /// in the file that has its number needs no place.
     pub(crate) fn finish(&self, edit: &mut Edit) -> Result<()> {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         state.end_file(self.source)?;
         for new in &mut edit.added {
             let Some(place) = &mut new.place else {

@@ -150,7 +150,7 @@ impl Sweep {
     }
 
     /// The candidates that nobody has anything of, given a view in which all tables are clean or were read; `None` when something cannot be
-    /// told. No merge may be under way, and no write have read what it adds to the view's memtables later.
+    /// told. No merge of a holder may be under way, and no write have read what it adds to the view's memtables later.
     pub(crate) fn finish(mut self, view: &View, set: &TreeVersion) -> Result<Option<SeqSet>> {
         for holder in holders(&view.version, set).filter(|tree| tree.options.filter.is_some()) {
             for memtable in view.memtables(holder.id) {

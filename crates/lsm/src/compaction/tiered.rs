@@ -1,5 +1,6 @@
 //! The tiered policy.
 
+use super::Leveled;
 use crate::version::{Choice, CompactionPolicy, Run, TreeVersion};
 
 /// AsterixDB's: runs of level 0 only; a sequence of them is merged when the younger ones together outgrow the oldest by a
@@ -23,7 +24,8 @@ impl Default for Tiered {
 }
 
 impl CompactionPolicy for Tiered {
-    /// The longest sequence, from the newest run on, whose younger runs outgrow its oldest.
+    /// The longest sequence, from the newest run on, whose younger runs outgrow its oldest. It is as urgent as a level 0 of as many
+    /// runs under the leveled policy as it usually is.
     fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
         let mergeable: Vec<&Run> = tree
             .runs
@@ -46,7 +48,8 @@ impl CompactionPolicy for Tiered {
             .take(oldest + 1)
             .map(|run| run.tables.to_vec())
             .collect();
-        Some((1.0 + oldest as f64 / 8.0, Choice::merge(runs, 0)))
+        let urgency = (oldest + 1) as f64 / Leveled::default().level0_runs as f64;
+        Some((urgency.max(1.0), Choice::merge(runs, 0)))
     }
 
     fn level_for(&self, _: u64) -> u32 {

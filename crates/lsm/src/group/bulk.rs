@@ -1,11 +1,14 @@
 //! Runs that are written past the log and the memtables, tables that are written again, and memtables that are
 //! written for a copy of the store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::compact::merged_with;
 use super::install::no_tree;
-use super::threads::Raised;
+use super::sequencer::Writer;
+use super::threads::Counted;
 use super::{Inner, TreeChange};
 use crate::batch::TreeId;
 use crate::compaction::job::{Workshop, WriteRun};
@@ -52,28 +55,27 @@ impl Inner {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         self.work_on(|edit| {
             let count = self.write_run(tree, write, edit)?;
-            // Dropped after the locks.
-            let _retired;
-            // From here on no merge may put anything below the place where the run goes.
-            let _merges = self.scheduler.merging.lock();
-            let _flushes = self.scheduler.flushing.lock();
-            let mut writer = self.sequencer.writer.lock();
-            self.start_writing(&mut writer)?;
-            let view = self.versions.view.load_full();
-            let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
-            if let (Some((least, greatest)), Some((held, _))) = (span(edit), held(&view, target))
-                && greatest >= held
-            {
-                return Err(out_of_place(target, least, greatest));
-            }
-            let bytes = edit.added.iter().map(|new| new.meta.size).sum();
-            let level = oldest_level(target, bytes);
-            for new in &mut edit.added {
-                new.level = level;
-                new.run = if level == 0 { new.run } else { 0 };
-            }
-            self.add_change(change()?, edit)?;
-            _retired = self.change_trees(&mut writer, edit)?;
+            // With these claims no merge may put anything below the place where the run goes.
+            let trees = merged_with(&self.versions.view.load_full().version, tree);
+            let install = |writer: &mut Writer, change: TreeChange| {
+                let view = self.versions.view.load_full();
+                let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
+                if let (Some((least, greatest)), Some((held, _))) =
+                    (span(edit), held(&view, target))
+                    && greatest >= held
+                {
+                    return Err(out_of_place(target, least, greatest));
+                }
+                let bytes = edit.added.iter().map(|new| new.meta.size).sum();
+                let level = oldest_level(target, bytes);
+                for new in &mut edit.added {
+                    new.level = level;
+                    new.run = if level == 0 { new.run } else { 0 };
+                }
+                self.add_change(change, edit)?;
+                self.change_trees(writer, edit)
+            };
+            drop(self.with_change(trees, &mut |_| change(), install)?);
             Ok(count)
         })
     }
@@ -147,7 +149,7 @@ impl Inner {
         tree: TreeId,
         pick: &dyn Fn(&TableMeta) -> bool,
     ) -> Result<Option<u64>> {
-        let _guard = self.scheduler.merging.lock();
+        let _claim = self.scheduler.claim(BTreeSet::from([tree]));
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let view = self.versions.view.load_full();
         let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
@@ -178,8 +180,9 @@ impl super::Internals<'_> {
     ) -> Result<u64> {
         let inner = self.0;
         // Runs are ordered by sequence number; no merge may put newer entries below this one.
-        let _merges = inner.scheduler.merging.lock();
-        let _ingesting = Raised::new(&inner.scheduler.ingesting);
+        let trees = merged_with(&inner.versions.view.load_full().version, tree);
+        let _claim = inner.scheduler.claim(trees);
+        let _ingesting = Counted::new(&inner.scheduler.ingesting);
         inner.rotate_now()?;
         let seq = {
             let mut writer = inner.sequencer.writer.lock();
@@ -232,13 +235,13 @@ impl super::Internals<'_> {
         &self,
         snapshot: &Snapshot,
         to: &TableSource,
-        new_file: &dyn Fn() -> u64,
+        new_file: &(dyn Fn() -> u64 + Sync),
         edit: &mut Edit,
     ) -> Result<()> {
         let view = snapshot.view();
         let version = view.version.clone();
         // What the tables say of older runs is not known of the memtables beside them, so anti-matter stays.
-        let (never, always) = (AtomicBool::new(false), AtomicBool::new(true));
+        let (never, always) = (AtomicBool::new(false), AtomicUsize::new(1));
         let generations = || view.full.iter().rev().chain([&view.active]);
         let memtables: usize = generations().map(|g| g.filled().count()).sum();
         let share = memtables >= self.0.core.options.share_from;
@@ -251,6 +254,10 @@ impl super::Internals<'_> {
             shared: shared.as_ref(),
             closing: &never,
             ingesting: &always,
+            pace: None,
+            slots: None,
+            written: None,
+            abandoned: AtomicBool::new(false),
             time: 0,
             version: version.clone(),
             now: Arc::new(move || version.clone()),

@@ -62,11 +62,8 @@ impl Inner {
     }
 
     /// Does the small merges that are due: a store that is opened for a few writes at a time has no
-    /// other moment for them, and would gather runs. Somebody else's merge is not waited for.
+    /// other moment for them, and would gather runs. Trees that somebody else works on are not waited for.
     fn merge_small(&self) {
-        let Some(_guard) = self.scheduler.merging.try_lock() else {
-            return;
-        };
         let never = AtomicBool::new(false);
         // What fails is passed over from then on, so this ends.
         while let Ok(true) = self.merge_some(SMALL_MERGE, &never) {}

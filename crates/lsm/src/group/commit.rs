@@ -76,7 +76,7 @@ impl Inner {
             complete(batch, writer.next_seq, &snapshot)?;
         }
         let ticket = self.apply(&mut writer, batch, durability)?;
-        let delay = self.delay(&mut writer, batch.bytes());
+        let delay = self.delay(&mut writer, batch);
         drop(writer);
         if let Some(delay) = delay {
             Counters::add(&self.core.counters.slowed_micros, delay.as_micros() as u64);
@@ -286,7 +286,8 @@ impl Inner {
     fn wait_for_flush(&self) -> Result<()> {
         if !self.scheduler.workers.flush.load(Ordering::SeqCst) {
             self.flush_full()?;
-            if self.core.options.background && !self.scheduler.workers.merge.load(Ordering::SeqCst)
+            if self.core.options.background
+                && self.scheduler.workers.compact.load(Ordering::SeqCst) == 0
             {
                 self.merge_inline();
             }
@@ -317,15 +318,17 @@ impl Inner {
     }
 
     /// How long this writer should sleep so that merges keep up: in proportion to what it wrote and
-    /// to the backlog, never for the length of a merge.
-    fn delay(&self, writer: &mut Writer, bytes: usize) -> Option<Duration> {
-        let pressure = self.scheduler.pressure();
+    /// to the backlog, never for the length of a merge. The backlog is that of the trees it wrote to: who writes to
+    /// others is not held up by it.
+    fn delay(&self, writer: &mut Writer, batch: &Batch) -> Option<Duration> {
+        let version = &self.versions.view.load().version;
+        let pressure = self.scheduler.pressure_of(version, batch.trees());
         if pressure <= 0.0 {
             return None;
         }
         let (onset, height) = SLOW_RATE;
         let rate = onset * (height / onset).powf(pressure.min(1.0));
-        writer.delay += (bytes as f64 / rate * 1e6) as u64;
+        writer.delay += (batch.bytes() as f64 / rate * 1e6) as u64;
         (writer.delay >= 500)
             .then(|| Duration::from_micros(std::mem::take(&mut writer.delay).min(20_000)))
     }

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Inner;
+use super::claims::Claim;
 use super::failures::Attempt;
+use super::jobs::{JobAbout, JobKind, Why};
 use crate::batch::TreeId;
 use crate::compaction::job::Workshop;
 use crate::compaction::{expired, followed_by, pick_above, pick_all};
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::generation::View;
-use crate::version::{Choice, Edit, TreeVersion, Version};
+use crate::version::{Choice, Edit, Run, TreeVersion, Version};
 
 /// A merge of at most so many bytes is done together with others.
 const SMALL: u64 = 1 << 20;
@@ -31,19 +33,37 @@ pub(super) struct Merge {
     choice: Choice,
     /// Whether the tree is in order again when it succeeds.
     whole: bool,
+    why: Why,
+}
+
+/// Merges that are due, with their claims.
+struct Taken<'a> {
+    together: Together,
+    /// A view since when nothing but additions has come to their trees.
+    view: Arc<View>,
+    _claims: Vec<Claim<'a>>,
 }
 
 impl Inner {
     /// Does the merges that are due. Failures are noted with their trees, or met by the next flush.
     pub(super) fn merge_inline(&self) {
+        let _slot = self.scheduler.slots.insist();
         self.begin_round();
         while let Ok(true) = self.merge_once() {}
     }
 
-    /// Does the most urgent merges; false when there is none. A merge that fails is noted with its tree, and counts
-    /// as done: the next one is another tree's.
-    pub(super) fn merge_once(&self) -> Result<bool> {
-        let _guard = self.scheduler.merging.lock();
+    /// The same by one of the threads that compact, unless they are all at work: some of them help with a large merge.
+    pub(super) fn merge_in_turn(&self) -> Result<bool> {
+        let slot = self.scheduler.slots.take(1);
+        match slot.count {
+            0 => Ok(false),
+            _ => self.merge_once(),
+        }
+    }
+
+    /// Does the most urgent merges of trees that nobody works on; false when there is none. A merge that fails is noted with
+    /// its tree, and counts as done: the next one is another tree's.
+    fn merge_once(&self) -> Result<bool> {
         if self.core.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -53,16 +73,14 @@ impl Inner {
             || self.sweep_due(1)?)
     }
 
-    /// The same for merges of at most `bytes` each, under the `merging` lock.
+    /// The same for merges of at most `bytes` each.
     pub(super) fn merge_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
-        let view = self.versions.view.load_full();
-        let merges = due(&view, self.drop_time(), bytes, |tree| self.attempt(tree));
-        if merges.is_empty() {
+        let Some(due) = self.take_due(self.drop_time(), bytes, &|tree| self.attempt(tree)) else {
             return Ok(false);
-        }
+        };
         self.start_writing(&mut self.sequencer.writer.lock())?;
-        let failed = self.merge(&view, &merges, closing);
+        let failed = self.merge(&due.view, &due.together.merges, closing);
         let store = failed.into_iter().find(|(_, e)| !self.is_contained(e));
         store.map_or(Ok(true), |(_, error)| Err(error))
     }
@@ -72,22 +90,27 @@ impl Inner {
     pub(super) fn merge_all(&self) -> Result<()> {
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let mut first = None;
+        let _slot = self.scheduler.slots.insist();
         loop {
-            let _guard = self.scheduler.merging.lock();
             self.core.check_open()?;
             self.move_tables()?;
-            let view = self.versions.view.load_full();
-            let merges = due(&view, self.drop_time(), u64::MAX, |id| {
-                match failed.contains_key(&id) {
-                    true => Attempt::None,
-                    false => Attempt::Any,
-                }
-            });
-            if merges.is_empty() {
-                return first.map_or(Ok(()), Err);
-            }
+            let attempt = |id: TreeId| match failed.contains_key(&id) {
+                true => Attempt::None,
+                false => Attempt::Any,
+            };
+            let time = self.drop_time();
+            let Some(taken) = self.take_due(time, u64::MAX, &attempt) else {
+                let view = self.versions.view.load_full();
+                let Some((_, id, _)) = due(&view, time, u64::MAX, &attempt).next() else {
+                    return first.map_or(Ok(()), Err);
+                };
+                // Somebody else works on it.
+                drop(self.scheduler.claim(merged_with(&view.version, id)));
+                continue;
+            };
             self.start_writing(&mut self.sequencer.writer.lock())?;
-            for (id, error) in self.merge(&view, &merges, &self.core.closing) {
+            let merges = &taken.together.merges;
+            for (id, error) in self.merge(&taken.view, merges, &self.core.closing) {
                 self.goes_on_after(&error)?;
                 first.get_or_insert_with(|| error.clone());
                 failed.insert(id, error);
@@ -108,9 +131,15 @@ impl Inner {
     fn merge(&self, view: &View, merges: &[Merge], closing: &AtomicBool) -> Vec<(TreeId, Error)> {
         let next_file = || self.versions.new_file();
         let shared = self.shared_files(merges.len());
+        let mut job = self.scheduler.jobs.begin(about(merges));
+        let running = job.running.clone();
         let workshop = Workshop {
             closing,
             shared: shared.as_ref(),
+            // The small merges at the end of a close are not held up.
+            pace: (!self.core.closing.load(Ordering::Relaxed)).then_some(&self.scheduler.pace),
+            slots: Some(&self.scheduler.slots),
+            written: Some(&running.written),
             ..self.workshop(&next_file)
         };
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
@@ -130,7 +159,12 @@ impl Inner {
             }
             shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
         };
-        if let Err(error) = self.work(write, |view, version| view.with(version)) {
+        let done = self.work(write, |view, version| view.with(version));
+        job.note(&match failed.values().next() {
+            Some(error) => Err(error.clone()),
+            None => done.clone(),
+        });
+        if let Err(error) = done {
             for merge in merges {
                 failed.entry(merge.tree.id).or_insert_with(|| error.clone());
             }
@@ -201,18 +235,31 @@ impl Inner {
         // Nothing is merged twice in one edit.
         let mut seen = BTreeSet::new();
         let mut rest = trees.into_iter().filter(|id| seen.insert(*id)).peekable();
-        while rest.peek().is_some() {
-            let _guard = self.scheduler.merging.lock();
-            let view = self.versions.view.load_full();
+        let _slot = self.scheduler.slots.insist();
+        while let Some(first_of) = rest.peek() {
+            let mut claims = vec![{
+                let version = &self.versions.view.load_full().version;
+                self.scheduler.claim(merged_with(version, *first_of))
+            }];
+            let mut view = self.versions.view.load_full();
             let mut together = Together::default();
+            let mut claimed = *first_of;
             while let Some(id) = rest.peek() {
+                if *id != claimed {
+                    let trees = merged_with(&view.version, *id);
+                    let Some(claim) = self.scheduler.try_claim(trees) else {
+                        break;
+                    };
+                    (claimed, view) = (*id, self.versions.view.load_full());
+                    claims.push(claim);
+                }
                 let tree = view.version.trees.get(id);
                 let chosen = tree.and_then(|tree| Some((tree, choose(&view.version, tree)?)));
                 if let Some((tree, choice)) = chosen {
                     if !together.takes(choice.size()) {
                         break;
                     }
-                    together.add(tree, choice, true);
+                    together.add(tree, choice, (true, Why::Asked));
                 }
                 rest.next();
             }
@@ -247,12 +294,13 @@ impl Together {
         self.merges.is_empty() || (small && !self.is_full())
     }
 
-    fn add(&mut self, tree: &Arc<TreeVersion>, choice: Choice, whole: bool) {
+    fn add(&mut self, tree: &Arc<TreeVersion>, choice: Choice, (whole, why): (bool, Why)) {
         self.bytes += choice.size();
         self.merges.push(Merge {
             tree: tree.clone(),
             choice,
             whole,
+            why,
         });
     }
 }
@@ -269,6 +317,34 @@ fn merge_one(workshop: &Workshop<'_>, view: &View, merge: &Merge, edit: &mut Edi
     workshop.merge(tree, choice, edit)
 }
 
+/// What such a job is about.
+fn about(merges: &[Merge]) -> JobAbout {
+    let first = merges.first();
+    let levels = first.and_then(|merge| {
+        let takes = |run: &&Run| {
+            let mut tables = run.tables.iter();
+            tables.any(|table| merge.choice.takes(table.meta().number))
+        };
+        let levels = || merge.tree.runs.iter().filter(takes).map(|run| run.level);
+        Some(((levels().min()?, levels().max()?), merge.choice.target().0))
+    });
+    JobAbout {
+        kind: JobKind::Compaction,
+        tree: first.map(|merge| merge.tree.name.clone()),
+        trees: merges.len(),
+        levels,
+        why: first.map_or(Why::Asked, |merge| merge.why),
+        bytes_in: merges.iter().map(|merge| merge.choice.size()).sum(),
+    }
+}
+
+/// The trees that a merge of `tree` works on.
+pub(super) fn merged_with(version: &Version, tree: TreeId) -> BTreeSet<TreeId> {
+    let name = version.trees.get(&tree).map(|tree| tree.name.as_str());
+    let followers = name.into_iter().flat_map(|name| version.followers(name));
+    followers.map(|tree| tree.id).chain([tree]).collect()
+}
+
 /// How urgent the next merge of a tree is, and how many bytes it reads.
 fn due_of(tree: &TreeVersion, time: Time) -> Option<(f64, u64)> {
     match expired::pick(tree, time) {
@@ -277,40 +353,82 @@ fn due_of(tree: &TreeVersion, time: Time) -> Option<(f64, u64)> {
     }
 }
 
-/// The merge of at most `bytes` that is the most urgent, of those that `attempt` allows, and if it is small others
-/// that are, the most urgent first. Trees that follow others are merged with them.
-fn due(view: &View, time: Time, bytes: u64, attempt: impl Fn(TreeId) -> Attempt) -> Vec<Merge> {
+/// The trees with merges of at most `bytes` that are due, of those that `attempt` allows, the most urgent first: how urgent,
+/// and how many bytes. Trees that follow others are merged with them.
+fn due(
+    view: &View,
+    time: Time,
+    bytes: u64,
+    attempt: &dyn Fn(TreeId) -> Attempt,
+) -> impl Iterator<Item = (f64, TreeId, u64)> {
     let trees = view.version.trees.values();
     let leads = trees.filter(|tree| tree.options.follows.is_none());
-    let due = leads.filter_map(|tree| match attempt(tree.id) {
-        Attempt::Any => {
-            let (score, size) = due_of(tree, time)?;
-            (size <= bytes).then_some((score, tree, None))
-        }
-        Attempt::Newer(above) => {
-            let (score, choice) = pick_above(tree, above)?;
-            (choice.size() <= bytes).then_some((score, tree, Some(choice)))
-        }
-        Attempt::None => None,
+    let due = leads.filter_map(|tree| {
+        let (score, size) = match attempt(tree.id) {
+            Attempt::Any => due_of(tree, time)?,
+            Attempt::Newer(above) => {
+                let (score, choice) = pick_above(tree, above)?;
+                (score, choice.size())
+            }
+            Attempt::None => return None,
+        };
+        (size <= bytes).then_some((score, tree.id, size))
     });
     let mut due: Vec<_> = due.collect();
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut together = Together::default();
-    for (_, tree, newer) in due {
-        let whole = newer.is_none();
-        let picked = || {
-            let expired = expired::pick(tree, time);
-            let picked = expired.or_else(|| tree.options.policy.pick(tree))?;
-            Some(picked.1)
-        };
-        if let Some(choice) = newer.or_else(picked)
-            && together.takes(choice.size())
-        {
-            together.add(tree, choice, whole);
+    due.into_iter()
+}
+
+impl Inner {
+    /// Claims the tree with the most urgent merge of at most `bytes` that nobody works on, and if it is small others that are,
+    /// the most urgent first. What is merged is chosen when the tree is claimed.
+    fn take_due(
+        &self,
+        time: Time,
+        bytes: u64,
+        attempt: &dyn Fn(TreeId) -> Attempt,
+    ) -> Option<Taken<'_>> {
+        let mut view = self.versions.view.load_full();
+        let mut together = Together::default();
+        let mut claims = Vec::new();
+        for (_, id, size) in due(&view.clone(), time, bytes, attempt) {
+            if together.is_full() {
+                break;
+            }
+            if !together.takes(size) {
+                continue;
+            }
+            let Some(claim) = self.scheduler.try_claim(merged_with(&view.version, id)) else {
+                continue;
+            };
+            view = self.versions.view.load_full();
+            let Some(tree) = view.version.trees.get(&id) else {
+                continue;
+            };
+            let picked = match attempt(id) {
+                Attempt::Any => {
+                    let expired = expired::pick(tree, time);
+                    let picked = expired.or_else(|| tree.options.policy.pick(tree));
+                    picked.map(|(score, choice)| (choice, (true, Why::Due(score))))
+                }
+                Attempt::Newer(above) => {
+                    let picked = pick_above(tree, above);
+                    picked.map(|(_, choice)| (choice, (false, Why::Newer)))
+                }
+                Attempt::None => None,
+            };
+            if let Some((choice, why)) = picked
+                && choice.size() <= bytes
+                && together.takes(choice.size())
+            {
+                together.add(tree, choice, why);
+                claims.push(claim);
+            }
         }
-        if together.is_full() {
-            break;
-        }
+        (!together.merges.is_empty()).then_some(Taken {
+            together,
+            view,
+            _claims: claims,
+        })
     }
-    together.merges
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::Inner;
+use super::jobs::{JobAbout, JobKind, Why};
 use crate::compaction::job::Workshop;
 use crate::error::Result;
 use crate::generation::{Generation, View};
@@ -53,9 +54,19 @@ impl Inner {
         let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
         let filled: Vec<_> = filled.collect();
         let shared = self.shared_files(filled.len());
+        let mut job = self.scheduler.jobs.begin(JobAbout {
+            kind: JobKind::Flush,
+            tree: filled.first().map(|(tree, _)| tree.name.clone()),
+            trees: filled.len(),
+            levels: None,
+            why: Why::Memtables,
+            bytes_in: generation.written() as u64,
+        });
+        let running = job.running.clone();
         let workshop = Workshop {
             closing: &never,
             shared: shared.as_ref(),
+            written: Some(&running.written),
             ..self.workshop(&next_file)
         };
         let newer = view
@@ -81,7 +92,7 @@ impl Inner {
                 None => Ok(()),
             }
         };
-        self.work(write, |view, version| View {
+        let done = self.work(write, |view, version| View {
             full: view
                 .full
                 .iter()
@@ -89,7 +100,10 @@ impl Inner {
                 .cloned()
                 .collect(),
             ..view.with(version)
-        })?;
+        });
+        job.note(&done);
+        drop(job);
+        done?;
         Counters::add(&self.core.counters.flushes, 1);
         self.drop_segments();
         self.scheduler.signals.lock().flush_failure = None;

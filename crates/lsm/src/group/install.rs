@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::Inner;
 use super::version_set::Versions;
@@ -35,7 +36,7 @@ impl Drop for Retired {
 }
 
 impl Inner {
-    pub(super) fn workshop<'a>(&'a self, next_file: &'a dyn Fn() -> u64) -> Workshop<'a> {
+    pub(super) fn workshop<'a>(&'a self, next_file: &'a (dyn Fn() -> u64 + Sync)) -> Workshop<'a> {
         let view = self.versions.view.clone();
         Workshop {
             source: &self.core.source,
@@ -45,6 +46,10 @@ impl Inner {
             shared: None,
             closing: &self.core.closing,
             ingesting: &self.scheduler.ingesting,
+            pace: None,
+            slots: None,
+            written: None,
+            abandoned: AtomicBool::new(false),
             time: self.drop_time(),
             version: self.versions.view.load().version.clone(),
             now: Arc::new(move || view.load().version.clone()),

@@ -8,7 +8,8 @@
 //!
 //! | lock | guards | held for |
 //! | --- | --- | --- |
-//! | `merging`, `flushing` | that one merge, one flush runs at a time | a whole job |
+//! | claims (`claims.rs`) | trees: that one job at a time works on each | a whole job |
+//! | `flushing` | that one flush runs at a time | a whole job |
 //! | `writer` | the log's tail, the next sequence number, insertion into memtables | one batch |
 //! | `log.queue` | who waits for a sync; one of them makes it, without the lock | no I/O |
 //! | `reader` | how far a reader has followed the writer, if the group is one | a refresh |
@@ -18,6 +19,7 @@
 //! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
 
 mod bulk;
+mod claims;
 mod close;
 mod commit;
 mod compact;
@@ -25,6 +27,7 @@ mod core;
 mod failures;
 mod flush;
 mod install;
+mod jobs;
 mod log;
 mod manifest;
 mod open;
@@ -42,6 +45,7 @@ mod version_set;
 
 pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
+pub use jobs::{EndedJob, JobAbout, JobKind, RunningJob, Why};
 pub use tail::{Commit, Observer, ShowOperation, Tail};
 pub use trees::TreeChange;
 
@@ -266,7 +270,8 @@ impl Group {
     /// Carries out a change of trees, all of it or nothing, and returns the numbers of those that were
     /// created. `make` is told the last sequence number that was given out: everything up to it is
     /// durable and visible, and whatever is written later is written to the trees as they are after
-    /// the change. Waits for a merge or flush that is under way.
+    /// the change. Waits for a flush, and for merges of the trees that it drops or configures, and of those that are merged with them; `make`
+    /// may be called again when it has waited, and what it said before does not count.
     pub fn change_trees(
         &self,
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
@@ -350,6 +355,16 @@ impl Group {
     /// alone for growing pauses; others are merged as usual.
     pub fn failures(&self) -> Vec<JobFailure> {
         self.inner.list_failures()
+    }
+
+    /// The jobs that run now.
+    pub fn jobs(&self) -> Vec<RunningJob> {
+        self.inner.scheduler.jobs.list()
+    }
+
+    /// The last jobs that ended in this handle, the newest first; only so many are kept.
+    pub fn ended_jobs(&self) -> Vec<EndedJob> {
+        self.inner.scheduler.jobs.list_ended()
     }
 
     /// Makes everything that was written durable, flushes what is large, and seals the store, so that the next

@@ -123,7 +123,7 @@ pub(super) fn open(
     Ok(Inner {
         sequencer: Sequencer::new(core.clone(), writer, log, history),
         versions: VersionSet::new(view, versions, next_file),
-        scheduler: Scheduler::default(),
+        scheduler: Scheduler::new(&core.options),
         core,
         reader: None,
         _lock: Some(lock),
@@ -187,7 +187,7 @@ pub(super) fn open_reader(
     Ok(Inner {
         sequencer: Sequencer::new(core.clone(), writer, log, history),
         versions: VersionSet::new(view, versions, 0),
-        scheduler: Scheduler::default(),
+        scheduler: Scheduler::new(&core.options),
         core,
         reader: Some(Mutex::new(reader)),
         _lock: None,

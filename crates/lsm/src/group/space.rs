@@ -6,11 +6,38 @@
 use std::collections::BTreeSet;
 
 use super::Inner;
+use super::claims::Claim;
+use super::jobs::{JobAbout, JobKind, Why};
+use crate::batch::TreeId;
 use crate::error::Result;
 use crate::stats::Counters;
 use crate::version::{Edit, NewTable, TableAt, TableFile, Version};
 
 impl Inner {
+    /// Takes the files that are due, and claims the trees that have tables in them.
+    fn claim_sparse(&self) -> (BTreeSet<u64>, Vec<Claim<'_>>) {
+        let mut files = std::mem::take(&mut *self.versions.sparse.lock());
+        let mut claims: Vec<Claim<'_>> = Vec::new();
+        if files.is_empty() {
+            return (files, claims);
+        }
+        let version = self.versions.view.load().version.clone();
+        let mut later = BTreeSet::new();
+        for file in &files {
+            let file_only = BTreeSet::from([*file]);
+            let trees = tables_in(&version, &file_only).map(|(tree, _)| tree);
+            let held = |tree: &TreeId| claims.iter().any(|claim| claim.has(*tree));
+            let trees: BTreeSet<TreeId> = trees.filter(|tree| !held(tree)).collect();
+            match self.scheduler.try_claim(trees) {
+                Some(claim) => claims.push(claim),
+                None => drop(later.insert(*file)),
+            }
+        }
+        files.retain(|file| !later.contains(file));
+        self.versions.sparse.lock().extend(later);
+        (files, claims)
+    }
+
     /// Notes the file of a table that became obsolete, if it is due.
     pub(super) fn note_space(&self, table: &TableFile) {
         if table.place().is_some() && table.file().is_sparse() {
@@ -18,14 +45,26 @@ impl Inner {
         }
     }
 
-    /// Moves what is left of the files that are due, under the `merging` lock. What fails is left until more of the
-    /// file is unused, or the store is opened again.
+    /// Moves what is left of the files that are due. A file with tables of a tree that somebody works on is left for later; what
+    /// fails is left until more of the file is unused, or the store is opened again.
     pub(super) fn move_tables(&self) -> Result<()> {
-        let files = std::mem::take(&mut *self.versions.sparse.lock());
+        let (files, _claims) = self.claim_sparse();
         if files.is_empty() {
             return Ok(());
         }
+        // The claims came before: nobody else takes tables out of these files.
         let version = self.versions.view.load().version.clone();
+        let mut job = self.scheduler.jobs.begin(JobAbout {
+            kind: JobKind::Move,
+            tree: None,
+            trees: tables_in(&version, &files)
+                .map(|(tree, _)| tree)
+                .collect::<BTreeSet<_>>()
+                .len(),
+            levels: None,
+            why: Why::Space,
+            bytes_in: tables_in(&version, &files).map(|(_, size)| size).sum(),
+        });
         let write = |edit: &mut Edit| {
             let shared = crate::compaction::shared::SharedFiles::new(&self.core.source);
             for tree in version.trees.values() {
@@ -33,6 +72,8 @@ impl Inner {
                     let tables = run.tables.iter();
                     for table in tables.filter(|table| files.contains(&table.file().number())) {
                         let bytes = table.read_all()?;
+                        let closing = &self.core.closing;
+                        self.scheduler.pace.wait(bytes.len() as u64, closing);
                         let place = shared.add(&bytes, &|| self.versions.new_file())?;
                         edit.removed.push(TableAt {
                             tree: tree.id,
@@ -63,6 +104,7 @@ impl Inner {
             Counters::add(&self.core.counters.merge_write_bytes, bytes);
             Ok(())
         });
+        job.note(&moved);
         match moved {
             Err(error) if self.is_contained(&error) => {
                 Counters::add(&self.core.counters.background_failures, 1);
@@ -71,6 +113,17 @@ impl Inner {
             moved => moved,
         }
     }
+}
+
+/// The trees that have tables in some files, each with the table's size.
+fn tables_in<'v>(
+    version: &'v Version,
+    files: &'v BTreeSet<u64>,
+) -> impl Iterator<Item = (TreeId, u64)> + 'v {
+    let trees = version.trees.values();
+    let tables = trees.flat_map(|tree| tree.tables().map(move |table| (tree.id, table)));
+    let tables = tables.filter(|(_, table)| files.contains(&table.file().number()));
+    tables.map(|(tree, table)| (tree, table.meta().size))
 }
 
 /// The shared files of which a version uses less than half.

@@ -1,12 +1,14 @@
 //! Sweeps of the sets of obsolete writes: numbers are forgotten that nobody can ask about any more (`obsolete/mod.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Inner;
+use super::claims::Claim;
 use super::compact::{MOST, TOGETHER};
 use super::failures::Attempt;
 use super::install::no_tree;
+use super::jobs::{JobAbout, JobKind, Why};
 use crate::batch::TreeId;
 use crate::compaction::all;
 use crate::compaction::job::Workshop;
@@ -18,12 +20,30 @@ use crate::version::{ComponentId, Edit, SweptSet, TreeVersion, Version};
 /// Bytes that a sweep reads before merges have their turn again.
 const STEP: u64 = 64 << 20;
 
-/// Sweeps under way, and what those before have left. Behind its lock and the `merging` lock.
+/// Sweeps under way, and what those before have left. Who takes one out to go on with it has claimed its trees.
 #[derive(Default)]
 pub(super) struct Sweeps {
     under_way: BTreeMap<TreeId, Sweep>,
     /// Bytes of sets after their last sweep: a set is swept again when it has doubled.
     left: BTreeMap<TreeId, usize>,
+}
+
+/// The trees that a sweep of `set` works on, or must find as they were at its end: the set, and who asks it.
+fn swept_with(version: &Version, set: TreeId) -> BTreeSet<TreeId> {
+    let name = version.trees.get(&set).map(|set| set.name.as_str());
+    let holders = name.into_iter().flat_map(|name| version.holders(name));
+    holders.map(|tree| tree.id).chain([set]).collect()
+}
+
+fn about(set: &TreeVersion, why: Why) -> JobAbout {
+    JobAbout {
+        kind: JobKind::Sweep,
+        tree: Some(set.name.clone()),
+        trees: 1,
+        levels: None,
+        why,
+        bytes_in: set.size(),
+    }
 }
 
 /// A set that was swept, and what is left of it.
@@ -47,8 +67,8 @@ impl Swept {
 }
 
 impl Inner {
-    /// Does a step of a sweep that is due, under the `merging` lock; false when there is none. Before sets are `times` as large as they may be,
-    /// none is.
+    /// Does a step of a sweep that is due, of a set and holders that nobody works on; false when there is none. Before sets are
+    /// `times` as large as they may be, none is.
     pub(super) fn sweep_due(&self, times: usize) -> Result<bool> {
         let view = self.versions.view.load_full();
         let is_there = |id: &TreeId| view.version.trees.contains_key(id);
@@ -68,12 +88,21 @@ impl Inner {
         };
         let sets = view.version.trees.values();
         let due = sets.filter(|set| set.options.bitmap && is_due(set));
-        let mut due = due.filter(|set| is_settled(&view.version, set));
-        let due = due.find(|set| matches!(self.attempt(set.id), Attempt::Any));
-        let Some(set) = due else {
+        let due = due.filter(|set| is_settled(&view.version, set));
+        let due = due.filter(|set| matches!(self.attempt(set.id), Attempt::Any));
+        let mut due = due.filter_map(|set| {
+            let claim = self
+                .scheduler
+                .try_claim(swept_with(&view.version, set.id))?;
+            Some((set, claim))
+        });
+        let Some((set, _claim)) = due.next() else {
             return Ok(false);
         };
+        let mut job = self.scheduler.jobs.begin(about(set, Why::Space));
         let swept = self.sweep(set.id, STEP);
+        job.note(&swept);
+        drop(job);
         match swept.and_then(|swept| self.replace(swept.as_slice())) {
             Ok(()) => Ok(true),
             Err(error) if self.is_contained(&error) => {
@@ -90,16 +119,26 @@ impl Inner {
         let mut first = None;
         let mut rest = sets.into_iter().peekable();
         while rest.peek().is_some() {
-            // Nothing is dropped under it.
-            let _guard = self.scheduler.merging.lock();
             let (mut swept, mut memory) = (Vec::new(), 0);
+            let mut claims: Vec<Claim<'_>> = Vec::new();
             while swept.len() < MOST
                 && memory < TOGETHER
-                && let Some(id) = rest.next()
+                && let Some(id) = rest.peek().copied()
             {
-                if !self.versions.view.load().version.trees.contains_key(&id) {
-                    continue;
+                let trees = swept_with(&self.versions.view.load().version, id);
+                match claims.is_empty() {
+                    true => claims.push(self.scheduler.claim(trees)),
+                    false => match self.scheduler.try_claim(trees) {
+                        Some(claim) => claims.push(claim),
+                        None => break,
+                    },
                 }
+                rest.next();
+                let version = self.versions.view.load().version.clone();
+                let Some(set) = version.trees.get(&id) else {
+                    continue;
+                };
+                let _job = self.scheduler.jobs.begin(about(set, Why::Asked));
                 match self.sweep_whole(id) {
                     Ok(set) => {
                         memory += set.left.memory() as u64;
@@ -128,7 +167,7 @@ impl Inner {
         }
     }
 
-    /// A step of a sweep, under the `merging` lock. The last gives what is left, to be put in the place of the set.
+    /// A step of a sweep of a set that is claimed with its holders. The last gives what is left, to be put in the place of the set.
     fn sweep(&self, id: TreeId, bytes: u64) -> Result<Option<Swept>> {
         let view = self.versions.view.load_full();
         let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;

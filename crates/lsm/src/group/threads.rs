@@ -1,8 +1,8 @@
-//! The threads of a group: one flushes, one merges, one syncs for periodic durability. Without them the calls that
-//! make work necessary do it.
+//! The threads of a group: one flushes, one syncs for periodic durability, and a pool compacts, each of its threads a job at
+//! a time. A flush is never behind a compaction. Without them the calls that make work necessary do it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,33 +21,58 @@ pub(super) const RETRY: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct Workers {
     pub(super) flush: AtomicBool,
-    pub(super) merge: AtomicBool,
+    /// How many compact.
+    pub(super) compact: AtomicUsize,
     pub(super) sync: AtomicBool,
 }
 
-/// A thread's loop, and its flag in [`Workers`].
-type Job = (&'static str, fn(&Inner), fn(&Workers) -> &AtomicBool);
-
-/// Starts the threads of a group: one flushes, one merges, one syncs for periodic durability.
+/// Starts the threads of a group.
 pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
-    let jobs: [Job; 3] = [
-        ("esker-flush", flush_loop, |workers| &workers.flush),
-        ("esker-merge", merge_loop, |workers| &workers.merge),
-        ("esker-sync", sync_loop, |workers| &workers.sync),
-    ];
-    for (name, job, alive) in jobs {
+    let mut start = |name: String, run: fn(&Inner), begin: fn(&Workers), end: fn(&Workers)| {
         let shared = inner.clone();
-        alive(&inner.scheduler.workers).store(true, Ordering::SeqCst);
-        let thread = std::thread::Builder::new()
-            .name(name.to_string())
-            .spawn(move || {
-                let _alive = Raised::new(alive(&shared.scheduler.workers));
-                job(&shared);
-            });
+        // Before it runs: whoever needs it then waits for it.
+        begin(&inner.scheduler.workers);
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let _alive = Alive(&shared.scheduler.workers, end);
+            run(&shared);
+        });
         match thread {
             Ok(thread) => threads.push(thread),
-            Err(_) => alive(&inner.scheduler.workers).store(false, Ordering::SeqCst),
+            Err(_) => end(&inner.scheduler.workers),
         }
+    };
+    start(
+        "esker-flush".to_string(),
+        flush_loop,
+        |workers| workers.flush.store(true, Ordering::SeqCst),
+        |workers| workers.flush.store(false, Ordering::SeqCst),
+    );
+    start(
+        "esker-sync".to_string(),
+        sync_loop,
+        |workers| workers.sync.store(true, Ordering::SeqCst),
+        |workers| workers.sync.store(false, Ordering::SeqCst),
+    );
+    for number in 0..inner.scheduler.slots.all() {
+        start(
+            format!("esker-merge-{number}"),
+            merge_loop,
+            |workers| {
+                let _ = workers.compact.fetch_add(1, Ordering::SeqCst);
+            },
+            |workers| {
+                let _ = workers.compact.fetch_sub(1, Ordering::SeqCst);
+            },
+        );
+    }
+}
+
+/// Notes that a thread has ended, by panic too.
+struct Alive<'a>(&'a Workers, fn(&Workers));
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        (self.1)(self.0);
     }
 }
 
@@ -59,7 +84,7 @@ fn flush_loop(inner: &Inner) {
 fn merge_loop(inner: &Inner) {
     // Failures of trees are noted with them; what gets here is one of the store, which writers meet as well.
     let note = |inner: &Inner, _| Counters::add(&inner.core.counters.background_failures, 1);
-    inner.work_loop(Inner::merge_once, note);
+    inner.work_loop(Inner::merge_in_turn, note);
 }
 
 /// Syncs the log when the first of the periodic writes that are not synced yet wants it.
@@ -90,6 +115,7 @@ impl Inner {
         note_failure: impl Fn(&Inner, Error),
     ) {
         while !self.core.closing.load(Ordering::SeqCst) {
+            let looked = self.scheduler.signals.lock().work;
             let wait = match job(self) {
                 Ok(true) => continue,
                 Ok(false) => IDLE,
@@ -100,11 +126,10 @@ impl Inner {
             };
             let mut signals = self.scheduler.signals.lock();
             // After a failure the pause is kept, whatever else there is to do.
-            let more = signals.work && wait != RETRY;
+            let more = signals.work != looked && wait != RETRY;
             if !self.core.closing.load(Ordering::SeqCst) && !more {
                 self.scheduler.wake.wait_for(&mut signals, wait);
             }
-            signals.work = false;
         }
     }
 
@@ -136,18 +161,18 @@ impl Inner {
     }
 }
 
-/// A flag that is up until this is dropped.
-pub(super) struct Raised<'a>(&'a AtomicBool);
+/// Counted until this is dropped.
+pub(super) struct Counted<'a>(&'a AtomicUsize);
 
-impl Raised<'_> {
-    pub(super) fn new(flag: &AtomicBool) -> Raised<'_> {
-        flag.store(true, Ordering::SeqCst);
-        Raised(flag)
+impl Counted<'_> {
+    pub(super) fn new(count: &AtomicUsize) -> Counted<'_> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Counted(count)
     }
 }
 
-impl Drop for Raised<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

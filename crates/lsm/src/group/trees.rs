@@ -1,5 +1,7 @@
 //! Creating, dropping and configuring trees.
 
+use std::collections::BTreeSet;
+
 use super::Inner;
 use super::install::{Retired, no_tree};
 use super::sequencer::Writer;
@@ -26,10 +28,74 @@ impl Inner {
         &self,
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
     ) -> Result<Vec<TreeId>> {
-        // A flush or merge under way may be about to add to a tree that is dropped.
-        let _merges = self.scheduler.merging.lock();
-        let _flushes = self.scheduler.flushing.lock();
-        self.change_without_drops(make)
+        let mut made = Vec::new();
+        let mut make = |last| {
+            self.sequencer.sync_all()?;
+            self.sequencer.publish(last);
+            make(last)
+        };
+        let install = |writer: &mut Writer, change| {
+            let mut edit = Edit::default();
+            self.add_change(change, &mut edit)?;
+            made.extend(edit.created.iter().map(|(id, _, _)| *id));
+            self.change_trees(writer, &mut edit)
+        };
+        drop(self.with_change(BTreeSet::new(), &mut make, install)?);
+        Ok(made)
+    }
+
+    /// Does `install` with the change that `make` returns, under the locks of flushes and of the writer, when `trees` and all that
+    /// the change concerns are claimed: what these are is known when `make` has said it, so it may be asked again. What is returned is
+    /// dropped without the locks.
+    pub(super) fn with_change<T>(
+        &self,
+        mut trees: BTreeSet<TreeId>,
+        make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
+        install: impl FnOnce(&mut Writer, TreeChange) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let claim = self.scheduler.claim(trees.clone());
+            let _flushes = self.scheduler.flushing.lock();
+            let mut writer = self.sequencer.writer.lock();
+            self.start_writing(&mut writer)?;
+            let change = make(writer.last)?;
+            let concerned = self.concerned(&change)?;
+            if claim.covers(&concerned) {
+                return install(&mut writer, change);
+            }
+            trees.extend(concerned);
+        }
+    }
+
+    /// The trees that nobody may be working on when a change is installed, under the writer lock:
+    ///
+    /// - those that are dropped: a merge would put tables into them;
+    /// - those that are configured: what a merge writes that began before is as the old options say, so its tables would pass for ones
+    ///   that were written with the new ones (attributes that they lack, numbers of another set that they have);
+    /// - with both the trees that are merged with them, and of a set of obsolete writes those that tell it of what they
+    ///   leave out;
+    /// - the set that a new tree asks: a sweep that is about to end must not forget what the tree is about to get.
+    fn concerned(&self, change: &TreeChange) -> Result<BTreeSet<TreeId>> {
+        let version = &self.versions.view.load().version;
+        let mut concerned = BTreeSet::new();
+        let configured = change.configured.iter().map(|(id, _)| id);
+        for tree in change.dropped.iter().chain(configured) {
+            let Some(tree) = version.trees.get(tree) else {
+                continue;
+            };
+            let lead = tree.options.follows.as_deref();
+            let lead = lead.and_then(|lead| version.tree_named(lead));
+            let with = version.followers(&tree.name).chain(lead);
+            let with = with.chain(version.holders(&tree.name));
+            concerned.extend(with.map(|tree| tree.id).chain([tree.id]));
+        }
+        for (name, config) in &change.created {
+            let options = self.core.provider.tree_options(name, config)?;
+            let set = options.superseded.as_ref();
+            let set = set.and_then(|by| version.tree_named(&by.tree));
+            concerned.extend(set.map(|set| set.id));
+        }
+        Ok(concerned)
     }
 
     /// The same for a change that drops nothing: needs not wait for merges and flushes.

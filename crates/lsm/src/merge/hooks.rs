@@ -28,6 +28,12 @@ pub trait MergeFilter: Send + Sync {
         false
     }
 
+    /// True when a judge remembers anything of one key for entries of another. Merges of such a tree are done in one piece
+    /// (`compaction/pieces.rs`).
+    fn spans_keys(&self) -> bool {
+        true
+    }
+
     /// Shows the numbers of the writes that an entry holds something of which a query could take for current. False when that
     /// cannot be told; then no number is forgotten by the set of obsolete writes (`obsolete/mod.rs`).
     fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
@@ -83,6 +89,10 @@ impl MergeFilter for Filters {
 
     fn may_be_passed_over(&self) -> bool {
         self.0.iter().all(|filter| filter.may_be_passed_over())
+    }
+
+    fn spans_keys(&self) -> bool {
+        self.0.iter().any(|filter| filter.spans_keys())
     }
 
     fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {

@@ -34,7 +34,7 @@
 //! - one of plain entries that spans none of the candidates neither;
 //! - any other is read, once, in steps between merges. Candidates that are found stay.
 //!
-//! At the end, with merges locked out and no write on its way, the memtables are looked at. Those of plain entries have numbers
+//! At the end, with merges of all holders locked out (it has claimed them, and the set) and no write on its way, the memtables are looked at. Those of plain entries have numbers
 //! only that were not flushed yet, and these all stay; lists hold older ones, and are read. Then what was not found goes, in one
 //! edit which replaces the tables of the set.
 //!
@@ -43,7 +43,7 @@
 //! an entry of `n` back. New writes have new numbers. Flushes, merges and writers that work older postings into a new entry (eager lists, under the
 //! writer lock) copy from what is in the view. What was gathered earlier to be brought in later, by the build of an index, goes to a tree
 //! that is [`incomplete`](crate::TreeOptions::incomplete) until it has arrived: as long as a holder is, nothing is forgotten. Builds that begin
-//! later wait for the sweep's lock, and gather from `v` or later. A snapshot that was taken before has its own version, with `n` in its set. And whoever finds by such a snapshot
+//! later wait for the sweep's claim, and gather from `v` or later. A snapshot that was taken before has its own version, with `n` in its set. And whoever finds by such a snapshot
 //! that `n` is obsolete may add it again: that is true, of use to nobody, and goes with the next sweep.
 //!
 //! So of a number that is not in the set it is known as before: either it was not replaced as far as the set is complete (up to the repair

@@ -320,7 +320,7 @@ impl Dataset {
         }
         let group = &self.shared.group;
         group.change_trees(&mut |since| {
-            // No flush or merge is under way now.
+            // No flush is under way now, nor a merge of the data tree: this is asked again where one was.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
             attribute.since = since;

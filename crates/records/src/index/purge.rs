@@ -17,6 +17,11 @@ impl MergeFilter for Purge {
         true
     }
 
+    fn spans_keys(&self) -> bool {
+        // An entry is judged by itself.
+        false
+    }
+
     fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         let Ok(list) = PostingList::parse(entry.value, entry.seq) else {
             return false;

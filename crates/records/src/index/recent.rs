@@ -161,6 +161,11 @@ impl MergeFilter for Cleaning {
         true
     }
 
+    fn spans_keys(&self) -> bool {
+        // What is remembered of a value is forgotten with the next.
+        false
+    }
+
     fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         if let Entry::Add(_) = Entry::decode(entry.value) {
             show(entry.seq);

@@ -57,6 +57,8 @@ fn options(memory: &Memory, rng: &mut fastrand::Rng) -> Options {
         tuning: Tuning {
             bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
             bitmap_slack: [0, 16 << 10][rng.usize(0..2)],
+            compaction_threads: rng.usize(1..5),
+            piece_bytes: [None, Some(1 << 10), Some(8 << 10)][rng.usize(0..3)],
             ..Tuning::default()
         },
         ..small(Arc::new(memory.clone()))

@@ -1,0 +1,245 @@
+//! A large merge in pieces: the keys of its inputs are cut into ranges of about the same bytes, each is merged on its own,
+//! by another thread where one is free, and the tables of all of them, in the order of the keys, are one run of one edit.
+//!
+//! That the result is that of one merge: all entries of a key are in one piece, and what becomes of an entry follows from those of
+//! its key, from the set of obsolete writes as the job's version has it, and from the older runs, which are the same for all pieces.
+//! A judge begins with each piece, so a filter that remembers anything from one key to the next says so
+//! ([`MergeFilter::spans_keys`](crate::merge::MergeFilter::spans_keys)), and its trees are merged in one piece. So are bitmap trees, whose sets
+//! are read whole, and trees with a partitioner, which cuts by more than the key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::cursor::Cursor;
+use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::error::Result;
+use crate::slice::Slice;
+use crate::version::TableFile;
+
+/// More pieces than this are not worth their tables.
+const MOST: u64 = 16;
+
+/// Threads that compactions may have, and have: those that do a job of their own, and those that help with a large one.
+#[derive(Default)]
+pub(crate) struct Slots {
+    all: usize,
+    taken: AtomicUsize,
+}
+
+/// Threads that are taken until this is dropped.
+pub(crate) struct Taken<'a> {
+    slots: &'a Slots,
+    pub(crate) count: usize,
+}
+
+impl Slots {
+    pub(crate) fn new(all: usize) -> Slots {
+        Slots {
+            all,
+            taken: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn all(&self) -> usize {
+        self.all
+    }
+
+    /// Takes as many as are free, up to `most`.
+    pub(crate) fn take(&self, most: usize) -> Taken<'_> {
+        let mut count = 0;
+        let _ = self
+            .taken
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| {
+                count = self.all.saturating_sub(taken).min(most);
+                Some(taken + count)
+            });
+        Taken { slots: self, count }
+    }
+
+    /// Takes one, free or not: for the thread of somebody who asked for a merge.
+    pub(crate) fn insist(&self) -> Taken<'_> {
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        Taken {
+            slots: self,
+            count: 1,
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.slots.taken.fetch_sub(self.count, Ordering::SeqCst);
+    }
+}
+
+/// In how many pieces a merge of so many bytes is to be done by so many threads: large ones by all of them. `asked` are bytes of a piece,
+/// whoever does it.
+pub(super) fn count(bytes: u64, table_size: u64, threads: usize, asked: Option<u64>) -> u64 {
+    match asked {
+        Some(piece) => (bytes / piece.max(1)).clamp(1, MOST),
+        None if bytes <= table_size.saturating_mul(4) => 1,
+        None => (threads as u64)
+            .min(bytes / table_size.max(1))
+            .clamp(1, MOST),
+    }
+}
+
+/// Keys at which tables are cut into so many pieces of about the same bytes, or into fewer.
+pub(super) fn cuts<'t>(
+    tables: impl Iterator<Item = &'t Arc<TableFile>>,
+    pieces: u64,
+) -> Result<Vec<Vec<u8>>> {
+    // Keys, and about how many bytes come between one and the next.
+    let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
+    for file in tables {
+        let table = file.table()?;
+        let parts: Vec<&[u8]> = table.partition_keys().collect();
+        let bytes = file.meta().size / (parts.len() as u64).max(1);
+        // A partition begins behind the key at which the one before ends; exactly where makes no difference.
+        let begins = std::iter::once(file.meta().smallest.as_slice()).chain(parts.iter().copied());
+        keys.extend(
+            begins
+                .take(parts.len().max(1))
+                .map(|key| (key.to_vec(), bytes)),
+        );
+    }
+    keys.sort();
+    let share = keys.iter().map(|(_, bytes)| bytes).sum::<u64>() / pieces.max(1);
+    let least = keys.first().map(|(key, _)| key.clone());
+    let (mut cuts, mut piece): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
+    for (key, bytes) in keys {
+        let is_new = cuts
+            .last()
+            .or(least.as_ref())
+            .is_some_and(|last| *last < key);
+        if is_new && piece >= share && (cuts.len() as u64) + 1 < pieces {
+            cuts.push(key);
+            piece = 0;
+        }
+        piece += bytes;
+    }
+    Ok(cuts)
+}
+
+/// Does `work` for each item, by this thread and so many others, and returns what comes of it in the order of the items.
+pub(super) fn each<I: Copy + Sync, T: Send>(
+    items: &[I],
+    helpers: usize,
+    work: &(dyn Fn(I) -> T + Sync),
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut done = Vec::new();
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(item) = items.get(at)
+        {
+            done.push((at, work(*item)));
+        }
+        done
+    };
+    let mut done = std::thread::scope(|scope| {
+        let spawn = |_| {
+            let thread = std::thread::Builder::new().name("esker-merge-piece".to_string());
+            // Without it this thread has more to do.
+            thread.spawn_scoped(scope, some).ok()
+        };
+        let threads: Vec<_> = (0..helpers).filter_map(spawn).collect();
+        let mut done = some();
+        for thread in threads {
+            match thread.join() {
+                Ok(more) => done.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, made)| made).collect()
+}
+
+/// The entries of a cursor with keys from `from` on and below `to`.
+pub(super) struct Between<'k, C> {
+    inner: C,
+    from: Option<&'k [u8]>,
+    to: Option<&'k [u8]>,
+    valid: bool,
+}
+
+impl<'k, C: Cursor> Between<'k, C> {
+    pub(super) fn new(inner: C, from: Option<&'k [u8]>, to: Option<&'k [u8]>) -> Self {
+        Between {
+            inner,
+            from,
+            to,
+            valid: false,
+        }
+    }
+
+    fn look(&mut self) {
+        let inside = |key: &[u8]| {
+            self.from.is_none_or(|from| from <= key) && self.to.is_none_or(|to| key < to)
+        };
+        self.valid = self.inner.valid() && inside(self.inner.key());
+    }
+}
+
+impl<C: Cursor> Cursor for Between<'_, C> {
+    fn valid(&self) -> bool {
+        self.valid
+    }
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+    fn seq(&self) -> Seq {
+        self.inner.seq()
+    }
+    fn kind(&self) -> Kind {
+        self.inner.kind()
+    }
+    fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+    fn value_slice(&self) -> Slice {
+        self.inner.value_slice()
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        match self.from {
+            Some(from) => self.inner.seek(from, MAX_SEQ)?,
+            None => self.inner.seek_first()?,
+        }
+        self.look();
+        Ok(())
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        match self.to {
+            Some(to) => {
+                self.inner.seek(to, MAX_SEQ)?;
+                match self.inner.valid() {
+                    true => self.inner.prev()?,
+                    false => self.inner.seek_last()?,
+                }
+            }
+            None => self.inner.seek_last()?,
+        }
+        self.look();
+        Ok(())
+    }
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        match self.from.filter(|from| key < *from) {
+            Some(from) => self.inner.seek(from, MAX_SEQ)?,
+            None => self.inner.seek(key, seq)?,
+        }
+        self.look();
+        Ok(())
+    }
+    fn next(&mut self) -> Result<()> {
+        self.inner.next()?;
+        self.look();
+        Ok(())
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.inner.prev()?;
+        self.look();
+        Ok(())
+    }
+}

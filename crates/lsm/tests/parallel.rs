@@ -1,0 +1,459 @@
+//! Several compactions at a time, and large ones in pieces: nothing is lost or torn by power cuts, full disks, closing and
+//! dropping in the middle of them; what they make is what one compaction makes; and a slow tree does not stop a fast one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{DIR, Doing, bytes, seeds, small};
+use lsm::fs::Fs;
+use lsm::fs::faulty::Faulty;
+use lsm::fs::hooked::{Call, Hooked};
+use lsm::fs::memory::{Memory, PowerCut};
+use lsm::{
+    Batch, Cost, Cursor, Durability, Error, Group, JobKind, LeavesOut, Leveled, Options, Result,
+    Snapshot, SupersededBy, TreeChange, TreeId, TreeOptions, TreeProvider,
+};
+
+/// `a`, `b`, ... are merged when they have two runs; `t...` tell the set `bits` of what they leave out.
+struct Trees;
+
+impl TreeProvider for Trees {
+    fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
+        Ok(TreeOptions {
+            policy: Arc::new(Leveled {
+                level0_runs: 2,
+                level1_bytes: 32 << 10,
+                ..Leveled::default()
+            }),
+            bitmap: name == "bits",
+            superseded: name.starts_with('t').then(|| SupersededBy {
+                tree: "bits".to_string(),
+                leaves_out: LeavesOut::Told,
+            }),
+            ..TreeOptions::default()
+        })
+    }
+}
+
+const NAMES: [&str; 5] = ["a", "b", "t1", "t2", "bits"];
+
+/// A tree and a key, and what is written there, or nothing.
+type Change = ((TreeId, Vec<u8>), Option<Vec<u8>>);
+
+type Model = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
+
+fn many(fs: Arc<dyn Fs>) -> Options {
+    Options {
+        memory_budget: 64 << 10,
+        background: true,
+        compaction_threads: 3,
+        piece_bytes: Some(4 << 10),
+        bitmap_slack: 0,
+        ..small(fs)
+    }
+}
+
+fn open(options: Options) -> Group {
+    Group::open(Path::new(DIR), options, Arc::new(Trees), true).unwrap()
+}
+
+/// The trees with records.
+fn trees(group: &Group) -> Vec<TreeId> {
+    if group.tree("a").is_none() {
+        let trees = NAMES.map(|name| (name.to_string(), Vec::new()));
+        group.create_trees(&trees).unwrap();
+    }
+    NAMES[..4].iter().filter_map(|n| group.tree(n)).collect()
+}
+
+fn read(snapshot: &Snapshot, trees: &[TreeId]) -> Model {
+    let mut model = Model::new();
+    for &tree in trees {
+        let mut cursor = snapshot.cursor(tree, 0);
+        cursor.seek_first().unwrap();
+        while cursor.valid() {
+            let found = snapshot.get(tree, cursor.key(), &Cost::default()).unwrap();
+            assert_eq!(&*found.unwrap().value, cursor.value());
+            model.insert((tree, cursor.key().to_vec()), cursor.value().to_vec());
+            cursor.next().unwrap();
+        }
+    }
+    model
+}
+
+fn write(
+    group: &Group,
+    trees: &[TreeId],
+    rng: &mut fastrand::Rng,
+    how: Durability,
+) -> (Vec<Change>, Result<u64>) {
+    let mut batch = Batch::new();
+    let mut changes = Vec::new();
+    for &tree in trees {
+        let key = format!("{:03}", rng.usize(0..400)).into_bytes();
+        match rng.usize(0..8) {
+            0 => {
+                batch.delete(tree, &key).unwrap();
+                changes.push(((tree, key), None));
+            }
+            _ => {
+                let len = rng.usize(0..300);
+                let value = bytes(rng, len);
+                batch.put(tree, &key, &value).unwrap();
+                changes.push(((tree, key), Some(value)));
+            }
+        }
+    }
+    let result = group.write(&mut batch, how);
+    (changes, result)
+}
+
+fn apply(model: &mut Model, changes: &[Change]) {
+    for (at, value) in changes {
+        match value {
+            Some(value) => model.insert(at.clone(), value.clone()),
+            None => model.remove(at),
+        };
+    }
+}
+
+/// Compactions of several trees, in pieces, while one writes and snapshots are held: everybody sees his own.
+#[test]
+fn many_compactions_at_a_time_show_what_was_written() {
+    for seed in seeds(12) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let memory = Memory::new();
+        let group = open(many(Arc::new(memory.clone())));
+        let trees = trees(&group);
+        let mut model = Model::new();
+        let mut held: Vec<(Snapshot, Model)> = Vec::new();
+        for at in 0..1500 {
+            let (changes, result) = write(&group, &trees, &mut rng, Durability::Os);
+            result.unwrap();
+            apply(&mut model, &changes);
+            match rng.usize(0..300) {
+                0 => held.push((group.snapshot(), model.clone())),
+                1 => group.settle_merges().unwrap(),
+                2 => group.compact(None).unwrap(),
+                3 => group.compact(Some(trees[at % 4])).unwrap(),
+                _ => {}
+            }
+        }
+        for (snapshot, model) in &held {
+            assert_eq!(read(snapshot, &trees), *model);
+        }
+        group.settle_merges().unwrap();
+        assert_eq!(read(&group.snapshot(), &trees), model);
+        assert!(
+            group
+                .ended_jobs()
+                .iter()
+                .any(|job| job.about.kind == JobKind::Compaction)
+        );
+        group.close().unwrap();
+        assert!(group.jobs().is_empty());
+        drop((held, group));
+        let group = open(many(Arc::new(memory)));
+        assert_eq!(read(&group.snapshot(), &trees), model);
+    }
+}
+
+/// The power goes at any call, with several compactions at work: all that was durable is there, and nothing torn.
+#[test]
+fn a_power_cut_in_the_middle_of_several_compactions() {
+    for seed in seeds(60) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let memory = Memory::new();
+        let fs = Faulty::new(Arc::new(memory.clone()));
+        let group = open(many(Arc::new(fs.clone())));
+        let trees = trees(&group);
+        fs.fail_from(fs.calls() + rng.u64(1..1500));
+        // Each state that may be left, from the last one that is durable on.
+        let mut states = vec![Model::new()];
+        for _ in 0..2000 {
+            let how = match rng.usize(0..20) {
+                0 => Durability::Sync,
+                _ => Durability::Os,
+            };
+            let mut next = states.last().unwrap().clone();
+            let (changes, result) = write(&group, &trees, &mut rng, how);
+            apply(&mut next, &changes);
+            states.push(next);
+            if result.is_err() {
+                break;
+            }
+            if how == Durability::Sync {
+                states = states.split_off(states.len() - 1);
+            }
+        }
+        drop(group);
+        let mode = [PowerCut::Lost, PowerCut::Reordered][rng.usize(0..2)];
+        let left = memory.power_cut(seed, mode);
+        let group = open(many(Arc::new(left)));
+        let found = read(&group.snapshot(), &trees);
+        assert!(states.contains(&found), "a state that never was");
+        group.settle_merges().unwrap();
+        assert_eq!(read(&group.snapshot(), &trees), found);
+    }
+}
+
+/// Pieces one after the other, on the caller's thread: every run the same, and what is in the tree is what a merge in one piece
+/// leaves.
+#[test]
+fn pieces_without_threads_are_deterministic_and_leave_the_same() {
+    for seed in seeds(20) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let run = |piece_bytes: Option<u64>| {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let memory = Memory::new();
+            let fs = Faulty::new(Arc::new(memory.clone()));
+            let group = open(Options {
+                background: false,
+                piece_bytes,
+                ..many(Arc::new(fs.clone()))
+            });
+            let trees = trees(&group);
+            for _ in 0..600 {
+                write(&group, &trees, &mut rng, Durability::Os).1.unwrap();
+            }
+            group.compact(None).unwrap();
+            let found = read(&group.snapshot(), &trees);
+            group.close().unwrap();
+            drop(group);
+            let files: BTreeMap<PathBuf, Option<Vec<u8>>> = memory
+                .paths()
+                .into_iter()
+                .map(|p| (p.clone(), memory.read(&p)))
+                .collect();
+            (found, files, fs.calls())
+        };
+        let small = run(Some(4 << 10));
+        assert!(small == run(Some(4 << 10)), "another run differs");
+        let whole = run(None);
+        assert!(small.0 == whole.0, "pieces leave something else");
+        assert!(small.1 != whole.1, "nothing was done in pieces");
+    }
+}
+
+/// A disk that is full in the middle of several compactions: no file stays of what failed, and all goes on when there is room.
+#[test]
+fn a_full_disk_in_the_middle_of_several_compactions() {
+    for seed in seeds(20) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let memory = Memory::new();
+        let fs = Faulty::new(Arc::new(memory.clone()));
+        let group = open(many(Arc::new(fs.clone())));
+        let trees = trees(&group);
+        let mut model = Model::new();
+        for _ in 0..400 {
+            let (changes, result) = write(&group, &trees, &mut rng, Durability::Os);
+            result.unwrap();
+            apply(&mut model, &changes);
+        }
+        fs.set_capacity(fs.used() + rng.u64(0..60_000));
+        for _ in 0..3 {
+            match group.compact(None) {
+                Ok(()) => {}
+                Err(error) => assert!(error.is_disk_full(), "{error}"),
+            }
+            assert_eq!(read(&group.snapshot(), &trees), model);
+        }
+        fs.set_capacity(u64::MAX);
+        group.flush().unwrap();
+        group.compact(None).unwrap();
+        assert_eq!(read(&group.snapshot(), &trees), model);
+        group.close().unwrap();
+        drop(group);
+        let group = open(many(Arc::new(memory)));
+        assert_eq!(read(&group.snapshot(), &trees), model);
+    }
+}
+
+/// Trees are dropped, created and closed while others are merged.
+#[test]
+fn trees_come_and_go_while_others_are_merged() {
+    for seed in seeds(12) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let memory = Memory::new();
+        let group = open(many(Arc::new(memory.clone())));
+        let trees = trees(&group);
+        let mut model = Model::new();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut rng = fastrand::Rng::with_seed(!seed);
+                while !stop.load(Ordering::SeqCst) {
+                    let change = |_| {
+                        Ok(TreeChange {
+                            created: vec![("x".to_string(), Vec::new())],
+                            dropped: group.tree("x").into_iter().collect(),
+                            ..TreeChange::default()
+                        })
+                    };
+                    let made = group.change_trees(&mut { change }).unwrap();
+                    for _ in 0..60 {
+                        write(&group, &made, &mut rng, Durability::Os).1.unwrap();
+                    }
+                    let result = match rng.usize(0..3) {
+                        0 => group.compact(Some(made[0])),
+                        1 => group.configure_tree(trees[rng.usize(0..4)], vec![]),
+                        _ => group.settle_merges(),
+                    };
+                    result.unwrap();
+                }
+            });
+            for _ in 0..1500 {
+                let (changes, result) = write(&group, &trees, &mut rng, Durability::Os);
+                result.unwrap();
+                apply(&mut model, &changes);
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(read(&group.snapshot(), &trees), model);
+        group.close().unwrap();
+        drop(group);
+        let group = open(many(Arc::new(memory)));
+        assert_eq!(read(&group.snapshot(), &trees), model);
+    }
+}
+
+/// Closed while several compactions are at work, in pieces: it is prompt, whatever rate they keep to, and what was written is there.
+#[test]
+fn closing_ends_several_compactions() {
+    for seed in seeds(20) {
+        let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let memory = Memory::new();
+        let group = open(Options {
+            // A compaction would take hours.
+            compaction_rate: rng.bool().then_some(1),
+            ..many(Arc::new(memory.clone()))
+        });
+        let trees = trees(&group);
+        let mut model = Model::new();
+        // Few enough runs that nobody is slowed down.
+        for _ in 0..rng.usize(1..300) {
+            let (changes, result) = write(&group, &trees, &mut rng, Durability::Os);
+            result.unwrap();
+            apply(&mut model, &changes);
+        }
+        group.close().unwrap();
+        drop(group);
+        let group = open(many(Arc::new(memory)));
+        assert_eq!(read(&group.snapshot(), &trees), model);
+    }
+}
+
+/// A gate that calls wait at.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut open = self.open.lock().unwrap();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while !*open {
+            open = self.opened.wait(open).unwrap();
+        }
+    }
+
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
+
+/// While the merge of one tree stands still, others are merged, as often as they need it; who writes to them is not slowed down; the tree that is
+/// at work cannot be dropped yet, and others can.
+#[test]
+fn a_slow_tree_does_not_stop_a_fast_one() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory));
+    let group = open(Options {
+        compaction_threads: 2,
+        piece_bytes: None,
+        share_from: 100,
+        ..many(Arc::new(fs.clone()))
+    });
+    let trees = trees(&group);
+    let (slow, fast, other) = (trees[0], trees[1], trees[2]);
+    let put = |tree, n: u32| {
+        let mut batch = Batch::new();
+        batch.put(tree, &n.to_be_bytes(), &[7; 400]).unwrap();
+        group.write(&mut batch, Durability::Os).unwrap();
+    };
+    // The next compaction is of the slow tree, and stands still when it writes its table.
+    let gate = Arc::new(Gate::default());
+    let stands = gate.clone();
+    fs.set(move |call, path| {
+        let merges = std::thread::current()
+            .name()
+            .is_some_and(|n| n.starts_with("esker-merge"));
+        let table = path.extension().is_some_and(|e| e == "tbl");
+        if call == Call::Create && merges && table && stands.waiting.load(Ordering::SeqCst) == 0 {
+            stands.pass();
+        }
+        Ok(())
+    });
+    let patience = Instant::now() + Duration::from_secs(60);
+    let await_that = |what: &str, is: &dyn Fn() -> bool| {
+        while !is() {
+            assert!(Instant::now() < patience, "{what}");
+            std::thread::yield_now();
+        }
+    };
+    for n in 0..2 {
+        put(slow, n);
+        group.flush().unwrap();
+    }
+    await_that("the slow one begins", &|| {
+        gate.waiting.load(Ordering::SeqCst) == 1
+    });
+    let running = group.jobs();
+    assert!(
+        running
+            .iter()
+            .any(|job| job.about.tree.as_deref() == Some("a"))
+    );
+    // The slow tree gathers as many runs as slow its writers down.
+    for n in 0..12 {
+        put(slow, n);
+        group.flush().unwrap();
+    }
+    let level0 = |tree| group.snapshot().version().trees[&tree].level0().len();
+    assert!(level0(slow) >= 12);
+    let slowed = group.stats().slowed_micros;
+    for n in 0..40 {
+        for _ in 0..3 {
+            put(fast, n);
+        }
+        group.flush().unwrap();
+        await_that("the fast one is merged", &|| level0(fast) < 2);
+    }
+    // The fast one was merged all the time, so nothing but the slow one's backlog could have slowed its writers.
+    assert_eq!(group.stats().slowed_micros, slowed);
+    group.drop_trees(&[other]).unwrap();
+    gate.open();
+    group.settle_merges().unwrap();
+    assert!(level0(slow) < 2);
+    group.drop_trees(&[slow]).unwrap();
+    match group.drop_trees(&[slow]) {
+        Err(Error::Invalid(what)) => assert!(what.contains("no tree"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    fs.clear();
+}
