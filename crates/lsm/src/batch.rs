@@ -8,7 +8,7 @@
 //! ```
 
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq};
+use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, TIMED_LEN, Time, Timed};
 use crate::error::{Error, Result};
 use crate::wal::rest_hash;
 
@@ -100,7 +100,7 @@ impl Batch {
     }
 
     /// Shows each write: tree, kind, key, value (empty for deletes), in the order in which they were
-    /// added.
+    /// added; one that expires as it is stored ([`Timed`]).
     pub fn each(&mut self, visit: &mut ShowWrite<'_>) {
         // Which numbers the writes will have does not matter here.
         decode(self.seal(1), |write| {
@@ -145,6 +145,63 @@ impl Batch {
     /// Appends a merge operand to `key`.
     pub fn operand(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(Kind::Operand, tree, key, &[value], false)
+    }
+
+    /// As [`Batch::put`], until a time: from then on it is as if `key` had been deleted then. Times over
+    /// [`MAX_TIME`](crate::entry::MAX_TIME) count as that.
+    pub fn put_until(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        value: &[u8],
+        expires: Time,
+    ) -> Result<()> {
+        self.add_until(Kind::Put, tree, key, value, expires, false)
+    }
+
+    /// As [`Batch::operand`], until a time: from then on nobody sees it. Operands of a key that expire at different times
+    /// are combined only where the operator knows the times of their elements ([`crate::merge::MergeOperator::times_elements`]).
+    pub fn operand_until(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        value: &[u8],
+        expires: Time,
+    ) -> Result<()> {
+        self.add_until(Kind::Operand, tree, key, value, expires, false)
+    }
+
+    /// As [`Batch::also`] for a put or an operand that expires.
+    pub fn also_until(
+        &mut self,
+        kind: Kind,
+        tree: TreeId,
+        key: &[u8],
+        value: &[u8],
+        expires: Time,
+    ) -> Result<()> {
+        self.add_until(kind, tree, key, value, expires, self.sequences > 0)
+    }
+
+    fn add_until(
+        &mut self,
+        kind: Kind,
+        tree: TreeId,
+        key: &[u8],
+        value: &[u8],
+        expires: Time,
+        shares: bool,
+    ) -> Result<()> {
+        if !matches!(kind, Kind::Put | Kind::Operand) {
+            return Err(Error::Invalid(format!("{kind:?} cannot expire")));
+        }
+        check_limit(
+            "value length in bytes",
+            MAX_VALUE_LEN - TIMED_LEN,
+            value.len(),
+        )?;
+        let front = Timed::front(kind, expires);
+        self.add(Kind::Timed, tree, key, &[&front, value], shares)
     }
 
     /// Adds a write that shares the sequence number of the one before. It must not be to the same
@@ -266,6 +323,9 @@ pub(crate) fn decode<'a>(payload: &'a [u8], mut visit: impl FnMut(Operation<'a>)
             reader.bytes()?
         };
         check_limits(key, value).ok()?;
+        if kind == Kind::Timed {
+            Timed::parse(value)?;
+        }
         visit(Operation {
             seq: next - 1,
             kind,

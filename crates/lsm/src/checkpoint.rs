@@ -84,6 +84,7 @@ impl Group {
         edit.next_file = Some(next.get());
         edit.next_tree = Some(next_tree);
         edit.last_seq = Some(snapshot.seq());
+        edit.time = (snapshot.time() > 0).then(|| self.internals().kept_time());
         // It goes its own way from here.
         edit.order = Some(Order {
             history: fs.unique(),

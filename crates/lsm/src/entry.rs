@@ -2,6 +2,9 @@
 
 use std::cmp::Ordering;
 
+/// A time: milliseconds since 1970.
+pub type Time = u64;
+
 /// A sequence number. Every write operation of a tree group takes the next one; entries that belong
 /// to one operation (a record and its index entries) share it.
 pub type Seq = u64;
@@ -25,6 +28,62 @@ pub enum Kind {
     Put = 1,
     /// A merge operand: appended blindly, combined with older entries of the key when read or merged.
     Operand = 2,
+    /// As it is stored, a put or an operand that expires: which and when is in front of its value ([`Timed`]). Snapshots show
+    /// none: they show what it stands for at their time.
+    Timed = 3,
+}
+
+/// What the value of an entry of [`Kind::Timed`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timed<'v> {
+    /// Put or operand.
+    pub kind: Kind,
+    /// From then on nobody sees it.
+    pub expires: Time,
+    /// The value proper.
+    pub value: &'v [u8],
+}
+
+/// Bytes in front of the value of a timed entry.
+pub(crate) const TIMED_LEN: usize = 8;
+
+/// The latest time that an entry may expire at.
+pub const MAX_TIME: Time = (1 << 63) - 1;
+
+impl<'v> Timed<'v> {
+    /// Reads a stored value; `None` when it is too short to be one.
+    #[inline]
+    pub fn parse(stored: &'v [u8]) -> Option<Timed<'v>> {
+        let (front, value) = stored.split_first_chunk::<TIMED_LEN>()?;
+        let front = u64::from_be_bytes(*front);
+        Some(Timed {
+            kind: if front & 1 == 0 {
+                Kind::Put
+            } else {
+                Kind::Operand
+            },
+            expires: front >> 1,
+            value,
+        })
+    }
+
+    /// What is in front of a stored value: the time, and in the last bit which of the two it is.
+    pub(crate) fn front(kind: Kind, expires: Time) -> [u8; TIMED_LEN] {
+        let front = expires.min(MAX_TIME) << 1 | u64::from(kind == Kind::Operand);
+        front.to_be_bytes()
+    }
+
+    /// What an entry is, expired or not: itself, unless it is timed. A stored value that cannot be read is one of nothing.
+    #[inline]
+    pub(crate) fn of(kind: Kind, stored: &'v [u8]) -> (Kind, Option<Time>, &'v [u8]) {
+        match kind {
+            Kind::Timed => match Timed::parse(stored) {
+                Some(timed) => (timed.kind, Some(timed.expires), timed.value),
+                None => (Kind::Delete, None, &[]),
+            },
+            kind => (kind, None, stored),
+        }
+    }
 }
 
 impl Kind {
@@ -34,6 +93,7 @@ impl Kind {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
             2 => Some(Kind::Operand),
+            3 => Some(Kind::Timed),
             _ => None,
         }
     }

@@ -1,14 +1,14 @@
 //! Generations: the memtables of all trees that fill, and are flushed, together. A log segment
 //! belongs to one generation and is removed when the generation is on disk.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 
 use crate::batch::{Operation, TreeId};
 use crate::budget::{Account, Budget, Held};
-use crate::entry::Seq;
+use crate::entry::{Kind, Seq};
 use crate::memtable::Memtable;
 use crate::stripe::Striped;
 use crate::version::{ComponentId, MAX_TREE, Version};
@@ -61,6 +61,8 @@ pub(crate) struct Generation {
     memtables: Memtables,
     /// The memory that they hold.
     memory: Arc<AtomicUsize>,
+    /// Whether something in them expires.
+    timed: AtomicBool,
     /// The log segment that holds the generation's writes; 0 until there is one.
     log: AtomicU64,
     /// Rough bytes of what was written; compared with the exact number before anything is done.
@@ -78,6 +80,7 @@ impl Generation {
         Arc::new(Generation {
             memtables: Memtables::default(),
             memory: Arc::default(),
+            timed: AtomicBool::new(false),
             log: AtomicU64::new(0),
             written: AtomicUsize::new(0),
             after,
@@ -130,12 +133,20 @@ impl Generation {
                 }
             }
         };
+        if operation.kind == Kind::Timed {
+            self.timed.store(true, Ordering::Release);
+        }
         memtable.insert(
             operation.key,
             operation.seq,
             operation.kind,
             operation.value,
         )
+    }
+
+    /// True when something in it expires.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed.load(Ordering::Acquire)
     }
 
     /// Notes that a batch of `bytes` that ends at `last` was applied.
@@ -204,6 +215,12 @@ impl View {
             full: self.full.clone(),
             version,
         }
+    }
+
+    /// True when something that it holds expires.
+    pub(crate) fn is_timed(&self) -> bool {
+        let mut generations = std::iter::once(&self.active).chain(&self.full);
+        self.version.is_timed() || generations.any(|generation| generation.is_timed())
     }
 
     /// The memtables of a tree, newest first.

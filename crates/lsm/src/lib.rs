@@ -59,6 +59,7 @@ mod cost;
 mod cursor;
 pub mod entry;
 mod error;
+mod expiry;
 pub mod fs;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -87,14 +88,15 @@ pub use check::CheckReport;
 pub use compaction::{LazyLeveled, Leveled, RunSink, Tiered, WriteRun, held};
 pub use cost::Cost;
 pub use cursor::Cursor;
-pub use entry::{Kind, MAX_SEQ, Position, Seq};
+pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};
 pub use error::{Error, Result};
+pub use expiry::{Clock, LARGEST_JUMP};
 pub use group::{
     Commit, Complete, Group, Job, JobFailure, Observer, Retry, ShowOperation, Tail, Ticket,
     TreeChange,
 };
 pub use obsolete::{SeqSet, Superseded};
-pub use options::{BitmapMerges, Clock, Durability, KeepLog, Options};
+pub use options::{BitmapMerges, Durability, KeepLog, Options};
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
     WalkEntry,

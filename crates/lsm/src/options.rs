@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::expiry::Clock;
 use crate::fs::Fs;
 use crate::fs::disk::Disk;
 use crate::synopsis::BITS_PER_VALUE;
@@ -45,9 +46,6 @@ pub struct KeepLog {
     pub age: Option<(Duration, u64)>,
 }
 
-/// Tells the time: milliseconds since 1970.
-pub type Clock = dyn Fn() -> u64 + Send + Sync;
-
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
@@ -78,7 +76,7 @@ pub struct Options {
     pub share_from: usize,
     /// How much of the log is kept.
     pub keep_log: KeepLog,
-    /// The clock that the log's age is told by. Default: the system's.
+    /// The clock by which entries expire, and that the log's age is told by. Default: the system's.
     pub clock: Arc<Clock>,
     /// Bytes that the set of a bitmap tree may have beyond some for each entry of the trees that name it: when it has more,
     /// the numbers are looked for that no tree has anything of any more. Default 16 KiB.

@@ -54,6 +54,8 @@ counters! {
     merge_write_bytes,
     /// Tables that went down a level without being rewritten.
     moves,
+    /// Tables that were dropped unread, because all that was in them had expired.
+    drops,
     /// Entries that flushes and merges left out.
     entries_dropped,
     /// Microseconds that writers were slowed down, because merges are behind.

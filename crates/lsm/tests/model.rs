@@ -308,7 +308,7 @@ impl Test {
             let value = match kind {
                 Kind::Delete => Vec::new(),
                 Kind::Operand => self.rng.u32(..).to_le_bytes().to_vec(),
-                Kind::Put => self.any_value(),
+                _ => self.any_value(),
             };
             let twice = written
                 .iter()
@@ -320,7 +320,7 @@ impl Test {
                 match kind {
                     Kind::Delete => batch.delete(tree, &key).unwrap(),
                     Kind::Operand => batch.operand(tree, &key, &value).unwrap(),
-                    Kind::Put => batch.put(tree, &key, &value).unwrap(),
+                    _ => batch.put(tree, &key, &value).unwrap(),
                 }
             }
             written.push((tree, key, (number, kind, value)));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Tiered;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::version::{Choice, CompactionPolicy, ComponentId, Run, TableFile, TreeVersion};
 
@@ -18,10 +18,11 @@ pub(crate) fn all(tree: &TreeVersion) -> Option<Choice> {
     Some(Choice::merge(runs.collect(), level))
 }
 
-/// Everything into one run: what `compact` asks for. `None` when there is nothing to gain.
-pub(crate) fn pick_all(tree: &TreeVersion) -> Option<Choice> {
+/// Everything into one run: what `compact` asks for at a time. `None` when there is nothing to gain.
+pub(crate) fn pick_all(tree: &TreeVersion, now: Time) -> Option<Choice> {
     let deletes = || tree.tables().any(|table| table.meta().deletes > 0);
-    let worth = tree.runs.len() > 1 || deletes();
+    let expired = || tree.due.expiry.is_some_and(|first| first <= now);
+    let worth = tree.runs.len() > 1 || deletes() || expired();
     worth.then(|| all(tree)).flatten()
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::choice::check;
+use super::expired;
 use super::output::{Expected, Output, Written};
 use super::shared::SharedFiles;
 use crate::batch::check_limits;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, compare};
+use crate::entry::{Kind, MAX_SEQ, Seq, Time, compare};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{MergeCursor, MergeStream, Rules};
@@ -39,6 +40,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) closing: &'a AtomicBool,
     /// Set while a bulk load is under way, which will put a run below what is flushed meanwhile.
     pub(crate) ingesting: &'a AtomicBool,
+    /// What expires up to then is dropped.
+    pub(crate) time: Time,
     /// The version as it was when the job began, and as it is.
     pub(crate) version: Arc<Version>,
     pub(crate) now: Arc<dyn Fn() -> Arc<Version> + Send + Sync>,
@@ -107,7 +110,10 @@ impl Workshop<'_> {
 
     /// Carries out a choice, into `edit`.
     pub(crate) fn merge(&self, tree: &TreeVersion, choice: &Choice, edit: &mut Edit) -> Result<()> {
-        check(tree, choice)?;
+        match choice.action {
+            Action::Drop => expired::check(tree, choice, self.time)?,
+            _ => check(tree, choice)?,
+        }
         if let Some((level, key)) = &choice.cursor {
             edit.cursors.push((tree.id, *level, key.clone()));
         }
@@ -115,6 +121,10 @@ impl Workshop<'_> {
             tree: tree.id,
             number: table.meta().number,
         }));
+        if choice.action == Action::Drop {
+            Counters::add(&self.counters.drops, choice.tables().count() as u64);
+            return Ok(());
+        }
         let (level, run) = choice.target();
         if let Action::Move { .. } = choice.action
             && !self.can_move(tree, choice)
@@ -304,6 +314,13 @@ impl Workshop<'_> {
             return false;
         }
         let small = |table: &Arc<TableFile>| table.meta().size < self.options.table_size / 16;
+        let expired = |table: &Arc<TableFile>| {
+            let expiry = table.meta().expiry;
+            expiry.is_some_and(|expiry| expiry.min <= self.time)
+        };
+        if choice.tables().any(expired) {
+            return false;
+        }
         let small = choice.tables().count() > 1 && choice.tables().any(small);
         let stays = |at: &Run| {
             at.tables
@@ -350,6 +367,7 @@ impl Workshop<'_> {
                 (LeavesOut::Repaired, Some(bitmap)) => bitmap.mark(),
                 _ => MAX_SEQ,
             },
+            now: self.time,
         };
         let mut output = Output::new(self, tree, expected);
         MergeStream::new(input, rules)

@@ -2,6 +2,7 @@
 //! carries the choice out.
 
 mod choice;
+pub(crate) mod expired;
 pub(crate) mod job;
 mod lazy_leveled;
 mod leveled;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::TreeId;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq, Timed};
 use crate::error::Result;
 use crate::generation::View;
 use crate::merge::Judged;
@@ -205,11 +205,13 @@ fn show(holder: &TreeVersion, entry: &impl Cursor, show: &mut dyn FnMut(Seq)) ->
         show(entry.seq());
         return true;
     };
+    let (kind, expires, value) = Timed::of(entry.kind(), entry.value());
     let judged = Judged {
         key: entry.key(),
         seq: entry.seq(),
-        kind: entry.kind(),
-        value: entry.value(),
+        kind,
+        value,
+        expires,
     };
     filter.writes(judged, show)
 }

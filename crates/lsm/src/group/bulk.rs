@@ -11,7 +11,7 @@ use crate::batch::TreeId;
 use crate::compaction::job::{Workshop, WriteRun};
 use crate::compaction::oldest_level;
 use crate::compaction::shared::SharedFiles;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::generation::View;
 use crate::read::{Component, Snapshot};
@@ -216,6 +216,11 @@ impl super::Internals<'_> {
         Ok(count)
     }
 
+    /// The last time that the store acted by.
+    pub(crate) fn kept_time(&self) -> Time {
+        self.0.core.clock.kept()
+    }
+
     /// The next numbers of a file and of a tree: no version so far has any as large.
     pub(crate) fn next_numbers(&self) -> (u64, TreeId) {
         let next_tree = self.0.versions.manifest.lock().next_tree;
@@ -246,6 +251,7 @@ impl super::Internals<'_> {
             shared: shared.as_ref(),
             closing: &never,
             ingesting: &always,
+            time: 0,
             version: version.clone(),
             now: Arc::new(move || version.clone()),
         };

@@ -30,6 +30,17 @@ impl Inner {
 
     /// Does what is left to do when the threads have ended. Called again after a failure it tries again what is left.
     pub(super) fn finish(&self) -> Result<()> {
+        // What reads have hidden stays hidden.
+        let timed = self.reader.is_none() && self.versions.view.load().is_timed();
+        let kept = if timed {
+            self.core.clock.sync()
+        } else {
+            Ok(())
+        };
+        self.finish_writing().and(kept)
+    }
+
+    fn finish_writing(&self) -> Result<()> {
         if self.sequencer.writer.lock().segment.is_none() {
             return self.write_seal();
         }

@@ -70,7 +70,9 @@ impl Inner {
             return Err(Error::Stale);
         }
         if let Some(complete) = complete {
-            let snapshot = Snapshot::new(self.versions.view.load_full(), writer.next_seq - 1);
+            let view = self.versions.view.load_full();
+            let horizon = self.horizon(&view);
+            let snapshot = Snapshot::new(view, writer.next_seq - 1, horizon);
             complete(batch, writer.next_seq, &snapshot)?;
         }
         let ticket = self.apply(&mut writer, batch, durability)?;

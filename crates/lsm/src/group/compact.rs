@@ -13,7 +13,8 @@ use super::failures::Attempt;
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
 use crate::compaction::job::{READAHEAD, Workshop};
-use crate::compaction::{followed_by, pick_above, pick_all};
+use crate::compaction::{expired, followed_by, pick_above, pick_all};
+use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::generation::View;
 use crate::version::{Choice, Edit, TreeVersion, Version};
@@ -60,7 +61,7 @@ impl Inner {
     pub(super) fn merge_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
         let view = self.versions.view.load_full();
-        let merges = due(&view, bytes, |tree| self.attempt(tree));
+        let merges = due(&view, self.drop_time(), bytes, |tree| self.attempt(tree));
         if merges.is_empty() {
             return Ok(false);
         }
@@ -80,9 +81,11 @@ impl Inner {
             self.core.check_open()?;
             self.move_tables()?;
             let view = self.versions.view.load_full();
-            let merges = due(&view, u64::MAX, |id| match failed.contains_key(&id) {
-                true => Attempt::None,
-                false => Attempt::Any,
+            let merges = due(&view, self.drop_time(), u64::MAX, |id| {
+                match failed.contains_key(&id) {
+                    true => Attempt::None,
+                    false => Attempt::Any,
+                }
             });
             if merges.is_empty() {
                 return first.map_or(Ok(()), Err);
@@ -183,7 +186,8 @@ impl Inner {
                 followers.extend(of_it.filter(|id| *id != lead.id));
             }
         }
-        let choose = |_: &Version, tree: &TreeVersion| pick_all(tree);
+        let now = self.drop_time();
+        let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
         let merged = self.merge_each(leads, &choose)?;
         let followed = self.merge_each(followers, &choose)?;
         // What one lacks cannot be told from what it has forgotten, so one that is damaged is not swept.
@@ -279,14 +283,22 @@ fn merge_one(workshop: &Workshop<'_>, view: &View, merge: &Merge, edit: &mut Edi
     workshop.merge(tree, choice, edit)
 }
 
+/// How urgent the next merge of a tree is, and how many bytes it reads.
+fn due_of(tree: &TreeVersion, time: Time) -> Option<(f64, u64)> {
+    match expired::pick(tree, time) {
+        Some((score, choice)) => Some((score, choice.size())),
+        None => tree.due.merge,
+    }
+}
+
 /// The merge of at most `bytes` that is the most urgent, of those that `attempt` allows, and if it is small others
 /// that are, the most urgent first. Trees that follow others are merged with them.
-fn due(view: &View, bytes: u64, attempt: impl Fn(TreeId) -> Attempt) -> Vec<Merge> {
+fn due(view: &View, time: Time, bytes: u64, attempt: impl Fn(TreeId) -> Attempt) -> Vec<Merge> {
     let trees = view.version.trees.values();
     let leads = trees.filter(|tree| tree.options.follows.is_none());
     let due = leads.filter_map(|tree| match attempt(tree.id) {
         Attempt::Any => {
-            let (score, size) = tree.due.merge?;
+            let (score, size) = due_of(tree, time)?;
             (size <= bytes).then_some((score, tree, None))
         }
         Attempt::Newer(above) => {
@@ -300,7 +312,11 @@ fn due(view: &View, bytes: u64, attempt: impl Fn(TreeId) -> Attempt) -> Vec<Merg
     let mut together = Together::default();
     for (_, tree, newer) in due {
         let whole = newer.is_none();
-        let picked = || Some(tree.options.policy.pick(tree)?.1);
+        let picked = || {
+            let expired = expired::pick(tree, time);
+            let picked = expired.or_else(|| tree.options.policy.pick(tree))?;
+            Some(picked.1)
+        };
         if let Some(choice) = newer.or_else(picked)
             && together.takes(choice.size())
         {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::budget::{Account, Budget, Held};
 use crate::error::{Error, Result};
+use crate::expiry::ExpiryClock;
 use crate::generation::View;
 use crate::options::Options;
 use crate::stats::{Counters, ReadCounters};
@@ -15,6 +16,7 @@ use crate::version::{TableSource, TreeProvider};
 pub(super) struct Core {
     pub(super) source: TableSource,
     pub(super) options: Options,
+    pub(super) clock: Arc<ExpiryClock>,
     pub(super) budget: Arc<Budget>,
     /// What the obsolete sets take, in the budget.
     sets: Held,
@@ -33,12 +35,14 @@ impl Core {
         source: TableSource,
         options: Options,
         budget: Arc<Budget>,
+        clock: Arc<ExpiryClock>,
         provider: Arc<dyn TreeProvider>,
         reads_only: bool,
     ) -> Core {
         Core {
             source,
             options,
+            clock,
             sets: budget.hold(Account::ObsoleteSets, 0),
             budget,
             provider,

@@ -9,7 +9,9 @@ use super::version_set::Versions;
 use crate::batch::TreeId;
 use crate::compaction::job::Workshop;
 use crate::compaction::shared::SharedFiles;
+use crate::entry::Time;
 use crate::error::{Error, Result};
+use crate::expiry::Horizon;
 use crate::fs::Fs;
 use crate::generation::View;
 use crate::version::{Edit, TableFile, Version};
@@ -43,6 +45,7 @@ impl Inner {
             shared: None,
             closing: &self.core.closing,
             ingesting: &self.scheduler.ingesting,
+            time: self.drop_time(),
             version: self.versions.view.load().version.clone(),
             now: Arc::new(move || view.load().version.clone()),
         }
@@ -127,6 +130,9 @@ impl Inner {
         if versions.manifest.is_none() {
             return Err(Error::Closed);
         }
+        // Whatever was dropped for its time: not by a later one than this.
+        let timed = before.is_timed() || edit.expires();
+        edit.time = timed.then(|| self.core.clock.kept());
         let version = Version::clone(&before.version);
         let (mut version, taken) =
             version.apply(edit, &self.core.source, &options, &self.core.source.dir)?;
@@ -165,10 +171,32 @@ impl Inner {
             }
             return Err(failed.error);
         }
+        if let Some(time) = edit.time {
+            self.core.clock.note_written(time);
+        }
         if let Some(order) = edit.order.clone() {
             self.sequencer.note_order(versions, order);
         }
         Ok(())
+    }
+
+    /// The time by which flushes and merges drop what has expired; 0 while nothing expires.
+    pub(super) fn drop_time(&self) -> Time {
+        match self.versions.view.load().is_timed() {
+            true => self.core.clock.drop_time(),
+            false => 0,
+        }
+    }
+
+    /// The time of a snapshot of a view.
+    pub(super) fn horizon(&self, view: &View) -> Horizon {
+        match view.is_timed() {
+            true => Horizon {
+                now: self.core.clock.read_time(),
+                clock: Some(self.core.clock.clone()),
+            },
+            false => Horizon::default(),
+        }
     }
 }
 

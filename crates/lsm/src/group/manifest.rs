@@ -34,6 +34,7 @@ impl Inner {
             last_seq: Some(versions.last_seq),
             synced: Some(self.sequencer.log.synced()),
             order: Some(order.clone()),
+            time: version.is_timed().then(|| self.core.clock.kept()),
             ..version.snapshot()
         };
         let manifest = Manifest::create(fs, dir, number, &edit)?;

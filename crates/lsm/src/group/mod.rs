@@ -63,7 +63,7 @@ use crate::budget::{Budget, MemoryUse};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
 use crate::cost::Cost;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::generation::View;
@@ -336,6 +336,25 @@ impl Group {
         self.inner.core.budget.memory()
     }
 
+    /// What the clock says, where that is more than a day past the last time that the store acted by: nothing that expires is
+    /// dropped before it is [confirmed](Group::confirm_time).
+    pub fn unconfirmed_time(&self) -> Option<Time> {
+        let is_timed = self.inner.versions.view.load().is_timed();
+        is_timed
+            .then(|| self.inner.core.clock.unconfirmed())
+            .flatten()
+    }
+
+    /// Believes the clock, however far ahead of the last time that the store acted by it is. Durable when it returns.
+    ///
+    /// # Errors
+    /// It could not be written down. It is believed in this handle all the same.
+    pub fn confirm_time(&self) -> Result<()> {
+        let confirmed = self.inner.core.clock.confirm();
+        self.inner.scheduler.wake_background();
+        confirmed
+    }
+
     /// The block cache.
     pub fn cache(&self) -> &BlockCache {
         &self.inner.core.source.cache
@@ -468,7 +487,8 @@ impl Inner {
             // If the view was replaced in between, writes up to `seq` may be in memtables that the
             // old one does not have.
             if Arc::ptr_eq(&view, &self.versions.view.load()) {
-                return Snapshot::new(view, seq);
+                let horizon = self.horizon(&view);
+                return Snapshot::new(view, seq, horizon);
             }
         }
     }
@@ -478,7 +498,9 @@ impl Inner {
             return self.snapshot();
         }
         let writer = self.sequencer.writer.lock();
-        Snapshot::new(self.versions.view.load_full(), writer.next_seq - 1)
+        let view = self.versions.view.load_full();
+        let horizon = self.horizon(&view);
+        Snapshot::new(view, writer.next_seq - 1, horizon)
     }
 
     /// Replaces the view by what `change` makes of it.

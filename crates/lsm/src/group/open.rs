@@ -15,8 +15,9 @@ use super::scheduler::Scheduler;
 use super::sequencer::{Sequencer, Writer};
 use super::version_set::{VersionSet, Versions};
 use crate::budget::Budget;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
+use crate::expiry::ExpiryClock;
 use crate::fs::Fs;
 use crate::generation::{Generation, View};
 use crate::options::Options;
@@ -59,13 +60,14 @@ pub(super) fn open(
         now: options.log_time(),
         ..Recovery::default()
     };
-    let (mut synced, mut next_seq) = (0, 1);
+    let (mut synced, mut next_seq, mut kept_time) = (0, 1, 0);
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
         let mut recovered = recover(&source, &tree_options, false)?;
         recovered.version.load_bitmaps();
         log.last_seq = recovered.last_seq;
         synced = recovered.synced;
+        kept_time = recovered.time;
         if recovered.current.seal.is_none() {
             let manifest = recovered.current.manifest;
             log.unsynced.push(manifest_path(&source.dir, manifest));
@@ -115,7 +117,8 @@ pub(super) fn open(
         forsaken: log.forsaken,
         delay: 0,
     };
-    let core = Arc::new(Core::new(source, options, budget, provider, false));
+    let clock = open_clock(&source, &options, kept_time, true)?;
+    let core = Arc::new(Core::new(source, options, budget, clock, provider, false));
     core.count_memory(&view);
     let history = versions.order.history;
     let log = Log::new(synced, log.closed);
@@ -127,6 +130,17 @@ pub(super) fn open(
         reader: None,
         _lock: Some(lock),
     })
+}
+
+fn open_clock(
+    source: &TableSource,
+    options: &Options,
+    kept: Time,
+    writes: bool,
+) -> Result<Arc<ExpiryClock>> {
+    let clock = options.clock.clone();
+    let clock = ExpiryClock::open(clock, &source.fs, &source.dir, kept, writes)?;
+    Ok(Arc::new(clock))
 }
 
 /// Opens a group to read it beside the one who writes it.
@@ -169,7 +183,8 @@ pub(super) fn open_reader(
         last: visible,
         ..Writer::default()
     };
-    let core = Arc::new(Core::new(source, options, budget, provider, true));
+    let clock = open_clock(&source, &options, recovered.time, false)?;
+    let core = Arc::new(Core::new(source, options, budget, clock, provider, true));
     core.count_memory(&view);
     let history = versions.order.history;
     let log = Log::new(0, reader.segments());

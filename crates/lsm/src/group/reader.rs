@@ -533,6 +533,8 @@ impl Inner {
         let newest = reader.generations.first();
         let is_new = newest.is_some_and(|newest| !Arc::ptr_eq(newest, &shown.active));
         if reader.changed || is_new {
+            // What was dropped by then must not be looked for in what is left.
+            self.core.clock.keep(reader.recovered.time);
             let view = reader.view();
             self.change_view(|_| view);
             reader.changed = false;

@@ -32,7 +32,7 @@ pub struct Commit {
     payload: Vec<u8>,
 }
 
-/// Is shown an operation of a commit: tree, sequence number, kind, key, value.
+/// Is shown an operation of a commit: tree, sequence number, kind, key, value. One that expires as it is stored ([`crate::entry::Timed`]).
 pub type ShowOperation<'v> = dyn FnMut(TreeId, Seq, Kind, &[u8], &[u8]) + 'v;
 
 impl Commit {

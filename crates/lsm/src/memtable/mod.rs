@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::attributes::Extractor;
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, Seq, Timed};
 pub use skiplist::MemCursor;
 use skiplist::SkipLists;
 
@@ -99,14 +99,15 @@ impl Memtable {
         if seq < self.min_seq.load(Ordering::Relaxed) {
             self.min_seq.store(seq, Ordering::Relaxed);
         }
-        let defer = self.attributes > 0 && kind == Kind::Put;
+        let stands_for = Timed::of(kind, value).0;
+        let defer = self.attributes > 0 && stands_for == Kind::Put;
         let new = inserter.insert(ENTRIES, key, seq, kind, value, defer);
         if !new {
             return false;
         }
         self.len
             .store(self.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        if kind == Kind::Operand {
+        if stands_for == Kind::Operand {
             let operands = self.operands.load(Ordering::Relaxed);
             self.operands.store(operands + 1, Ordering::Relaxed);
         }
@@ -133,7 +134,8 @@ impl Memtable {
             left = left.saturating_sub(nodes.len());
             let (mut bytes, mut facts) = (Vec::new(), Vec::new());
             for node in &nodes {
-                extractor.extract(node.key(), node.value(), &mut |slot, attribute| {
+                let (_, _, value) = Timed::of(node.kind(), node.value());
+                extractor.extract(node.key(), value, &mut |slot, attribute| {
                     if self.has_attribute(slot) {
                         facts.push((slot, bytes.len()..bytes.len() + attribute.len(), *node));
                         bytes.extend_from_slice(attribute);
@@ -145,7 +147,7 @@ impl Memtable {
             for (slot, range, node) in &facts {
                 // An entry that has a value twice is in the map once.
                 let (list, seq) = (1 + slot, node.seq());
-                inserter.insert(list, value(range), seq, node.kind(), node.key(), false);
+                inserter.insert(list, value(range), seq, Kind::Put, node.key(), false);
             }
             // Under the lock, like the additions.
             let deferred = self.deferred.load(Ordering::Relaxed);

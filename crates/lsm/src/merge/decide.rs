@@ -23,6 +23,7 @@ pub(super) enum Reason {
 /// What is known of an entry; of operands, of the piece that they were combined to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
+    /// Put, delete or operand.
     pub(super) kind: Kind,
     /// A put whose number is in the set of obsolete writes.
     pub(super) is_obsolete: bool,
@@ -61,7 +62,7 @@ pub(super) fn decide(entry: Facts, filter: impl FnOnce() -> Verdict) -> Fate {
         Kind::Put if entry.is_expired => Fate::Delete(Some(Expired)),
         // An operand replaced nothing.
         Kind::Operand if entry.is_expired => Fate::Drop(Expired),
-        Kind::Put | Kind::Operand => match filter() {
+        Kind::Put | Kind::Operand | Kind::Timed => match filter() {
             Verdict::Keep => Fate::Keep,
             Verdict::Rewrite(value) => Fate::Rewrite(value),
             Verdict::Drop if entry.kind == Kind::Operand => Fate::Drop(Filtered),

@@ -1,6 +1,8 @@
 //! What capabilities hang into a merge: filters.
 
-use crate::entry::{Kind, Seq};
+use std::sync::Arc;
+
+use crate::entry::{Kind, Seq, Time};
 use crate::obsolete::Over;
 
 /// What a filter wants done with an entry.
@@ -14,8 +16,8 @@ pub enum Verdict {
     Rewrite(Vec<u8>),
 }
 
-/// May drop or rewrite entries as they are merged (expiry, for one; or what a newer entry of the
-/// same key has made useless). Called on flush and merge threads.
+/// May drop or rewrite entries as they are merged (what a newer entry of the same key has made useless, for one).
+/// Several on one tree: [`Filters`]. Called on flush and merge threads.
 pub trait MergeFilter: Send + Sync {
     /// A judge of one flush or merge, told which writes are over.
     fn begin(&self, over: &Over) -> Box<dyn Judge>;
@@ -59,4 +61,55 @@ pub struct Judged<'a> {
     pub kind: Kind,
     /// Its value.
     pub value: &'a [u8],
+    /// From when on nobody sees it, if it expires.
+    pub expires: Option<Time>,
+}
+
+/// Several filters on one tree: each is asked of what those before it keep, as they keep it.
+pub struct Filters(Vec<Arc<dyn MergeFilter>>);
+
+impl Filters {
+    /// One filter that is all of these, in this order.
+    pub fn all(filters: Vec<Arc<dyn MergeFilter>>) -> Arc<dyn MergeFilter> {
+        Arc::new(Filters(filters))
+    }
+}
+
+impl MergeFilter for Filters {
+    fn begin(&self, over: &Over) -> Box<dyn Judge> {
+        let judges = self.0.iter().map(|filter| filter.begin(over));
+        Box::new(Judges(judges.collect()))
+    }
+
+    fn may_be_passed_over(&self) -> bool {
+        self.0.iter().all(|filter| filter.may_be_passed_over())
+    }
+
+    fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
+        self.0.iter().all(|filter| filter.writes(entry, show))
+    }
+
+    fn leaves_out(&self) -> bool {
+        self.0.iter().any(|filter| filter.leaves_out())
+    }
+}
+
+struct Judges(Vec<Box<dyn Judge>>);
+
+impl Judge for Judges {
+    fn judge(&mut self, entry: Judged<'_>, is_oldest: &mut dyn FnMut() -> bool) -> Verdict {
+        let mut value: Option<Vec<u8>> = None;
+        for judge in &mut self.0 {
+            let entry = Judged {
+                value: value.as_deref().unwrap_or(entry.value),
+                ..entry
+            };
+            match judge.judge(entry, is_oldest) {
+                Verdict::Keep => {}
+                Verdict::Drop => return Verdict::Drop,
+                Verdict::Rewrite(new) => value = Some(new),
+            }
+        }
+        value.map_or(Verdict::Keep, Verdict::Rewrite)
+    }
 }

@@ -9,7 +9,7 @@ mod stream;
 
 pub use crate::obsolete::Over;
 pub(crate) use cursor::MergeCursor;
-pub use hooks::{Judge, Judged, MergeFilter, Verdict};
+pub use hooks::{Filters, Judge, Judged, MergeFilter, Verdict};
 pub use operator::MergeOperator;
 pub(crate) use stream::{MergeStream, Rules};
 

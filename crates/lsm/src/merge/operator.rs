@@ -1,6 +1,6 @@
 //! The merge operator: how operands of a key are combined, on reads and on merges.
 
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 
 /// Combines operands of one user key. Operands are appended blindly (LevelDB++'s lazy posting lists,
 /// DualDB's value lists) and combined whenever a flush or a merge brings them together.
@@ -21,6 +21,19 @@ pub trait MergeOperator: Send + Sync {
         older: &[u8],
         older_seq: Seq,
     ) -> bool;
+
+    /// True when elements of operands carry times of their own, which [`MergeOperator::prune`] knows. Then operands that expire at
+    /// different times are combined, to one that expires at the last of these; without, only those of the same time are.
+    fn times_elements(&self) -> bool {
+        false
+    }
+
+    /// Of an operand that expires, what is left without the elements that nobody sees at `now`; `None` when that is all of it.
+    /// Asked by reads and by merges.
+    fn prune(&self, key: &[u8], operand: &[u8], now: Time) -> Option<Vec<u8>> {
+        let _ = (key, operand, now);
+        None
+    }
 
     /// Rewrites a finished operand before it is stored. `oldest` is true when no older operand of
     /// the key can exist below. Returns false when nothing of it needs to be kept.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::decide::{Facts, Fate, Reason, decide};
 use super::{Judge, Judged, MergeOperator, Verdict};
 use crate::cursor::Cursor;
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, MAX_TIME, Seq, Time, Timed};
 use crate::error::Result;
 use crate::obsolete::{Over, SeqSet};
 
@@ -31,6 +31,8 @@ pub(crate) struct Rules<'a> {
     /// Puts of a key that was written since this number are not dropped, however many newer ones there
     /// are: whoever goes through the entries must see what superseded what.
     pub(crate) repaired: Seq,
+    /// What expires up to this time is over.
+    pub(crate) now: Time,
 }
 
 /// Pulls entries out of a cursor and hands those that survive to a sink.
@@ -92,37 +94,39 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         let awaits_repair = newest > self.rules.repaired;
         let mut versions = 0;
         while self.on_key() {
-            let (seq, kind) = (self.input.seq(), self.input.kind());
+            let (seq, stored) = (self.input.seq(), self.input.kind());
+            let (kind, expires, value) = Timed::of(stored, self.input.value());
             let facts = Facts {
                 kind,
                 is_obsolete: kind == Kind::Put && self.rules.over.contains(seq),
                 is_shadowed: versions >= self.rules.versions.max(1),
-                is_expired: false,
+                is_expired: expires.is_some_and(|expires| expires <= self.rules.now),
                 awaits_repair,
             };
-            if kind == Kind::Operand && !facts.is_shadowed {
-                self.operands(seq, facts, sink)?;
+            if kind == Kind::Operand && !facts.is_shadowed && !facts.is_expired {
+                self.operands(seq, facts, expires, sink)?;
                 continue;
             }
             let entry = Judged {
                 key: &self.key,
                 seq,
                 kind,
-                value: self.input.value(),
+                value,
+                expires,
             };
             let (rules, oldest) = (&mut self.rules, &mut self.oldest);
             let fate = decide(facts, || judge(rules, entry, oldest));
-            if !facts.is_shadowed && !facts.is_obsolete {
+            if kind != Kind::Operand && !facts.is_shadowed && !facts.is_obsolete {
                 versions += 1;
             }
             match fate {
                 Fate::Keep => {
                     self.emit_held(sink)?;
-                    sink(&self.key, seq, kind, self.input.value())?;
+                    sink(&self.key, seq, stored, self.input.value())?;
                 }
                 Fate::Rewrite(value) => {
                     self.emit_held(sink)?;
-                    sink(&self.key, seq, kind, &value)?;
+                    self.emit(seq, kind, expires, &value, sink)?;
                 }
                 Fate::Delete(reason) => {
                     self.held.push(seq);
@@ -139,23 +143,62 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         Ok(())
     }
 
+    /// Emits an entry whose value is not what is stored of it.
+    fn emit(
+        &self,
+        seq: Seq,
+        kind: Kind,
+        expires: Option<Time>,
+        value: &[u8],
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        match expires {
+            None => sink(&self.key, seq, kind, value),
+            Some(expires) => {
+                let stored = [&Timed::front(kind, expires), value].concat();
+                sink(&self.key, seq, Kind::Timed, &stored)
+            }
+        }
+    }
+
     /// Combines operands from the cursor's place on into one piece, and stores it.
-    fn operands(&mut self, seq: Seq, facts: Facts, sink: &mut Sink<'_>) -> Result<()> {
+    fn operands(
+        &mut self,
+        seq: Seq,
+        facts: Facts,
+        mut expires: Option<Time>,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
         self.piece.clear();
-        self.piece.extend_from_slice(self.input.value());
+        let (_, _, value) = Timed::of(self.input.kind(), self.input.value());
+        self.piece.extend_from_slice(value);
         self.input.next()?;
         if let Some(operator) = self.rules.operator.clone() {
-            while self.on_key()
-                && self.input.kind() == Kind::Operand
-                && operator.combine(
-                    &self.key,
-                    &mut self.piece,
-                    seq,
-                    self.input.value(),
-                    self.input.seq(),
-                )
-            {
+            while self.on_key() {
+                let (kind, until, value) = Timed::of(self.input.kind(), self.input.value());
+                let is_over = until.is_some_and(|until| until <= self.rules.now);
+                let together = operator.times_elements() || until == expires;
+                if kind != Kind::Operand || !(is_over || together) {
+                    break;
+                }
+                let older = self.input.seq();
+                if !is_over && !operator.combine(&self.key, &mut self.piece, seq, value, older) {
+                    break;
+                }
+                if !is_over {
+                    // What never expires outlives all else; but there are elements in it that do.
+                    let never = MAX_TIME;
+                    expires = match (expires, until) {
+                        (None, None) => None,
+                        (a, b) => Some(a.unwrap_or(never).max(b.unwrap_or(never))),
+                    };
+                }
                 self.input.next()?;
+            }
+            if let Some(left) =
+                expires.and_then(|_| operator.prune(&self.key, &self.piece, self.rules.now))
+            {
+                self.piece = left;
             }
             let last = !self.on_key() && self.is_oldest();
             if !operator.finish(&self.key, seq, &mut self.piece, last) {
@@ -167,6 +210,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
             seq,
             kind: Kind::Operand,
             value: &self.piece,
+            expires,
         };
         let (rules, oldest) = (&mut self.rules, &mut self.oldest);
         match decide(facts, || judge(rules, entry, oldest)) {
@@ -175,7 +219,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
             Fate::Delete(_) | Fate::Drop(_) => return Ok(()),
         }
         self.emit_held(sink)?;
-        sink(&self.key, seq, Kind::Operand, &self.piece)
+        self.emit(seq, Kind::Operand, expires, &self.piece, sink)
     }
 
     /// Emits the anti-matter that was held back.

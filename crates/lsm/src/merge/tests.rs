@@ -64,6 +64,7 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
         over: Over::default(),
         told: None,
         repaired: MAX_SEQ,
+        now: 0,
     }
 }
 

@@ -17,10 +17,11 @@ use std::ops::Range;
 
 use crate::batch::TreeId;
 use crate::cost::Cost;
-use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN};
 use crate::error::Result;
 use crate::memtable::Memtable;
-use crate::read::component::Component;
+use crate::read::component::{Component, Entries};
+use crate::read::lens::{Lens, Shown};
 use crate::read::snapshot::{Found, Snapshot};
 use crate::slice::Slice;
 use crate::table::{Locator, WantedBlock, fetch, meet};
@@ -154,6 +155,8 @@ impl Snapshot {
         Lookup {
             batch,
             seq: self.seq(),
+            lens: self.lens(None),
+            components,
             batch_bytes: options.batch_bytes,
             deletes: false,
             searches: searches.collect(),
@@ -169,6 +172,8 @@ impl Snapshot {
 pub struct Lookup<'a> {
     batch: Batch<'a>,
     seq: Seq,
+    lens: Lens,
+    components: &'a [Component],
     batch_bytes: usize,
     /// Visit deleted keys as well.
     deletes: bool,
@@ -212,7 +217,23 @@ impl Lookup<'_> {
         self.next = positions.end;
         let (values, deletes) = (&mut self.values, self.deletes);
         // A deleted key is found as well: older components must not be asked for it.
-        let mut visit = |at, entry: Found| {
+        let (lens, keys) = (&self.lens, self.batch.keys);
+        let (components, all, cost) = (self.components, self.seq, self.batch.cost);
+        let mut failed = Ok(());
+        let mut visit = |at: usize, entry: Found| {
+            let entry = match entry.kind {
+                Kind::Timed => {
+                    let key = keys.get(at).copied().unwrap_or_default();
+                    match see_timed(lens, components, all, key, entry, cost) {
+                        Ok(entry) => entry,
+                        Err(error) => {
+                            failed = Err(error);
+                            return;
+                        }
+                    }
+                }
+                _ => entry,
+            };
             if deletes || entry.kind != Kind::Delete {
                 values.add(entry.value.len());
                 visit(at, entry);
@@ -242,6 +263,7 @@ impl Lookup<'_> {
                 }
             }
         }
+        failed?;
         Ok(Some(positions))
     }
 
@@ -252,6 +274,50 @@ impl Lookup<'_> {
     pub fn visit_all(mut self, visit: &mut dyn FnMut(usize, Found)) -> Result<()> {
         while self.next_batch(visit)?.is_some() {}
         Ok(())
+    }
+}
+
+/// What a timed entry, the newest of its key, stands for.
+#[cold]
+fn see_timed(
+    lens: &Lens,
+    components: &[Component],
+    seq: Seq,
+    key: &[u8],
+    entry: Found,
+    cost: &Cost,
+) -> Result<Found> {
+    let deleted = |seq| Found {
+        seq,
+        kind: Kind::Delete,
+        value: Slice::from(Vec::new()),
+    };
+    match lens.look(&entry.value) {
+        Shown::Put => Ok(Found {
+            kind: Kind::Put,
+            value: entry.value.skip(TIMED_LEN),
+            ..entry
+        }),
+        Shown::Operand => Ok(Found {
+            kind: Kind::Operand,
+            value: entry.value.skip(TIMED_LEN),
+            ..entry
+        }),
+        Shown::Deleted => Ok(deleted(entry.seq)),
+        // Of a list there may be older ones.
+        Shown::Nothing => {
+            let stop = cost.stop();
+            let mut rest = Entries::new(components.to_vec(), key, seq, lens.clone(), stop);
+            let next = rest.next_entry()?;
+            Ok(next.map_or_else(
+                || deleted(entry.seq),
+                |next| Found {
+                    seq: next.seq,
+                    kind: next.kind,
+                    value: next.value,
+                },
+            ))
+        }
     }
 }
 

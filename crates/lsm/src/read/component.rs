@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Time, Timed};
 use crate::error::Result;
 use crate::memtable::Memtable;
 use crate::read::SourceCursor;
+use crate::read::lens::{Lens, Shown};
 use crate::slice::Slice;
 use crate::stop::Stop;
 use crate::table::ReadOptions;
@@ -138,18 +139,31 @@ impl Part {
     /// stops it; it counts a cost of its own.
     pub fn cursor(&self, options: ReadOptions, cost: &Cost) -> PartCursor {
         let stop = cost.stop();
-        PartCursor(match self {
+        let cursor = match self {
             Part::Memtable(memtable) => SourceCursor::memtable(memtable, stop),
             Part::Table(table) => {
                 let tables = Arc::new(vec![table.clone()]);
                 SourceCursor::Run(RunCursor::new(tables, options).until(stop))
             }
-        })
+        };
+        PartCursor(cursor, 0)
     }
 }
 
-/// A cursor over a [`Part`].
-pub struct PartCursor(SourceCursor);
+/// A cursor over a [`Part`], as of the time that it was told ([`PartCursor::at`]).
+pub struct PartCursor(SourceCursor, Time);
+
+impl PartCursor {
+    /// The same cursor, to which what has expired by then ([`Snapshot::time`](crate::Snapshot::time)) is a delete.
+    pub fn at(self, time: Time) -> PartCursor {
+        PartCursor(self.0, time)
+    }
+
+    /// When the entry expires, if it does.
+    pub fn expires(&self) -> Option<Time> {
+        Timed::of(self.0.kind(), self.0.value()).1
+    }
+}
 
 impl PartCursor {
     /// What the cursor has cost so far.
@@ -175,14 +189,23 @@ impl Cursor for PartCursor {
     }
     #[inline]
     fn kind(&self) -> Kind {
-        self.0.kind()
+        match self.0.kind() {
+            Kind::Timed => match Timed::of(Kind::Timed, self.0.value()) {
+                (_, Some(expires), _) if expires <= self.1 => Kind::Delete,
+                (kind, _, _) => kind,
+            },
+            kind => kind,
+        }
     }
     #[inline]
     fn value(&self) -> &[u8] {
-        self.0.value()
+        Timed::of(self.0.kind(), self.0.value()).2
     }
     fn value_slice(&self) -> Slice {
-        self.0.value_slice()
+        match self.0.kind() {
+            Kind::Timed => self.0.value_slice().skip(TIMED_LEN),
+            _ => self.0.value_slice(),
+        }
     }
     fn seek_first(&mut self) -> Result<()> {
         self.0.seek_first()
@@ -208,6 +231,7 @@ pub struct Entries {
     components: std::vec::IntoIter<Component>,
     key: Vec<u8>,
     seq: Seq,
+    lens: Lens,
     cursor: Option<SourceCursor>,
     cost: Cost,
 }
@@ -228,6 +252,7 @@ impl Entries {
         components: Vec<Component>,
         key: &[u8],
         seq: Seq,
+        lens: Lens,
         stop: Option<&Stop>,
     ) -> Entries {
         let (components, key) = (components.into_iter(), key.to_vec());
@@ -235,6 +260,7 @@ impl Entries {
             components,
             key,
             seq,
+            lens,
             cursor: None,
             cost: Cost::until(stop),
         }
@@ -257,10 +283,13 @@ impl Entries {
                         value: cursor.value_slice(),
                     };
                     cursor.next()?;
-                    if entry.seq <= self.seq {
-                        return Ok(Some(entry));
+                    if entry.seq > self.seq {
+                        continue;
                     }
-                    continue;
+                    match see(&self.lens, &self.key, entry) {
+                        Some(entry) => return Ok(Some(entry)),
+                        None => continue,
+                    }
                 }
                 cursor.add_cost(&self.cost);
                 self.cursor = None;
@@ -294,4 +323,26 @@ impl Entries {
             self.cursor = Some(cursor);
         }
     }
+}
+
+/// An entry as a snapshot sees it; `None` for an operand that has expired.
+fn see(lens: &Lens, key: &[u8], entry: WalkEntry) -> Option<WalkEntry> {
+    if entry.kind != Kind::Timed {
+        return Some(entry);
+    }
+    let (kind, value) = match lens.look(&entry.value) {
+        Shown::Put => (Kind::Put, entry.value.skip(TIMED_LEN)),
+        Shown::Deleted => (Kind::Delete, Vec::new().into()),
+        Shown::Nothing => return None,
+        Shown::Operand => match lens.prune(key, &entry.value) {
+            None => (Kind::Operand, entry.value.skip(TIMED_LEN)),
+            Some(left) if left.is_empty() => return None,
+            Some(left) => (Kind::Operand, left.into()),
+        },
+    };
+    Some(WalkEntry {
+        kind,
+        value,
+        ..entry
+    })
 }

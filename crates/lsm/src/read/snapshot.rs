@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use crate::batch::TreeId;
 use crate::cost::Cost;
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, Seq, TIMED_LEN, Time, Timed};
 use crate::error::Result;
+use crate::expiry::Horizon;
 use crate::generation::View;
 use crate::obsolete::Superseded;
 use crate::read::SourceCursor;
 use crate::read::component::{Component, Entries};
+use crate::read::lens::{Lens, Shown};
 use crate::read::tree_cursor::{EntryCursor, TreeCursor};
 use crate::slice::Slice;
 use crate::stop::Stop;
@@ -24,6 +26,7 @@ use crate::version::{TreeVersion, Version};
 pub struct Snapshot {
     view: Arc<View>,
     seq: Seq,
+    horizon: Horizon,
     stop: Option<Stop>,
 }
 
@@ -39,9 +42,18 @@ pub struct Found {
 }
 
 impl Snapshot {
-    pub(crate) fn new(view: Arc<View>, seq: Seq) -> Snapshot {
-        let stop = None;
-        Snapshot { view, seq, stop }
+    pub(crate) fn new(view: Arc<View>, seq: Seq, horizon: Horizon) -> Snapshot {
+        Snapshot {
+            view,
+            seq,
+            horizon,
+            stop: None,
+        }
+    }
+
+    /// The time by which entries have expired that the snapshot does not see; 0 in a store where none expires.
+    pub fn time(&self) -> Time {
+        self.horizon.now
     }
 
     /// The same picture, with reads that `stop` stops, or nothing: those of its cursors and walks, and those
@@ -75,6 +87,9 @@ impl Snapshot {
         for memtable in self.view.memtables(tree) {
             if let Some(entry) = memtable.get(key, self.seq) {
                 let (seq, kind) = (entry.seq, entry.kind);
+                if kind == Kind::Timed {
+                    return self.get_timed(tree, key, seq, entry.value.into());
+                }
                 return Ok((kind != Kind::Delete).then(|| Found {
                     seq,
                     kind,
@@ -82,29 +97,77 @@ impl Snapshot {
                 }));
             }
         }
-        let Some(tree) = self.tree(tree) else {
+        let Some(version) = self.tree(tree) else {
             return Ok(None);
         };
-        for run in &tree.runs {
+        for run in &version.runs {
             let Some(table) = run.table_for(key) else {
                 continue;
             };
             if let Some(found) = table.table()?.get(key, cost)? {
                 let (seq, kind, value) = (found.seq, found.kind, found.value);
+                if kind == Kind::Timed {
+                    return self.get_timed(tree, key, seq, value);
+                }
                 return Ok((kind != Kind::Delete).then_some(Found { seq, kind, value }));
             }
         }
         Ok(None)
     }
 
+    /// What a timed entry, the newest of its key, stands for.
+    #[cold]
+    fn get_timed(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        seq: Seq,
+        stored: Slice,
+    ) -> Result<Option<Found>> {
+        match self.lens(Some(tree)).look(&stored) {
+            Shown::Put => {
+                let (kind, value) = (Kind::Put, stored.skip(TIMED_LEN));
+                Ok(Some(Found { seq, kind, value }))
+            }
+            Shown::Deleted => Ok(None),
+            // Of a list: the newest that is left, without what is over of it.
+            Shown::Operand | Shown::Nothing => {
+                let mut entries = self.walk_from(tree, key, seq);
+                let found = entries.next_entry()?;
+                let found = found.filter(|entry| entry.kind != Kind::Delete);
+                Ok(found.map(|entry| Found {
+                    seq: entry.seq,
+                    kind: entry.kind,
+                    value: entry.value,
+                }))
+            }
+        }
+    }
+
+    /// By which time what has expired, and what combines the operands of a tree.
+    pub(crate) fn lens(&self, tree: Option<TreeId>) -> Lens {
+        let options = tree
+            .and_then(|tree| self.tree(tree))
+            .map(|tree| &tree.options);
+        let operator = options.and_then(|options| options.operator.clone());
+        Lens {
+            horizon: self.horizon.clone(),
+            operator: operator.filter(|operator| operator.times_elements()),
+        }
+    }
+
     /// The newest entry of `key` in the memtables alone, deletes included: what is known of a key
     /// without touching the disk.
     pub fn get_in_memory(&self, tree: TreeId, key: &[u8]) -> Option<Found> {
         self.view.memtables(tree).find_map(|memtable| {
-            memtable.get(key, self.seq).map(|entry| Found {
-                seq: entry.seq,
-                kind: entry.kind,
-                value: Slice::from(entry.value),
+            memtable.get(key, self.seq).map(|entry| {
+                let seq = entry.seq;
+                let (kind, value) = match Timed::of(entry.kind, entry.value) {
+                    (_, Some(expires), _) if self.horizon.hides(expires) => (Kind::Delete, &[][..]),
+                    (kind, _, value) => (kind, value),
+                };
+                let value = Slice::from(value);
+                Found { seq, kind, value }
             })
         })
     }
@@ -158,23 +221,33 @@ impl Snapshot {
     /// The keys of a tree that have a value. `readahead` of more than 0 bytes reads ahead and leaves
     /// the block cache as it is: for scans of much of a tree.
     pub fn cursor(&self, tree: TreeId, readahead: usize) -> TreeCursor {
-        self.cursor_over(&self.components(tree), readahead)
+        let sources = self.sources(&self.components(tree), readahead);
+        TreeCursor::new(sources, self.seq, self.lens(Some(tree)))
     }
 
     /// The keys that have a value in these components alone, newest first as [`Snapshot::components`]
     /// gives them (a run may lack some of its tables): for who knows that the others do not matter.
     pub fn cursor_over(&self, components: &[Component], readahead: usize) -> TreeCursor {
-        TreeCursor::new(self.sources(components, readahead), self.seq)
+        TreeCursor::new(
+            self.sources(components, readahead),
+            self.seq,
+            self.lens(None),
+        )
     }
 
     /// Every entry of a tree, superseded ones included.
     pub fn entries(&self, tree: TreeId, readahead: usize) -> EntryCursor {
-        self.entries_in(&self.components(tree), readahead)
+        let sources = self.sources(&self.components(tree), readahead);
+        EntryCursor::new(sources, self.seq, self.lens(Some(tree)))
     }
 
-    /// Every entry of some components, which are given newest first.
+    /// Every entry of some components, which are given newest first. Elements of operands that have expired are in them still.
     pub fn entries_in(&self, components: &[Component], readahead: usize) -> EntryCursor {
-        EntryCursor::new(self.sources(components, readahead), self.seq)
+        EntryCursor::new(
+            self.sources(components, readahead),
+            self.seq,
+            self.lens(None),
+        )
     }
 
     fn sources(&self, components: &[Component], readahead: usize) -> Vec<SourceCursor> {
@@ -197,7 +270,8 @@ impl Snapshot {
     /// As [`Snapshot::walk`], from the newest entry on whose sequence number is at most `seq`.
     pub fn walk_from(&self, tree: TreeId, key: &[u8], seq: Seq) -> Entries {
         let stop = self.stop.as_ref();
-        Entries::new(self.components(tree), key, seq.min(self.seq), stop)
+        let lens = self.lens(Some(tree));
+        Entries::new(self.components(tree), key, seq.min(self.seq), lens, stop)
     }
 
     /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]` of `tree`:

@@ -2,10 +2,11 @@
 
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Timed};
 use crate::error::Result;
 use crate::merge::MergeCursor;
 use crate::read::SourceCursor;
+use crate::read::lens::{Lens, Shown};
 use crate::slice::Slice;
 
 /// Every entry of a tree that a snapshot sees, superseded ones, deletes and operands included, by
@@ -13,13 +14,20 @@ use crate::slice::Slice;
 pub struct EntryCursor {
     merged: MergeCursor<SourceCursor>,
     seq: Seq,
+    lens: Lens,
+    /// What a timed entry that the merge stands on is at the snapshot's time, and what is left of it if that is not all.
+    shown: Shown,
+    left: Option<Vec<u8>>,
 }
 
 impl EntryCursor {
-    pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq) -> EntryCursor {
+    pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq, lens: Lens) -> EntryCursor {
         EntryCursor {
             merged: MergeCursor::new(sources),
             seq,
+            lens,
+            shown: Shown::Put,
+            left: None,
         }
     }
 
@@ -32,9 +40,34 @@ impl EntryCursor {
         total
     }
 
-    fn skip_newer(&mut self) -> Result<()> {
-        while self.merged.valid() && self.merged.seq() > self.seq {
+    /// True when the snapshot sees the entry that the merge stands on.
+    #[inline]
+    fn sees(&mut self) -> bool {
+        self.merged.seq() <= self.seq && (self.merged.kind() != Kind::Timed || self.look())
+    }
+
+    #[cold]
+    fn look(&mut self) -> bool {
+        let stored = self.merged.value();
+        self.shown = self.lens.look(stored);
+        self.left = match self.shown {
+            Shown::Operand => self.lens.prune(self.merged.key(), stored),
+            _ => None,
+        };
+        let is_empty = self.left.as_ref().is_some_and(Vec::is_empty);
+        self.shown != Shown::Nothing && !is_empty
+    }
+
+    fn skip_forward(&mut self) -> Result<()> {
+        while self.merged.valid() && !self.sees() {
             self.merged.next()?;
+        }
+        Ok(())
+    }
+
+    fn skip_backward(&mut self) -> Result<()> {
+        while self.merged.valid() && !self.sees() {
+            self.merged.prev()?;
         }
         Ok(())
     }
@@ -55,41 +88,51 @@ impl Cursor for EntryCursor {
     }
     #[inline]
     fn kind(&self) -> Kind {
-        self.merged.kind()
+        match (self.merged.kind(), self.shown) {
+            (Kind::Timed, Shown::Put) => Kind::Put,
+            (Kind::Timed, Shown::Operand) => Kind::Operand,
+            (Kind::Timed, _) => Kind::Delete,
+            (kind, _) => kind,
+        }
     }
     #[inline]
     fn value(&self) -> &[u8] {
-        self.merged.value()
+        let (kind, value) = (self.merged.kind(), self.merged.value());
+        match (kind, self.shown, &self.left) {
+            (Kind::Timed, Shown::Deleted, _) => &[],
+            (Kind::Timed, _, Some(left)) => left,
+            (Kind::Timed, _, None) => Timed::of(kind, value).2,
+            _ => value,
+        }
     }
     fn value_slice(&self) -> Slice {
-        self.merged.value_slice()
+        match (self.merged.kind(), self.shown, &self.left) {
+            (Kind::Timed, Shown::Deleted, _) => Slice::from(Vec::new()),
+            (Kind::Timed, _, Some(left)) => Slice::from(left.as_slice()),
+            (Kind::Timed, _, None) => self.merged.value_slice().skip(TIMED_LEN),
+            _ => self.merged.value_slice(),
+        }
     }
     fn seek_first(&mut self) -> Result<()> {
         self.merged.seek_first()?;
-        self.skip_newer()
+        self.skip_forward()
     }
     fn seek_last(&mut self) -> Result<()> {
         self.merged.seek_last()?;
-        while self.merged.valid() && self.merged.seq() > self.seq {
-            self.merged.prev()?;
-        }
-        Ok(())
+        self.skip_backward()
     }
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
         self.merged.seek(key, seq)?;
-        self.skip_newer()
+        self.skip_forward()
     }
     #[inline]
     fn next(&mut self) -> Result<()> {
         self.merged.next()?;
-        self.skip_newer()
+        self.skip_forward()
     }
     fn prev(&mut self) -> Result<()> {
         self.merged.prev()?;
-        while self.merged.valid() && self.merged.seq() > self.seq {
-            self.merged.prev()?;
-        }
-        Ok(())
+        self.skip_backward()
     }
 }
 
@@ -111,9 +154,9 @@ struct Saved {
 }
 
 impl TreeCursor {
-    pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq) -> TreeCursor {
+    pub(crate) fn new(sources: Vec<SourceCursor>, seq: Seq, lens: Lens) -> TreeCursor {
         TreeCursor {
-            entries: EntryCursor::new(sources, seq),
+            entries: EntryCursor::new(sources, seq, lens),
             passed: Vec::new(),
             behind: None,
         }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use super::block::BlockBuilder;
 use super::format::{FOOTER_LEN, Footer, Handle, MAX_BLOCK_LEN, Sealer, TRAILER_LEN, header};
 use super::index::{IndexBuilder, Map, MapPlace, Partition, Top, push_zones, separator};
-use super::{TableMeta, TableOptions, filter};
+use super::{Expiry, TableMeta, TableOptions, filter};
 use crate::attributes::{Extractor, Summary};
 use crate::coding::put_varint;
-use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, compare};
+use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, Timed, compare};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 use crate::synopsis::{SynopsisBuilder, Zone};
@@ -130,10 +130,14 @@ impl<'f> TableBuilder<'f> {
         self.meta.entries += 1;
         self.key_bytes += key.len() as u64;
         self.value_bytes += value.len() as u64;
+        let (kind, expires, value) = Timed::of(kind, value);
+        if let Some(expires) = expires {
+            self.meta.expiry = Some(Expiry::with(self.meta.expiry, expires));
+        }
         match kind {
             Kind::Delete => self.meta.deletes += 1,
             Kind::Operand => self.meta.operands += 1,
-            Kind::Put => {
+            Kind::Put | Kind::Timed => {
                 if let Some(extractor) = &self.options.extractor {
                     let synopsis = &mut self.synopsis;
                     extractor.extract(key, value, &mut |slot, v| synopsis.add_value(slot, v));

@@ -11,7 +11,7 @@ use super::index::Index;
 use super::reader::Table;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq};
+use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Time, Timed};
 use crate::error::{Error, Result};
 use crate::slice::Slice;
 use crate::stop::Stop;
@@ -406,20 +406,31 @@ impl BlockEntries {
         self.block.seq()
     }
 
-    /// The entry's kind.
+    /// The entry's kind: what it stands for, expired or not.
     #[inline]
     pub fn kind(&self) -> Kind {
-        self.block.kind()
+        match self.block.kind() {
+            Kind::Timed => Timed::of(Kind::Timed, self.block.value()).0,
+            kind => kind,
+        }
+    }
+
+    /// When it expires, if it does.
+    pub fn expires(&self) -> Option<Time> {
+        Timed::of(self.block.kind(), self.block.value()).1
     }
 
     /// The entry's value.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.block.value()
+        Timed::of(self.block.kind(), self.block.value()).2
     }
 
     /// The entry's value, sharing the block.
     pub fn value_slice(&self) -> Slice {
-        self.block.value_slice()
+        match self.block.kind() {
+            Kind::Timed => self.block.value_slice().skip(TIMED_LEN),
+            _ => self.block.value_slice(),
+        }
     }
 }

@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use crate::attributes::Extractor;
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, Seq, Time};
 use crate::slice::Slice;
 use crate::synopsis::{BITS_PER_VALUE, Zone, put_zone, read_zone, zone_owned, zone_ref};
 
@@ -108,6 +108,37 @@ pub struct TableMeta {
     pub zones: Vec<(u32, Option<Zone>)>,
     /// Where the tree has a [`crate::Partitioner`]: what of its order the table covers.
     pub bounds: Option<Bounds>,
+    /// When its entries expire, if any do.
+    pub expiry: Option<Expiry>,
+}
+
+/// When entries of a table expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    /// How many do at all.
+    pub entries: u64,
+    /// The first time at which one does.
+    pub min: Time,
+    /// The last.
+    pub max: Time,
+}
+
+impl Expiry {
+    /// With one more entry, which expires then.
+    pub(crate) fn with(before: Option<Expiry>, expires: Time) -> Expiry {
+        before.map_or(
+            Expiry {
+                entries: 1,
+                min: expires,
+                max: expires,
+            },
+            |before| Expiry {
+                entries: before.entries + 1,
+                min: before.min.min(expires),
+                max: before.max.max(expires),
+            },
+        )
+    }
 }
 
 /// What a table covers of the order of a [`crate::Partitioner`].
@@ -120,7 +151,13 @@ pub struct Bounds {
 }
 
 impl TableMeta {
-    /// Appends the record that [`TableMeta::decode`] reads: all but the bounds.
+    /// True when nobody sees anything of the table at a time: all that it has are deletes, and entries that have expired.
+    pub fn is_over(&self, now: Time) -> bool {
+        let expiry = self.expiry.filter(|expiry| expiry.max <= now);
+        expiry.is_some_and(|expiry| expiry.entries + self.deletes == self.entries)
+    }
+
+    /// Appends the record that [`TableMeta::decode`] reads: all but the bounds and the expiry.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for n in [
             self.number,
@@ -156,6 +193,7 @@ impl TableMeta {
             largest: reader.bytes()?.to_vec(),
             zones: Vec::new(),
             bounds: None,
+            expiry: None,
         };
         for _ in 0..reader.varint()? {
             let id = reader.varint()?.try_into().ok()?;

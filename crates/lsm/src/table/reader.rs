@@ -140,11 +140,12 @@ impl Table {
         let bytes = self.read_block(footer.properties, &cost)?;
         let properties = TableMeta::decode(&mut Reader::new(&bytes))
             .ok_or_else(|| self.damaged(footer.properties.offset, "malformed properties"))?;
-        // The manifest alone knows the bounds; `check` holds them against the keys.
-        let bounds = self.meta.bounds.clone();
+        // The manifest alone knows these; `check` holds them against the entries.
+        let (bounds, expiry) = (self.meta.bounds.clone(), self.meta.expiry);
         let properties = TableMeta {
             size,
             bounds,
+            expiry,
             ..properties
         };
         if properties != *self.meta {

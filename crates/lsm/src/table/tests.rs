@@ -479,6 +479,7 @@ fn metadata_round_trips() {
             (9, Some((Vec::new(), Some(b"y".to_vec())))),
         ],
         bounds: None,
+        expiry: None,
     };
     let mut bytes = Vec::new();
     meta.encode(&mut bytes);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::block::BlockCursor;
-use super::filter;
 use super::format::Handle;
 use super::index::{Index, IndexEntry};
 use super::reader::Table;
+use super::{Expiry, filter};
 use crate::attributes::Extractor;
 use crate::cost::Cost;
-use crate::entry::{Kind, Seq, compare};
+use crate::entry::{Kind, Seq, Timed, compare};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 use crate::synopsis::{
@@ -57,6 +57,7 @@ impl Table {
             report,
             clean: true,
             counts: [0; 3],
+            expiry: None,
             last: None,
             block: BlockCursor::new(),
             maps: Vec::new(),
@@ -83,6 +84,7 @@ struct Audit<'a> {
     clean: bool,
     /// Entries by kind.
     counts: [u64; 3],
+    expiry: Option<Expiry>,
     /// The last entry seen.
     last: Option<(Vec<u8>, Seq)>,
     block: BlockCursor,
@@ -204,7 +206,14 @@ impl Audit<'_> {
         while self.block.next().ok_or_else(malformed)? {
             entries += 1;
             let (key, seq) = (self.block.key(), self.block.seq());
-            if let Some(count) = self.counts.get_mut(self.block.kind() as usize) {
+            let (kind, expires, value) = Timed::of(self.block.kind(), self.block.value());
+            if self.block.kind() == Kind::Timed && expires.is_none() {
+                return Err(wrong("an entry that expires does not say when"));
+            }
+            if let Some(expires) = expires {
+                self.expiry = Some(Expiry::with(self.expiry, expires));
+            }
+            if let Some(count) = self.counts.get_mut(kind as usize) {
                 *count += 1;
             }
             match &self.last {
@@ -230,7 +239,7 @@ impl Audit<'_> {
             {
                 return Err(wrong("an entry is outside of its block's sequence bounds"));
             }
-            if self.block.kind() == Kind::Put && !self.covered(claim) {
+            if kind == Kind::Put && !self.covered(value, claim) {
                 return Err(wrong("a synopsis denies a value that is there"));
             }
             let last = self.last.get_or_insert_default();
@@ -249,12 +258,12 @@ impl Audit<'_> {
     }
 
     /// True when the block's synopses admit every attribute value of the current entry.
-    fn covered(&self, claim: &Claim<'_>) -> bool {
+    fn covered(&self, value: &[u8], claim: &Claim<'_>) -> bool {
         let Some(extractor) = self.extractor else {
             return true;
         };
         let mut covered = true;
-        extractor.extract(self.block.key(), self.block.value(), &mut |slot, value| {
+        extractor.extract(self.block.key(), value, &mut |slot, value| {
             let Some(slot) = self.slots.get(slot).copied().flatten() else {
                 return;
             };
@@ -323,6 +332,10 @@ impl Audit<'_> {
         let meta = self.table.meta();
         let [deletes, puts, operands] = self.counts;
         let counted = (deletes + puts + operands, deletes, operands);
+        if self.clean && self.expiry != meta.expiry {
+            let what = "the table's entries do not expire when the manifest says";
+            self.found(self.table.damaged(0, what));
+        }
         if self.clean && counted != (meta.entries, meta.deletes, meta.operands) {
             let what = "the table's counts are not those of its entries";
             self.found(self.table.damaged(0, what));

@@ -20,6 +20,9 @@
 //!                 before it (4) lies; without it, in a file of its own number, which it is all of
 //!   16 bounds     partitioner varint | bytes: what the table of the item before it (4, or its 15) covers in the order
 //!                 of a partitioner
+//!   17 expiry     entries, first time, last time varint: of the table of the item before it (4, or its 15 or 16), when those
+//!                 entries expire that do
+//!   19 time       varint: entries that expire up to then have been dropped, or are about to be
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +31,9 @@ use std::sync::Arc;
 use super::{ComponentId, MAX_BOUNDS, Order, Place};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::entry::{MAX_SEQ, Seq};
+use crate::entry::{MAX_SEQ, MAX_TIME, Seq, Time};
 use crate::obsolete::SeqSet;
-use crate::table::{Bounds, TableMeta};
+use crate::table::{Bounds, Expiry, TableMeta};
 
 /// The largest number of a tree. Memory is set aside by these numbers.
 pub(crate) const MAX_TREE: TreeId = 1 << 20;
@@ -82,6 +85,8 @@ pub(crate) struct Edit {
     /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
     pub(crate) synced: Option<Seq>,
     pub(crate) order: Option<Order>,
+    /// By which time entries were dropped that expire.
+    pub(crate) time: Option<Time>,
     /// Not on disk: of new tables, the version whose set of obsolete writes they were written by.
     pub(crate) saw: BTreeMap<u64, u64>,
     /// How many numbers a bitmap tree has forgotten so far.
@@ -106,6 +111,11 @@ impl Edit {
         let added = self.added.iter().map(|new| new.tree);
         let removed = self.removed.iter().map(|at| at.tree);
         configured.chain(added).chain(removed).collect()
+    }
+
+    /// True when something expires in a table that it adds.
+    pub(crate) fn expires(&self) -> bool {
+        self.added.iter().any(|new| new.meta.expiry.is_some())
     }
 
     /// Adds what another edit does to trees of its own.
@@ -163,6 +173,12 @@ impl Edit {
                 put_varint(&mut out, bounds.partitioner.into());
                 put_bytes(&mut out, &bounds.bytes);
             }
+            if let Some(expiry) = &new.meta.expiry {
+                out.push(17);
+                put_varint(&mut out, expiry.entries);
+                put_varint(&mut out, expiry.min);
+                put_varint(&mut out, expiry.max);
+            }
         }
         for at in &self.removed {
             out.push(5);
@@ -196,6 +212,10 @@ impl Edit {
         if let Some(seq) = self.synced {
             out.push(11);
             put_varint(&mut out, seq);
+        }
+        if let Some(time) = self.time {
+            out.push(19);
+            put_varint(&mut out, time);
         }
         if let Some(order) = &self.order {
             out.push(14);
@@ -302,6 +322,19 @@ impl Edit {
                         return None;
                     }
                 }
+                17 => {
+                    let expiry = Expiry {
+                        entries: up_to(&mut reader, MAX_TABLE).filter(|n| *n > 0)?,
+                        min: up_to(&mut reader, MAX_TIME)?,
+                        max: up_to(&mut reader, MAX_TIME)?,
+                    };
+                    let new = edit.added.last_mut()?;
+                    let meta = Arc::make_mut(&mut new.meta);
+                    if expiry.min > expiry.max || meta.expiry.replace(expiry).is_some() {
+                        return None;
+                    }
+                }
+                19 => edit.time = Some(up_to(&mut reader, MAX_TIME)?),
                 14 => edit.order = Some(Order::decode(&mut reader)?),
                 12 => {
                     let tree = tree_id(&mut reader)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Current, Edit, NewTable, Order, TableSource, TreeOptions, Version, manifest_path};
 use crate::batch::TreeId;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock};
 use crate::wal::{AppendError, Follower, LogKind, LogWriter, Record, Tail, replay};
@@ -87,6 +87,8 @@ pub(crate) struct Recovered {
     /// The last write that the log, or a table, must have.
     pub(crate) synced: Seq,
     pub(crate) order: Order,
+    /// By which time entries were dropped that expire.
+    pub(crate) time: Time,
     /// Where the manifest's next record begins.
     end: u64,
     /// The last edit, if whoever writes it may still be about to make it durable: with its offset.
@@ -114,6 +116,7 @@ pub(crate) fn recover(
         last_seq: 0,
         synced: 0,
         order: Order::default(),
+        time: 0,
         end: 0,
         unsettled: None,
         current,
@@ -286,6 +289,7 @@ impl Recovered {
         self.next_tree = edit.next_tree.unwrap_or(self.next_tree);
         self.last_seq = edit.last_seq.unwrap_or(self.last_seq).max(self.last_seq);
         self.synced = edit.synced.unwrap_or(self.synced).max(self.synced);
+        self.time = edit.time.unwrap_or(0).max(self.time);
         if let Some(order) = &edit.order {
             self.order = order.clone();
         }

@@ -39,7 +39,7 @@ pub(crate) use self::run::are_disjoint;
 pub(crate) use self::run_cursor::RunCursor;
 pub use self::tree_options::{LeavesOut, PlainTrees, SupersededBy, TreeOptions, TreeProvider};
 use crate::batch::TreeId;
-use crate::entry::Seq;
+use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::obsolete::SeqSet;
 
@@ -120,6 +120,8 @@ pub(crate) struct Due {
     pub(crate) merge: Option<(f64, u64)>,
     /// How far merges are behind.
     pub(crate) pressure: f64,
+    /// When the first of its entries expires, of those that do.
+    pub(crate) expiry: Option<Time>,
 }
 
 impl TreeVersion {
@@ -151,6 +153,10 @@ impl TreeVersion {
         self.due = Due {
             merge: picked.map(|(score, choice)| (score, choice.size())),
             pressure: policy.pressure(self),
+            expiry: self
+                .tables()
+                .filter_map(|table| Some(table.meta().expiry?.min))
+                .min(),
         };
     }
 
@@ -241,6 +247,8 @@ pub struct Version {
     ordinal: u64,
     /// Of a reader beside the writer: all writes up to it are in tables.
     flushed: Seq,
+    /// Something in it expires, or did.
+    timed: bool,
 }
 
 impl Version {
@@ -267,6 +275,11 @@ impl Version {
         self.changes
     }
 
+    /// True when something in its tables expires, or did.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed
+    }
+
     /// Versions of a process by their age: from 1 up.
     pub(crate) fn ordinal(&self) -> u64 {
         self.ordinal
@@ -291,6 +304,7 @@ impl Version {
         let mut taken = self.apply_trees(edit, options, &bad)?;
         let mut removed = self.apply_removed(edit, &bad)?;
         self.apply_added(edit, source, &mut removed, &bad)?;
+        self.timed |= edit.time.is_some() || edit.expires();
         let gone = removed.into_values().filter(|removed| !removed.stays);
         taken.extend(gone.map(|removed| removed.table));
         for (id, level, key) in &edit.cursors {

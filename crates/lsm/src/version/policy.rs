@@ -41,6 +41,9 @@ pub enum Action {
         /// The number of the run, `None` for a new one.
         run: Option<u64>,
     },
+    /// They are dropped whole, unread. All that is in them must have expired, and where an older table has some of their
+    /// keys, all that is in that, too: otherwise something would be seen again that they replaced.
+    Drop,
 }
 
 /// What a policy chose.
@@ -72,8 +75,11 @@ impl Choice {
         self.inputs.iter().flatten()
     }
 
-    /// Bytes of them.
+    /// Bytes that are read.
     pub fn size(&self) -> u64 {
+        if self.action == Action::Drop {
+            return 0;
+        }
         self.tables().map(|table| table.meta().size).sum()
     }
 
@@ -86,6 +92,7 @@ impl Choice {
     pub(crate) fn target(&self) -> (u32, Option<u64>) {
         match self.action {
             Action::Merge { level, run } | Action::Move { level, run } => (level, run),
+            Action::Drop => (0, None),
         }
     }
 }

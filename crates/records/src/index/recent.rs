@@ -247,6 +247,7 @@ mod tests {
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
             let judged = Judged {
+                expires: None,
                 key: value.as_bytes(),
                 seq: (entries.len() - at) as Seq,
                 kind: Kind::Operand,

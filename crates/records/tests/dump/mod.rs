@@ -273,6 +273,14 @@ impl<'a> Dump<'a> {
                     self.varint("  partitioner");
                     self.counted("  bounds");
                 }
+                17 => {
+                    self.varint("  entries that expire");
+                    self.varint("  the first at");
+                    self.varint("  the last at");
+                }
+                19 => {
+                    self.varint("  dropped what expired up to");
+                }
                 tag => panic!("edit {tag}"),
             }
         }

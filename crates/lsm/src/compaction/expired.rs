@@ -1,0 +1,103 @@
+//! What has expired, as far as tables tell: which of them can go unread, and which are worth writing again without it.
+
+use std::sync::Arc;
+
+use crate::entry::Time;
+use crate::error::{Error, Result};
+use crate::version::{Action, Choice, LeavesOut, TableFile, TreeVersion};
+
+/// What has expired may take this share of what is left before tables are written again for it alone.
+const SLACK: f64 = 0.2;
+
+/// How urgent it is to drop tables that are over: it costs nothing.
+const DROP_SCORE: f64 = 1e6;
+
+/// What is due in a tree for what has expired.
+pub(crate) fn pick(tree: &TreeVersion, now: Time) -> Option<(f64, Choice)> {
+    if tree.due.expiry.is_none_or(|first| now < first) {
+        return None;
+    }
+    let over = droppable(tree, now);
+    if !over.is_empty() {
+        let choice = Choice {
+            inputs: over,
+            action: Action::Drop,
+            cursor: None,
+        };
+        return Some((DROP_SCORE, choice));
+    }
+    let (mut all, mut expired) = (0.0, 0.0);
+    let mut most: Option<(f64, u32, u64, &Arc<TableFile>)> = None;
+    for run in &tree.runs {
+        for table in run.tables.iter() {
+            let bytes = expired_bytes(table, now);
+            all += table.meta().size as f64;
+            expired += bytes;
+            if bytes > 0.0 && most.is_none_or(|most| bytes > most.0) {
+                most = Some((bytes, run.level, run.number, table));
+            }
+        }
+    }
+    let (_, level, run, table) = most?;
+    let score = expired / (SLACK * (all - expired)).max(1.0);
+    let choice = Choice {
+        inputs: vec![vec![table.clone()]],
+        action: Action::Merge {
+            level,
+            run: Some(run),
+        },
+        cursor: None,
+    };
+    (score >= 1.0).then_some((score, choice))
+}
+
+/// About how many bytes of a table have expired, if its entries do so evenly.
+fn expired_bytes(table: &TableFile, now: Time) -> f64 {
+    let meta = table.meta();
+    let Some(expiry) = meta.expiry.filter(|expiry| expiry.min <= now) else {
+        return 0.0;
+    };
+    let span = (expiry.max - expiry.min + 1) as f64;
+    let passed = ((now - expiry.min + 1) as f64 / span).min(1.0);
+    let share = expiry.entries as f64 / meta.entries.max(1) as f64;
+    meta.size as f64 * share * passed
+}
+
+/// The tables that are over and have nothing behind them that could be seen again: where an older table has some of its
+/// keys, it is over, too. By run, newest first.
+fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
+    let by = tree.options.superseded.as_ref();
+    let tells = by.is_some_and(|by| by.leaves_out == LeavesOut::Told);
+    // What is told of each put that goes must be read; and what is still to come may be older.
+    if tells || tree.options.incomplete || tree.options.bitmap {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (at, run) in tree.runs.iter().enumerate() {
+        let older = tree.runs.get(at + 1..).unwrap_or_default();
+        let hides_nothing = |table: &&Arc<TableFile>| {
+            let behind = |run: &crate::version::Run| run.overlapped(std::iter::once(*table));
+            older
+                .iter()
+                .flat_map(behind)
+                .all(|table| table.meta().is_over(now))
+        };
+        let over = run.tables.iter().filter(|table| table.meta().is_over(now));
+        found.push(over.filter(hides_nothing).cloned().collect::<Vec<_>>());
+    }
+    found.retain(|tables| !tables.is_empty());
+    found
+}
+
+/// Refuses to drop tables that are not over, or hide something.
+pub(crate) fn check(tree: &TreeVersion, choice: &Choice, now: Time) -> Result<()> {
+    let may = droppable(tree, now);
+    let may_go = |table: &Arc<TableFile>| may.iter().flatten().any(|over| Arc::ptr_eq(over, table));
+    match choice.tables().all(may_go) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "tree {}: a table that is to be dropped has not expired, or hides something",
+            tree.name
+        ))),
+    }
+}
