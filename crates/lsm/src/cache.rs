@@ -29,9 +29,18 @@ pub struct BlockCache {
     /// By table and offset.
     blocks: Option<Blocks>,
     capacity: u64,
-    /// Bytes outside of `blocks` that count towards the capacity.
-    pinned: Mutex<u64>,
+    held: Mutex<Outside>,
     next_id: AtomicU64,
+}
+
+/// What leaves less of the capacity to the blocks.
+struct Outside {
+    /// Bytes outside of `blocks` that count towards the capacity.
+    pinned: u64,
+    /// What the budget leaves at the moment.
+    limit: u64,
+    /// What the blocks were last told.
+    told: u64,
 }
 
 /// A decompressed block.
@@ -184,7 +193,11 @@ impl BlockCache {
         BlockCache {
             blocks,
             capacity,
-            pinned: Mutex::new(0),
+            held: Mutex::new(Outside {
+                pinned: 0,
+                limit: capacity,
+                told: capacity,
+            }),
             next_id: AtomicU64::new(0),
         }
     }
@@ -212,38 +225,56 @@ impl BlockCache {
     /// Takes `bytes` of the capacity for something that its owner keeps, until [`BlockCache::unpin`];
     /// false when half of the capacity is taken already.
     pub fn pin(&self, bytes: u64) -> bool {
-        let mut pinned = self.pinned.lock();
-        if *pinned + bytes > self.capacity / 2 {
+        let mut held = self.held.lock();
+        if held.pinned + bytes > self.capacity / 2 {
             return false;
         }
-        self.set_pinned(&mut pinned, bytes as i64);
+        held.pinned += bytes;
+        self.fit(&mut held);
         true
     }
 
     /// Gives back what [`BlockCache::pin`] took.
     pub fn unpin(&self, bytes: u64) {
         if bytes > 0 {
-            self.set_pinned(&mut self.pinned.lock(), -(bytes as i64));
+            let mut held = self.held.lock();
+            held.pinned = held.pinned.saturating_sub(bytes);
+            self.fit(&mut held);
         }
     }
 
-    fn set_pinned(&self, pinned: &mut u64, change: i64) {
+    /// Holds no more than `bytes` from now on, nor than its capacity.
+    pub(crate) fn limit(&self, bytes: usize) {
+        let limit = self.capacity.min(bytes as u64);
+        let mut held = self.held.lock();
+        if held.limit != limit {
+            held.limit = limit;
+            self.fit(&mut held);
+        }
+    }
+
+    /// The limit of the moment.
+    pub(crate) fn limited_to(&self) -> usize {
+        self.held.lock().limit as usize
+    }
+
+    fn fit(&self, held: &mut Outside) {
         // In steps, because a cache that is told its capacity goes through its shards.
         let step = (self.capacity / 64).max(1);
-        let before = pinned.div_ceil(step);
-        *pinned = pinned.saturating_add_signed(change);
-        let after = pinned.div_ceil(step);
+        let taken = (self.capacity - held.limit + held.pinned).div_ceil(step) * step;
+        let left = self.capacity.saturating_sub(taken);
         if let Some(blocks) = &self.blocks
-            && before != after
+            && held.told != left
         {
-            blocks.set_capacity(self.capacity.saturating_sub(after * step));
+            held.told = left;
+            blocks.set_capacity(left);
         }
     }
 
     /// Bytes held now, bookkeeping and what is pinned included.
     pub fn used_bytes(&self) -> usize {
         let blocks = self.blocks.as_ref().map_or(0, Cache::weight);
-        (blocks + *self.pinned.lock()) as usize
+        (blocks + self.held.lock().pinned) as usize
     }
 
     /// The most bytes that it holds.

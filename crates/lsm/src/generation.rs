@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::batch::{Operation, TreeId};
+use crate::budget::{Account, Budget, Held};
 use crate::entry::{Kind, Seq};
 use crate::memtable::Memtable;
 use crate::stripe::Striped;
@@ -69,6 +70,8 @@ pub(crate) struct Generation {
     /// The last sequence number before the generation's first.
     after: Seq,
     last: AtomicU64,
+    /// Its memory in the store's budget.
+    held: OnceLock<Held>,
 }
 
 impl Generation {
@@ -82,7 +85,30 @@ impl Generation {
             written: AtomicUsize::new(0),
             after,
             last: AtomicU64::new(after),
+            held: OnceLock::new(),
         })
+    }
+
+    /// Counts the generation's memory in a budget, from the beginning as much as it may become.
+    pub(crate) fn count_in(&self, budget: &Arc<Budget>, bytes: usize) {
+        let hold = || budget.hold(Account::Memtables, bytes.max(self.memory()));
+        self.held.get_or_init(hold);
+    }
+
+    /// No more is written to it, so it is known what it takes.
+    pub(crate) fn is_full(&self) {
+        self.count_as(Account::Memtables);
+    }
+
+    /// It is on disk: what is still held of it is held by snapshots.
+    pub(crate) fn is_flushed(&self) {
+        self.count_as(Account::PinnedMemtables);
+    }
+
+    fn count_as(&self, account: Account) {
+        if let Some(held) = self.held.get() {
+            held.set(account, self.memory());
+        }
     }
 
     /// The memtable of a tree, once something was written to it.

@@ -49,6 +49,7 @@
 
 pub mod attributes;
 mod batch;
+mod budget;
 mod cache;
 mod check;
 mod checkpoint;
@@ -81,6 +82,7 @@ pub mod version;
 pub mod wal;
 
 pub use batch::{Batch, Mark, ShowWrite, TreeId};
+pub use budget::{Account, Budget, Loan, MemoryUse};
 pub use cache::BlockCache;
 pub use check::CheckReport;
 pub use compaction::{LazyLeveled, Leveled, RunSink, Tiered, WriteRun, held};

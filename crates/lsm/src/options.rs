@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::expiry::Clock;
 use crate::fs::Fs;
@@ -48,8 +49,12 @@ pub struct KeepLog {
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
-    /// Bytes for memtables, block cache, filters and block indexes together. Default 128 MiB.
+    /// Bytes for memtables, block cache, filters, block indexes, obsolete sets, and what queries, builds, repairs and compactions
+    /// borrow ([`Budget`]). Default 128 MiB.
     pub memory_budget: usize,
+    /// A budget that other stores have a share of, too, in place of one of this store's own of `memory_budget` bytes; that still says
+    /// how large memtables and loans become. Default none.
+    pub budget: Option<Arc<Budget>>,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn Fs>,
     /// Size of a table file at which a merge starts the next one, in bytes, at least 1. Default 32 MiB.
@@ -93,6 +98,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             memory_budget: 128 << 20,
+            budget: None,
             fs: Arc::new(Disk::new()),
             table_size: 32 << 20,
             block_size: 4 << 10,
@@ -124,10 +130,13 @@ pub(crate) const MAX_BITS: usize = 64;
 /// The most threads that compact.
 const MOST_THREADS: usize = 64;
 
-/// The most that the cache is made for: its tables are laid out for as many blocks as it may hold.
-const MAX_CACHE: usize = 1 << 40;
-
 impl Options {
+    /// The budget of a group that is opened with these settings.
+    pub(crate) fn make_budget(&self) -> Arc<Budget> {
+        let own = || Budget::new(self.memory_budget, self.background);
+        self.budget.clone().unwrap_or_else(own)
+    }
+
     /// The time by which the log's age is told; 0 where nobody asks for it, so that what is written does not depend on it.
     pub(crate) fn log_time(&self) -> u64 {
         self.keep_log.age.map_or(0, |_| (self.clock)())
@@ -169,11 +178,5 @@ impl Options {
     /// generation filling and two being flushed, memtables stay within three eighths.
     pub(crate) fn generation_bytes(&self) -> usize {
         (self.memory_budget / 8).max(64 << 10)
-    }
-
-    /// The block cache's share: half of the budget. The last eighth is left to merge buffers and
-    /// the pinned top of the block indexes.
-    pub(crate) fn cache_bytes(&self) -> usize {
-        (self.memory_budget / 2).min(MAX_CACHE)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use lsm::{Durability, Group, Stop};
+use lsm::{Account, Budget, Durability, Group, Loan, Stop};
 use parking_lot::{Condvar, Mutex};
 
 use crate::dataset::Dataset;
@@ -18,8 +18,12 @@ use crate::usage::{self, Usage, UsageCounts};
 /// Settings of a store.
 #[derive(Clone)]
 pub struct Options {
-    /// Bytes for memtables, block cache, filters and indexes together. Default 128 MiB.
+    /// Bytes for memtables, block cache, filters and indexes, and what queries, index builds, repairs and compactions borrow.
+    /// Default 128 MiB.
     pub memory_budget: usize,
+    /// A budget that several stores share, in place of one of this store's own; `memory_budget` still says how large memtables
+    /// and loans become. Default none.
+    pub budget: Option<Arc<Budget>>,
     /// What writes use that do not say. Default [`Durability::Sync`].
     pub durability: Durability,
     /// The file system. Default: the disk.
@@ -93,6 +97,7 @@ impl Default for Options {
         let engine = lsm::Options::default();
         Options {
             memory_budget: engine.memory_budget,
+            budget: None,
             durability: Durability::Sync,
             fs: engine.fs,
             background: engine.background,
@@ -125,6 +130,22 @@ pub(crate) struct Shared {
     /// Held while `USAGE` is replaced.
     usage_file: Mutex<()>,
 }
+
+impl Shared {
+    /// Borrows memory for a query or a build: a sixteenth of the budget for each of two steps that are held at a time.
+    pub(crate) fn borrow(&self, account: Account) -> Loan {
+        let budget = self.group.options().memory_budget;
+        let want = match account {
+            Account::Queries => budget / 8,
+            _ => budget / 16,
+        };
+        let least = budget / LEAST_LOAN;
+        self.group.budget().borrow(account, least, want)
+    }
+}
+
+/// Queries and builds go on with such a part of the budget where no more is free.
+const LEAST_LOAN: usize = 128;
 
 /// The names of datasets that are created or dropped now: one at a time for each name.
 #[derive(Default)]
@@ -264,6 +285,7 @@ impl Database {
     fn engine(options: &Options) -> (lsm::Options, Trees) {
         let engine = lsm::Options {
             memory_budget: options.memory_budget,
+            budget: options.budget.clone(),
             fs: options.fs.clone(),
             background: options.background,
             table_size: options.table_size,

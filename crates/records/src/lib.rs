@@ -73,7 +73,7 @@ pub use def::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
 pub use error::{Error, ErrorKind, Result};
 pub use key::Key;
 pub use lsm::fs;
-pub use lsm::{Durability, LookupOptions, Stop};
+pub use lsm::{Budget, Durability, LookupOptions, Stop};
 pub use predicate::{Condition, Op};
 pub use query::{
     Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,

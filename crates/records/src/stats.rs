@@ -16,6 +16,10 @@ impl Database {
         for (name, value) in group.stats().each() {
             counters.insert(name.to_string(), json!(value));
         }
+        let memory = group.memory();
+        let held = memory.held.iter();
+        let held = held.map(|(account, bytes)| (account.name().to_string(), json!(bytes)));
+        let held: Map<String, Json> = held.collect();
         let mut datasets = Map::new();
         for name in self.dataset_names() {
             if let Ok(dataset) = self.dataset(&name) {
@@ -25,6 +29,11 @@ impl Database {
         json!({
             "datasets": datasets,
             "memory": {
+                "held_bytes": held,
+                "waiting": memory.waiting,
+                "waits": memory.waits,
+                "overdrafts": memory.overdrafts,
+                "cache_limit_bytes": memory.cache_limit,
                 "budget_bytes": group.options().memory_budget,
                 "memtable_bytes": group.memtable_bytes(),
                 "cache_bytes": group.cache().used_bytes(),

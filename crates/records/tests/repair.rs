@@ -150,7 +150,8 @@ fn a_small_sorter_goes_to_disk_and_agrees() {
             ..RepairOptions::default()
         };
         let report = life.repair(&options).unwrap();
-        assert_eq!(report.spilled > 0, memory < 16 << 20, "{report:?}");
+        // Even of much it gets no more than the store's budget has.
+        assert!(report.spilled > 0, "{report:?}");
         // Only tables of the set were added, and the pieces are gone.
         let snapshot = life.db.group().snapshot();
         let tables = snapshot.version().tables().count();

@@ -27,7 +27,7 @@ use crate::version::{
 };
 
 /// Bytes that a merge reads ahead from each of its runs.
-const READAHEAD: usize = 256 << 10;
+pub(crate) const READAHEAD: usize = 256 << 10;
 
 /// What jobs of a group share.
 pub(crate) struct Workshop<'a> {

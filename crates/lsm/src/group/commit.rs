@@ -256,6 +256,9 @@ impl Inner {
         }
         self.change_view(|view| {
             let active = Generation::new(after);
+            let bytes = self.core.options.generation_bytes();
+            active.count_in(&self.core.budget, bytes);
+            view.active.is_full();
             active.set_log(segment.number);
             let mut full = vec![view.active.clone()];
             full.extend(view.full.iter().cloned());

@@ -13,7 +13,8 @@ use super::claims::Claim;
 use super::failures::Attempt;
 use super::jobs::{JobAbout, JobKind, Why};
 use crate::batch::TreeId;
-use crate::compaction::job::Workshop;
+use crate::budget::{Account, Loan};
+use crate::compaction::job::{READAHEAD, Workshop};
 use crate::compaction::{expired, followed_by, pick_above, pick_all};
 use crate::entry::Time;
 use crate::error::{Error, Result};
@@ -26,6 +27,9 @@ const SMALL: u64 = 1 << 20;
 /// Bytes, and merges, that are done together.
 pub(super) const TOGETHER: u64 = 8 << 20;
 pub(super) const MOST: usize = 1024;
+
+/// Beside a piece of each run a merge has about so many in its output.
+const MERGE_BUFFERS: usize = 4;
 
 /// A merge that is to be done.
 pub(super) struct Merge {
@@ -118,6 +122,14 @@ impl Inner {
         }
     }
 
+    /// What a merge of so many runs reads ahead and builds.
+    fn borrow_for_merge(&self, runs: usize) -> Loan {
+        let bytes = (runs + MERGE_BUFFERS) * READAHEAD;
+        let bytes = bytes.min(self.core.options.memory_budget / 16);
+        let budget = &self.core.budget;
+        budget.borrow(Account::Compactions, bytes, bytes)
+    }
+
     /// The error itself, unless it is one tree's and others may do better.
     pub(super) fn goes_on_after(&self, error: &Error) -> Result<()> {
         match self.is_contained(error) && !error.is_disk_full() {
@@ -130,6 +142,8 @@ impl Inner {
     /// of them at once. Returns what failed: nothing of it is installed.
     fn merge(&self, view: &View, merges: &[Merge], closing: &AtomicBool) -> Vec<(TreeId, Error)> {
         let next_file = || self.versions.new_file();
+        let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
+        let _loan = self.borrow_for_merge(runs.unwrap_or(0));
         let shared = self.shared_files(merges.len());
         let mut job = self.scheduler.jobs.begin(about(merges));
         let running = job.running.clone();

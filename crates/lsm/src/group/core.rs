@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::budget::{Account, Budget, Held};
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
+use crate::generation::View;
 use crate::options::Options;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{TableSource, TreeProvider};
@@ -15,6 +17,9 @@ pub(super) struct Core {
     pub(super) source: TableSource,
     pub(super) options: Options,
     pub(super) clock: Arc<ExpiryClock>,
+    pub(super) budget: Arc<Budget>,
+    /// What the obsolete sets take, in the budget.
+    sets: Held,
     pub(super) provider: Arc<dyn TreeProvider>,
     pub(super) counters: Counters,
     pub(super) reads: ReadCounters,
@@ -29,6 +34,7 @@ impl Core {
     pub(super) fn new(
         source: TableSource,
         options: Options,
+        budget: Arc<Budget>,
         clock: Arc<ExpiryClock>,
         provider: Arc<dyn TreeProvider>,
         reads_only: bool,
@@ -37,6 +43,8 @@ impl Core {
             source,
             options,
             clock,
+            sets: budget.hold(Account::ObsoleteSets, 0),
+            budget,
             provider,
             counters: Counters::default(),
             reads: ReadCounters::default(),
@@ -45,6 +53,20 @@ impl Core {
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(None),
         }
+    }
+
+    /// Counts the memtables that are filled, and the obsolete sets.
+    pub(super) fn count_memory(&self, view: &View) {
+        let generation = self.options.generation_bytes();
+        view.active.count_in(&self.budget, generation);
+        for full in &view.full {
+            full.count_in(&self.budget, 0);
+            full.is_full();
+        }
+        let trees = view.version.trees.values();
+        let sets = trees.filter(|tree| tree.options.bitmap);
+        let bytes = sets.map(|tree| tree.bitmap().memory()).sum();
+        self.sets.set(Account::ObsoleteSets, bytes);
     }
 
     pub(super) fn check_open(&self) -> Result<()> {

@@ -104,6 +104,8 @@ impl Inner {
         job.note(&done);
         drop(job);
         done?;
+        generation.is_flushed();
+        self.core.count_memory(&self.versions.view.load());
         Counters::add(&self.core.counters.flushes, 1);
         self.drop_segments();
         self.scheduler.signals.lock().flush_failure = None;

@@ -63,6 +63,7 @@ use self::scheduler::Scheduler;
 use self::sequencer::Sequencer;
 use self::version_set::VersionSet;
 use crate::batch::{Batch, TreeId};
+use crate::budget::{Budget, MemoryUse};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
 use crate::cost::Cost;
@@ -325,6 +326,19 @@ impl Group {
                 .iter()
                 .map(|generation| generation.memory())
                 .sum::<usize>()
+    }
+
+    /// The memory budget: what needs large buffers borrows from it.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.inner.core.budget
+    }
+
+    /// Who holds how much of the memory budget.
+    pub fn memory(&self) -> MemoryUse {
+        self.inner
+            .core
+            .count_memory(&self.inner.versions.view.load());
+        self.inner.core.budget.memory()
     }
 
     /// What the clock says, where that is more than a day past the last time that the store acted by: nothing that expires is

@@ -14,7 +14,7 @@ use super::recover::Recovery;
 use super::scheduler::Scheduler;
 use super::sequencer::{Sequencer, Writer};
 use super::version_set::{VersionSet, Versions};
-use crate::cache::BlockCache;
+use crate::budget::Budget;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
@@ -54,7 +54,8 @@ pub(super) fn open(
         },
         _ => Error::io(&lock_path, "lock", e),
     })?;
-    let source = source(dir, &options);
+    let budget = options.make_budget();
+    let source = source(dir, &options, &budget);
     let mut log = Recovery {
         now: options.log_time(),
         ..Recovery::default()
@@ -117,7 +118,8 @@ pub(super) fn open(
         delay: 0,
     };
     let clock = open_clock(&source, &options, kept_time, true)?;
-    let core = Arc::new(Core::new(source, options, clock, provider, false));
+    let core = Arc::new(Core::new(source, options, budget, clock, provider, false));
+    core.count_memory(&view);
     let history = versions.order.history;
     let log = Log::new(synced, log.closed);
     Ok(Inner {
@@ -155,7 +157,8 @@ pub(super) fn open_reader(
         }
         return Err(no_store(dir));
     }
-    let source = source(dir, &options);
+    let budget = options.make_budget();
+    let source = source(dir, &options, &budget);
     let mut reader = with_patience(|time| {
         let (recovered, recovery) = recover_beside(&source, &*provider, 0)?;
         recovered.version.hold_files().or_else(|e| gone(e, time))?;
@@ -181,7 +184,8 @@ pub(super) fn open_reader(
         ..Writer::default()
     };
     let clock = open_clock(&source, &options, recovered.time, false)?;
-    let core = Arc::new(Core::new(source, options, clock, provider, true));
+    let core = Arc::new(Core::new(source, options, budget, clock, provider, true));
+    core.count_memory(&view);
     let history = versions.order.history;
     let log = Log::new(0, reader.segments());
     Ok(Inner {
@@ -221,11 +225,11 @@ fn no_store(dir: &Path) -> Error {
     }
 }
 
-fn source(dir: &Path, options: &Options) -> TableSource {
+fn source(dir: &Path, options: &Options, budget: &Budget) -> TableSource {
     TableSource {
         fs: options.fs.clone(),
         dir: dir.to_path_buf(),
-        cache: Arc::new(BlockCache::new(options.cache_bytes())),
+        cache: budget.cache().clone(),
     }
 }
 

@@ -186,6 +186,8 @@ impl Inner {
         let after = writer.last;
         self.install(edit, |view, version| {
             let active = Generation::new(after);
+            let bytes = self.core.options.generation_bytes();
+            active.count_in(&self.core.budget, bytes);
             if let Some(log) = view.active.log() {
                 active.set_log(log);
             }

@@ -30,6 +30,8 @@ use crate::version::Run;
 /// Data blocks that are held at a time, and their bytes (but one block, however large, always is).
 const WINDOW: usize = 256;
 const WINDOW_BYTES: usize = 1 << 20;
+/// The window of small batches has half of their bytes, but at least so many.
+const LEAST_WINDOW: usize = 64 << 10;
 
 /// What a key of a batch takes beside its bytes and its value.
 const KEY_BYTES: usize = 64;
@@ -143,6 +145,7 @@ impl Snapshot {
                 false => Expected::Unknown,
             },
             stateful: options.stateful,
+            window: (options.batch_bytes / 2).clamp(LEAST_WINDOW, WINDOW_BYTES),
             cost,
         };
         let searches = components.iter().map(|component| match component {
@@ -356,6 +359,8 @@ struct Batch<'a> {
     keys: &'a [&'a [u8]],
     expected: Expected<'a>,
     stateful: bool,
+    /// Bytes of blocks in a window.
+    window: usize,
     cost: &'a Cost,
 }
 
@@ -434,7 +439,7 @@ impl<'a> RunSearch<'a> {
                 true => self.spots.push((at, self.blocks.len() - 1)),
                 false => missing.push(at),
             }
-            if self.blocks.len() >= WINDOW || self.held >= WINDOW_BYTES {
+            if self.blocks.len() >= WINDOW || self.held >= self.batch.window {
                 self.look(missing, visit)?;
             }
         }

@@ -143,7 +143,8 @@ impl Build<'_, '_> {
         let mut piece = Piece::new(self.building.attribute.kind);
         // Nothing was written before the change.
         gathered.complete |= self.building.since == 0;
-        let limit = group.options().memory_budget / 16;
+        let loan = self.dataset.shared.borrow(lsm::Account::Builds);
+        let limit = loan.bytes();
         while !gathered.complete {
             let mut facts = 0;
             let after = (gathered.records > 0).then(|| gathered.last.clone());

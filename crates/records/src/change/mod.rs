@@ -76,7 +76,7 @@ impl Dataset {
     /// inferred from the first records if it is not said. Writes and queries go on meanwhile; queries use the index when this
     /// returns. Called again after it was cut off, it goes on where it was.
     ///
-    /// Reads every record once; memory is bounded by a sixteenth of the budget.
+    /// Reads every record once; memory is borrowed from the budget, a sixteenth of it at most.
     ///
     /// # Errors
     /// [`ErrorKind::Exists`] when the attribute has an index; [`ErrorKind::BadInput`] when a record does

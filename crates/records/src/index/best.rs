@@ -43,6 +43,14 @@ impl Order {
     }
 }
 
+impl Candidate {
+    /// What it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let record = self.record.as_ref().map_or(0, |(record, _)| record.len());
+        size_of::<Candidate>() + self.key.len() + record
+    }
+}
+
 /// Which candidates a search wants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lsm::{Component, Cost, Cursor, Expected, Kind, LookupOptions, Seq, Slice};
+use lsm::{Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, Slice};
 use serde_json::{Map, Value as Json, json};
 
 use super::current::{Validation, Validity};
@@ -61,6 +61,10 @@ pub struct Answer {
     pub(super) asks: bool,
     /// How many candidates are fetched together, and how.
     fetch: usize,
+    /// The memory of the page, where it may be large.
+    loan: Option<Loan>,
+    /// Bytes of records that may be held at a time.
+    room: usize,
     pub(super) lookup: LookupOptions,
     pub(super) steps: Steps,
     pub(super) data_cost: Cost,
@@ -137,6 +141,8 @@ impl Answer {
             asks,
             validity: Arc::new(validity),
             fetch: FIRST_FETCH,
+            loan: None,
+            room: 0,
             lookup: query.lookup,
             steps: Steps::default(),
             data_cost,
@@ -214,12 +220,18 @@ impl Answer {
             }
             None => usize::MAX,
         };
-        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
+        self.loan = None;
+        let shared = &self.snapshot.dataset.shared;
+        let is_large = want > FIRST_FETCH;
+        self.loan = is_large.then(|| shared.borrow(Account::Queries));
+        let small = shared.group.options().memory_budget / 8;
+        let bytes = self.loan.as_ref().map_or(small, Loan::bytes);
+        self.room = bytes / 4;
         let window = Window {
             order: self.order,
             after: self.after,
             want: want.clamp(1, PAGE),
-            bytes: budget / 16,
+            bytes: bytes / 2,
         };
         let mut best = Best::new(window).without(self.validity.over());
         let lookup = Lookup {
@@ -252,6 +264,10 @@ impl Answer {
             .map(|candidate| candidate.seq)
             .or(self.after);
         self.exhausted = !more || candidates.is_empty();
+        if let Some(loan) = &mut self.loan {
+            let candidates = candidates.iter().map(Candidate::bytes);
+            loan.shrink(candidates.sum::<usize>() + 2 * self.room);
+        }
         self.pending = candidates.into();
         Ok(())
     }
@@ -347,7 +363,9 @@ impl Answer {
             false => Expected::AtLeast(&seqs),
         };
         let (components, cost) = (&self.components, &self.data_cost);
-        let lookup = snapshot.lookup(components, &keys, expected, self.lookup, cost);
+        let mut options = self.lookup;
+        options.batch_bytes = options.batch_bytes.min(2 * self.room);
+        let lookup = snapshot.lookup(components, &keys, expected, options, cost);
         lookup.visit_all(&mut |nth, found| {
             read += 1;
             bytes += found.value.len();
@@ -380,13 +398,12 @@ impl Answer {
                 value: (!self.keys_only).then_some(value),
             });
         }
-        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
         if let Some(each) = bytes.checked_div(read) {
             let (most, bytes) = match self.remaining {
-                Some(_) => (FETCH, budget / 32),
+                Some(_) => (FETCH, self.room),
                 None => (
                     PAGE,
-                    self.lookup.batch_bytes.clamp(budget / 32, budget / 16),
+                    self.lookup.batch_bytes.clamp(self.room, 2 * self.room),
                 ),
             };
             self.fetch = (bytes / (each + 1)).clamp(1, most.min(self.fetch * 4));
@@ -404,9 +421,15 @@ impl Answer {
         self.asks || self.validity.is_exact()
     }
 
+    /// Gives the memory of the page back.
+    fn give_back(&mut self) {
+        self.loan = None;
+    }
+
     pub(super) fn step(&mut self) -> Result<Option<Ready>> {
         loop {
             if self.remaining == Some(0) {
+                self.give_back();
                 return Ok(None);
             }
             if let Some(record) = self.ready.pop_front() {
@@ -418,6 +441,7 @@ impl Answer {
             if !self.pending.is_empty() {
                 self.advance()?;
             } else if self.exhausted {
+                self.give_back();
                 return Ok(None);
             } else {
                 self.refill()?;

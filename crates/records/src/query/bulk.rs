@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use lsm::sort::{Sorted, Sorter};
-use lsm::{Cursor, Expected, Seq, Slice};
+use lsm::{Account, Cursor, Expected, Seq, Slice};
 use serde_json::Value as Json;
 
 use super::answer::{Answer, parse};
@@ -61,15 +61,18 @@ impl Answer {
         }
         let driver = self.predicates.declared.get(at);
         let attribute = driver.and_then(|driver| layout.attributes.get(driver.attribute));
+        // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.
+        let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
+        let share = loan.bytes() / 4;
         let sorted = match attribute {
             Some(attribute) if attribute.kind.is_standalone() => {
-                self.sort_facts(&layout, at, attribute)?
+                self.sort_facts(&layout, at, attribute, 2 * share)?
             }
             // The records are found with the facts.
             _ if order == BulkOrder::Any => return self.visit_by_recency(visit),
-            _ => self.sort_records()?,
+            _ => self.sort_records(2 * share)?,
         };
-        self.visit_sorted(&layout, at, sorted, order, visit)
+        self.visit_sorted(&layout, at, sorted, share, order, visit)
     }
 
     fn visit_by_recency(&mut self, visit: &mut Visit<'_>) -> Result<()> {
@@ -97,15 +100,9 @@ impl Answer {
         Ok(())
     }
 
-    fn sorter(&self) -> Sorter {
+    fn sorter(&self, memory: usize) -> Sorter {
         let group = &self.snapshot.dataset.shared.group;
-        Sorter::new(group.options().fs.clone(), group.dir(), self.share())
-    }
-
-    /// Bytes that each of the steps may hold.
-    fn share(&self) -> usize {
-        let group = &self.snapshot.dataset.shared.group;
-        group.options().memory_budget / 16
+        Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
     /// The keys of the facts in the driver's range.
@@ -114,8 +111,9 @@ impl Answer {
         layout: &Layout,
         driver: usize,
         attribute: &Attribute,
+        memory: usize,
     ) -> Result<Sorted> {
-        let mut sorter = self.sorter();
+        let mut sorter = self.sorter(memory);
         let declared = self.predicates.declared.get(driver);
         let Some(range) = declared.and_then(|predicate| predicate.sought.as_ref()) else {
             return Ok(sorter.finish()?);
@@ -152,8 +150,8 @@ impl Answer {
     }
 
     /// The keys of all matching records, of an index whose facts are not apart from the records.
-    fn sort_records(&mut self) -> Result<Sorted> {
-        let mut sorter = self.sorter();
+    fn sort_records(&mut self, memory: usize) -> Result<Sorted> {
+        let mut sorter = self.sorter(memory);
         let limit = self.remaining.take();
         for record in self.by_ref() {
             let record = record?;
@@ -170,14 +168,12 @@ impl Answer {
         layout: &Layout,
         driver: usize,
         mut sorted: Sorted,
+        share: usize,
         order: BulkOrder,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        let (share, mut options) = (self.share(), self.lookup);
-        if order == BulkOrder::Key {
-            // The records of a batch are held.
-            options.batch_bytes = options.batch_bytes.min(share);
-        }
+        let mut options = self.lookup;
+        options.batch_bytes = options.batch_bytes.min(share);
         let snapshot = self.snapshot.snapshot.clone();
         let components = snapshot.components(layout.data);
         let cost = snapshot.cost();

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lsm::{Cost, Cursor, Entries, Kind, Seq, Slice, Superseded, WalkEntry};
+use lsm::{Account, Cost, Cursor, Entries, Kind, Loan, Seq, Slice, Superseded, WalkEntry};
 
 use super::answer::parse;
 use super::predicate::Predicates;
@@ -85,6 +85,18 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Memory for candidates, where there may be many.
+    fn borrow(&self, limit: usize) -> Option<Loan> {
+        let shared = &self.snapshot.dataset.shared;
+        (limit > LEAST).then(|| shared.borrow(Account::Queries))
+    }
+
+    /// Bytes that the candidates may take; the other half is for what is done with them.
+    fn bytes(&self, loan: Option<&Loan>) -> usize {
+        let small = || self.snapshot.dataset.shared.group.options().memory_budget / 8;
+        loan.map_or_else(small, Loan::bytes) / 2
+    }
+
     /// The indexes that can be asked, the one that is expected to have the least first.
     pub(super) fn streams(&self) -> Result<Vec<Stream<'a>>> {
         let mut streams = Vec::new();
@@ -126,7 +138,8 @@ impl<'a> Search<'a> {
         limit: usize,
     ) -> Result<(Vec<Record>, bool)> {
         let share = streams.len();
-        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
+        let loan = self.borrow(limit);
+        let bytes = self.bytes(loan.as_ref()) / share;
         for stream in &mut streams {
             stream.want = limit.saturating_add(limit / 4 + 1).clamp(LEAST, MOST);
         }
@@ -135,7 +148,7 @@ impl<'a> Search<'a> {
             let mut chunk = Vec::new();
             let missing = (limit - records.len().min(limit)).saturating_add(1);
             while chunk.len() < missing.min(TOGETHER) {
-                match self.next(&mut streams, below, budget / 16 / share)? {
+                match self.next(&mut streams, below, bytes)? {
                     Some(candidate) => {
                         below = candidate.seq;
                         chunk.push(candidate);
@@ -311,12 +324,12 @@ impl<'a> Search<'a> {
     /// Finds one version more than `limit` where there is one, by reading all records. The versions are below `below`.
     pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
         let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
-        let budget = self.snapshot.dataset.shared.group.options().memory_budget;
+        let loan = self.borrow(limit);
         let mut best = Best::new(Window {
             order: Order::Newest,
             after: Some(below),
             want: limit.saturating_add(1),
-            bytes: budget / 16,
+            bytes: self.bytes(loan.as_ref()),
         });
         let mut cursor = snapshot.entries(layout.data, READAHEAD);
         cursor.seek_first()?;

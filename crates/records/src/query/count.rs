@@ -1,7 +1,7 @@
 //! Counting: a number has no order, so one pass over the index or the data is enough, and nothing
 //! needs to be kept.
 
-use lsm::{Component, Cursor, Expected, Seq, SeqSet};
+use lsm::{Account, Component, Cursor, Expected, Seq, SeqSet};
 
 use super::answer::{Answer, parse};
 use super::explain::Steps;
@@ -113,7 +113,9 @@ impl Answer {
         let index_cost = snapshot.cost();
         let mut facts: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
         // Facts whose records are looked up together: the more, the closer to each other they are.
-        let room = self.snapshot.dataset.shared.group.options().memory_budget / 16;
+        let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
+        let room = loan.bytes() / 2;
+        self.lookup.batch_bytes = self.lookup.batch_bytes.min(room);
         let mut bytes = 0;
         let validity = self.validity.clone();
         let mut over = 0;

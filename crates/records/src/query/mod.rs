@@ -127,7 +127,7 @@ impl Query {
 
     /// Gives every matching record (at most the limit) to `visit` until that breaks, not by recency: the
     /// quicker way to large answers. Memory stays within a share of the budget; an answer whose keys take more than a
-    /// sixteenth of it is sorted in a file in the store's folder. Returns the explanation.
+    /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
     /// [`crate::ErrorKind::BadInput`] for a query that goes on behind a page, and those of the reads.

@@ -88,7 +88,7 @@ pub enum Lookups {
 pub struct RepairOptions {
     /// How the writes that are over are found.
     pub method: RepairMethod,
-    /// Bytes of sorters and buffers together. Default 16 MiB.
+    /// Bytes of sorters and buffers together, at most: they are borrowed from the store's memory budget. Default 16 MiB.
     pub memory: usize,
     /// Threads that read; one is the thread of the caller. Default 0: as many as the machine has, or one where the store
     /// has no background threads ([`crate::Options::background`]). More than 64 count as 64.

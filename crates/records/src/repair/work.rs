@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use lsm::{Component, Cost, Group, Seq, SeqSet, Snapshot, Superseded, TreeId};
+use lsm::{Account, Component, Cost, Group, Loan, Seq, SeqSet, Snapshot, Superseded, TreeId};
 use parking_lot::Mutex;
 
 use super::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
@@ -28,6 +28,8 @@ pub(super) struct Work<'a> {
     /// What was known to be over when it began.
     pub(super) known: Superseded,
     pub(super) options: &'a RepairOptions,
+    /// The memory of sorters and buffers.
+    loan: Loan,
     threads: usize,
     /// Up to here everything that was written is in tables: the next mark.
     pub(super) target: Seq,
@@ -93,12 +95,15 @@ impl<'a> Work<'a> {
         known: Superseded,
         options: &'a RepairOptions,
     ) -> Work<'a> {
+        let threads = threads(options, group);
+        let least = (LEAST_SHARE * (threads + 1)).min(group.options().memory_budget / 16);
         Work {
+            loan: (group.budget()).borrow(Account::Repairs, least, options.memory),
             group,
             target: snapshot.flushed().min(snapshot.seq()),
             snapshot,
             known,
-            threads: threads(options, group),
+            threads,
             options,
             superseded,
             start: Instant::now(),
@@ -121,7 +126,7 @@ impl<'a> Work<'a> {
 
     /// Bytes of memory for each thread.
     pub(super) fn share(&self) -> usize {
-        (self.options.memory / (self.threads + 1)).max(LEAST_SHARE)
+        (self.loan.bytes() / (self.threads + 1)).max(LEAST_SHARE)
     }
 
     /// Cuts the keys of some components into parts of like size, for the threads.
