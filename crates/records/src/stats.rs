@@ -40,6 +40,8 @@ impl Database {
                 "cache_capacity_bytes": group.cache().capacity(),
             },
             "counters": counters,
+            // Milliseconds since 1970; nothing that expires is dropped before somebody confirms it.
+            "unconfirmed_time": group.unconfirmed_time(),
             "failures": group.failures().iter().map(failure).collect::<Vec<_>>(),
             "jobs": group.jobs().iter().map(running).collect::<Vec<_>>(),
             "ended_jobs": group.ended_jobs().iter().map(ended).collect::<Vec<_>>(),

@@ -30,20 +30,16 @@ impl LazyLeveled {
         self.runs.clamp(2, 1 << 20)
     }
 
-    /// How many of the newest runs are of about one size, and so many that they become one: none is larger than all
-    /// that are newer.
+    /// How many of the newest runs become one: the longest sequence whose oldest is no larger than the others are on average, about.
     fn tier(&self, runs: &[Run]) -> Option<usize> {
-        let mut newer = 0;
-        let mut found = None;
+        let (mut newer, mut found) = (0.0, None);
         for (at, run) in runs.iter().enumerate() {
-            let size = run.size();
-            if at >= self.runs() && size > newer {
-                break;
-            }
-            newer += size;
-            if at + 1 >= self.runs() && size.saturating_mul(self.runs() as u64) >= newer {
+            let size = run.size() as f64;
+            // Flushes differ a little.
+            if at + 1 >= self.runs() && newer >= 0.8 * size * (self.runs() - 1) as f64 {
                 found = Some(at + 1);
             }
+            newer += size;
         }
         found
     }

@@ -166,3 +166,86 @@ fn a_follower_merges_the_same_components() {
     let choice = Choice::merge(lead[..2].iter().map(|run| run.tables.to_vec()).collect(), 0);
     assert_eq!(numbers(&followed_by(&choice, &tree(follower))), vec![1, 2]);
 }
+
+#[test]
+fn lazy_leveled_merges_tiers_among_themselves_and_all_of_them_into_the_bottom() {
+    let lazy = LazyLeveled {
+        runs: 3,
+        share: 0.5,
+        least: 10,
+    };
+    let mut make = Maker::new();
+    let above = |make: &mut Maker, sizes: &[u64]| -> Vec<Run> {
+        let runs = sizes.iter().map(|size| make.run(0, &[("c", "f", *size)]));
+        runs.collect()
+    };
+    let bottom = |make: &mut Maker| make.run(1, &[("a", "b", 500), ("d", "e", 500)]);
+    let with = |runs: Vec<Run>, below: Run| tree(runs.into_iter().chain([below]).collect());
+    // Two are no tier, and three of which one is large neither.
+    for sizes in [&[10, 10][..], &[10, 10, 100]] {
+        let (runs, below) = (above(&mut make, sizes), bottom(&mut make));
+        assert!(lazy.pick(&with(runs, below)).is_none());
+    }
+    make.next = 0;
+    let (runs, below) = (above(&mut make, &[10, 10, 12, 90]), bottom(&mut make));
+    let (score, choice) = lazy.pick(&with(runs, below)).unwrap();
+    assert_eq!(
+        (choice.target(), numbers(&choice)),
+        ((0, None), vec![1, 2, 3])
+    );
+    assert!(score >= 1.0);
+    // Half of the bottom is there: all goes down, but for what is overlapped by nothing.
+    make.next = 0;
+    let (runs, below) = (above(&mut make, &[100, 400]), bottom(&mut make));
+    let (score, choice) = lazy.pick(&with(runs, below)).unwrap();
+    assert_eq!(
+        (choice.target(), numbers(&choice)),
+        ((1, Some(0)), vec![1, 2, 4])
+    );
+    assert!((1.0..1.1).contains(&score));
+}
+
+#[test]
+fn tables_that_have_expired_are_dropped_whole_unless_they_hide_something() {
+    let mut make = Maker::new();
+    let source = make.source.clone();
+    let expire = |run: &mut Run, at: u64| {
+        for table in Arc::make_mut(&mut run.tables) {
+            let meta = TableMeta {
+                entries: 10,
+                expiry: Some(crate::table::Expiry {
+                    entries: 10,
+                    min: at,
+                    max: at,
+                }),
+                ..TableMeta::clone(table.meta())
+            };
+            *table = TableFile::new(meta, table.component(), source.clone());
+        }
+    };
+    let mut newest = make.run(0, &[("a", "c", 10)]);
+    let mut middle = make.run(0, &[("b", "d", 10)]);
+    let mut oldest = make.run(1, &[("d", "e", 10), ("x", "z", 10)]);
+    expire(&mut newest, 5);
+    expire(&mut middle, 5);
+    expire(&mut oldest, 9);
+    let due = |first| crate::version::Due {
+        expiry: Some(first),
+        ..Default::default()
+    };
+    let mut tree = tree(vec![newest, middle, oldest]);
+    tree.due = due(5);
+    assert!(expired::pick(&tree, 4).is_none());
+    // The middle one hides what has not expired yet, so it is written again if enough has; and the newest hides nothing but that.
+    let (_, choice) = expired::pick(&tree, 5).unwrap();
+    assert_eq!(
+        (choice.action, numbers(&choice)),
+        (crate::version::Action::Drop, vec![1])
+    );
+    let (_, choice) = expired::pick(&tree, 9).unwrap();
+    assert_eq!(numbers(&choice), vec![1, 2, 3, 4]);
+    assert!(expired::check(&tree, &choice, 9).is_ok());
+    assert!(expired::check(&tree, &choice, 8).is_err());
+    tree.options.incomplete = true;
+    assert!(expired::check(&tree, &choice, 9).is_err());
+}
