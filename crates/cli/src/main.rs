@@ -206,7 +206,7 @@ struct LoadArgs {
     /// When that is noted for good: merge, staged or none [default: merge]
     #[arg(long, value_name = "WHEN")]
     repair: Option<esker::Repair>,
-    /// How the trees are merged: leveled, tiered or correlated [default: leveled]
+    /// How the trees are merged: lazy-leveled, leveled, tiered or correlated [default: lazy-leveled]
     #[arg(long, value_name = "POLICY")]
     merging: Option<esker::Merging>,
     /// How many versions of a record are kept [default: 1]

@@ -129,7 +129,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let lazy = |runs, share| LazyLeveled {
         runs,
         share,
-        least: 32 << 20,
+        least: 8 << 20,
+        ..LazyLeveled::default()
     };
     let leveled = Leveled {
         level1_bytes: 16 << 20,

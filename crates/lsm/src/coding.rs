@@ -96,3 +96,15 @@ impl<'a> Reader<'a> {
         self.take(n)
     }
 }
+
+/// The first 8 bytes as a number that orders as they do; a tie says nothing.
+#[inline]
+pub(crate) fn head(rest: &[u8]) -> u64 {
+    match rest.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => rest
+            .iter()
+            .enumerate()
+            .fold(0, |head, (i, &b)| head | u64::from(b) << (56 - 8 * i)),
+    }
+}

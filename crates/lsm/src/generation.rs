@@ -125,8 +125,11 @@ impl Generation {
                 let Some(tree) = version.trees.get(&operation.tree) else {
                     return false;
                 };
-                let make =
-                    || Memtable::counted(tree.options.extractor.clone(), self.memory.clone());
+                let make = || {
+                    let options = &tree.options;
+                    let filtered = options.filter_bits_per_key > 0;
+                    Memtable::counted(options.extractor.clone(), filtered, self.memory.clone())
+                };
                 match self.memtables.get_or_make(operation.tree, make) {
                     Some(memtable) => memtable,
                     None => return false,

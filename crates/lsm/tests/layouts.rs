@@ -210,6 +210,45 @@ impl CompactionPolicy for Wrong {
     }
 }
 
+/// Merges the runs of level 0 into a run of level 1, and leaves out what lies between their keys.
+#[derive(Debug)]
+struct Around;
+
+impl CompactionPolicy for Around {
+    fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
+        let level0 = tree.level0();
+        let take = if tree.level(1).is_some() { 2 } else { 1 };
+        let inputs = level0.iter().map(|run| run.tables.to_vec());
+        (level0.len() >= take).then(|| (1.0, Choice::merge(inputs.collect(), 1)))
+    }
+    fn level_for(&self, _: u64) -> u32 {
+        1
+    }
+    fn pressure(&self, _: &TreeVersion) -> f64 {
+        0.0
+    }
+}
+
+#[test]
+fn a_merge_around_a_table_of_its_level_is_refused() {
+    let options = TreeOptions::with_policy(Arc::new(Around));
+    let group = open(&Memory::new(), options).unwrap();
+    let tree = group.create_trees(&[("t".to_string(), vec![])]).unwrap()[0];
+    for (key, settles) in [(b"m", true), (b"a", true), (b"z", false)] {
+        let mut batch = Batch::new();
+        batch.put(tree, key, b"value").unwrap();
+        group.write(&mut batch, Durability::Os).unwrap();
+        group.flush().unwrap();
+        let settled = group.settle_merges();
+        assert_eq!(settled.is_ok(), settles, "{settled:?}");
+    }
+    let cost = Cost::default();
+    let snapshot = group.snapshot();
+    let found = [b"a", b"m", b"z"].map(|key| snapshot.get(tree, key, &cost).unwrap().is_some());
+    assert_eq!(found, [true; 3]);
+    assert!(group.check().errors.is_empty());
+}
+
 #[test]
 fn a_policy_that_is_wrong_costs_no_answer() {
     for (partitioner, moves) in [(None, false), (None, true), (tiles().partitioner, false)] {

@@ -113,7 +113,12 @@ fn tree_options_at_their_ends_are_right() {
     for runs in [0, 1, usize::MAX] {
         for share in [0.0, -1.0, f64::INFINITY, f64::NAN] {
             for least in numbers {
-                all.push(Arc::new(LazyLeveled { runs, share, least }));
+                all.push(Arc::new(LazyLeveled {
+                    runs,
+                    share,
+                    least,
+                    ..LazyLeveled::default()
+                }));
             }
         }
     }

@@ -219,8 +219,11 @@ impl FromStr for Repair {
 /// How the trees of a dataset are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Merging {
-    /// LevelDB's levels: each tree for itself. Best for reading.
+    /// Tiers above one leveled run: each tree for itself. Updates write half as much as with levels, and a read asks a few runs
+    /// more where there were updates.
     #[default]
+    LazyLeveled,
+    /// LevelDB's levels: each tree for itself. Fewest runs to read.
     Leveled,
     /// AsterixDB's tiers, ratio 1.2: each tree for itself. Writes less.
     Tiered,
@@ -229,10 +232,16 @@ pub enum Merging {
 }
 
 impl Merging {
-    const ALL: [Merging; 3] = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
+    const ALL: [Merging; 4] = [
+        Merging::LazyLeveled,
+        Merging::Leveled,
+        Merging::Tiered,
+        Merging::Correlated,
+    ];
 
     fn name(self) -> &'static str {
         match self {
+            Merging::LazyLeveled => "lazy-leveled",
             Merging::Leveled => "leveled",
             Merging::Tiered => "tiered",
             Merging::Correlated => "correlated",
@@ -254,7 +263,7 @@ impl FromStr for Merging {
             .find(|m| m.name() == text)
             .ok_or_else(|| {
                 Error::bad_input(format!(
-                    "unknown merging `{text}`: it is one of leveled, tiered, correlated"
+                    "unknown merging `{text}`: it is one of lazy-leveled, leveled, tiered, correlated"
                 ))
             })
     }

@@ -11,7 +11,10 @@
 use std::sync::Arc;
 
 use lsm::attributes::{Extractor, Summary};
-use lsm::{CompactionPolicy, LeavesOut, Leveled, SupersededBy, Tiered, TreeOptions, TreeProvider};
+use lsm::{
+    CompactionPolicy, LazyLeveled, LeavesOut, Leveled, SupersededBy, Tiered, TreeOptions,
+    TreeProvider,
+};
 
 use crate::def::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
 use crate::index;
@@ -281,11 +284,17 @@ pub(crate) struct Trees {
 impl Trees {
     /// Levels grow with the tables, so that a store of small tables is as deep as a large one.
     fn policy(&self, merging: Merging) -> Arc<dyn CompactionPolicy> {
+        let leveled = |tables: u64| Leveled {
+            level1_bytes: self.table_size.saturating_mul(tables),
+            ..Leveled::default()
+        };
         match merging {
-            Merging::Leveled => Arc::new(Leveled {
-                level1_bytes: self.table_size.saturating_mul(2),
-                ..Leveled::default()
+            Merging::LazyLeveled => Arc::new(LazyLeveled {
+                least: self.table_size / 4,
+                lower: leveled(64),
+                ..LazyLeveled::default()
             }),
+            Merging::Leveled => Arc::new(leveled(2)),
             Merging::Tiered | Merging::Correlated => Arc::new(Tiered {
                 largest_mergeable: self.largest_mergeable,
                 ..Tiered::default()

@@ -217,7 +217,14 @@ impl Run {
             4 => def.auto(),
             _ => def.maintenance(Maintenance::ALL[self.rng.usize(0..Maintenance::ALL.len())]),
         };
-        def.merging([Merging::Leveled, Merging::Tiered, Merging::Correlated][at % 3])
+        def.merging(
+            [
+                Merging::Leveled,
+                Merging::Tiered,
+                Merging::Correlated,
+                Merging::LazyLeveled,
+            ][at % 4],
+        )
     }
 
     fn record(&mut self) -> String {

@@ -27,7 +27,12 @@ const STANDALONE: [IndexKind; 4] = [
     IndexKind::Recent,
 ];
 
-const MERGINGS: [Merging; 3] = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
+const MERGINGS: [Merging; 4] = [
+    Merging::LazyLeveled,
+    Merging::Leveled,
+    Merging::Tiered,
+    Merging::Correlated,
+];
 
 struct Store {
     db: Database,
@@ -508,7 +513,7 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
 fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let kind = STANDALONE[rng.usize(0..STANDALONE.len())];
-    let def = def(kind, maintenance).merging(MERGINGS[rng.usize(0..3)]);
+    let def = def(kind, maintenance).merging(MERGINGS[rng.usize(0..4)]);
     let _doing = Doing(format!("ESKER_SEED={seed}: {def} {bitmap_merges:?}"));
     let options = Options {
         tuning: Tuning {

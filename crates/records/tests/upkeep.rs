@@ -51,7 +51,12 @@ fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(path("a"), kind(), Type::Int)
         .index(path("b"), kind(), Type::Int);
-    let merging = [Merging::Leveled, Merging::Tiered, Merging::Correlated][rng.usize(0..3)];
+    let merging = [
+        Merging::Leveled,
+        Merging::Tiered,
+        Merging::Correlated,
+        Merging::LazyLeveled,
+    ][rng.usize(0..4)];
     let repair = [Repair::Merge, Repair::Merge, Repair::None][rng.usize(0..3)];
     def.maintenance(strategy(rng))
         .merging(merging)

@@ -3,7 +3,7 @@
 use std::path::Path as FsPath;
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Options, Path, Tuning,
+    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Merging, Options, Path, Tuning,
     Type, Value, WriteBatch,
 };
 use lsm::{Cost, Stats};
@@ -86,7 +86,8 @@ impl Store {
         let db = Database::create_or_open(dir, options)?;
         let (user, user_type) = set.user();
         let (user, time): (Path, Path) = (user.parse()?, set.time().parse()?);
-        let mut def = DatasetDef::new("id".parse()?, KeyType::Int);
+        // As LevelDB++ has them.
+        let mut def = DatasetDef::new("id".parse()?, KeyType::Int).merging(Merging::Leveled);
         def = match setup.index {
             Some((Attribute::User, kind)) => def.index(user.clone(), kind, user_type),
             Some((Attribute::Time, kind)) => def.index(time.clone(), kind, Type::Int),

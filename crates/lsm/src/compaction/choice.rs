@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Tiered;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
-use crate::version::{Choice, CompactionPolicy, ComponentId, Run, TableFile, TreeVersion};
+use crate::version::{Action, Choice, CompactionPolicy, ComponentId, Run, TableFile, TreeVersion};
 
 /// Everything into one run, worth it or not; `None` when the tree is empty.
 pub(crate) fn all(tree: &TreeVersion) -> Option<Choice> {
@@ -116,6 +116,18 @@ pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
                     return refused("puts a table past one that it overlaps");
                 }
             }
+        }
+    }
+    // Its tables may reach from the first key to the last.
+    if let (Action::Merge { .. }, Some(at), None) =
+        (choice.action, target, &tree.options.partitioner)
+    {
+        let between = tree
+            .runs
+            .get(at)
+            .map(|run| run.overlapped(choice.inputs.iter().flatten()));
+        if between.is_some_and(|tables| !tables.iter().all(is_input)) {
+            return refused("leaves a table between those that it merges");
         }
     }
     Ok(())

@@ -1,10 +1,16 @@
 //! The lazy-leveled policy.
 
-use crate::version::{Choice, CompactionPolicy, Run, TreeVersion};
+use std::sync::Arc;
+
+use super::Leveled;
+use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion, are_disjoint};
 
 /// Dostoevsky's (Dayan & Idreos 2018): tiers above, one leveled run at the bottom. Runs of level 0 are merged among
 /// themselves as in tiers, and all of them together into the bottom when they are a share of its size. Updates are rewritten
 /// about once per tier and then once for each time that the bottom is; a get asks the few runs above and one table of the bottom.
+///
+/// So that no merge takes more than [`Leveled::level1_bytes`] and its share, the bottom grows into leveled levels from there on.
+/// Runs that overlap nothing, as those of keys that rise, go down as they are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LazyLeveled {
     /// Runs of one size at which they are merged to one, at least 2.
@@ -13,6 +19,8 @@ pub struct LazyLeveled {
     pub share: f64,
     /// Bytes below which everything above is merged into the bottom together.
     pub least: u64,
+    /// The levels below level 0: the first is the bottom while it holds no more than it may.
+    pub lower: Leveled,
 }
 
 impl Default for LazyLeveled {
@@ -20,7 +28,11 @@ impl Default for LazyLeveled {
         LazyLeveled {
             runs: 4,
             share: 0.5,
-            least: 64 << 20,
+            least: 8 << 20,
+            lower: Leveled {
+                level1_bytes: 2 << 30,
+                ..Leveled::default()
+            },
         }
     }
 }
@@ -43,37 +55,80 @@ impl LazyLeveled {
         }
         found
     }
+
+    /// How many of the oldest runs overlap neither each other nor, all together, level 1.
+    fn apart(&self, tree: &TreeVersion) -> usize {
+        let partitioner = tree.options.partitioner.as_ref();
+        let mut tables: Vec<&Arc<TableFile>> = Vec::new();
+        let oldest = tree.level0().iter().rev().take_while(|run| {
+            tables.extend(run.tables.iter());
+            let tables = || tables.iter().copied();
+            let below = tree.level(1).map(|below| below.overlapped(tables()));
+            below.is_none_or(|below| below.is_empty()) && are_disjoint(tables(), partitioner)
+        });
+        oldest.count()
+    }
+}
+
+impl LazyLeveled {
+    /// What should be done with the runs of level 0.
+    fn above(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
+        let above = tree.level0();
+        let below = tree.runs.get(above.len()..).unwrap_or_default();
+        let tables = |runs: &[Run]| {
+            let tables = runs.iter().map(|run| run.tables.to_vec());
+            tables.collect::<Vec<_>>()
+        };
+        if above.len() >= self.runs() {
+            // One alone waits for company: its table may be small.
+            let apart = self.apart(tree);
+            if apart > 1 {
+                let oldest = above.get(above.len() - apart..)?;
+                let score = (apart as f64 / self.runs() as f64).max(1.0);
+                return Some((score, Choice::merge(tables(oldest), 1)));
+            }
+        }
+        let bytes: u64 = above.iter().map(Run::size).sum();
+        let all: u64 = below.iter().map(Run::size).sum();
+        let fits = bytes.saturating_add(all) <= self.lower.capacity(1);
+        let bottom = match fits {
+            true => all,
+            false => tree.level(1).map_or(0, Run::size),
+        };
+        let allowed = ((bottom as f64 * self.share) as u64).max(self.least.max(1));
+        if bytes < allowed {
+            let tier = self.tier(above)?;
+            let score = tier as f64 / self.runs() as f64;
+            return Some((score, Choice::merge(tables(above.get(..tier)?), 0)));
+        }
+        let mut inputs = tables(above);
+        match below {
+            // Levels that have room in one become one.
+            [lower, ..] if fits && (below.len() > 1 || lower.level != 1) => {
+                inputs.extend(tables(below));
+            }
+            // What the upper runs do not overlap stays where it is.
+            _ => {
+                let bottom = tree.level(1);
+                inputs.extend(bottom.map(|run| run.overlapped(inputs.iter().flatten())));
+            }
+        }
+        Some((bytes as f64 / allowed as f64, Choice::merge(inputs, 1)))
+    }
 }
 
 impl CompactionPolicy for LazyLeveled {
     fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
-        let above = tree.level0();
-        let below = tree.runs.get(above.len()..).unwrap_or_default();
-        let bytes: u64 = above.iter().map(Run::size).sum();
-        let bottom: u64 = below.iter().map(Run::size).sum();
-        let allowed = ((bottom as f64 * self.share) as u64).max(self.least.max(1));
-        let tables = |runs: &[Run]| {
-            runs.iter()
-                .map(|run| run.tables.to_vec())
-                .collect::<Vec<_>>()
-        };
-        if bytes >= allowed || below.len() > 1 {
-            let mut inputs = tables(above);
-            match below {
-                // What the upper runs do not overlap stays where it is.
-                [bottom] => inputs.push(bottom.overlapped(inputs.iter().flatten())),
-                several => inputs.extend(tables(several)),
-            }
-            let score = bytes as f64 / allowed as f64;
-            return Some((score.max(1.0), Choice::merge(inputs, 1)));
+        let above = self.above(tree);
+        let score = above.as_ref().map_or(0.0, |(score, _)| *score);
+        match self.lower.fullest(tree) {
+            Some((fill, level)) if fill >= score => Some((fill, self.lower.level(tree, level)?)),
+            _ => above,
         }
-        let tier = self.tier(above)?;
-        let choice = Choice::merge(tables(above.get(..tier)?), 0);
-        Some((tier as f64 / self.runs() as f64, choice))
     }
 
-    fn level_for(&self, _: u64) -> u32 {
-        1
+    fn level_for(&self, bytes: u64) -> u32 {
+        self.lower.level_for(bytes)
     }
 
     fn pressure(&self, tree: &TreeVersion) -> f64 {

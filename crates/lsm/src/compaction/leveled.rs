@@ -28,18 +28,7 @@ impl Default for Leveled {
 
 impl CompactionPolicy for Leveled {
     fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
-        let deep = tree
-            .runs
-            .iter()
-            .filter(|run| run.level > 0)
-            .map(|run| {
-                (
-                    run.size() as f64 / self.capacity(run.level) as f64,
-                    run.level,
-                )
-            })
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(score, _)| *score >= 1.0);
+        let deep = self.fullest(tree);
         let shallow = tree.level0().len() as f64 / self.level0_runs() as f64;
         if shallow >= deep.map_or(1.0, |(score, _)| score)
             && let Some(choice) = self.level0(tree)
@@ -68,7 +57,16 @@ impl CompactionPolicy for Leveled {
 }
 
 impl Leveled {
-    fn capacity(&self, level: u32) -> u64 {
+    /// The level below level 0 that is furthest above its size, if one is: by how much, and its number.
+    pub(super) fn fullest(&self, tree: &TreeVersion) -> Option<(f64, u32)> {
+        let lower = tree.runs.iter().filter(|run| run.level > 0);
+        let fill = |run: &Run| run.size() as f64 / self.capacity(run.level) as f64;
+        let fills = lower.map(|run| (fill(run), run.level));
+        let fullest = fills.max_by(|a, b| a.0.total_cmp(&b.0));
+        fullest.filter(|(fill, _)| *fill >= 1.0)
+    }
+
+    pub(super) fn capacity(&self, level: u32) -> u64 {
         let multiplier = self.multiplier.max(2);
         (1..level).fold(self.level1_bytes.max(1), |bytes, _| {
             bytes.saturating_mul(multiplier)
@@ -105,7 +103,7 @@ impl Leveled {
     }
 
     /// One table of `level`, round robin, and what it overlaps below.
-    fn level(&self, tree: &TreeVersion, level: u32) -> Option<Choice> {
+    pub(super) fn level(&self, tree: &TreeVersion, level: u32) -> Option<Choice> {
         let run = tree.level(level)?;
         let start = tree.cursors.get(&level);
         let table = run

@@ -173,6 +173,7 @@ fn lazy_leveled_merges_tiers_among_themselves_and_all_of_them_into_the_bottom() 
         runs: 3,
         share: 0.5,
         least: 10,
+        ..LazyLeveled::default()
     };
     let mut make = Maker::new();
     let above = |make: &mut Maker, sizes: &[u64]| -> Vec<Run> {
@@ -203,6 +204,67 @@ fn lazy_leveled_merges_tiers_among_themselves_and_all_of_them_into_the_bottom() 
         ((1, Some(0)), vec![1, 2, 4])
     );
     assert!((1.0..1.1).contains(&score));
+}
+
+#[test]
+fn lazy_leveled_lets_down_what_overlaps_nothing_and_bounds_the_bottom() {
+    let lazy = LazyLeveled {
+        runs: 2,
+        share: 0.5,
+        least: 10,
+        lower: Leveled {
+            level1_bytes: 1000,
+            ..Leveled::default()
+        },
+    };
+    let mut make = Maker::new();
+    let newest = make.run(0, &[("a", "z", 10)]);
+    let middle = make.run(0, &[("p", "q", 10)]);
+    let oldest = make.run(0, &[("m", "n", 10)]);
+    let bottom = make.run(1, &[("a", "c", 500), ("x", "z", 400)]);
+    let apart = [&newest, &middle, &oldest, &bottom]
+        .map(Run::clone)
+        .to_vec();
+    let choice = lazy.pick(&tree(apart)).unwrap().1;
+    assert_eq!(
+        (choice.target(), numbers(&choice)),
+        ((1, Some(0)), vec![2, 3])
+    );
+    // One alone waits.
+    let waits = [&newest, &oldest, &bottom].map(Run::clone).to_vec();
+    let choice = lazy.pick(&tree(waits)).unwrap().1;
+    assert_eq!((choice.target(), numbers(&choice)), ((0, None), vec![1, 3]));
+    // A table of the bottom lies between them: their merge would reach over it.
+    make.next = 0;
+    let newest = make.run(0, &[("x", "z", 4)]);
+    let oldest = make.run(0, &[("a", "b", 4)]);
+    let between = make.run(1, &[("m", "n", 900)]);
+    let choice = lazy.pick(&tree(vec![newest, oldest, between])).unwrap().1;
+    assert_eq!((choice.target(), numbers(&choice)), ((0, None), vec![1, 2]));
+    make.next = 4;
+    let newest = make.run(0, &[("a", "z", 10)]);
+    // The first level is full, so a table of it goes down, before what is above comes to it.
+    let full = make.run(1, &[("a", "c", 900), ("x", "z", 400)]);
+    let lower = make.run(2, &[("b", "d", 900)]);
+    let with = vec![newest.clone(), full, lower];
+    let choice = lazy.pick(&tree(with)).unwrap().1;
+    assert_eq!(
+        (choice.target(), numbers(&choice)),
+        ((2, Some(0)), vec![6, 8])
+    );
+    // Levels that have room in one become one, when something comes to them.
+    let large = make.run(0, &[("p", "q", 300)]);
+    let upper = make.run(1, &[("a", "c", 100)]);
+    let lower = make.run(2, &[("b", "d", 400)]);
+    assert!(
+        lazy.pick(&tree(vec![upper.clone(), lower.clone()]))
+            .is_none()
+    );
+    let choice = lazy.pick(&tree(vec![large, upper, lower])).unwrap().1;
+    assert_eq!(
+        (choice.target(), numbers(&choice)),
+        ((1, Some(0)), vec![9, 10, 11])
+    );
 }
 
 #[test]

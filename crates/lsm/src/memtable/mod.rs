@@ -8,6 +8,7 @@
 
 #[allow(unsafe_code)]
 mod arena;
+mod filter;
 #[allow(unsafe_code)]
 mod node;
 #[allow(unsafe_code)]
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::attributes::Extractor;
 use crate::entry::{Kind, Seq, Timed};
+use filter::KeyFilter;
 pub use skiplist::MemCursor;
 use skiplist::SkipLists;
 
@@ -48,6 +50,8 @@ pub struct MemEntry<'a> {
 /// any number of readers. An empty memtable without attributes takes less than 1 KiB.
 pub struct Memtable {
     lists: Arc<SkipLists>,
+    /// Of the keys, for trees whose keys are looked up one by one.
+    filter: Option<Box<KeyFilter>>,
     extractor: Option<Arc<dyn Extractor>>,
     attributes: usize,
     // Written under the lists' lock, read without.
@@ -60,19 +64,21 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable. With an `extractor` it keeps an ordered map for each of its attributes.
+    /// An empty memtable with a key filter. With an `extractor` it keeps an ordered map for each of its attributes.
     pub fn new(extractor: Option<Arc<dyn Extractor>>) -> Memtable {
-        Memtable::counted(extractor, Arc::default())
+        Memtable::counted(extractor, true, Arc::default())
     }
 
-    /// The same, whose memory is counted in `total` too: of thousands of memtables the sum is asked for at each write.
+    /// The same, with a key filter or without, whose memory is counted in `total` too: of thousands of memtables the sum is asked for at each write.
     pub(crate) fn counted(
         extractor: Option<Arc<dyn Extractor>>,
+        filtered: bool,
         total: Arc<AtomicUsize>,
     ) -> Memtable {
         let attributes = extractor.as_ref().map_or(0, |e| e.ids().len());
         Memtable {
             lists: Arc::new(SkipLists::new(1 + attributes, total)),
+            filter: filtered.then(Box::default),
             extractor,
             attributes,
             len: AtomicUsize::new(0),
@@ -101,6 +107,10 @@ impl Memtable {
         }
         let stands_for = Timed::of(kind, value).0;
         let defer = self.attributes > 0 && stands_for == Kind::Put;
+        if let Some(filter) = &self.filter {
+            let bytes = filter.add(key);
+            self.lists.count(bytes);
+        }
         let new = inserter.insert(ENTRIES, key, seq, kind, value, defer);
         if !new {
             return false;
@@ -156,9 +166,19 @@ impl Memtable {
         }
     }
 
-    /// The newest entry of `key` whose sequence number is at most `seq`. O(log n).
+    /// False when it has no entry of `key`: a line of a filter is looked at, or of a few. Without a filter, true.
+    #[inline]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        let filter = self.filter.as_ref();
+        filter.is_none_or(|filter| filter.may_contain(key))
+    }
+
+    /// The newest entry of `key` whose sequence number is at most `seq`. O(log n), O(1) for most keys that are not there.
     #[inline]
     pub fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
+        if !self.may_contain(key) {
+            return None;
+        }
         let node = self.lists.seek(ENTRIES, key, seq)?;
         (node.key() == key).then(|| MemEntry {
             key: node.key(),

@@ -149,6 +149,8 @@ impl Writer {
 pub(super) struct SkipLists {
     heads: Box<[Head]>,
     memory: AtomicUsize,
+    /// What of it is kept beside the lists.
+    beside: AtomicUsize,
     /// The same of all memtables that share it.
     total: Arc<AtomicUsize>,
     writer: Mutex<Writer>,
@@ -159,6 +161,7 @@ impl SkipLists {
         SkipLists {
             heads: (0..lists).map(|_| Head::new()).collect(),
             memory: AtomicUsize::new(0),
+            beside: AtomicUsize::new(0),
             total,
             writer: Mutex::new(Writer {
                 arena: Arena::new(),
@@ -170,9 +173,18 @@ impl SkipLists {
         }
     }
 
-    /// Bytes that the arena obtained from the allocator.
+    /// Bytes that the arena obtained from the allocator, and what was counted beside it.
     pub(super) fn memory(&self) -> usize {
         self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Counts memory that is kept beside the lists. The holder of the writer's lock calls it.
+    pub(super) fn count(&self, bytes: usize) {
+        if bytes > 0 {
+            self.beside.fetch_add(bytes, Ordering::Relaxed);
+            self.memory.fetch_add(bytes, Ordering::Relaxed);
+            self.total.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// The first node of `list` at or after `(key, seq)`. O(log n).
@@ -234,7 +246,8 @@ impl<'a> Inserter<'a> {
         if defer {
             deferred.push(node);
         }
-        let memory = arena.memory() + deferred.capacity() * size_of::<*mut Node>();
+        let beside = self.lists.beside.load(Ordering::Relaxed);
+        let memory = beside + arena.memory() + deferred.capacity() * size_of::<*mut Node>();
         let before = self.lists.memory.load(Ordering::Relaxed);
         if memory != before {
             self.lists.memory.store(memory, Ordering::Relaxed);

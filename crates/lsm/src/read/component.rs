@@ -302,6 +302,7 @@ impl Entries {
                 readahead: 0,
             };
             let mut cursor = match &component {
+                Component::Memtable(memtable) if !memtable.may_contain(&self.key) => continue,
                 Component::Memtable(_) => component.cursor(options, self.cost.stop()),
                 Component::Run(run) => {
                     let Some(table) = run.table_for(&self.key) else {

@@ -36,9 +36,15 @@ pub(super) fn build(hashes: &[u64], bits_per_key: usize, blocked: bool, out: &mu
 /// False when the filter rules the key with this hash out; `None` when it is malformed.
 #[inline]
 pub(super) fn may_contain(filter: &[u8], hash: u64) -> Option<bool> {
-    let (&probes, bits) = filter.split_last()?;
-    let standard = probes & STANDARD != 0;
-    let probes = probes & !STANDARD;
+    let (&form, bits) = filter.split_last()?;
+    bits_admit(bits, form, hash)
+}
+
+/// The same of a filter whose last byte is kept apart from its bits.
+#[inline]
+pub(super) fn bits_admit(bits: &[u8], form: u8, hash: u64) -> Option<bool> {
+    let standard = form & STANDARD != 0;
+    let probes = form & !STANDARD;
     if probes == 0 || probes > MAX_PROBES {
         return None;
     }

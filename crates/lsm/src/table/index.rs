@@ -20,7 +20,7 @@ use std::cmp::Ordering;
 use super::block::common_prefix;
 use super::format::Handle;
 use super::search::first_not_before;
-use crate::coding::{Reader, put_bytes, put_varint};
+use crate::coding::{Reader, head, put_bytes, put_varint};
 use crate::entry::{Seq, compare};
 use crate::synopsis::{Zone, ZoneRef, put_zone, read_zone, zone_ref};
 
@@ -47,18 +47,6 @@ pub(super) fn separator(key: &[u8], seq: Seq, next: &[u8], out: &mut Vec<u8>) ->
     }
     out.extend_from_slice(key);
     0
-}
-
-/// The first 8 bytes as a number that orders as they do; a tie says nothing.
-#[inline]
-fn head(rest: &[u8]) -> u64 {
-    match rest.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => rest
-            .iter()
-            .enumerate()
-            .fold(0, |head, (i, &b)| head | u64::from(b) << (56 - 8 * i)),
-    }
 }
 
 /// Writes the index block of one partition after another.

@@ -37,7 +37,13 @@ pub struct Table {
 /// The blocks that lead to a data block, kept.
 struct Pinned {
     index: Arc<Vec<u8>>,
-    filter: Option<Arc<Vec<u8>>>,
+    filter: Option<PinnedFilter>,
+}
+
+/// A key filter so that a question touches one cache line beside this: the byte that says how the bits are set is here.
+struct PinnedFilter {
+    bits: Box<[u8]>,
+    form: u8,
 }
 
 /// The bytes of an index block: of one that is pinned without a reference count, which readers would share.
@@ -69,7 +75,7 @@ impl Deref for IndexBytes<'_> {
 
 impl Pinned {
     fn bytes(&self) -> u64 {
-        (self.index.capacity() + self.filter.as_ref().map_or(0, |filter| filter.capacity())) as u64
+        (self.index.capacity() + self.filter.as_ref().map_or(0, |filter| filter.bits.len())) as u64
     }
 }
 
@@ -246,22 +252,17 @@ impl Table {
         key: &[u8],
         cost: &Cost,
     ) -> Result<bool> {
-        if part.filter == Handle::NONE {
-            return Ok(true);
-        }
-        let loaded;
-        let bytes = match self.pinned(p).and_then(|pinned| pinned.filter.as_deref()) {
+        let hash = filter::hash(key);
+        let pinned = self.pinned(p).and_then(|pinned| pinned.filter.as_ref());
+        let admits = match pinned {
             Some(filter) => {
                 Cost::add(&cost.blocks_cached, 1);
-                filter
+                filter::bits_admit(&filter.bits, filter.form, hash)
             }
-            None => {
-                loaded = self.filter_of(part, cost)?;
-                &loaded
-            }
+            None if part.filter == Handle::NONE => return Ok(true),
+            None => filter::may_contain(&self.filter_of(part, cost)?, hash),
         };
-        let admits = filter::may_contain(bytes, filter::hash(key))
-            .ok_or_else(|| self.malformed(part.filter))?;
+        let admits = admits.ok_or_else(|| self.malformed(part.filter))?;
         Cost::add(&cost.filters_asked, 1);
         Cost::add(&cost.filters_negative, u64::from(!admits));
         Ok(admits)
@@ -334,7 +335,10 @@ impl Table {
             // Who wants the index has just asked the filter; if it is gone already, there is no room.
             handle => match self.cache.get(self.cache_id, handle.offset) {
                 None => return Ok(IndexBytes::Loaded(index)),
-                filter => filter,
+                Some(filter) => filter.split_last().map(|(form, bits)| PinnedFilter {
+                    bits: bits.into(),
+                    form: *form,
+                }),
             },
         };
         let pinned = Pinned {

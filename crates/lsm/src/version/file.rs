@@ -5,6 +5,7 @@
 //! file is only its name. A shared file stays while some table of it is in use, so [`DataFile`] keeps account of how
 //! much of it that is, and what is left of a file that is mostly unused is moved elsewhere (`group/space.rs`).
 
+use std::cmp;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::{ComponentId, own_number};
 use crate::cache::BlockCache;
+use crate::coding::head;
 use crate::error::{Error, Result};
 use crate::fs::{Extent, Fs, ReadFile};
 use crate::table::{Table, TableMeta};
@@ -122,6 +124,8 @@ impl Drop for DataFile {
 /// no others. Its file is removed when the last version that holds it is gone, if a merge replaced it (and whatever
 /// else is in the file).
 pub struct TableFile {
+    /// The first bytes of its smallest and largest key, which mostly tell where a key lies without a look at the keys.
+    heads: (u64, u64),
     meta: Arc<TableMeta>,
     component: ComponentId,
     file: Arc<DataFile>,
@@ -154,6 +158,7 @@ impl TableFile {
     ) -> Arc<TableFile> {
         file.live.fetch_add(meta.size, Ordering::Relaxed);
         Arc::new(TableFile {
+            heads: (head(&meta.smallest), head(&meta.largest)),
             meta,
             component,
             file,
@@ -248,8 +253,25 @@ impl TableFile {
     }
 
     /// True when user key `key` lies between the table's first and last.
+    #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
-        self.meta.smallest.as_slice() <= key && key <= self.meta.largest.as_slice()
+        let (of_key, (least, greatest)) = (head(key), self.heads);
+        if of_key > least && of_key < greatest {
+            return true;
+        }
+        of_key >= least
+            && of_key <= greatest
+            && self.meta.smallest.as_slice() <= key
+            && key <= self.meta.largest.as_slice()
+    }
+
+    /// True when all keys of the table come before user key `key`.
+    #[inline]
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
+        match self.heads.1.cmp(&head(key)) {
+            cmp::Ordering::Equal => self.meta.largest.as_slice() < key,
+            order => order.is_lt(),
+        }
     }
 
     /// The version whose set of obsolete writes the table was written by: it has nothing of any write of that

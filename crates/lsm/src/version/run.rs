@@ -51,8 +51,7 @@ impl Run {
 
     /// Of a run by key: the position of the first table whose largest key is at or after `key`.
     pub(crate) fn position(&self, key: &[u8]) -> usize {
-        self.tables
-            .partition_point(|table| table.meta().largest.as_slice() < key)
+        self.tables.partition_point(|table| table.ends_before(key))
     }
 
     /// The position of the table that may hold `key`. In a run by key a binary search; else each table is asked.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lsm::fs::Fs;
-use lsm::{Group, LazyLeveled, Options, PlainTrees, Result, TreeOptions, TreeProvider};
+use lsm::{Group, LazyLeveled, Leveled, Options, PlainTrees, Result, TreeOptions, TreeProvider};
 
 pub(crate) mod toy;
 
@@ -32,6 +32,10 @@ pub(crate) fn lazy() -> TreeOptions {
         runs: 3,
         share: 0.5,
         least: 24 << 10,
+        lower: Leveled {
+            level1_bytes: 96 << 10,
+            ..Leveled::default()
+        },
     }))
 }
 

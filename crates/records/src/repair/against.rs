@@ -55,7 +55,8 @@ impl<'w> Against<'w> {
             (None, Some(deleted)) => (deleted, false),
             (None, None) => (layout.data, true),
         };
-        let tiers = tree != layout.data || upkeep.merging != Merging::Leveled;
+        let levels = matches!(upkeep.merging, Merging::LazyLeveled | Merging::Leveled);
+        let tiers = tree != layout.data || !levels;
         let filters = tiers && upkeep.versions == 1;
         let (mut asked, mut pruned) = (Vec::new(), Vec::new());
         for component in runs(work, tree) {

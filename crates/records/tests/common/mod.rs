@@ -131,7 +131,12 @@ pub(crate) fn upkeep(def: DatasetDef, number: usize) -> DatasetDef {
         (2, Maintenance::Deferred) => Repair::Staged,
         _ => Repair::Merge,
     };
-    let merging = [Merging::Leveled, Merging::Tiered, Merging::Correlated][turn % 3];
+    let merging = [
+        Merging::Leveled,
+        Merging::Tiered,
+        Merging::Correlated,
+        Merging::LazyLeveled,
+    ][turn % 4];
     def.maintenance(maintenance).repair(repair).merging(merging)
 }
 

@@ -18,7 +18,12 @@ pub(crate) const PATHS: [&str; 5] = ["a", "b", "n.c", "u", "n.s"];
 /// How many of [`PATHS`] a definition may declare.
 pub(crate) const DECLARED: usize = 3;
 
-pub(crate) const MERGINGS: [Merging; 3] = [Merging::Leveled, Merging::Tiered, Merging::Correlated];
+pub(crate) const MERGINGS: [Merging; 4] = [
+    Merging::Leveled,
+    Merging::Tiered,
+    Merging::Correlated,
+    Merging::LazyLeveled,
+];
 pub(crate) const REPAIRS: [Repair; 3] = [Repair::Merge, Repair::Staged, Repair::None];
 pub(crate) const TOKENIZERS: [Tokenizer; 3] =
     [Tokenizer::Exact, Tokenizer::Prefix, Tokenizer::Number];

@@ -131,7 +131,7 @@ impl Swarm {
             tokenizers: [0; DECLARED],
             maintenance: self.strategy(rng),
             repair: [0, 0, 1, 2][rng.usize(0..4)],
-            merging: rng.u8(0..3),
+            merging: rng.u8(0..4),
             versions: [0, 0, 1, 2][rng.usize(0..4)],
         };
         for at in 0..rng.usize(0..=DECLARED).max(rng.usize(0..2)) {
