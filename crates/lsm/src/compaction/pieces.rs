@@ -17,6 +17,7 @@ use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::obsolete::SeqSet;
 use crate::slice::Slice;
+use crate::stats::Counters;
 use crate::version::{Choice, TableFile, TreeVersion};
 
 /// More pieces than this are not worth their tables.
@@ -112,6 +113,9 @@ impl Workshop<'_> {
             made
         });
         self.abandoned.store(false, Ordering::Relaxed);
+        if ranges.len() > 1 {
+            Counters::add(&self.counters.pieces, ranges.len() as u64);
+        }
         let mut whole = Made::default();
         let mut error: Option<Error> = None;
         for piece in done {
