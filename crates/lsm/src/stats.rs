@@ -48,6 +48,8 @@ counters! {
     flush_bytes,
     /// Merges done, moves not counted.
     merges,
+    /// Pieces that merges were done in, of those in more than one.
+    pieces,
     /// Bytes of tables that merges read.
     merge_read_bytes,
     /// Bytes of tables that merges wrote.

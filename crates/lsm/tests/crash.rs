@@ -1,19 +1,23 @@
 //! Power cuts and failing calls, at every call of a random workload. What was acknowledged as synced
-//! is there afterwards; of the rest a prefix is, batches are whole, and nothing is invented.
+//! is there afterwards; of the rest a prefix is, batches are whole, and nothing is invented. Merges are done in one piece or in
+//! several, one after the other, and what snapshots see that are held across them is checked before the end.
 //! `ESKER_SEEDS=200 cargo test --test crash` tries more; `ESKER_SEED=17` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Doing, bytes, open_layouts as open, seeds, skewed};
+use common::{DIR, Doing, Layouts, bytes, seeds, skewed, small};
 use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Kind, Result, Seq};
+use lsm::{
+    Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, Result, Seq, Snapshot, Stats,
+};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,
@@ -40,13 +44,24 @@ struct Life {
     /// The effect of a step that failed without saying whether it happened.
     maybe: Option<State>,
     failures: Vec<Error>,
+    /// Snapshots, and what they must see.
+    held: Vec<(Snapshot, State)>,
+}
+
+/// Opens (or makes) a store in `fs`. Lives differ in the pieces that merges are done in.
+fn open(fs: Arc<dyn Fs>, seed: u64) -> Result<Group> {
+    let options = Options {
+        piece_bytes: [None, Some(512), Some(4 << 10)][(seed % 3) as usize],
+        ..small(fs)
+    };
+    Group::open(Path::new(DIR), options, Arc::new(Layouts), true)
 }
 
 impl Life {
     /// Opens what `fs` has, which must be one of `states`.
     fn begin(fs: Arc<dyn Fs>, seed: u64, states: &[State]) -> Life {
-        let group = open(fs).unwrap_or_else(|error| panic!("open: {error}"));
-        let found = read(&group).unwrap_or_else(|error| panic!("read: {error}"));
+        let group = open(fs, seed).unwrap_or_else(|error| panic!("open: {error}"));
+        let found = read(&group.snapshot()).unwrap_or_else(|error| panic!("read: {error}"));
         let place = states.iter().rposition(|state| *state == found);
         let last = |state: &State| state.get("a").and_then(|a| a.get(LAST).cloned());
         if place.is_none() {
@@ -67,11 +82,26 @@ impl Life {
             durable: 0,
             maybe: None,
             failures: Vec::new(),
+            held: Vec::new(),
         }
     }
 
     fn now(&self) -> &State {
         self.states.last().unwrap()
+    }
+
+    /// Holds a snapshot, or lets one go that saw what it must.
+    fn hold(&mut self) {
+        match self.held.len() < 3 {
+            true => self.held.push((self.group.snapshot(), self.now().clone())),
+            false => self.let_go(1),
+        }
+    }
+
+    fn let_go(&mut self, most: usize) {
+        for (snapshot, state) in self.held.drain(..most.min(self.held.len())) {
+            assert!(read(&snapshot).unwrap() == state, "a held snapshot");
+        }
     }
 
     /// All states that may be found after a power cut.
@@ -214,7 +244,7 @@ impl Life {
             if self.group.tree("a").is_none() {
                 return;
             }
-            match self.rng.usize(0..40) {
+            match self.rng.usize(0..43) {
                 0..2 => {
                     let result = self.group.flush();
                     self.tried(result);
@@ -244,15 +274,16 @@ impl Life {
                         self.done_to_trees(state, result);
                     }
                 }
+                40.. => self.hold(),
                 _ => self.write(),
             }
         }
+        self.let_go(usize::MAX);
     }
 }
 
 /// All that is in the store, read in several ways that must agree.
-fn read(group: &Group) -> Result<State> {
-    let snapshot = group.snapshot();
+fn read(snapshot: &Snapshot) -> Result<State> {
     let cost = Cost::default();
     let mut state = State::new();
     for (id, tree) in &snapshot.version().trees {
@@ -277,14 +308,15 @@ fn faulty(memory: &Memory) -> Faulty {
     Faulty::new(Arc::new(memory.clone()))
 }
 
-/// The changing calls of a life without faults.
-fn calls(memory: &Memory, seed: u64, states: &[State], steps: usize) -> u64 {
+/// The changing calls of a life without faults, and what it did.
+fn calls(memory: &Memory, seed: u64, states: &[State], steps: usize) -> (u64, Stats) {
     let fs = faulty(memory);
     let mut life = Life::begin(Arc::new(fs.clone()), seed, states);
     life.live(steps);
     assert!(life.failures.is_empty(), "{:?}", life.failures);
+    let stats = life.group.stats();
     drop(life);
-    fs.calls()
+    (fs.calls(), stats)
 }
 
 /// Lives on `memory` until the power goes at call `k`; returns what may be there afterwards.
@@ -301,8 +333,10 @@ fn live_until(memory: &Memory, seed: u64, states: &[State], k: u64, steps: usize
 #[test]
 fn power_cuts_at_every_call_leave_a_prefix() {
     let empty = [State::new()];
+    let (mut seen, mut pieces) = (0, 0);
     for seed in seeds(8) {
-        let total = calls(&Memory::new(), seed, &empty, 60);
+        let (total, stats) = calls(&Memory::new(), seed, &empty, 60);
+        (seen, pieces) = (seen + 1, pieces + stats.pieces);
         for k in 1..=total + 1 {
             let memory = Memory::new();
             let states = live_until(&memory, seed, &empty, k, 60);
@@ -324,13 +358,14 @@ fn power_cuts_at_every_call_leave_a_prefix() {
             }
         }
     }
+    assert!(seen < 8 || pieces > 0, "nothing was merged in pieces");
 }
 
 #[test]
 fn a_call_that_fails_once_loses_nothing_acknowledged() {
     let empty = [State::new()];
     for seed in seeds(12) {
-        let total = calls(&Memory::new(), seed, &empty, 60);
+        let (total, _) = calls(&Memory::new(), seed, &empty, 60);
         for k in 1..=total {
             let _doing = Doing(&|| format!("ESKER_SEED={seed}, call {k} of {total} fails"));
             let memory = Memory::new();
@@ -340,7 +375,7 @@ fn a_call_that_fails_once_loses_nothing_acknowledged() {
             fs.fail_at(k);
             life.live(60);
             // Reads go on, and see what was acknowledged.
-            let found = read(&life.group).unwrap();
+            let found = read(&life.group.snapshot()).unwrap();
             assert!(life.after_kill().contains(&found), "{:?}", life.failures);
             let (killed, cut) = (life.after_kill(), life.after_cut());
             drop(life);

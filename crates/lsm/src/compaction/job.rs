@@ -7,7 +7,8 @@ use super::choice::check;
 use super::expired;
 use super::output::{Expected, Output, Written};
 use super::pace::Pace;
-use super::pieces::{self, Between, Slots};
+use super::pieces::{Between, Made, Slots};
+use super::sets::read_set;
 use super::shared::SharedFiles;
 use crate::batch::check_limits;
 use crate::cursor::Cursor;
@@ -15,8 +16,8 @@ use crate::entry::{Kind, MAX_SEQ, Seq, Time, compare};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{MergeCursor, MergeStream, Rules};
-use crate::obsolete::{self, Over, SeqSet};
-use crate::options::{BitmapMerges, Options};
+use crate::obsolete::{Over, SeqSet};
+use crate::options::Options;
 use crate::read::SourceCursor;
 use crate::slice::Slice;
 use crate::stats::Counters;
@@ -362,57 +363,6 @@ impl Workshop<'_> {
         self.closing.load(Ordering::Relaxed) || self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Does a merge, given as `make` of a range of keys, in one piece or in several.
-    fn in_pieces(&self, tree: &TreeVersion, choice: &Choice, make: &MakePiece<'_>) -> Result<Made> {
-        let filter = tree.options.filter.as_ref();
-        let whole = filter.is_some_and(|filter| filter.spans_keys());
-        let (size, options) = (choice.size(), self.options);
-        let idle = self.slots.map_or(0, |slots| slots.all());
-        let pieces =
-            |threads| pieces::count(size, options.table_size, threads, options.piece_bytes);
-        if whole || tree.options.partitioner.is_some() || pieces(idle) <= 1 {
-            return make(None, None);
-        }
-        let most = pieces(idle) as usize - 1;
-        let helpers = self.slots.map(|slots| slots.take(most));
-        let helpers = helpers.as_ref().map_or(0, |helpers| helpers.count);
-        let cuts = pieces::cuts(choice.tables(), pieces(helpers + 1))?;
-        let ends = || cuts.iter().map(|cut| Some(cut.as_slice()));
-        let ranges: Vec<_> = std::iter::once(None)
-            .chain(ends())
-            .zip(ends().chain(std::iter::once(None)))
-            .collect();
-        self.abandoned.store(false, Ordering::Relaxed);
-        let done = pieces::each(&ranges, helpers, &|(from, to)| {
-            let made = match self.gives_up() {
-                true => Err(Error::Closed),
-                false => make(from, to),
-            };
-            if made.is_err() {
-                self.abandoned.store(true, Ordering::Relaxed);
-            }
-            made
-        });
-        self.abandoned.store(false, Ordering::Relaxed);
-        let mut whole = Made::default();
-        let mut error: Option<Error> = None;
-        for piece in done {
-            match piece {
-                Ok(piece) => whole.append(piece),
-                // Not that of a piece which gave up for it.
-                Err(other) if matches!(error, None | Some(Error::Closed)) => error = Some(other),
-                Err(_) => {}
-            }
-        }
-        match error {
-            None => Ok(whole),
-            Some(error) => {
-                whole.written.remove(self.source);
-                Err(error)
-            }
-        }
-    }
-
     /// Merges sources into tables.
     fn make<C: Cursor>(
         &self,
@@ -482,148 +432,6 @@ impl Workshop<'_> {
         self.tell(tree, &told, component, edit)?;
         Ok(written)
     }
-
-    /// Which writes to `tree` are over.
-    fn over(&self, tree: &TreeVersion) -> Over {
-        let Some(by) = &tree.options.superseded else {
-            return Over::default();
-        };
-        if by.leaves_out == LeavesOut::Regardless {
-            return Over::default();
-        }
-        let bitmap = self.version.tree_named(&by.tree);
-        Over(bitmap.map(|bitmap| match self.options.bitmap_merges {
-            BitmapMerges::SideFile => obsolete::Source::Pinned(bitmap.bitmap().clone()),
-            BitmapMerges::Lock => {
-                let (now, id) = (self.now.clone(), bitmap.id);
-                let bitmap = move || now().trees.get(&id).map(|tree| tree.bitmap().clone());
-                obsolete::Source::Live(Arc::new(move || bitmap().unwrap_or_default()))
-            }
-        }))
-    }
-
-    /// Writes the numbers that a flush or merge of `tree` left out into the tree's bitmap tree, as a
-    /// part of the same edit: they are there when, and only when, the puts are gone.
-    fn tell(
-        &self,
-        tree: &TreeVersion,
-        told: &SeqSet,
-        component: ComponentId,
-        edit: &mut Edit,
-    ) -> Result<()> {
-        let by = tree.options.superseded.as_ref();
-        let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
-        let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
-            return Ok(());
-        };
-        self.add_set(bitmap, told.clone(), component, edit)
-    }
-
-    /// True when what flushes and merges of a tree write has nothing of any write that is in its set.
-    fn applies_set(&self, tree: &TreeVersion) -> bool {
-        let Some(by) = &tree.options.superseded else {
-            return false;
-        };
-        let leaves_out = match &tree.options.filter {
-            Some(filter) => filter.leaves_out() && by.leaves_out != LeavesOut::Repaired,
-            None => by.leaves_out != LeavesOut::Regardless,
-        };
-        leaves_out && self.version.tree_named(&by.tree).is_some()
-    }
-
-    /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made them.
-    pub(crate) fn write_bits(
-        &self,
-        bitmap: &TreeVersion,
-        numbers: &mut dyn Iterator<Item = Result<Seq>>,
-        component: ComponentId,
-        edit: &mut Edit,
-    ) -> Result<()> {
-        let mut set = SeqSet::new();
-        for seq in numbers {
-            set.insert(seq?);
-        }
-        self.add_set(bitmap, set, component, edit)
-    }
-
-    /// Writes a set that is added to a bitmap tree as a run of it into `edit`.
-    fn add_set(
-        &self,
-        bitmap: &TreeVersion,
-        set: SeqSet,
-        component: ComponentId,
-        edit: &mut Edit,
-    ) -> Result<()> {
-        let mut written = self.write_set(bitmap, &set, component)?;
-        written.bits = set;
-        written.enter(edit, bitmap.id, (0, None), Some(component));
-        Ok(())
-    }
-
-    /// Writes a set in place of all tables of a bitmap tree, as one run, into `edit`.
-    pub(crate) fn replace_set(
-        &self,
-        bitmap: &TreeVersion,
-        set: &SeqSet,
-        component: ComponentId,
-        edit: &mut Edit,
-    ) -> Result<()> {
-        edit.removed.extend(bitmap.tables().map(|table| TableAt {
-            tree: bitmap.id,
-            number: table.meta().number,
-        }));
-        let written = self.write_set(bitmap, set, component)?;
-        written.enter(edit, bitmap.id, (0, None), Some(component));
-        Ok(())
-    }
-
-    fn write_set(
-        &self,
-        bitmap: &TreeVersion,
-        set: &SeqSet,
-        component: ComponentId,
-    ) -> Result<Written> {
-        let mut output = Output::new(self, bitmap, &Expected::default());
-        obsolete::encode(set, &mut |key, value| {
-            output.add(key, component.max, Kind::Put, value)
-        })?;
-        output.finish()
-    }
-}
-
-/// Merges the keys from one on and below another.
-type MakePiece<'m> = dyn Fn(Option<&[u8]>, Option<&[u8]>) -> Result<Made> + Sync + 'm;
-
-/// What a flush, a merge or a piece of one made.
-#[derive(Default)]
-struct Made {
-    written: Written,
-    /// Numbers that are to be added to the set of obsolete writes.
-    told: SeqSet,
-    /// Entries that are left.
-    count: u64,
-}
-
-impl Made {
-    fn append(&mut self, piece: Made) {
-        self.written.append(piece.written);
-        self.told.add_all(&piece.told);
-        self.count += piece.count;
-    }
-}
-
-/// What a memtable of a bitmap tree holds.
-fn read_set<C: Cursor>(tree: &TreeVersion, sources: Vec<C>) -> Result<SeqSet> {
-    let mut set = SeqSet::new();
-    for mut source in sources {
-        source.seek_first()?;
-        while source.valid() {
-            obsolete::decode(source.key(), source.value(), &mut set)
-                .map_err(|what| Error::Invalid(format!("tree {}: {what}", tree.name)))?;
-            source.next()?;
-        }
-    }
-    Ok(set)
 }
 
 /// The entries of a memtable up to a sequence number.

@@ -9,6 +9,7 @@ mod leveled;
 mod output;
 pub(crate) mod pace;
 pub(crate) mod pieces;
+mod sets;
 pub(crate) mod shared;
 pub(crate) mod sweep;
 mod tiered;

@@ -10,11 +10,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::job::Workshop;
+use super::output::Written;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::obsolete::SeqSet;
 use crate::slice::Slice;
-use crate::version::TableFile;
+use crate::stats::Counters;
+use crate::version::{Choice, TableFile, TreeVersion};
 
 /// More pieces than this are not worth their tables.
 const MOST: u64 = 16;
@@ -69,6 +73,87 @@ impl Slots {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.slots.taken.fetch_sub(self.count, Ordering::SeqCst);
+    }
+}
+
+impl Workshop<'_> {
+    /// Does a merge, given as `make` of a range of keys, in one piece or in several.
+    pub(super) fn in_pieces(
+        &self,
+        tree: &TreeVersion,
+        choice: &Choice,
+        make: &MakePiece<'_>,
+    ) -> Result<Made> {
+        let filter = tree.options.filter.as_ref();
+        let whole = filter.is_some_and(|filter| filter.spans_keys());
+        let (size, options) = (choice.size(), self.options);
+        let idle = self.slots.map_or(0, |slots| slots.all());
+        let pieces = |threads| count(size, options.table_size, threads, options.piece_bytes);
+        if whole || tree.options.partitioner.is_some() || pieces(idle) <= 1 {
+            return make(None, None);
+        }
+        let most = pieces(idle) as usize - 1;
+        let helpers = self.slots.map(|slots| slots.take(most));
+        let helpers = helpers.as_ref().map_or(0, |helpers| helpers.count);
+        let cuts = cuts(choice.tables(), pieces(helpers + 1))?;
+        let ends = || cuts.iter().map(|cut| Some(cut.as_slice()));
+        let ranges: Vec<_> = std::iter::once(None)
+            .chain(ends())
+            .zip(ends().chain(std::iter::once(None)))
+            .collect();
+        self.abandoned.store(false, Ordering::Relaxed);
+        let done = each(&ranges, helpers, &|(from, to)| {
+            let made = match self.gives_up() {
+                true => Err(Error::Closed),
+                false => make(from, to),
+            };
+            if made.is_err() {
+                self.abandoned.store(true, Ordering::Relaxed);
+            }
+            made
+        });
+        self.abandoned.store(false, Ordering::Relaxed);
+        if ranges.len() > 1 {
+            Counters::add(&self.counters.pieces, ranges.len() as u64);
+        }
+        let mut whole = Made::default();
+        let mut error: Option<Error> = None;
+        for piece in done {
+            match piece {
+                Ok(piece) => whole.append(piece),
+                // Not that of a piece which gave up for it.
+                Err(other) if matches!(error, None | Some(Error::Closed)) => error = Some(other),
+                Err(_) => {}
+            }
+        }
+        match error {
+            None => Ok(whole),
+            Some(error) => {
+                whole.written.remove(self.source);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Merges the keys from one on and below another.
+pub(super) type MakePiece<'m> = dyn Fn(Option<&[u8]>, Option<&[u8]>) -> Result<Made> + Sync + 'm;
+
+/// What a flush, a merge or a piece of one made.
+#[derive(Default)]
+pub(super) struct Made {
+    pub(super) written: Written,
+    /// Numbers that are to be added to the set of obsolete writes.
+    pub(super) told: SeqSet,
+    /// Entries that are left.
+    pub(super) count: u64,
+}
+
+impl Made {
+    fn append(&mut self, piece: Made) {
+        self.written.append(piece.written);
+        self.told.add_all(&piece.told);
+        self.count += piece.count;
     }
 }
 

@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) lock: bool,
     /// Operations between two choices of a strategy.
     pub(crate) choose_every: u64,
+    /// Bytes of the pieces that merges are done in, one after the other; else each is one.
+    pub(crate) piece_bytes: Option<u64>,
 }
 
 impl Settings {

@@ -236,6 +236,7 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
         memory,
         lock: false,
         choose_every: CHOOSE_EVERY,
+        piece_bytes: Some(512),
     };
     let mut lists = Vec::new();
     for kind in [1, 4, 5, 6] {

@@ -612,11 +612,12 @@ impl Swarm {
 /// The run of a seed.
 pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
     let mut rng = Rng::with_seed(seed);
-    let settings = Settings {
+    let mut settings = Settings {
         table_size: [300, 2 << 10, 8 << 10][rng.usize(0..3)],
         memory: [16 << 10, 24 << 10, 64 << 10, 512 << 10][rng.usize(0..4)],
         lock: rng.bool(),
         choose_every: [8, 40, CHOOSE_EVERY][rng.usize(0..3)],
+        piece_bytes: None,
     };
     let swarm = Swarm::new(&mut rng);
     let count = match rng.usize(0..20) {
@@ -649,5 +650,6 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
             steps.splice(at..at, block(&swarm, &mut rng));
         }
     }
+    settings.piece_bytes = [None, Some(512), Some(4 << 10)][rng.usize(0..3)];
     (settings, steps)
 }

@@ -117,6 +117,7 @@ pub(crate) fn run(table_size: u64, memory: usize, lock: bool, steps: &[Step]) {
         memory,
         lock,
         choose_every: CHOOSE_EVERY,
+        piece_bytes: None,
     };
     run_with(settings, steps);
 }
@@ -136,9 +137,10 @@ pub(crate) fn as_test(seed: u64, settings: Settings, steps: &[Step]) -> String {
         memory,
         lock,
         choose_every,
+        piece_bytes,
     } = settings;
-    let settings = match choose_every {
-        CHOOSE_EVERY => format!("run({table_size}, {memory}, {lock}"),
+    let settings = match (choose_every, piece_bytes) {
+        (CHOOSE_EVERY, None) => format!("run({table_size}, {memory}, {lock}"),
         _ => format!("run_with({settings:?}"),
     };
     let mut text = format!("#[test]\nfn seed_{seed}() {{\n    {settings}, &[\n");

@@ -145,6 +145,7 @@ impl Store {
                 bitmap_slack: self.settings.bitmap_slack(),
                 keep_log: self.settings.keep_log(),
                 choose_every: self.settings.choose_every,
+                piece_bytes: self.settings.piece_bytes,
                 ..Tuning::default()
             },
             ..small(fs)

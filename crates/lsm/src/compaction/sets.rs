@@ -1,0 +1,136 @@
+//! The set of obsolete writes, as flushes and merges have to do with it: what it tells them to leave out, what they add to it, and how
+//! bitmap trees, which hold it, are written.
+
+use std::sync::Arc;
+
+use super::job::Workshop;
+use super::output::{Expected, Output, Written};
+use crate::cursor::Cursor;
+use crate::entry::{Kind, Seq};
+use crate::error::{Error, Result};
+use crate::obsolete::{self, Over, SeqSet};
+use crate::options::BitmapMerges;
+use crate::version::{ComponentId, Edit, LeavesOut, TableAt, TreeVersion};
+
+impl Workshop<'_> {
+    /// Which writes to `tree` are over.
+    pub(super) fn over(&self, tree: &TreeVersion) -> Over {
+        let Some(by) = &tree.options.superseded else {
+            return Over::default();
+        };
+        if by.leaves_out == LeavesOut::Regardless {
+            return Over::default();
+        }
+        let bitmap = self.version.tree_named(&by.tree);
+        Over(bitmap.map(|bitmap| match self.options.bitmap_merges {
+            BitmapMerges::SideFile => obsolete::Source::Pinned(bitmap.bitmap().clone()),
+            BitmapMerges::Lock => {
+                let (now, id) = (self.now.clone(), bitmap.id);
+                let bitmap = move || now().trees.get(&id).map(|tree| tree.bitmap().clone());
+                obsolete::Source::Live(Arc::new(move || bitmap().unwrap_or_default()))
+            }
+        }))
+    }
+
+    /// Writes the numbers that a flush or merge of `tree` left out into the tree's bitmap tree, as a
+    /// part of the same edit: they are there when, and only when, the puts are gone.
+    pub(super) fn tell(
+        &self,
+        tree: &TreeVersion,
+        told: &SeqSet,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let by = tree.options.superseded.as_ref();
+        let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
+        let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
+            return Ok(());
+        };
+        self.add_set(bitmap, told.clone(), component, edit)
+    }
+
+    /// True when what flushes and merges of a tree write has nothing of any write that is in its set.
+    pub(super) fn applies_set(&self, tree: &TreeVersion) -> bool {
+        let Some(by) = &tree.options.superseded else {
+            return false;
+        };
+        let leaves_out = match &tree.options.filter {
+            Some(filter) => filter.leaves_out() && by.leaves_out != LeavesOut::Repaired,
+            None => by.leaves_out != LeavesOut::Regardless,
+        };
+        leaves_out && self.version.tree_named(&by.tree).is_some()
+    }
+
+    /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made them.
+    pub(crate) fn write_bits(
+        &self,
+        bitmap: &TreeVersion,
+        numbers: &mut dyn Iterator<Item = Result<Seq>>,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let mut set = SeqSet::new();
+        for seq in numbers {
+            set.insert(seq?);
+        }
+        self.add_set(bitmap, set, component, edit)
+    }
+
+    /// Writes a set that is added to a bitmap tree as a run of it into `edit`.
+    fn add_set(
+        &self,
+        bitmap: &TreeVersion,
+        set: SeqSet,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let mut written = self.write_set(bitmap, &set, component)?;
+        written.bits = set;
+        written.enter(edit, bitmap.id, (0, None), Some(component));
+        Ok(())
+    }
+
+    /// Writes a set in place of all tables of a bitmap tree, as one run, into `edit`.
+    pub(crate) fn replace_set(
+        &self,
+        bitmap: &TreeVersion,
+        set: &SeqSet,
+        component: ComponentId,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        edit.removed.extend(bitmap.tables().map(|table| TableAt {
+            tree: bitmap.id,
+            number: table.meta().number,
+        }));
+        let written = self.write_set(bitmap, set, component)?;
+        written.enter(edit, bitmap.id, (0, None), Some(component));
+        Ok(())
+    }
+
+    pub(super) fn write_set(
+        &self,
+        bitmap: &TreeVersion,
+        set: &SeqSet,
+        component: ComponentId,
+    ) -> Result<Written> {
+        let mut output = Output::new(self, bitmap, &Expected::default());
+        obsolete::encode(set, &mut |key, value| {
+            output.add(key, component.max, Kind::Put, value)
+        })?;
+        output.finish()
+    }
+}
+
+/// What a memtable of a bitmap tree holds.
+pub(super) fn read_set<C: Cursor>(tree: &TreeVersion, sources: Vec<C>) -> Result<SeqSet> {
+    let mut set = SeqSet::new();
+    for mut source in sources {
+        source.seek_first()?;
+        while source.valid() {
+            obsolete::decode(source.key(), source.value(), &mut set)
+                .map_err(|what| Error::Invalid(format!("tree {}: {what}", tree.name)))?;
+            source.next()?;
+        }
+    }
+    Ok(set)
+}
