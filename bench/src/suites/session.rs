@@ -106,6 +106,7 @@ impl<'p> Session<'p> {
         let memory = meter::memory()?.1.saturating_sub(self.harness_memory);
         let ops = measured.latency.ops().max(1) as f64;
         for (name, figure) in [
+            ("p9999_us", measured.latency.quantile_us(0.9999)),
             ("settle_seconds", settling.as_secs_f64()),
             (
                 "cpu_us_before_settling",
