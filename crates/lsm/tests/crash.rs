@@ -13,7 +13,7 @@ use common::{Doing, bytes, open_layouts as open, seeds, skewed};
 use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Kind, Result, Seq};
+use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Kind, Result, Seq, Snapshot};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,
@@ -23,7 +23,8 @@ const MODES: [PowerCut; 4] = [
 ];
 
 /// The trees by name, each with its keys and values. The key `last` of tree `a` tells the number of
-/// the last step that wrote, so that a state that is read can be told from all others.
+/// the last step that wrote, so that a state that is read can be told from all others. What a snapshot that is kept sees of a tree
+/// is there as a tree of the name `@SNAPSHOT/TREE`.
 type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 const LAST: &[u8] = b"last";
@@ -114,7 +115,7 @@ impl Life {
 
     fn write(&mut self) {
         let mut state = self.now().clone();
-        let trees: Vec<String> = state.keys().cloned().collect();
+        let trees: Vec<String> = trees(&state).map(|(name, _)| name.clone()).collect();
         let mut batch = Batch::new();
         self.step += 1;
         let a = self.group.tree("a").unwrap();
@@ -173,6 +174,22 @@ impl Life {
             let result = self.group.create_trees(&[(name.to_string(), vec![])]);
             self.done_to_trees(state, result);
         }
+    }
+
+    /// Keeps a snapshot, or drops it where it is kept.
+    fn keep_or_drop(&mut self) {
+        let name = ["s", "t"][self.rng.usize(0..2)];
+        let mut state = self.now().clone();
+        let prefix = format!("@{name}/");
+        if state.keys().any(|key| key.starts_with(&prefix)) {
+            state.retain(|key, _| !key.starts_with(&prefix));
+            let result = self.group.drop_snapshot(name);
+            return self.done_to_trees(state, result);
+        }
+        let seen = trees(self.now()).map(|(tree, keys)| (format!("{prefix}{tree}"), keys.clone()));
+        state.extend(seen);
+        let result = self.group.keep_snapshot(name);
+        self.done(state, true, result);
     }
 
     /// Trees are made and dropped at once, whatever the log has lost before.
@@ -244,15 +261,31 @@ impl Life {
                         self.done_to_trees(state, result);
                     }
                 }
+                8..10 => self.keep_or_drop(),
                 _ => self.write(),
             }
         }
     }
 }
 
+/// The trees of a state that are not those of snapshots that are kept.
+fn trees(state: &State) -> impl Iterator<Item = (&String, &BTreeMap<Vec<u8>, Vec<u8>>)> {
+    state.iter().filter(|(name, _)| !name.starts_with('@'))
+}
+
 /// All that is in the store, read in several ways that must agree.
 fn read(group: &Group) -> Result<State> {
-    let snapshot = group.snapshot();
+    let mut state = read_snapshot(&group.snapshot())?;
+    for kept in group.snapshots() {
+        let snapshot = group.kept_snapshot(&kept.name)?;
+        assert_eq!(snapshot.seq(), kept.seq);
+        let trees = read_snapshot(&snapshot)?.into_iter();
+        state.extend(trees.map(|(tree, keys)| (format!("@{}/{tree}", kept.name), keys)));
+    }
+    Ok(state)
+}
+
+fn read_snapshot(snapshot: &Snapshot) -> Result<State> {
     let cost = Cost::default();
     let mut state = State::new();
     for (id, tree) in &snapshot.version().trees {
