@@ -49,7 +49,7 @@ const PEERS: [&str; 10] = [
 /// who does not search blocks for a user.
 const MIX: Duration = Duration::from_secs(30);
 
-const OPERATIONS: [&str; 9] = [
+const OPERATIONS: [&str; 11] = [
     "load",
     "get",
     GET_BY_TWO,
@@ -59,7 +59,13 @@ const OPERATIONS: [&str; 9] = [
     "range 60 s",
     "range 10 users K=10",
     "mixed",
+    GET_UPDATED,
+    LOOKUP_UPDATED,
 ];
+
+/// The same after the mixed phase, and after the subject has settled: the trees are no longer those of a load of rising keys.
+const GET_UPDATED: &str = "get after updates";
+const LOOKUP_UPDATED: &str = "lookup K=10 after updates";
 
 /// Reads by two threads beside those by one, of data in the cache.
 pub(super) const GET_BY_TWO: &str = "get by two threads";
@@ -345,7 +351,7 @@ pub fn child(job: &Job) -> Result<()> {
     let indexed = subjects::has_indexes(&job.subject);
     for operation in &parameters.operations {
         match operation.as_str() {
-            "get" => session.gets(limit(100_000))?,
+            "get" | GET_UPDATED => session.gets(operation, limit(100_000))?,
             GET_BY_TWO | LOOKUP_BY_TWO if parameters.direct => {}
             GET_BY_TWO => session.gets_by_two(operation)?,
             "mixed" => {
@@ -353,7 +359,7 @@ pub fn child(job: &Job) -> Result<()> {
                 session.check(100)?;
             }
             _ if !indexed => {}
-            "lookup K=10" => {
+            "lookup K=10" | LOOKUP_UPDATED => {
                 session.finds(operation, limit(30_000), |q, rng| q.any_user(rng, Some(10)))?
             }
             LOOKUP_BY_TWO => {

@@ -127,10 +127,10 @@ impl<'p> Session<'p> {
     }
 
     /// Reads random keys.
-    pub fn gets(&mut self, limit: Limit) -> Result<()> {
+    pub fn gets(&mut self, operation: &str, limit: Limit) -> Result<()> {
         let keys = self.plan.history.keys_after(self.writes);
         let history = &self.plan.history;
-        self.measure("get", limit, |subject, rng, eat| {
+        self.measure(operation, limit, |subject, rng, eat| {
             subject.get(history.key(rng.usize(0..keys)), eat)
         })
     }
