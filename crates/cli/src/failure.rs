@@ -73,9 +73,10 @@ impl Failure {
 impl From<esker::Error> for Failure {
     fn from(error: esker::Error) -> Self {
         match error.kind() {
-            ErrorKind::UnknownDataset | ErrorKind::BadInput | ErrorKind::Exists => {
-                Self::Usage(error.to_string())
-            }
+            ErrorKind::UnknownDataset
+            | ErrorKind::UnknownSnapshot
+            | ErrorKind::BadInput
+            | ErrorKind::Exists => Self::Usage(error.to_string()),
             _ => Self::Store(error.to_string()),
         }
     }

@@ -56,7 +56,7 @@ enum Command {
     Put(PutArgs),
     /// Print the record with a key
     #[command(after_help = "Example:\n  esker get db events 200001")]
-    Get(KeyArgs),
+    Get(GetArgs),
     /// Print the latest versions of a record, newest first, behind the sequence numbers of their writes
     #[command(after_help = READ_KEY_HELP)]
     ReadKey(ReadKeyArgs),
@@ -107,6 +107,9 @@ enum Command {
     /// Copy a store, as it is now, into a new directory
     #[command(after_help = "Example:\n  esker backup db db-monday")]
     Backup(BackupArgs),
+    /// Keep what a store holds now under a name, list what is kept, or drop it
+    #[command(after_help = SNAPSHOT_HELP)]
+    Snapshot(SnapshotArgs),
 }
 
 const LOAD_HELP: &str = "\
@@ -166,6 +169,16 @@ attribute is taken to be asked by that share of lookups and ranges.
 Examples:
   esker advise db events
   esker advise db events --mix puts=80,gets=15,lookups=5 --k 10";
+
+const SNAPSHOT_HELP: &str = "\
+What a snapshot sees stays as it is whatever is written, merged, changed or dropped afterwards, until the snapshot is dropped;
+it takes the space of what was replaced since. It is a part of backups. Commands that read take --snapshot NAME.
+
+Examples:
+  esker snapshot db before-import
+  esker count db events --snapshot before-import
+  esker snapshot db
+  esker snapshot db before-import --drop";
 
 const FIND_HELP: &str = "\
 EXPR is PATH=V, PATH>=V, PATH<=V, PATH>V, PATH<V or PATH^=PREFIX; quote it for the shell.
@@ -254,6 +267,15 @@ struct KeyArgs {
     key: String,
 }
 
+#[derive(Args)]
+struct GetArgs {
+    #[command(flatten)]
+    record: KeyArgs,
+    /// As it was in the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
+}
+
 /// What the readers of versions take.
 #[derive(Args)]
 struct VersionArgs {
@@ -266,6 +288,9 @@ struct VersionArgs {
     /// Each version as one JSON object, {"seq":SEQ,"record":RECORD}
     #[arg(long)]
     json: bool,
+    /// As they were in the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
 }
 
 #[derive(Args)]
@@ -327,6 +352,9 @@ struct QueryArgs {
     /// primary-key index)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     validation: esker::Validation,
+    /// Ask the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
     /// Print the plan and its cost, as JSON, on standard error
     #[arg(long)]
     explain: bool,
@@ -438,6 +466,9 @@ struct CountArgs {
     /// The largest value
     #[arg(allow_negative_numbers = true)]
     hi: Option<String>,
+    /// Ask the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
     /// Print the plan and its cost, as JSON, on standard error
     #[arg(long)]
     explain: bool,
@@ -618,6 +649,17 @@ struct BackupArgs {
     dest: PathBuf,
 }
 
+#[derive(Args)]
+struct SnapshotArgs {
+    /// The store's directory
+    dir: PathBuf,
+    /// The snapshot's name: 1 to 64 letters, digits, `-`, `_` and `.` [default: list those that are kept]
+    name: Option<String>,
+    /// Drop the snapshot of this name
+    #[arg(long, requires = "name")]
+    drop: bool,
+}
+
 /// Reads a number of versions.
 fn versions(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -684,6 +726,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Repair(args) => commands::repair::repair(&args, memory),
         Command::Compact(args) => commands::admin::compact(&args, memory),
         Command::Backup(args) => commands::admin::backup(&args, memory),
+        Command::Snapshot(args) => commands::admin::snapshot(&args, memory),
     }
 }
 

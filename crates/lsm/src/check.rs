@@ -1,6 +1,7 @@
 //! Checking a store: every byte of every table is read again, and all damage is reported, not the
 //! first only.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::cursor::Cursor;
@@ -24,7 +25,7 @@ pub struct CheckReport {
 }
 
 impl Group {
-    /// Reads every table of the current version from its file, and verifies checksums, order,
+    /// Reads every table of the current version, and of snapshots that are kept, from its file, and verifies checksums, order,
     /// filters, synopses and counts. `CURRENT`, the manifest and the log were verified at opening.
     pub fn check(&self) -> CheckReport {
         let mut report = CheckReport::default();
@@ -45,8 +46,13 @@ impl Group {
 
     fn check_into(&self, report: &mut CheckReport, stop: Option<&Stop>) -> Result<()> {
         let snapshot = self.snapshot();
-        for tree in snapshot.version().trees.values() {
-            for table in tree.runs.iter().flat_map(|run| run.tables.iter()) {
+        let version = snapshot.version();
+        let kept = version.kept().values();
+        let kept = kept.flat_map(|kept| kept.picture().trees.values());
+        let mut seen = HashSet::new();
+        for tree in version.trees.values().chain(kept) {
+            let tables = tree.tables();
+            for table in tables.filter(|table| seen.insert(Arc::as_ptr(table))) {
                 report.tables += 1;
                 report.bytes += table.meta().size;
                 match table.table() {

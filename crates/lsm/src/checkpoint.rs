@@ -6,7 +6,7 @@
 //! definitions, tables) refers to writes that were visible when it was installed, and the snapshot sees all of
 //! those. So there is nothing in the copy that refers to a write that it lacks, whatever the store does meanwhile;
 //! nobody is waited for, and nothing of the store itself is changed. The numbers that the copy gives out go on from
-//! the snapshot's.
+//! the snapshot's. Versions that are kept under a name are a part of the version, and go along.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,7 +59,8 @@ impl Group {
         let snapshot = self.snapshot();
         let version = snapshot.version();
         let (next_file, next_tree) = self.internals().next_numbers();
-        let files = version.tables().map(|table| (table.file().number(), table));
+        let tables = version.all_tables();
+        let files = tables.map(|table| (table.file().number(), table));
         for (number, table) in files.collect::<BTreeMap<_, _>>() {
             check()?;
             let to = table_path(dest, number);

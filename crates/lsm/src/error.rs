@@ -94,6 +94,16 @@ pub enum Error {
         /// Where this store is.
         current: Position,
     },
+    /// A snapshot of that name is kept already.
+    SnapshotExists {
+        /// The name.
+        name: String,
+    },
+    /// No snapshot of that name is kept.
+    UnknownSnapshot {
+        /// The name.
+        name: String,
+    },
     /// Another thread's work came in between; the same call may succeed when it is made again.
     Conflict(String),
     /// The call does not fit the state of the store.
@@ -187,6 +197,10 @@ impl fmt::Display for Error {
                 f,
                 "{position} is a position of another history; this store is at {current}"
             ),
+            Error::SnapshotExists { name } => {
+                write!(f, "a snapshot called `{name}` is kept already")
+            }
+            Error::UnknownSnapshot { name } => write!(f, "no snapshot called `{name}` is kept"),
             Error::Conflict(what) | Error::Invalid(what) => f.write_str(what),
         }
     }

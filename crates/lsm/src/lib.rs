@@ -92,8 +92,8 @@ pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};
 pub use error::{Error, Result};
 pub use expiry::{Clock, LARGEST_JUMP};
 pub use group::{
-    Commit, Complete, EndedJob, Group, Job, JobAbout, JobFailure, JobKind, Observer, Retry,
-    RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
+    Commit, Complete, EndedJob, Group, Job, JobAbout, JobFailure, JobKind, NamedSnapshot, Observer,
+    Retry, RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
 };
 pub use obsolete::{SeqSet, Superseded};
 pub use options::{BitmapMerges, Durability, KeepLog, Options};

@@ -123,7 +123,7 @@ fn bits(snapshot: &Snapshot, tree: TreeId, last: Seq) -> BTreeSet<Seq> {
 /// A snapshot, and what it must show for ever: of each tree the bits and the mark.
 struct Pinned {
     snapshot: Snapshot,
-    shown: Vec<(BTreeSet<Seq>, Seq)>,
+    shown: Shown,
 }
 
 struct Test {
@@ -137,7 +137,12 @@ struct Test {
     set: BTreeMap<&'static str, BTreeSet<Seq>>,
     mark: Seq,
     pinned: Vec<Pinned>,
+    /// Snapshots that are kept, and what they must show: bits and marks, and what is stored.
+    kept: BTreeMap<String, (Shown, Vec<BTreeSet<Seq>>)>,
 }
+
+/// Of each tree the bits and the mark.
+type Shown = Vec<(BTreeSet<Seq>, Seq)>;
 
 impl Test {
     fn new(seed: u64) -> Test {
@@ -167,6 +172,7 @@ impl Test {
                 .collect(),
             mark: 0,
             pinned: Vec::new(),
+            kept: BTreeMap::new(),
         }
     }
 
@@ -273,12 +279,33 @@ impl Test {
                     self.pinned.swap_remove(at);
                 }
             }
+            11..13 => self.use_kept(),
             _ => self.write(),
         }
         self.check();
     }
 
-    fn shown(&self, snapshot: &Snapshot) -> Vec<(BTreeSet<Seq>, Seq)> {
+    /// Keeps a snapshot, or asks one that is kept, and drops it at times.
+    fn use_kept(&mut self) {
+        let name = format!("s{}", self.rng.usize(0..3));
+        let trees = TREES.map(|(name, _)| ids(self.group(), name).0);
+        let stored = |snapshot: &Snapshot| trees.map(|tree| stored(snapshot, tree)).to_vec();
+        if !self.kept.contains_key(&name) {
+            self.group().keep_snapshot(&name).unwrap();
+            let now = self.group().snapshot();
+            let expected = (self.shown(&now), stored(&now));
+            self.kept.insert(name.clone(), expected);
+        }
+        let kept = self.group().kept_snapshot(&name).unwrap();
+        let shown = (self.shown(&kept), stored(&kept));
+        assert_eq!(shown, self.kept[&name]);
+        if self.rng.usize(0..3) == 0 {
+            self.group().drop_snapshot(&name).unwrap();
+            self.kept.remove(&name);
+        }
+    }
+
+    fn shown(&self, snapshot: &Snapshot) -> Shown {
         let one = |(name, _): &(&str, LeavesOut)| {
             let (_, tree) = ids(self.group(), name);
             let mark = snapshot.superseded(tree).unwrap().mark();

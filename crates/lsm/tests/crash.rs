@@ -27,7 +27,8 @@ const MODES: [PowerCut; 4] = [
 ];
 
 /// The trees by name, each with its keys and values. The key `last` of tree `a` tells the number of
-/// the last step that wrote, so that a state that is read can be told from all others.
+/// the last step that wrote, so that a state that is read can be told from all others. What a snapshot that is kept sees of a tree
+/// is there as a tree of the name `@SNAPSHOT/TREE`.
 type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 const LAST: &[u8] = b"last";
@@ -61,7 +62,7 @@ impl Life {
     /// Opens what `fs` has, which must be one of `states`.
     fn begin(fs: Arc<dyn Fs>, seed: u64, states: &[State]) -> Life {
         let group = open(fs, seed).unwrap_or_else(|error| panic!("open: {error}"));
-        let found = read(&group.snapshot()).unwrap_or_else(|error| panic!("read: {error}"));
+        let found = read(&group).unwrap_or_else(|error| panic!("read: {error}"));
         let place = states.iter().rposition(|state| *state == found);
         let last = |state: &State| state.get("a").and_then(|a| a.get(LAST).cloned());
         if place.is_none() {
@@ -100,7 +101,8 @@ impl Life {
 
     fn let_go(&mut self, most: usize) {
         for (snapshot, state) in self.held.drain(..most.min(self.held.len())) {
-            assert!(read(&snapshot).unwrap() == state, "a held snapshot");
+            let seen = read_snapshot(&snapshot).unwrap();
+            assert!(trees(&seen).eq(trees(&state)), "a held snapshot");
         }
     }
 
@@ -144,7 +146,7 @@ impl Life {
 
     fn write(&mut self) {
         let mut state = self.now().clone();
-        let trees: Vec<String> = state.keys().cloned().collect();
+        let trees: Vec<String> = trees(&state).map(|(name, _)| name.clone()).collect();
         let mut batch = Batch::new();
         self.step += 1;
         let a = self.group.tree("a").unwrap();
@@ -203,6 +205,22 @@ impl Life {
             let result = self.group.create_trees(&[(name.to_string(), vec![])]);
             self.done_to_trees(state, result);
         }
+    }
+
+    /// Keeps a snapshot, or drops it where it is kept.
+    fn keep_or_drop(&mut self) {
+        let name = ["s", "t"][self.rng.usize(0..2)];
+        let mut state = self.now().clone();
+        let prefix = format!("@{name}/");
+        if state.keys().any(|key| key.starts_with(&prefix)) {
+            state.retain(|key, _| !key.starts_with(&prefix));
+            let result = self.group.drop_snapshot(name);
+            return self.done_to_trees(state, result);
+        }
+        let seen = trees(self.now()).map(|(tree, keys)| (format!("{prefix}{tree}"), keys.clone()));
+        state.extend(seen);
+        let result = self.group.keep_snapshot(name);
+        self.done(state, true, result);
     }
 
     /// Trees are made and dropped at once, whatever the log has lost before.
@@ -274,6 +292,7 @@ impl Life {
                         self.done_to_trees(state, result);
                     }
                 }
+                8..10 => self.keep_or_drop(),
                 40.. => self.hold(),
                 _ => self.write(),
             }
@@ -282,8 +301,24 @@ impl Life {
     }
 }
 
+/// The trees of a state that are not those of snapshots that are kept.
+fn trees(state: &State) -> impl Iterator<Item = (&String, &BTreeMap<Vec<u8>, Vec<u8>>)> {
+    state.iter().filter(|(name, _)| !name.starts_with('@'))
+}
+
 /// All that is in the store, read in several ways that must agree.
-fn read(snapshot: &Snapshot) -> Result<State> {
+fn read(group: &Group) -> Result<State> {
+    let mut state = read_snapshot(&group.snapshot())?;
+    for kept in group.snapshots() {
+        let snapshot = group.kept_snapshot(&kept.name)?;
+        assert_eq!(snapshot.seq(), kept.seq);
+        let trees = read_snapshot(&snapshot)?.into_iter();
+        state.extend(trees.map(|(tree, keys)| (format!("@{}/{tree}", kept.name), keys)));
+    }
+    Ok(state)
+}
+
+fn read_snapshot(snapshot: &Snapshot) -> Result<State> {
     let cost = Cost::default();
     let mut state = State::new();
     for (id, tree) in &snapshot.version().trees {
@@ -375,7 +410,7 @@ fn a_call_that_fails_once_loses_nothing_acknowledged() {
             fs.fail_at(k);
             life.live(60);
             // Reads go on, and see what was acknowledged.
-            let found = read(&life.group.snapshot()).unwrap();
+            let found = read(&life.group).unwrap();
             assert!(life.after_kill().contains(&found), "{:?}", life.failures);
             let (killed, cut) = (life.after_kill(), life.after_cut());
             drop(life);

@@ -14,7 +14,9 @@ use common::{DIR, Doing, bytes, small};
 use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, PlainTrees, Result, Seq};
+use lsm::{
+    Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, PlainTrees, Result, Seq, Snapshot,
+};
 
 /// Refuses to give out much memory: a damaged length must not be believed.
 struct Modest;
@@ -58,7 +60,15 @@ fn open(fs: &Memory) -> Result<Group> {
 }
 
 fn read(group: &Group) -> Result<State> {
-    let snapshot = group.snapshot();
+    let mut state = read_snapshot(&group.snapshot())?;
+    for kept in group.snapshots() {
+        let trees = read_snapshot(&group.kept_snapshot(&kept.name)?)?.into_iter();
+        state.extend(trees.map(|(tree, keys)| (format!("@{}/{tree}", kept.name), keys)));
+    }
+    Ok(state)
+}
+
+fn read_snapshot(snapshot: &Snapshot) -> Result<State> {
     let mut state = State::new();
     for (id, tree) in &snapshot.version().trees {
         let mut keys = Tree::new();
@@ -115,7 +125,11 @@ fn store(closed: bool) -> (Memory, Vec<State>) {
         .iter()
         .map(|(k, v)| Ok((k.as_bytes(), v.as_bytes())));
     group.ingest(trees[2], &mut sorted).unwrap();
+    // It alone has what the next merge takes out.
+    group.keep_snapshot("kept").unwrap();
     write(20);
+    group.compact(Some(trees[0])).unwrap();
+    write(5);
     group.flush().unwrap();
     let mut batchless = Vec::new();
     let mut names_left = names.to_vec();
@@ -138,7 +152,12 @@ fn store(closed: bool) -> (Memory, Vec<State>) {
         group.write(&mut batch, Durability::Sync).unwrap();
         batchless.push(read(&group).unwrap());
     }
-    assert!(batchless.iter().all(|state| state.keys().eq(&names_left)));
+    assert!(batchless.iter().all(|state| {
+        let trees = state.keys().filter(|name| !name.starts_with('@'));
+        trees.eq(&names_left) && state["@kept/gone"].len() == 1
+    }));
+    let own_bytes: u64 = group.snapshots().iter().map(|kept| kept.own_bytes).sum();
+    assert!(own_bytes > 0);
     if closed {
         group.close().unwrap();
         (memory, batchless)
@@ -233,7 +252,7 @@ fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss) -> Option<usi
     let cost = Cost::default();
     let state = &states[states.len() - 1 - lost.unwrap_or(0)];
     let mut errors = usize::from(whole.is_err());
-    for (name, keys) in state {
+    for (name, keys) in state.iter().filter(|(name, _)| !name.starts_with('@')) {
         let tree = group.tree(name).unwrap();
         let absent = [b"absent".to_vec(), b"key01".to_vec()];
         for key in keys.keys().chain(&absent) {

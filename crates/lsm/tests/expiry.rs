@@ -145,6 +145,8 @@ struct Test {
     trees: Vec<TreeId>,
     past: Vec<Past>,
     held: Vec<Snapshot>,
+    /// Snapshots that are kept, with what they see and by which time.
+    kept: BTreeMap<String, (Seq, Time)>,
     /// The latest time that somebody was told by.
     acted: Time,
     drops: u64,
@@ -162,6 +164,7 @@ impl Test {
             trees: Vec::new(),
             past: Vec::new(),
             held: Vec::new(),
+            kept: BTreeMap::new(),
             acted: 0,
             drops: 0,
         };
@@ -299,6 +302,26 @@ impl Test {
         self.check_now();
     }
 
+    /// Keeps a snapshot, or asks one that is kept, and drops it at times.
+    fn use_kept(&mut self) {
+        let name = format!("s{}", self.rng.usize(0..3));
+        let Some((seq, time)) = self.kept.get(&name).copied() else {
+            self.group().keep_snapshot(&name).unwrap();
+            let kept = self.group().kept_snapshot(&name).unwrap();
+            self.check(&kept);
+            self.kept.insert(name, (kept.seq(), kept.time()));
+            return;
+        };
+        let kept = self.group().kept_snapshot(&name).unwrap();
+        assert_eq!((kept.seq(), kept.time()), (seq, time));
+        self.check(&kept);
+        if self.rng.bool() {
+            self.group().drop_snapshot(&name).unwrap();
+            self.kept.remove(&name);
+            self.check(&kept);
+        }
+    }
+
     fn check_now(&mut self) {
         let snapshot = self.group().snapshot();
         let now = self.clock.load(Ordering::SeqCst);
@@ -349,6 +372,7 @@ impl Test {
             }
             13..18 => self.check_now(),
             18..40 => self.tick(),
+            41..43 => self.use_kept(),
             40 if self.rng.usize(0..4) == 0 => self.jump(),
             _ => self.write(),
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use common::{DIR, Doing, bytes, seeds, skewed, small};
 use lsm::attributes::{Extractor, Summary};
+use lsm::fs::Fs;
 use lsm::fs::memory::Memory;
 use lsm::merge::{Judge, Judged, MergeFilter, MergeOperator, Over, Verdict};
 use lsm::{
@@ -183,6 +184,8 @@ struct Test {
     past: BTreeMap<TreeId, Past>,
     alive: BTreeSet<TreeId>,
     snapshots: Vec<Snapshot>,
+    /// Snapshots that are kept by name, and what they see.
+    kept: BTreeMap<String, Seq>,
     rng: fastrand::Rng,
     made: usize,
     /// Whether `compact` was called, which merges everything whether or not a lead needs it.
@@ -199,6 +202,7 @@ impl Test {
             past: BTreeMap::new(),
             alive: BTreeSet::new(),
             snapshots: Vec::new(),
+            kept: BTreeMap::new(),
             rng: fastrand::Rng::with_seed(seed),
             made: 0,
             compacted: false,
@@ -229,6 +233,47 @@ impl Test {
         assert_eq!(self.group().snapshot().seq(), self.last_seq);
         for id in &self.alive {
             assert_eq!(self.group().tree(&self.past[id].name), Some(*id));
+        }
+        self.check_kept();
+    }
+
+    /// Keeps a snapshot, or asks or drops one that is kept.
+    fn use_kept(&mut self) {
+        let name = format!("s{}", self.rng.usize(0..6));
+        match self.kept.contains_key(&name) {
+            false => {
+                assert!(self.group().kept_snapshot(&name).is_err());
+                assert!(self.group().drop_snapshot(&name).is_err());
+                let seq = self.group().keep_snapshot(&name).unwrap();
+                assert_eq!(seq, self.last_seq);
+                self.kept.insert(name, seq);
+            }
+            true if self.rng.bool() => {
+                assert!(self.group().keep_snapshot(&name).is_err());
+                let snapshot = self.group().kept_snapshot(&name).unwrap();
+                self.check(&snapshot);
+            }
+            true => {
+                let snapshot = self.group().kept_snapshot(&name).unwrap();
+                self.group().drop_snapshot(&name).unwrap();
+                self.kept.remove(&name);
+                // What is read goes on being read.
+                match self.rng.bool() {
+                    true => self.check(&snapshot),
+                    false => self.snapshots.push(snapshot),
+                }
+            }
+        }
+    }
+
+    fn check_kept(&mut self) {
+        let listed = self.group().snapshots().into_iter();
+        let listed: BTreeMap<String, Seq> = listed.map(|kept| (kept.name, kept.seq)).collect();
+        assert_eq!(listed, self.kept);
+        for name in listed.keys() {
+            let snapshot = self.group().kept_snapshot(name).unwrap();
+            assert_eq!(snapshot.seq(), self.kept[name]);
+            self.check(&snapshot);
         }
     }
 
@@ -383,7 +428,8 @@ impl Test {
                     self.check(&old);
                 }
             }
-            12..16 => {
+            12..15 => self.use_kept(),
+            15..18 => {
                 let snapshot = self.group().snapshot();
                 self.check(&snapshot);
             }
@@ -649,6 +695,7 @@ fn run(seed: u64) {
         test.step();
     }
     test.check_snapshots();
+    test.check_kept();
     let report = test.group().check();
     assert!(report.errors.is_empty(), "{:?}", report.errors);
     test.group().compact(None).unwrap();
@@ -657,6 +704,25 @@ fn run(seed: u64) {
     test.reopen();
     let snapshot = test.group().snapshot();
     test.check(&snapshot);
+    for name in std::mem::take(&mut test.kept).into_keys() {
+        test.group().drop_snapshot(&name).unwrap();
+    }
+    drop(snapshot);
+    assert_eq!(test.group().snapshot_bytes(), 0);
+    test.group().close().unwrap();
+    check_files(&test);
+}
+
+/// There is no file of tables that nothing needs.
+fn check_files(test: &Test) {
+    let snapshot = test.group().snapshot();
+    let needed: BTreeSet<_> = snapshot.version().tables().map(|t| t.path()).collect();
+    let there = test.fs.list(Path::new(DIR)).unwrap().into_iter();
+    let there = there.map(|name| Path::new(DIR).join(name));
+    let tables: BTreeSet<_> = there
+        .filter(|path| path.extension().is_some_and(|e| e == "tbl"))
+        .collect();
+    assert_eq!(tables, needed);
 }
 
 #[test]

@@ -465,7 +465,7 @@ impl Database {
 }
 
 /// The datasets of a snapshot, by name; those that are known already are taken over.
-fn found_datasets(
+pub(crate) fn found_datasets(
     snapshot: &lsm::Snapshot,
     known: &BTreeMap<String, Arc<Current>>,
     usage: impl Fn(&str) -> Usage,

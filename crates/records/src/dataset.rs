@@ -103,18 +103,7 @@ impl Dataset {
     /// A value of the attribute at `path` from text, read as the attribute's type; where none is
     /// declared, as a number if it looks like one, else as a string.
     pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
-        let layout = self.layout();
-        let declared = layout
-            .attributes
-            .iter()
-            .find(|attribute| attribute.path == *path);
-        match declared {
-            Some(attribute) => Value::parse(attribute.ty, text)
-                .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
-            None => Ok(Value::parse(Type::Int, text)
-                .or_else(|_| Value::parse(Type::Float, text))
-                .unwrap_or_else(|_| Value::String(text.to_string()))),
-        }
+        parse_value(&self.layout(), path, text)
     }
 
     /// A batch of writes that happen together or not at all.
@@ -202,6 +191,17 @@ impl Dataset {
     }
 }
 
+fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
+    let mut attributes = layout.attributes.iter();
+    match attributes.find(|attribute| attribute.path == *path) {
+        Some(attribute) => Value::parse(attribute.ty, text)
+            .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
+        None => Ok(Value::parse(Type::Int, text)
+            .or_else(|_| Value::parse(Type::Float, text))
+            .unwrap_or_else(|_| Value::String(text.to_string()))),
+    }
+}
+
 /// A dataset at one moment. Keeps the files that it sees from being removed: hold it as long as its
 /// queries take, not longer.
 #[derive(Clone)]
@@ -219,6 +219,31 @@ impl DatasetSnapshot {
             snapshot: same.snapshot.with_stop(Some(stop.clone())),
             ..same
         }
+    }
+
+    /// The dataset's name.
+    pub fn name(&self) -> &str {
+        self.dataset.name()
+    }
+
+    /// The dataset's definition, as it was then.
+    pub fn def(&self) -> DatasetDef {
+        self.layout.stored.def()
+    }
+
+    /// A key of the dataset from text.
+    pub fn parse_key(&self, text: &str) -> Result<Key> {
+        self.dataset.parse_key(text)
+    }
+
+    /// A value of the attribute at `path` from text, as [`Dataset::parse_value`] reads it, by the definition of then.
+    pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
+        parse_value(&self.layout, path, text)
+    }
+
+    /// The primary key of one of its records, as text.
+    pub fn key_text(&self, record: &Record) -> String {
+        record.key_text(&self.dataset)
     }
 
     /// True when the dataset was dropped before the snapshot was taken.

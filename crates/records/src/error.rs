@@ -14,6 +14,8 @@ pub enum ErrorKind {
     NoStore,
     /// The store has no dataset of that name.
     UnknownDataset,
+    /// No snapshot of that name is kept.
+    UnknownSnapshot,
     /// There is something of that name or key already.
     Exists,
     /// The input does not fit: a record, a key, a condition, a name, a limit.
@@ -118,6 +120,8 @@ impl From<lsm::Error> for Error {
                 ErrorKind::Damaged
             }
             lsm::Error::Limit { .. } | lsm::Error::Invalid(_) => ErrorKind::BadInput,
+            lsm::Error::SnapshotExists { .. } => ErrorKind::Exists,
+            lsm::Error::UnknownSnapshot { .. } => ErrorKind::UnknownSnapshot,
             lsm::Error::Locked { .. } => ErrorKind::Locked,
             lsm::Error::Closed => ErrorKind::Closed,
             lsm::Error::ReadOnly => ErrorKind::ReadOnly,

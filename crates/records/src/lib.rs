@@ -55,6 +55,7 @@ mod record;
 mod repair;
 mod replaced;
 mod schema;
+mod snapshots;
 mod stats;
 mod tokens;
 mod trees;
@@ -73,7 +74,7 @@ pub use def::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
 pub use error::{Error, ErrorKind, Result};
 pub use key::Key;
 pub use lsm::fs;
-pub use lsm::{Budget, Durability, LookupOptions, Stop};
+pub use lsm::{Budget, Durability, LookupOptions, NamedSnapshot, Stop};
 pub use predicate::{Condition, Op};
 pub use query::{
     Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
@@ -83,6 +84,7 @@ pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
 };
 pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+pub use snapshots::StoreSnapshot;
 pub use tokens::Tokenizer;
 pub use upkeep::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
 pub use usage::{Asked, UsageCounts};

@@ -1,7 +1,7 @@
 //! What a store looks like, as JSON for people and programs.
 
 use lsm::version::{Run, TreeVersion};
-use lsm::{EndedJob, Job, JobAbout, JobFailure, Retry, RunningJob, Why};
+use lsm::{EndedJob, Job, JobAbout, JobFailure, NamedSnapshot, Retry, RunningJob, Why};
 use serde_json::{Map, Value as Json, json};
 
 use crate::database::Database;
@@ -40,6 +40,9 @@ impl Database {
                 "cache_capacity_bytes": group.cache().capacity(),
             },
             "counters": counters,
+            "snapshots": self.snapshots().iter().map(snapshot).collect::<Vec<_>>(),
+            // Of tables that are there for snapshots alone.
+            "snapshot_bytes": group.snapshot_bytes(),
             // Milliseconds since 1970; nothing that expires is dropped before somebody confirms it.
             "unconfirmed_time": group.unconfirmed_time(),
             "failures": group.failures().iter().map(failure).collect::<Vec<_>>(),
@@ -47,6 +50,15 @@ impl Database {
             "ended_jobs": group.ended_jobs().iter().map(ended).collect::<Vec<_>>(),
         })
     }
+}
+
+fn snapshot(kept: &NamedSnapshot) -> Json {
+    json!({
+        "name": kept.name,
+        "seq": kept.seq,
+        "bytes": kept.bytes,
+        "own_bytes": kept.own_bytes,
+    })
 }
 
 impl Dataset {

@@ -1,11 +1,11 @@
-//! `stat`, `check`, `compact`, `backup`.
+//! `stat`, `check`, `compact`, `backup`, `snapshot`.
 
 use std::time::Instant;
 
 use super::{dataset, open, open_to_read, picture};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, note, thousands};
-use crate::{BackupArgs, CompactArgs, DirArgs, StatArgs};
+use crate::output::{Output, bytes, note, thousands};
+use crate::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs, StatArgs};
 
 /// `esker stat DIR [DATASET] [--json]`
 pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -76,5 +76,34 @@ pub(crate) fn backup(args: &BackupArgs, memory: usize) -> Result<Outcome, Failur
     let db = open(&args.dir, memory)?;
     db.backup(&args.dest)?;
     note(format_args!("backed up to {}", args.dest.display()));
+    Ok(Outcome::Done)
+}
+
+/// `esker snapshot DIR [NAME [--drop]]`: what is kept is listed, a line each with the name first.
+pub(crate) fn snapshot(args: &SnapshotArgs, memory: usize) -> Result<Outcome, Failure> {
+    let Some(name) = &args.name else {
+        let db = open_to_read(&args.dir, memory)?;
+        let mut output = Output::new();
+        for kept in db.snapshots() {
+            output.line(format_args!(
+                "{}\twrite {}\t{}, {} of it kept for this one alone",
+                kept.name,
+                kept.seq,
+                bytes(kept.bytes),
+                bytes(kept.own_bytes)
+            ))?;
+        }
+        output.finish()?;
+        return Ok(Outcome::Done);
+    };
+    let db = open(&args.dir, memory)?;
+    if args.drop {
+        db.drop_snapshot(name)?;
+        note(format_args!("dropped snapshot {name}"));
+    } else {
+        db.keep_snapshot(name)?;
+        note(format_args!("kept snapshot {name}"));
+    }
+    db.close()?;
     Ok(Outcome::Done)
 }

@@ -14,7 +14,7 @@ pub(crate) mod write;
 
 use std::path::Path;
 
-use esker::{Database, Dataset, Durability, ErrorKind, Options};
+use esker::{Database, Dataset, DatasetSnapshot, Durability, ErrorKind, Options};
 
 use crate::failure::Failure;
 
@@ -38,18 +38,39 @@ fn open_to_read(dir: &Path, memory: usize) -> Result<Database, Failure> {
 
 /// Opens a dataset that exists, or says which ones do.
 fn dataset(db: &Database, name: &str) -> Result<Dataset, Failure> {
-    db.dataset(name).map_err(|error| match error.kind() {
-        ErrorKind::UnknownDataset => {
-            let names = db.dataset_names();
-            let known = if names.is_empty() {
-                "none".to_string()
-            } else {
-                names.join(", ")
+    db.dataset(name)
+        .map_err(|error| unknown(error, "dataset", name, &db.dataset_names()))
+}
+
+/// A dataset as it is now, or as it was in the snapshot that is kept under a name.
+fn dataset_at(
+    db: &Database,
+    name: &str,
+    snapshot: Option<&str>,
+) -> Result<DatasetSnapshot, Failure> {
+    let Some(kept) = snapshot else {
+        return Ok(dataset(db, name)?.snapshot());
+    };
+    let kept = db.kept_snapshot(kept).map_err(|error| {
+        let names: Vec<String> = db.snapshots().into_iter().map(|kept| kept.name).collect();
+        unknown(error, "snapshot", kept, &names)
+    })?;
+    kept.dataset(name)
+        .map_err(|error| unknown(error, "dataset", name, &kept.dataset_names()))
+}
+
+/// An error, with the names that there are where it says that this one is not.
+fn unknown(error: esker::Error, what: &str, name: &str, known: &[String]) -> Failure {
+    match error.kind() {
+        ErrorKind::UnknownDataset | ErrorKind::UnknownSnapshot => {
+            let known = match known.is_empty() {
+                true => "none".to_string(),
+                false => known.join(", "),
             };
-            Failure::Usage(format!("there is no dataset `{name}` (there are: {known})"))
+            Failure::Usage(format!("there is no {what} `{name}` (there are: {known})"))
         }
         _ => error.into(),
-    })
+    }
 }
 
 /// What a durability level promises, in words.

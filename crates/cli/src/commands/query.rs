@@ -3,21 +3,22 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use esker::{BulkOrder, Condition, Dataset, Op, Order, Path, Query};
+use esker::{BulkOrder, Condition, DatasetSnapshot, Op, Order, Path, Query};
 use serde_json::Value;
 
-use super::{dataset, open_to_read};
+use super::{dataset_at, open_to_read};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
 use crate::{
-    AnswerArgs, AnswerOrder, CountArgs, FindArgs, KeyArgs, LookupArgs, RangeArgs, ScanArgs,
+    AnswerArgs, AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, RangeArgs, ScanArgs,
 };
 
 /// `esker get DIR DATASET KEY`
-pub(crate) fn get(args: &KeyArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
-    let Some(record) = dataset.get(&dataset.parse_key(&args.key)?)? else {
+pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
+    let (record, at) = (&args.record, args.snapshot.as_deref());
+    let db = open_to_read(&record.dir, memory)?;
+    let dataset = dataset_at(&db, &record.dataset, at)?;
+    let Some(record) = dataset.get(&dataset.parse_key(&record.key)?)? else {
         return Ok(Outcome::NotFound);
     };
     let mut output = Output::new();
@@ -29,7 +30,8 @@ pub(crate) fn get(args: &KeyArgs, memory: usize) -> Result<Outcome, Failure> {
 /// `esker lookup DIR DATASET PATH VALUE`
 pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let at = args.answer.query.snapshot.as_deref();
+    let dataset = dataset_at(&db, &args.dataset, at)?;
     let condition = Condition::new(path(&args.path)?, Op::Eq, &args.value);
     let query = dataset.query().condition(condition);
     answer(query, args.answer.order, &args.answer)
@@ -38,7 +40,8 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
 /// `esker range DIR DATASET PATH LO HI`
 pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let at = args.answer.query.snapshot.as_deref();
+    let dataset = dataset_at(&db, &args.dataset, at)?;
     let query = between(&dataset, &args.path, &args.lo, &args.hi)?;
     answer(query, args.answer.order, &args.answer)
 }
@@ -46,7 +49,8 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
 /// `esker find DIR DATASET EXPR...`
 pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let at = args.answer.query.snapshot.as_deref();
+    let dataset = dataset_at(&db, &args.dataset, at)?;
     let mut query = dataset.query();
     for condition in &args.conditions {
         query = query.condition(condition.parse::<Condition>()?);
@@ -61,7 +65,8 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
 /// `esker scan DIR DATASET`
 pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let at = args.query.snapshot.as_deref();
+    let dataset = dataset_at(&db, &args.dataset, at)?;
     let key = |text: &Option<String>| text.as_ref().map(|t| dataset.parse_key(t)).transpose();
     let (from, to) = (key(&args.from)?, key(&args.to)?);
     if let (Some(from), Some(to)) = (&from, &to)
@@ -75,7 +80,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     let records = scan.by_ref().take(args.query.limit.unwrap_or(usize::MAX));
     if args.query.keys_only {
         for record in records {
-            output.line(record?.key_text(&dataset))?;
+            output.line(dataset.key_text(&record?))?;
             printed += 1;
         }
     } else {
@@ -89,7 +94,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
 /// `esker count DIR DATASET [PATH LO HI]`
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset_at(&db, &args.dataset, args.snapshot.as_deref())?;
     let query = match (&args.path, &args.lo, &args.hi) {
         (Some(path), Some(lo), Some(hi)) => between(&dataset, path, lo, hi)?,
         _ => dataset.query(),
@@ -109,7 +114,12 @@ fn path(text: &str) -> Result<Path, Failure> {
 }
 
 /// The query for the values from `lo` to `hi`, both included.
-fn between(dataset: &Dataset, attribute: &str, lo: &str, hi: &str) -> Result<Query, Failure> {
+fn between(
+    dataset: &DatasetSnapshot,
+    attribute: &str,
+    lo: &str,
+    hi: &str,
+) -> Result<Query, Failure> {
     let path = path(attribute)?;
     let low = dataset.parse_value(&path, lo)?;
     let high = dataset.parse_value(&path, hi)?;

@@ -5,7 +5,7 @@ use std::str;
 use esker::{Page, Path, Record};
 
 use super::load::parse_path;
-use super::{dataset, open_to_read};
+use super::{dataset_at, open_to_read};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
 use crate::{ReadKeyArgs, ReadValueArgs};
@@ -13,7 +13,7 @@ use crate::{ReadKeyArgs, ReadValueArgs};
 /// `esker read-key DIR DATASET KEY`
 pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.record.dir, memory)?;
-    let dataset = dataset(&db, &args.record.dataset)?;
+    let dataset = dataset_at(&db, &args.record.dataset, args.wanted.snapshot.as_deref())?;
     let key = dataset.parse_key(&args.record.key)?;
     let records = dataset.read_key(&key, args.wanted.at, args.wanted.versions)?;
     print(&records, args.wanted.json)
@@ -22,7 +22,7 @@ pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Fai
 /// `esker read-value DIR DATASET PATH=TOKEN...`
 pub(crate) fn read_value(args: &ReadValueArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset_at(&db, &args.dataset, args.wanted.snapshot.as_deref())?;
     let tokens = args.tokens.iter().map(|text| parse_token(text));
     let tokens: Vec<(Path, &str)> = tokens.collect::<Result<_, _>>()?;
     let tokens: Vec<(&Path, &str)> = tokens.iter().map(|(path, token)| (path, *token)).collect();

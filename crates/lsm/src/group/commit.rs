@@ -216,7 +216,7 @@ impl Inner {
                 let _ = fs.remove(&path);
             }
         }
-        let tables = view.version.tables();
+        let tables = view.version.all_tables();
         let tables: std::collections::HashSet<u64> =
             tables.map(|table| table.file().number()).collect();
         for name in fs.list(dir).unwrap_or_default() {

@@ -65,7 +65,9 @@ impl Core {
         }
         let trees = view.version.trees.values();
         let sets = trees.filter(|tree| tree.options.bitmap);
-        let bytes = sets.map(|tree| tree.bitmap().memory()).sum();
+        let bytes: usize = sets.map(|tree| tree.bitmap().memory()).sum();
+        let kept = view.version.kept().values();
+        let bytes = bytes + kept.map(|kept| kept.set_bytes()).sum::<usize>();
         self.sets.set(Account::ObsoleteSets, bytes);
     }
 

@@ -139,7 +139,7 @@ impl Inner {
         let timed = before.is_timed() || edit.expires();
         edit.time = timed.then(|| self.core.clock.kept());
         let version = Version::clone(&before.version);
-        let (mut version, taken) =
+        let (mut version, turnover) =
             version.apply(edit, &self.core.source, &options, &self.core.source.dir)?;
         version.extend_bitmaps(edit);
         version.find_due(Some(edit));
@@ -150,7 +150,10 @@ impl Inner {
         versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
         let version = Arc::new(version);
         self.change_view(|view| change(view, version.clone()));
-        for table in &taken {
+        for table in &turnover.gained {
+            table.hold_on();
+        }
+        for table in &turnover.taken {
             table.mark_obsolete();
             self.note_space(table);
         }

@@ -8,6 +8,7 @@
 //!
 //! | lock | guards | held for |
 //! | --- | --- | --- |
+//! | `naming` | that one snapshot is kept or dropped at a time | a flush |
 //! | claims (`claims.rs`) | trees: that one job at a time works on each | a whole job |
 //! | `flushing` | that one flush runs at a time | a whole job |
 //! | `writer` | the log's tail, the next sequence number, insertion into memtables | one batch |
@@ -36,6 +37,7 @@ mod reader;
 mod recover;
 mod scheduler;
 mod sequencer;
+mod snapshots;
 mod space;
 mod sweep;
 mod tail;
@@ -46,6 +48,7 @@ mod version_set;
 pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
 pub use jobs::{EndedJob, JobAbout, JobKind, RunningJob, Why};
+pub use snapshots::NamedSnapshot;
 pub use tail::{Commit, Observer, ShowOperation, Tail};
 pub use trees::TreeChange;
 

@@ -1,7 +1,8 @@
 //! Space in shared files. A file goes when the last of its tables does, so a few that stay could keep much that is not
 //! used any more. When more than half of a file is unused, what is left of it is copied to another one, byte by byte:
 //! a table does not depend on where it lies. So shared files take at most about twice what is used of them, and what
-//! is copied is less than what was written.
+//! is copied is less than what was written. A file that a version needs which is kept under a name stays as it is for as long: to
+//! copy what the newest version has of it would free nothing.
 
 use std::collections::BTreeSet;
 
@@ -22,6 +23,11 @@ impl Inner {
             return (files, claims);
         }
         let version = self.versions.view.load().version.clone();
+        // They are noted again when what is kept is dropped.
+        let kept = version.kept().values();
+        for table in kept.flat_map(|kept| kept.picture().tables()) {
+            files.remove(&table.file().number());
+        }
         let mut later = BTreeSet::new();
         for file in &files {
             let file_only = BTreeSet::from([*file]);

@@ -48,6 +48,8 @@ pub(super) struct VersionSet {
     pub(super) view: Arc<Views>,
     pub(super) view_change: Mutex<()>,
     pub(super) manifest: Mutex<Versions>,
+    /// Held while a snapshot is kept or dropped.
+    pub(super) naming: Mutex<()>,
     next_file: AtomicU64,
     /// Shared files of which more than half is unused.
     pub(super) sparse: Mutex<BTreeSet<u64>>,
@@ -61,6 +63,7 @@ impl VersionSet {
             view: Arc::new(Views::new(view)),
             view_change: Mutex::new(()),
             manifest: Mutex::new(versions),
+            naming: Mutex::new(()),
             next_file: AtomicU64::new(next_file),
         }
     }

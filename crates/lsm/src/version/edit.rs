@@ -15,6 +15,8 @@
 //!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
 //!   12 forgotten  tree varint | count varint: how many numbers a bitmap tree has forgotten so far
+//!   13 kept       name bytes | sequence number varint | time varint | edit bytes: a version that is kept under a name, what it
+//!                 sees, and what makes it (items 1, 4 with its 15 to 17, 10 and 12)
 //!   14 order      what is remembered of the order of commits (`order.rs`)
 //!   15 shared     file number varint | offset varint | bytes of the file varint: where the table of the item
 //!                 before it (4) lies; without it, in a file of its own number, which it is all of
@@ -22,13 +24,14 @@
 //!                 of a partitioner
 //!   17 expiry     entries, first time, last time varint: of the table of the item before it (4, or its 15 or 16), when those
 //!                 entries expire that do
+//!   18 released   name bytes: of a version that is not kept any more
 //!   19 time       varint: entries that expire up to then have been dropped, or are about to be
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{ComponentId, MAX_BOUNDS, Order, Place};
+use super::{ComponentId, MAX_BOUNDS, MAX_SNAPSHOT_NAME, NewKept, Order, Pictured, Place};
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, MAX_TIME, Seq, Time};
@@ -93,6 +96,10 @@ pub(crate) struct Edit {
     pub(crate) forgotten: Vec<(TreeId, u64)>,
     /// Not on disk: the bitmap trees that were swept.
     pub(crate) swept: BTreeMap<TreeId, SweptSet>,
+    /// Versions that are kept from here on.
+    pub(crate) kept: Vec<NewKept>,
+    /// Names of versions that were kept until here.
+    pub(crate) released: Vec<String>,
 }
 
 /// What a sweep makes of a set.
@@ -226,11 +233,39 @@ impl Edit {
             put_varint(&mut out, u64::from(*tree));
             put_varint(&mut out, *count);
         }
+        for name in &self.released {
+            out.push(18);
+            put_bytes(&mut out, name.as_bytes());
+        }
+        for kept in &self.kept {
+            out.push(13);
+            put_bytes(&mut out, kept.name.as_bytes());
+            put_varint(&mut out, kept.seq);
+            put_varint(&mut out, kept.time);
+            put_bytes(&mut out, &kept.picture.encode());
+        }
         out
+    }
+
+    /// True when it says nothing but what a version that is kept consists of.
+    fn is_picture(&self) -> bool {
+        let picture = Edit {
+            created: self.created.clone(),
+            added: self.added.clone(),
+            marks: self.marks.clone(),
+            forgotten: self.forgotten.clone(),
+            ..Edit::default()
+        };
+        *self == picture
     }
 
     /// Decodes a manifest record; `None` when it is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
+        Edit::decode_part(bytes, false)
+    }
+
+    /// Decodes an edit, or the picture inside of one, which has none inside of itself.
+    fn decode_part(bytes: &[u8], is_inside: bool) -> Option<Edit> {
         let mut edit = Edit::default();
         let mut reader = Reader::new(bytes);
         let up_to = |reader: &mut Reader<'_>, max| reader.varint().filter(|n| *n <= max);
@@ -340,9 +375,23 @@ impl Edit {
                     let tree = tree_id(&mut reader)?;
                     edit.forgotten.push((tree, seq(&mut reader)?));
                 }
+                13 if !is_inside => edit.kept.push(NewKept {
+                    name: snapshot_name(&mut reader)?,
+                    seq: seq(&mut reader)?,
+                    time: up_to(&mut reader, MAX_TIME)?,
+                    picture: Edit::decode_part(reader.bytes()?, true).filter(Edit::is_picture)?,
+                    of: Pictured::default(),
+                }),
+                18 => edit.released.push(snapshot_name(&mut reader)?),
                 _ => return None,
             }
         }
         Some(edit)
     }
+}
+
+fn snapshot_name(reader: &mut Reader<'_>) -> Option<String> {
+    let bytes = reader.bytes()?;
+    let fits = (1..=MAX_SNAPSHOT_NAME).contains(&bytes.len());
+    String::from_utf8(bytes.to_vec()).ok().filter(|_| fits)
 }

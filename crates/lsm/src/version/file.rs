@@ -7,12 +7,12 @@
 
 use std::cmp;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::{ComponentId, own_number};
+use super::{ComponentId, NewTable, own_number};
 use crate::cache::BlockCache;
 use crate::coding::head;
 use crate::error::{Error, Result};
@@ -60,7 +60,7 @@ pub(crate) struct DataFile {
     number: u64,
     len: u64,
     source: TableSource,
-    /// Bytes of it that are part of the newest version.
+    /// Bytes of it that are part of the newest version, or of one that is kept.
     live: AtomicU64,
     /// Whether this handle took a table of it out of the store. One that only reads the manifest removes nothing.
     replaced: AtomicBool,
@@ -121,7 +121,7 @@ impl Drop for DataFile {
 }
 
 /// A table as versions hold it: opened when first read, so that damage is an error of the reads that need it and of
-/// no others. Its file is removed when the last version that holds it is gone, if a merge replaced it (and whatever
+/// no others. Its file is removed when the last version that holds it is gone, if a merge replaced it and none is kept that has it (and whatever
 /// else is in the file).
 pub struct TableFile {
     /// The first bytes of its smallest and largest key, which mostly tell where a key lies without a look at the keys.
@@ -132,8 +132,8 @@ pub struct TableFile {
     place: Option<Place>,
     open: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
-    /// Not counted in the file's bytes any more.
-    obsolete: AtomicBool,
+    /// How many versions have it: the newest one, and those that are kept. Without any it is not counted in the file's bytes.
+    uses: AtomicU32,
     saw: AtomicU64,
 }
 
@@ -165,7 +165,7 @@ impl TableFile {
             place,
             open: OnceLock::new(),
             opening: Mutex::new(()),
-            obsolete: AtomicBool::new(false),
+            uses: AtomicU32::new(1),
             saw: AtomicU64::new(0),
         })
     }
@@ -229,6 +229,11 @@ impl TableFile {
         (&self.meta, self.component, self.place) == (&other.meta, other.component, other.place)
     }
 
+    /// True when an edit means this table.
+    pub(super) fn is_new(&self, new: &NewTable) -> bool {
+        (&self.meta, self.component, self.place) == (&new.meta, new.component, new.place)
+    }
+
     /// The bytes of a table in a shared file, as they are.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
         let path = self.path();
@@ -284,7 +289,15 @@ impl TableFile {
         self.saw.store(ordinal, Ordering::Release);
     }
 
-    /// No version to come has the table.
+    /// One more version has the table.
+    pub(crate) fn hold_on(&self) {
+        if self.uses.fetch_add(1, Ordering::AcqRel) == 0 {
+            let size = self.meta.size;
+            self.file.live.fetch_add(size, Ordering::AcqRel);
+        }
+    }
+
+    /// A version that had the table is not the newest any more, nor kept. Its file goes when that was the last.
     pub(crate) fn mark_obsolete(&self) {
         self.forget();
         self.file.replaced.store(true, Ordering::Release);
@@ -292,7 +305,11 @@ impl TableFile {
 
     /// The same of a table that was taken out before: the manifest is read again.
     pub(crate) fn forget(&self) {
-        if !self.obsolete.swap(true, Ordering::AcqRel) {
+        let one_less = |uses: u32| uses.checked_sub(1);
+        let before = self
+            .uses
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+        if before == Ok(1) {
             self.file.live.fetch_sub(self.meta.size, Ordering::AcqRel);
         }
     }

@@ -278,10 +278,13 @@ impl Recovered {
         path: &Path,
     ) -> Result<()> {
         let version = std::mem::take(&mut self.version);
-        let (version, taken) = version.apply(edit, source, options, path)?;
+        let (version, turnover) = version.apply(edit, source, options, path)?;
         self.version = version;
+        for table in turnover.gained {
+            table.hold_on();
+        }
         // They were replaced by whoever wrote the edit.
-        for table in taken {
+        for table in turnover.taken {
             table.forget();
         }
         self.log = edit.log.unwrap_or(self.log);
@@ -293,7 +296,8 @@ impl Recovered {
         if let Some(order) = &edit.order {
             self.order = order.clone();
         }
-        for new in &edit.added {
+        let kept = edit.kept.iter().flat_map(|kept| &kept.picture.added);
+        for new in edit.added.iter().chain(kept) {
             let file = new.place.map_or(0, |place| place.file);
             self.next_file = self.next_file.max(new.meta.number.max(file) + 1);
         }
@@ -302,8 +306,16 @@ impl Recovered {
 }
 
 impl Version {
-    /// The whole version as one edit.
+    /// The whole version, and what is kept beside it, as one edit.
     pub(crate) fn snapshot(&self) -> Edit {
+        Edit {
+            kept: self.kept_pictures(),
+            ..self.own_snapshot()
+        }
+    }
+
+    /// The version as one edit.
+    pub(super) fn own_snapshot(&self) -> Edit {
         let mut edit = Edit::default();
         for tree in self.trees.values() {
             edit.created

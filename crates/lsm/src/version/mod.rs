@@ -8,6 +8,7 @@ mod bitmap;
 mod current;
 mod edit;
 mod file;
+mod kept;
 mod manifest;
 mod names;
 mod order;
@@ -27,6 +28,8 @@ pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, SweptSet, TableAt};
 pub use self::file::TableFile;
 pub(crate) use self::file::{DataFile, Place, TableSource, table_number, table_path};
+use self::kept::Known;
+pub(crate) use self::kept::{Kept, NewKept, Pictured, Turnover};
 pub(crate) use self::manifest::{Manifest, Recovered, is_written, manifest_has_trees, recover};
 use self::names::Names;
 pub(crate) use self::order::{ClosedSegment, Hold, Order};
@@ -67,6 +70,9 @@ impl ComponentId {
         self.min <= other.min && other.max <= self.max
     }
 }
+
+/// The longest name of a version that is kept, in bytes.
+pub(crate) const MAX_SNAPSHOT_NAME: usize = 255;
 
 /// The number in the name of a file that the engine gave it: in at least six digits.
 pub(crate) fn own_number(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
@@ -249,6 +255,8 @@ pub struct Version {
     flushed: Seq,
     /// Something in it expires, or did.
     timed: bool,
+    /// Versions that are kept beside it, by name.
+    kept: Arc<BTreeMap<String, Arc<Kept>>>,
 }
 
 impl Version {
@@ -290,20 +298,36 @@ impl Version {
         self.trees.values().flat_map(|tree| tree.tables())
     }
 
-    /// The version after `edit`, and the tables that the edit takes out: one that is only put on another level stays,
-    /// one that was copied to another file does not. Tables that stay keep their open files.
+    /// The version after `edit`, and who has which tables then: of those that the edit takes out, one that is only put on another level
+    /// stays, one that was copied to another file does not. Tables that stay keep their open files.
     pub(crate) fn apply(
+        self,
+        edit: &Edit,
+        source: &TableSource,
+        options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
+        manifest: &Path,
+    ) -> Result<(Version, Turnover)> {
+        let mut known = Known::default();
+        let (mut version, mut turnover) =
+            self.build(edit, source, options, manifest, &mut known)?;
+        version.apply_kept(edit, source, options, manifest, &mut turnover)?;
+        Ok((version, turnover))
+    }
+
+    /// The same without the versions that are kept. Tables that are `known` are not made again.
+    fn build(
         mut self,
         edit: &Edit,
         source: &TableSource,
         options: &dyn Fn(&str, &[u8]) -> Result<TreeOptions>,
         manifest: &Path,
-    ) -> Result<(Version, Vec<Arc<TableFile>>)> {
+        known: &mut Known,
+    ) -> Result<(Version, Turnover)> {
         let bad = |what: String| Error::corruption(manifest, 0, what);
         self.ordinal += 1;
         let mut taken = self.apply_trees(edit, options, &bad)?;
         let mut removed = self.apply_removed(edit, &bad)?;
-        self.apply_added(edit, source, &mut removed, &bad)?;
+        let gained = self.apply_added(edit, source, &mut removed, known, &bad)?;
         self.timed |= edit.time.is_some() || edit.expires();
         let gone = removed.into_values().filter(|removed| !removed.stays);
         taken.extend(gone.map(|removed| removed.table));
@@ -328,7 +352,7 @@ impl Version {
                 Arc::make_mut(tree).normalise(manifest)?;
             }
         }
-        Ok((self, taken))
+        Ok((self, Turnover { gained, taken }))
     }
 
     /// Asks the policies of trees that an edit changed what they say now, or those of all.
@@ -411,36 +435,37 @@ impl Version {
         Ok(removed)
     }
 
-    /// Puts tables into their trees. All tables of a file that are new come in one edit.
+    /// Puts tables into their trees; returns those that were known. All tables of a file that are new come in one edit.
     fn apply_added(
         &mut self,
         edit: &Edit,
         source: &TableSource,
         removed: &mut BTreeMap<u64, Removed>,
+        known: &mut Known,
         bad: &dyn Fn(String) -> Error,
-    ) -> Result<()> {
-        let mut files: BTreeMap<u64, Arc<DataFile>> = BTreeMap::new();
+    ) -> Result<Vec<Arc<TableFile>>> {
+        let mut gained = Vec::new();
         for new in &edit.added {
             let tree = self.trees.get_mut(&new.tree);
             let tree = tree.ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
             let tree = Arc::make_mut(tree);
-            let known = removed.get_mut(&new.meta.number);
-            let table = match known {
-                Some(known) if known.table.place() == new.place => {
-                    known.stays = true;
-                    known.table.clone()
+            let before = removed.get_mut(&new.meta.number);
+            let table = match (before, known.table(new)) {
+                (Some(before), _) if before.table.place() == new.place => {
+                    before.stays = true;
+                    before.table.clone()
                 }
-                known => {
-                    let file = || DataFile::new(&new.meta, new.place, source);
-                    let file = match new.place {
-                        Some(place) => files.entry(place.file).or_insert_with(file).clone(),
-                        None => file(),
-                    };
+                (_, Some(table)) => {
+                    gained.push(table.clone());
+                    table.clone()
+                }
+                (before, None) => {
+                    let file = known.file(new, source);
                     let table =
                         TableFile::in_file(new.meta.clone(), new.component, file, new.place);
                     // A copy has what the table has.
                     let saw = edit.saw.get(&new.meta.number).copied();
-                    let copied = known.map(|known| known.table.saw());
+                    let copied = before.map(|before| before.table.saw());
                     table.see(saw.or(copied).unwrap_or(0));
                     table
                 }
@@ -457,7 +482,7 @@ impl Version {
                 }),
             }
         }
-        Ok(())
+        Ok(gained)
     }
 }
 

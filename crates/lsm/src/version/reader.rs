@@ -1,10 +1,8 @@
 //! Versions of a reader beside the writer: what it needs so that somebody else can change the store meanwhile.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::sync::Arc;
 
-use super::{TableFile, Version};
+use super::{Known, Version};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 
@@ -22,20 +20,7 @@ impl Version {
     /// that are open already.
     pub(crate) fn succeed(&mut self, before: &Version) {
         (self.changes, self.ordinal) = (before.changes + 1, before.ordinal + 1);
-        let open: BTreeMap<u64, &Arc<TableFile>> = before
-            .tables()
-            .map(|table| (table.meta().number, table))
-            .collect();
-        for tree in self.trees.values_mut() {
-            for run in &mut Arc::make_mut(tree).runs {
-                for table in Arc::make_mut(&mut run.tables) {
-                    let known = open.get(&table.meta().number);
-                    if let Some(known) = known.filter(|known| known.is_same(table)) {
-                        *table = Arc::clone(known);
-                    }
-                }
-            }
-        }
+        self.take_over(&Known::of(before.all_tables()));
     }
 
     /// Opens the files of all tables, so that they can be read after somebody else has removed them. Where the process
@@ -44,7 +29,7 @@ impl Version {
     /// # Errors
     /// A file is not there.
     pub(crate) fn hold_files(&self) -> Result<()> {
-        let held = self.tables().try_for_each(|table| table.hold());
+        let held = self.all_tables().try_for_each(|table| table.hold());
         held.or_else(|error| match &error {
             Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => Err(error),
             _ => Ok(()),

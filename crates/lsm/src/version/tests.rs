@@ -69,6 +69,25 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         forgotten: vec![(3, 40)],
         ..Edit::default()
     };
+    let picture = Edit {
+        created: edit.created.clone(),
+        added: edit.added.clone(),
+        marks: edit.marks.clone(),
+        forgotten: edit.forgotten.clone(),
+        ..Edit::default()
+    };
+    let kept = |name: &str, picture: Edit| NewKept {
+        name: name.to_string(),
+        seq: 77,
+        time: 1 << 40,
+        picture,
+        of: Pictured::default(),
+    };
+    let edit = Edit {
+        kept: vec![kept("one", picture.clone()), kept("two", Edit::default())],
+        released: vec!["old".to_string()],
+        ..edit
+    };
     let bytes = edit.encode();
     assert_eq!(Edit::decode(&bytes), Some(edit));
     for cut in 0..bytes.len() {
@@ -117,6 +136,59 @@ fn impossible_numbers_are_refused() {
     for edit in [tree, file, seq, table] {
         assert_eq!(Edit::decode(&edit.encode()), None, "{edit:?}");
     }
+}
+
+#[test]
+fn a_kept_version_has_a_name_and_nothing_but_a_picture() {
+    let picture = Edit {
+        created: vec![(1, "t".into(), vec![])],
+        ..Edit::default()
+    };
+    let with = |name: &str, picture: Edit| {
+        let kept = NewKept {
+            name: name.to_string(),
+            seq: 7,
+            time: 0,
+            picture,
+            of: Pictured::default(),
+        };
+        let edit = Edit {
+            kept: vec![kept],
+            ..Edit::default()
+        };
+        (Edit::decode(&edit.encode()), edit)
+    };
+    let (decoded, edit) = with("name", picture.clone());
+    assert_eq!(decoded.as_ref(), Some(&edit));
+    assert_eq!(with("", picture.clone()).0, None);
+    assert_eq!(with(&"x".repeat(256), picture.clone()).0, None);
+    // No pictures inside of pictures, and nothing that is no part of one.
+    assert_eq!(with("name", edit.clone()).0, None);
+    let log = Edit {
+        log: Some(3),
+        ..picture
+    };
+    assert_eq!(with("name", log).0, None);
+
+    let source = TableSource {
+        fs: Arc::new(crate::fs::memory::Memory::new()),
+        dir: PathBuf::from("/s"),
+        cache: Arc::new(BlockCache::new(1 << 20)),
+    };
+    let options = |_: &str, _: &[u8]| Ok(TreeOptions::default());
+    let path = Path::new("/s/MANIFEST");
+    let apply = |version: Version, edit: &Edit| version.apply(edit, &source, &options, path);
+    let (version, _) = apply(Version::default(), &edit).unwrap();
+    assert_eq!(version.kept()["name"].seq, 7);
+    let again = apply(version.clone(), &edit).err();
+    assert!(again.is_some_and(|error| error.is_damage()));
+    let release = |name: &str| Edit {
+        released: vec![name.to_string()],
+        ..Edit::default()
+    };
+    assert!(apply(version.clone(), &release("name")).is_ok());
+    let unknown = apply(version, &release("other")).err();
+    assert!(unknown.is_some_and(|error| error.is_damage()));
 }
 
 #[test]

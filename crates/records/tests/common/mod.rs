@@ -175,8 +175,20 @@ pub(crate) fn scan(dataset: &Dataset, snapshot: &DatasetSnapshot) -> esker::Resu
 
 pub(crate) fn row(dataset: &Dataset, record: esker::Result<esker::Record>) -> esker::Result<Row> {
     let record = record?;
-    let body = std::str::from_utf8(record.body()).unwrap().to_string();
-    Ok((record.key_text(dataset), body))
+    Ok((record.key_text(dataset), body(&record)))
+}
+
+/// The same of a snapshot's record.
+pub(crate) fn row_of(
+    snapshot: &DatasetSnapshot,
+    record: esker::Result<esker::Record>,
+) -> esker::Result<Row> {
+    let record = record?;
+    Ok((snapshot.key_text(&record), body(&record)))
+}
+
+fn body(record: &esker::Record) -> String {
+    std::str::from_utf8(record.body()).unwrap().to_string()
 }
 
 /// The keys of a query's answer.

@@ -244,6 +244,12 @@ impl<'a> Dump<'a> {
                     self.varint("  forgotten numbers: tree");
                     self.varint("  how many");
                 }
+                13 => {
+                    self.counted("  kept snapshot");
+                    self.varint("  sees writes up to");
+                    self.varint("  and what expires after");
+                    self.counted("  edit that makes it");
+                }
                 14 => {
                     self.u64("  the store's history");
                     self.varint("  numbers below this one may have been given out");
@@ -277,6 +283,9 @@ impl<'a> Dump<'a> {
                     self.varint("  entries that expire");
                     self.varint("  the first at");
                     self.varint("  the last at");
+                }
+                18 => {
+                    self.counted("  snapshot kept no more");
                 }
                 19 => {
                     self.varint("  dropped what expired up to");

@@ -347,6 +347,12 @@ pub(crate) enum Action {
         known: bool,
         flush: bool,
     },
+    /// A snapshot is kept, or where it is kept already asked, or dropped.
+    Snapshot {
+        store: u8,
+        name: u8,
+        drops: bool,
+    },
     /// Closed, or without `close` just dropped.
     Reopen {
         store: u8,
@@ -422,6 +428,7 @@ impl Action {
             | RepairSet { store, .. }
             | Backup { store, .. }
             | BackupDuring { store, .. }
+            | Snapshot { store, .. }
             | Reopen { store, .. }
             | Cut { store, .. }
             | CutInstalled { store, .. }
@@ -456,6 +463,7 @@ impl Action {
             RepairSet { .. } => "repair",
             Backup { .. } => "backup",
             BackupDuring { .. } => "backup: with writes",
+            Snapshot { .. } => "snapshot",
             Reopen { .. } => "reopen",
             Cut { .. } => "cut",
             CutInstalled { .. } => "cut: installed",

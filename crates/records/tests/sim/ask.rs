@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use esker::{
-    BulkOrder, Dataset, DatasetDef, DatasetSnapshot, KeyType, LookupOptions, Op, Order, Page, Path,
-    Query, Result, Tokenizer, Type, Validation, Value,
+    BulkOrder, DatasetDef, DatasetSnapshot, KeyType, LookupOptions, Op, Order, Page, Path, Query,
+    Result, Tokenizer, Type, Validation, Value,
 };
 
 use crate::action::PATHS;
-use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
+use crate::common::{Row, Wanted, domain, meets, path, row_of, skewed};
 use crate::model::{KEYS, Records, key};
 
 /// What a dataset looks like to who asks.
@@ -28,7 +28,6 @@ impl View {
 
 /// A snapshot, what it must show, and the chance that decides what is asked.
 struct Asker<'a> {
-    dataset: &'a Dataset,
     snapshot: &'a DatasetSnapshot,
     view: &'a View,
     records: &'a Records,
@@ -39,7 +38,6 @@ struct Asker<'a> {
 
 /// Asks some questions.
 pub(crate) fn some(
-    dataset: &Dataset,
     snapshot: &DatasetSnapshot,
     view: &View,
     records: &Records,
@@ -47,7 +45,6 @@ pub(crate) fn some(
     times: usize,
 ) -> Result<()> {
     let mut asker = Asker {
-        dataset,
         snapshot,
         view,
         records,
@@ -71,14 +68,12 @@ pub(crate) fn some(
 
 /// Asks for each value of each path.
 pub(crate) fn everything(
-    dataset: &Dataset,
     snapshot: &DatasetSnapshot,
     view: &View,
     records: &Records,
     rng: &mut fastrand::Rng,
 ) -> Result<()> {
     let mut asker = Asker {
-        dataset,
         snapshot,
         view,
         records,
@@ -183,7 +178,7 @@ impl Asker<'_> {
     fn rows(&self, query: Query) -> Result<Vec<Row>> {
         query
             .run()?
-            .map(|record| row(self.dataset, record))
+            .map(|record| row_of(self.snapshot, record))
             .collect()
     }
 
@@ -268,7 +263,7 @@ impl Asker<'_> {
     fn in_bulk(&self, query: Query, order: BulkOrder) -> Result<Vec<Row>> {
         let mut found = Vec::new();
         query.visit(order, &mut |record| {
-            found.push(row(self.dataset, Ok(record)).unwrap());
+            found.push(row_of(self.snapshot, Ok(record)).unwrap());
             ControlFlow::Continue(())
         })?;
         Ok(found)
@@ -299,7 +294,7 @@ impl Asker<'_> {
             } else {
                 let mut answer = page.run()?;
                 for record in answer.by_ref() {
-                    pages.push(row(self.dataset, record)?);
+                    pages.push(row_of(self.snapshot, record)?);
                 }
                 token = answer.token();
             }
@@ -319,7 +314,7 @@ impl Asker<'_> {
 
     fn get(&mut self) -> Result<()> {
         let key = key(self.view.key_type, self.rng.u8(0..KEYS));
-        let api = self.dataset.parse_key(&key.to_string())?;
+        let api = self.snapshot.parse_key(&key.to_string())?;
         let found = self.snapshot.get(&api)?;
         let found = found.map(|r| (r.seq(), String::from_utf8(r.body().to_vec()).unwrap()));
         let right = self.records.current(&key);
@@ -350,10 +345,10 @@ impl Asker<'_> {
         }
         let api = |key: &Option<crate::model::K>| {
             key.as_ref()
-                .map(|key| self.dataset.parse_key(&key.to_string()).unwrap())
+                .map(|key| self.snapshot.parse_key(&key.to_string()).unwrap())
         };
         let found = self.snapshot.scan(api(&from), api(&to), reverse)?;
-        let found = found.map(|record| row(self.dataset, record));
+        let found = found.map(|record| row_of(self.snapshot, record));
         let found = found.collect::<Result<Vec<Row>>>()?;
         same(&found, &right, || format!("scan {from:?} {to:?} {reverse}"));
         Ok(())
@@ -371,7 +366,7 @@ impl Asker<'_> {
     fn read_key(&mut self, number: u8) -> Result<()> {
         let key = key(self.view.key_type, number);
         let (ts, m) = (self.moment(), self.rng.usize(1..self.view.kept() + 2));
-        let api = self.dataset.parse_key(&key.to_string())?;
+        let api = self.snapshot.parse_key(&key.to_string())?;
         let found = self.snapshot.read_key(&api, ts, m)?;
         let found: Vec<(u64, &[u8])> = found.iter().map(|r| (r.seq(), r.body())).collect();
         let right = self.records.versions(&key, ts.unwrap_or(u64::MAX), m);

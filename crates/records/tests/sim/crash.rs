@@ -207,6 +207,8 @@ impl World {
         self.adopt_catalog(at, mode, after_fault);
         self.adopt_state(at, mode);
         let store = &mut self.stores[at];
+        let db = store.db.clone().unwrap();
+        store.kept.adopt(&db, mode.is_some());
         store.attempts.clear();
         let last = store.now().seq;
         for set in &mut store.sets {
@@ -441,11 +443,15 @@ impl World {
             for _ in 0..3 {
                 let now = dataset.snapshot();
                 let view = set.view();
-                if let Err(error) = ask::some(&dataset, &now, &view, &records, &mut rng, 1) {
+                if let Err(error) = ask::some(&now, &view, &records, &mut rng, 1) {
                     count("damage: an error of an answer");
                     named(&error);
                 }
             }
+        }
+        if let Err(error) = self.ask_damaged(at, &db, &mut rng) {
+            count("damage: an error of a snapshot");
+            named(&error);
         }
         if is_table {
             contain::live_on(db, &image, (store, state), (&path, &damaged), &mut rng);

@@ -235,6 +235,7 @@ impl World {
         let born = self.next_born();
         let dest = PathBuf::from(format!("/copy-{born}"));
         let (state, sets) = (self.stores[at].now().clone(), self.stores[at].sets.clone());
+        let kept_snapshots = self.stores[at].kept.copied();
         // The first write of a handle, and those after a failure, have more to do than goes into another call.
         let began = db.group().stats().batches > 0 && !self.stores[at].excused;
         let result = match during.filter(|_| began) {
@@ -263,6 +264,7 @@ impl World {
             set.known.forget(state.seq);
         }
         copy.states = vec![state];
+        copy.kept = kept_snapshots;
         copy.commits = self.stores[at].commits.of_a_copy();
         // The numbers stay, and so does everything that was known.
         copy.db = Some(copy.try_open(None).unwrap());

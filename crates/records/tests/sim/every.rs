@@ -229,6 +229,43 @@ fn backup() -> Vec<Step> {
     ]
 }
 
+/// Snapshots that are kept, needed and dropped while definitions change.
+fn snapshots() -> Vec<Step> {
+    let snapshot = |name, drops| {
+        Step(
+            5,
+            Action::Snapshot {
+                store: 0,
+                name,
+                drops,
+            },
+        )
+    };
+    let compact = Step(
+        0,
+        Action::Compact {
+            store: 0,
+            set: None,
+        },
+    );
+    vec![
+        create(3, [5, 6, 7]),
+        puts(0, 12, 2, 2),
+        snapshot(0, false),
+        puts(3, 8, 3, 2),
+        index(4, Change::Add, nothing()),
+        snapshot(1, false),
+        deletes(1, 3),
+        compact.clone(),
+        snapshot(0, true),
+        Step(0, Action::DropSet { store: 0, set: 0 }),
+        snapshot(0, false),
+        compact,
+        snapshot(1, true),
+        snapshot(1, false),
+    ]
+}
+
 /// The lists that are cut in each test, by name, and more that seeds make.
 fn lists() -> Vec<(String, Settings, Vec<Step>)> {
     let settings = |table_size, memory| Settings {
@@ -266,6 +303,8 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
         ));
     }
     lists.push(("backups".to_string(), settings(2 << 10, 64 << 10), backup()));
+    let kept = settings(300, 16 << 10);
+    lists.push(("snapshots".to_string(), kept, snapshots()));
     for seed in seeds(0).start..seeds(0).start + number("ESKER_SIM_LISTS", 2) as u64 {
         let (settings, steps) = generate::run(seed);
         let quiet = |step: &Step| {

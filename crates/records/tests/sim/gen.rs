@@ -30,7 +30,7 @@ struct Swarm {
     types: Vec<u8>,
 }
 
-const ACTIONS: usize = 25;
+const ACTIONS: usize = 26;
 
 /// How often each action is done where it is done at all.
 const USUAL: [u32; ACTIONS] = [
@@ -59,6 +59,7 @@ const USUAL: [u32; ACTIONS] = [
     2,  // nothing
     4,  // a burst of writes of the same keys
     2,  // everything deleted
+    6,  // snapshots kept, and dropped
 ];
 
 const FAULTS: [Fault; 4] = [Fault::Call, Fault::Short, Fault::Read, Fault::Sync];
@@ -571,6 +572,11 @@ impl Swarm {
             },
             21 => Action::Check { store },
             22 => Action::Look { store },
+            25 => Action::Snapshot {
+                store,
+                name: rng.u8(0..3),
+                drops: rng.usize(0..3) > 0,
+            },
             24 => Action::Clear {
                 store,
                 set,

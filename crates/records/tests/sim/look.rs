@@ -30,6 +30,11 @@ impl World {
         if rng.usize(0..3) == 0 {
             self.look_at_tails(at, &mut rng);
         }
+        if rng.bool()
+            && let Some(db) = self.stores[at].db.clone()
+        {
+            self.ask_some_kept(at, &db, &mut rng);
+        }
     }
 
     pub(crate) fn look_at_held(&mut self, at: usize, seed: u64) {
@@ -46,14 +51,7 @@ impl World {
         let Some(at) = self.stores.iter().position(|s| s.born == held.store) else {
             return;
         };
-        let asked = ask::some(
-            &held.dataset,
-            &held.snapshot,
-            &held.view,
-            &held.records,
-            rng,
-            1,
-        );
+        let asked = ask::some(&held.snapshot, &held.view, &held.records, rng, 1);
         let context = format!("a snapshot of dataset #{}", held.uid);
         held.known.hold();
         self.tell(|_| context);
@@ -90,6 +88,7 @@ impl World {
         };
         self.tell(|_| "a reader beside".to_string());
         self.look_in(&reader, at, set, rng, 1);
+        self.ask_some_kept(at, &reader, rng);
         self.stores[at].reader = Some(reader);
     }
 
@@ -114,7 +113,7 @@ impl World {
         known.known.compare(db, &known.name, &records, &known.def);
         let (snapshot, view) = (dataset.snapshot(), known.view());
         assert_eq!(snapshot.seq(), store.now().seq, "the last number");
-        let asked = ask::some(&dataset, &snapshot, &view, &records, rng, times);
+        let asked = ask::some(&snapshot, &view, &records, rng, times);
         self.judge(at, asked, &[]);
     }
 
@@ -129,10 +128,11 @@ impl World {
                 let dataset = store.handle(&known.name).unwrap();
                 let (snapshot, view) = (dataset.snapshot(), known.view());
                 let records = store.records(known.uid);
-                let asked = ask::everything(&dataset, &snapshot, &view, &records, &mut rng);
+                let asked = ask::everything(&snapshot, &view, &records, &mut rng);
                 self.judge(at, asked, &[]);
             }
             self.look_at_tails(at, &mut rng);
+            self.ask_all_kept(at, &mut rng);
             self.check(at);
         }
         for which in 0..self.held.len() {

@@ -23,6 +23,7 @@ mod obsolete;
 mod regressions;
 mod runner;
 mod shrink;
+mod snapshots;
 mod tail;
 mod threads;
 mod world;

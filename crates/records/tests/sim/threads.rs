@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    Compaction, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    KeyType, Lookups, Maintenance, Options, RepairMethod, RepairOptions, Result, Tuning, Type,
+    Compaction, Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
+    Lookups, Maintenance, Options, RepairMethod, RepairOptions, Result, Tuning, Type,
 };
 use lsm::BitmapMerges;
 
@@ -123,7 +123,6 @@ impl Shared {
     /// Every way of asking a snapshot gives what a scan of it gives.
     fn agree(
         &self,
-        dataset: &Dataset,
         snapshot: &DatasetSnapshot,
         def: &DatasetDef,
         rng: &mut fastrand::Rng,
@@ -134,7 +133,7 @@ impl Shared {
             types: TYPES,
             def: def.clone(),
         };
-        ask::some(dataset, snapshot, &view, &records, rng, 2)
+        ask::some(snapshot, &view, &records, rng, 2)
     }
 
     fn write(&self, db: &Database, seed: u64, batches: usize) -> Last {
@@ -201,7 +200,7 @@ impl Shared {
     fn read(&self, db: &Database, seed: u64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut held: Option<(Dataset, DatasetSnapshot, DatasetDef)> = None;
+        let mut held: Option<(DatasetSnapshot, DatasetDef)> = None;
         while self.goes_on() {
             let name = NAMES[rng.usize(0..NAMES.len())];
             let Ok(dataset) = db.dataset(name) else { break };
@@ -211,12 +210,12 @@ impl Shared {
             if dataset.def() != def {
                 continue;
             }
-            self.judge(self.agree(&dataset, &snapshot, &def, &mut rng), &[]);
-            if let Some((dataset, snapshot, def)) = &held {
-                self.judge(self.agree(dataset, snapshot, def, &mut rng), &[]);
+            self.judge(self.agree(&snapshot, &def, &mut rng), &[]);
+            if let Some((snapshot, def)) = &held {
+                self.judge(self.agree(snapshot, def, &mut rng), &[]);
             }
             if rng.usize(0..4) == 0 {
-                held = Some((dataset, snapshot, def));
+                held = Some((snapshot, def));
             }
         }
     }
@@ -307,6 +306,37 @@ impl Shared {
         }
     }
 
+    /// Keeps snapshots under names, and asks and drops them: each shows what it did at first, by whichever way it is asked.
+    fn keep(&self, db: &Database, seed: u64) {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut seen: BTreeMap<(String, &str), Vec<u64>> = BTreeMap::new();
+        while self.goes_on() {
+            let kept = format!("k{}", rng.usize(0..3));
+            if db.kept_snapshot(&kept).is_err() {
+                let result = db.keep_snapshot(&kept);
+                if self.judge(result, &[]).is_none() {
+                    continue;
+                }
+            }
+            // It can be read on when it is dropped.
+            let snapshot = db.kept_snapshot(&kept).unwrap();
+            let drops = rng.usize(0..4) == 0;
+            let dropped = drops.then(|| self.judge(db.drop_snapshot(&kept), &[]));
+            for name in NAMES {
+                let dataset = snapshot.dataset(name).unwrap();
+                self.agree(&dataset, &dataset.def(), &mut rng).unwrap();
+                let records = self.scanned(&dataset).unwrap();
+                let shown: Vec<u64> = records.rows().map(|(_, seq, _)| seq).collect();
+                let first = seen.entry((kept.clone(), name)).or_insert(shown.clone());
+                assert_eq!(*first, shown, "{kept}");
+            }
+            if let Some(Some(())) = dropped {
+                seen.retain(|(name, _), _| *name != kept);
+            }
+        }
+    }
+
     /// Backs up, and lives on in the copy.
     fn back_up(&self, db: &Database, seed: u64) {
         let _alarm = Alarm(self);
@@ -359,7 +389,7 @@ impl Shared {
             let name = NAMES[rng.usize(0..NAMES.len())];
             let dataset = reader.dataset(name).unwrap();
             let (snapshot, def) = (dataset.snapshot(), dataset.def());
-            self.agree(&dataset, &snapshot, &def, &mut rng).unwrap();
+            self.agree(&snapshot, &def, &mut rng).unwrap();
             let mut before = tail.position();
             let expired = loop {
                 match tail.next() {
@@ -392,7 +422,7 @@ impl Shared {
                 let dataset = db.dataset(name).unwrap();
                 let snapshot = dataset.snapshot();
                 let def = dataset.def();
-                self.agree(&dataset, &snapshot, &def, rng).unwrap();
+                self.agree(&snapshot, &def, rng).unwrap();
                 if round == 1 {
                     for id in 0..KEYS / 2 {
                         let number = self.number.fetch_add(1, SeqCst);
@@ -482,6 +512,7 @@ fn contend(seed: u64, batches: usize) {
                 (Shared::keep_up, 21),
                 (Shared::back_up, 30),
                 (Shared::beside, 40),
+                (Shared::keep, 50),
             ];
             for (work, number) in others {
                 let db = db.clone();

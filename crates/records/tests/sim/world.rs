@@ -23,6 +23,7 @@ use crate::data::{During, Prepared};
 use crate::model::{KEYS, Records};
 use crate::obsolete::Known;
 use crate::runner::count;
+use crate::snapshots::Kept;
 use crate::tail::Commits;
 
 pub(crate) const MOST_STORES: usize = 3;
@@ -93,6 +94,8 @@ pub(crate) struct Store {
     /// Among them others than for want of room.
     pub(crate) failing: bool,
     pub(crate) commits: Commits,
+    /// The snapshots that are kept under names.
+    pub(crate) kept: Kept,
     /// Told apart from all stores that were in its place.
     pub(crate) born: u64,
 }
@@ -118,6 +121,7 @@ impl Store {
             excused: false,
             failing: false,
             commits: Commits::default(),
+            kept: Kept::default(),
             born,
         }
     }
@@ -166,6 +170,7 @@ impl Store {
         self.states.drain(..states - 1);
         self.lost_sets.clear();
         self.made_sets.clear();
+        self.kept.is_durable();
         for set in &mut self.sets {
             set.doubt = false;
         }
@@ -186,7 +191,6 @@ pub(crate) struct Held {
     pub(crate) store: u64,
     pub(crate) uid: Uid,
     pub(crate) snapshot: DatasetSnapshot,
-    pub(crate) dataset: Dataset,
     pub(crate) view: View,
     pub(crate) records: Rc<Records>,
     pub(crate) known: Known,
@@ -492,6 +496,10 @@ impl World {
                     self.backup(at, *kept, Some(during));
                 }
             }
+            Action::Snapshot { store, name, drops } => {
+                let at = self.store_at(*store);
+                self.snapshot(at, &format!("s{}", name % 3), *drops);
+            }
             Action::Reopen { store, close } => self.reopen(self.store_at(*store), *close),
             Action::Cut { .. }
             | Action::CutInstalled { .. }
@@ -546,7 +554,6 @@ impl World {
             store: store.born,
             uid: set.uid,
             snapshot: dataset.snapshot(),
-            dataset,
             view: set.view(),
             records: store.records(set.uid),
             known: set

@@ -1,0 +1,214 @@
+//! Named snapshots: what a snapshot sees is kept under a name, through restarts and in copies of the store, until it is dropped.
+//!
+//! *Keeping* one takes what a checkpoint takes (`checkpoint.rs`): the version of a snapshot, and tables of what the snapshot sees of the
+//! memtables. These are flushed first, so that is only what was written since. Nobody is waited for, and what is written
+//! meanwhile is not in it. One edit of the manifest makes it a version that is kept (`version/kept.rs`), after the log is synced up to what it sees: it
+//! never sees a write that a power cut took. It costs time by tables and by what was in memtables, not by data.
+//!
+//! *Afterwards* it costs space: files stay while a version that is kept has a table in them. Merges, sweeps of sets, changes and drops of trees take no
+//! heed of it, and it takes none of them. Of a shared file (`space.rs`) what is left is not copied elsewhere while a kept version needs the file as it is.
+//!
+//! *Reading* it is reading any snapshot: of that version, its last write, and its time, so what had not expired then is seen for as long as it is kept.
+//!
+//! One is kept or dropped at a time (`naming`, outermost of all locks), so a name that was looked for stays as it was.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::{Group, Inner, Internals};
+use crate::batch::check_limit;
+use crate::entry::{Seq, Time};
+use crate::error::{Error, Result};
+use crate::expiry::Horizon;
+use crate::generation::{Generation, View};
+use crate::read::Snapshot;
+use crate::version::{Edit, Kept, MAX_SNAPSHOT_NAME, NewKept, Pictured, TableFile, Version};
+
+/// The most snapshots that are kept at a time.
+const MAX_SNAPSHOTS: usize = 1024;
+
+/// A snapshot that is kept under a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The last write that it sees.
+    pub seq: Seq,
+    /// The time by which it sees what expires; 0 where nothing did.
+    pub time: Time,
+    /// Bytes of its tables.
+    pub bytes: u64,
+    /// Bytes of those of them that are there for it alone, which go when it is dropped.
+    pub own_bytes: u64,
+}
+
+impl Group {
+    /// Keeps what a snapshot of now sees under `name`, until that is [dropped](Group::drop_snapshot): through restarts, and in
+    /// [checkpoints](Group::checkpoint). Durable when it returns, with everything that it sees. Returns the last write that it sees. Costs a flush, and
+    /// time by the number of tables; while it is kept, the space of tables that merges have replaced since.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotExists`]; [`Error::Limit`] for a name over 255 bytes and for more than 1024 snapshots, [`Error::Invalid`] for an empty name;
+    /// what a write fails with.
+    pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
+        self.start_threads();
+        self.inner.keep_snapshot(name)
+    }
+
+    /// Drops the snapshot that is kept under `name`. What only it needed is removed, once nobody reads it any more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSnapshot`]; what a write fails with.
+    pub fn drop_snapshot(&self, name: &str) -> Result<()> {
+        self.start_threads();
+        self.inner.drop_snapshot(name)
+    }
+
+    /// The snapshots that are kept, by name. Costs time by the number of their tables.
+    pub fn snapshots(&self) -> Vec<NamedSnapshot> {
+        list(&self.inner.versions.view.load_full().version)
+    }
+
+    /// Bytes of tables that are there for snapshots that are kept, and for nothing else.
+    pub fn snapshot_bytes(&self) -> u64 {
+        let version = self.inner.versions.view.load_full().version.clone();
+        if version.kept().is_empty() {
+            return 0;
+        }
+        let mut seen: HashSet<*const TableFile> = version.tables().map(Arc::as_ptr).collect();
+        let only_kept = version
+            .all_tables()
+            .filter(|table| seen.insert(Arc::as_ptr(table)));
+        only_kept.map(|table| table.meta().size).sum()
+    }
+
+    /// The snapshot that is kept under `name`: what it saw then.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSnapshot`].
+    pub fn kept_snapshot(&self, name: &str) -> Result<Snapshot> {
+        let kept = self.inner.kept(name)?;
+        let view = View {
+            active: Generation::new(kept.seq),
+            full: Vec::new(),
+            version: kept.version().clone(),
+        };
+        let clock = self.inner.core.clock.clone();
+        let horizon = Horizon {
+            now: kept.time,
+            clock: (kept.time > 0).then_some(clock),
+        };
+        Ok(Snapshot::new(Arc::new(view), kept.seq, horizon))
+    }
+}
+
+impl Inner {
+    fn kept(&self, name: &str) -> Result<Arc<Kept>> {
+        let version = &self.versions.view.load().version;
+        let kept = version.kept().get(name).cloned();
+        kept.ok_or_else(|| Error::UnknownSnapshot {
+            name: name.to_string(),
+        })
+    }
+
+    fn keep_snapshot(&self, name: &str) -> Result<Seq> {
+        self.core.check_poison()?;
+        if name.is_empty() {
+            return Err(Error::Invalid("a snapshot needs a name".to_string()));
+        }
+        check_limit(
+            "the name of a snapshot in bytes",
+            MAX_SNAPSHOT_NAME,
+            name.len(),
+        )?;
+        let _alone = self.versions.naming.lock();
+        if self.kept(name).is_ok() {
+            let name = name.to_string();
+            return Err(Error::SnapshotExists { name });
+        }
+        let count = self.versions.view.load().version.kept().len();
+        check_limit("the number of snapshots", MAX_SNAPSHOTS, count + 1)?;
+        self.start_writing(&mut self.sequencer.writer.lock())?;
+        self.flush_all()?;
+        let snapshot = self.snapshot();
+        self.sequencer.sync_all()?;
+        let version = snapshot.view().version.clone();
+        // Merges may take tables out of the newest version before the edit is there.
+        let held = Held::new(&version);
+        let kept = self.work_on(|edit| {
+            let mut picture = version.as_picture();
+            let new_file = || self.versions.new_file();
+            let internals = Internals(self);
+            let copied =
+                internals.copy_memtables(&snapshot, &self.core.source, &new_file, &mut picture);
+            edit.files = std::mem::take(&mut picture.files);
+            copied?;
+            // Whoever reads it reads the tables.
+            (picture.bits, picture.saw) = (BTreeMap::new(), BTreeMap::new());
+            edit.kept.push(NewKept {
+                name: name.to_string(),
+                seq: snapshot.seq(),
+                time: snapshot.time(),
+                picture,
+                of: Pictured(Some(version.clone())),
+            });
+            self.install(edit, |view, version| view.with(version))
+        });
+        if kept.is_err() && self.core.is_poisoned() {
+            // The manifest may name them all the same.
+            std::mem::forget(held);
+        }
+        kept.map(|_retired| snapshot.seq())
+    }
+
+    fn drop_snapshot(&self, name: &str) -> Result<()> {
+        self.core.check_poison()?;
+        let _alone = self.versions.naming.lock();
+        self.kept(name)?;
+        self.start_writing(&mut self.sequencer.writer.lock())?;
+        let mut edit = Edit {
+            released: vec![name.to_string()],
+            ..Edit::default()
+        };
+        drop(self.install(&mut edit, |view, version| view.with(version))?);
+        self.scheduler.wake_background();
+        Ok(())
+    }
+}
+
+/// Keeps the tables of a version where they are.
+struct Held<'v>(&'v Version);
+
+impl Held<'_> {
+    fn new(version: &Version) -> Held<'_> {
+        version.tables().for_each(|table| table.hold_on());
+        Held(version)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.tables().for_each(|table| table.forget());
+    }
+}
+
+fn list(version: &Version) -> Vec<NamedSnapshot> {
+    let mut uses: BTreeMap<*const TableFile, u32> = BTreeMap::new();
+    if !version.kept().is_empty() {
+        for table in version.all_tables() {
+            *uses.entry(Arc::as_ptr(table)).or_default() += 1;
+        }
+    }
+    let one = |(name, kept): (&String, &Arc<Kept>)| {
+        let size = |table: &Arc<TableFile>| table.meta().size;
+        let alone = |table: &&Arc<TableFile>| uses.get(&Arc::as_ptr(table)) == Some(&1);
+        NamedSnapshot {
+            name: name.clone(),
+            seq: kept.seq,
+            time: kept.time,
+            bytes: kept.picture().tables().map(size).sum(),
+            own_bytes: kept.picture().tables().filter(alone).map(size).sum(),
+        }
+    };
+    version.kept().iter().map(one).collect()
+}

@@ -1,0 +1,123 @@
+//! Named snapshots: what a store held at a moment, kept under a name through restarts and in backups, and asked like any other
+//! snapshot. How they are kept is the engine's ([`lsm::Group::keep_snapshot`]).
+//!
+//! The datasets of a kept snapshot are those that it saw, whatever has become of their definitions or of themselves since. So each is
+//! read with the layout of its version, and through a [`Current`] of its own: what queries of the past note and count is nothing that
+//! the dataset of now should go by.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lsm::{NamedSnapshot, Seq, Snapshot, Stop};
+
+use crate::database::{Database, Shared, check_dataset_name, found_datasets};
+use crate::dataset::{Dataset, DatasetSnapshot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Current;
+use crate::usage::Usage;
+
+impl Database {
+    /// Keeps what the store holds now under `name`, which is 1 to 64 letters, digits, `-`, `_` and `.`, until that is
+    /// [dropped](Database::drop_snapshot): through restarts, and in backups. Everything in it is durable when this returns. Returns the
+    /// last write that it sees. Costs a flush, and while it is kept the space of what was replaced since.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// events.put(br#"{"id":1,"text":"old"}"#)?;
+    /// db.keep_snapshot("monday")?;
+    /// events.put(br#"{"id":1,"text":"new"}"#)?;
+    ///
+    /// let monday = db.kept_snapshot("monday")?.dataset("events")?;
+    /// let record = monday.get(&monday.parse_key("1")?)?.unwrap();
+    /// assert_eq!(record.body(), br#"{"id":1,"text":"old"}"#);
+    /// db.drop_snapshot("monday")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`]; [`ErrorKind::BadInput`] for other names, and for more than 1024 snapshots; what a write fails with.
+    pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
+        check_name(name)?;
+        Ok(self.shared.group.keep_snapshot(name)?)
+    }
+
+    /// Drops the snapshot that is kept under `name`, and gives back the space of what only it needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownSnapshot`]; what a write fails with.
+    pub fn drop_snapshot(&self, name: &str) -> Result<()> {
+        Ok(self.shared.group.drop_snapshot(name)?)
+    }
+
+    /// The snapshots that are kept, by name.
+    pub fn snapshots(&self) -> Vec<NamedSnapshot> {
+        self.shared.group.snapshots()
+    }
+
+    /// The snapshot that is kept under `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownSnapshot`].
+    pub fn kept_snapshot(&self, name: &str) -> Result<StoreSnapshot> {
+        let snapshot = self.shared.group.kept_snapshot(name)?;
+        let datasets = found_datasets(&snapshot, &BTreeMap::new(), |_| Usage::default())?;
+        Ok(StoreSnapshot {
+            shared: self.shared.clone(),
+            snapshot,
+            datasets: Arc::new(datasets),
+            stop: self.stop.clone(),
+        })
+    }
+}
+
+/// Names are those that datasets can have.
+fn check_name(name: &str) -> Result<()> {
+    check_dataset_name(name).map_err(|_| {
+        Error::bad_input(format!(
+            "snapshot name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
+        ))
+    })
+}
+
+/// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Can be read also when it has been dropped meanwhile.
+#[derive(Clone)]
+pub struct StoreSnapshot {
+    shared: Arc<Shared>,
+    snapshot: Snapshot,
+    datasets: Arc<BTreeMap<String, Arc<Current>>>,
+    stop: Option<Stop>,
+}
+
+impl StoreSnapshot {
+    /// The last write that it sees.
+    pub fn seq(&self) -> Seq {
+        self.snapshot.seq()
+    }
+
+    /// The names of the datasets that there were, sorted.
+    pub fn dataset_names(&self) -> Vec<String> {
+        self.datasets.keys().cloned().collect()
+    }
+
+    /// The dataset called `name`, as it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownDataset`].
+    pub fn dataset(&self, name: &str) -> Result<DatasetSnapshot> {
+        let current = self.datasets.get(name).cloned().ok_or_else(|| {
+            let text = format!("no dataset `{name}` in this snapshot");
+            Error::new(ErrorKind::UnknownDataset, text)
+        })?;
+        Ok(DatasetSnapshot {
+            layout: current.layout_in(self.snapshot.version()),
+            dataset: Dataset::new(self.shared.clone(), current, None),
+            snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
+        })
+    }
+}
