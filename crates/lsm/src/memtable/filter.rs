@@ -46,38 +46,38 @@ impl KeyFilter {
     }
 
     /// Adds a key. Returns the bytes that it took from the allocator. One thread at a time.
+    #[inline]
     pub(super) fn add(&self, key: &[u8]) -> usize {
         let hash = xxh3_64(key);
-        if self.may_have(hash) {
-            return 0;
-        }
         let keys = self.keys.load(Ordering::Relaxed);
-        self.keys.store(keys + 1, Ordering::Relaxed);
         let (piece, lines) = KeyFilter::piece_for(keys);
         let Some(piece) = self.pieces.get(piece) else {
             return 0;
         };
         let made = piece.get().is_none();
         let all = piece.get_or_init(|| (0..lines).map(|_| Line::default()).collect());
+        let mut is_new = false;
         if let Some(Line(words)) = all.get(line_of(hash, all.len())) {
             for (word, bit) in bits_of(hash) {
-                if let Some(word) = words.get(word) {
-                    // Nobody else writes, so it needs no read-modify-write.
-                    word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+                let Some(word) = words.get(word) else { break };
+                // Nobody else writes, so it needs no read-modify-write.
+                let bits = word.load(Ordering::Relaxed);
+                if bits & bit == 0 {
+                    is_new = true;
+                    word.store(bits | bit, Ordering::Relaxed);
                 }
             }
         }
+        // One that is there takes no room, at least while the piece is the same.
+        self.keys
+            .store(keys + usize::from(is_new), Ordering::Relaxed);
         if made { size_of_val(&**all) } else { 0 }
     }
 
     /// False when the key was not added.
     #[inline]
     pub(super) fn may_contain(&self, key: &[u8]) -> bool {
-        self.may_have(xxh3_64(key))
-    }
-
-    #[inline]
-    fn may_have(&self, hash: u64) -> bool {
+        let hash = xxh3_64(key);
         let pieces = self.pieces.iter().map_while(OnceLock::get);
         let mut lines = pieces.filter_map(|all| all.get(line_of(hash, all.len())));
         lines.any(|Line(words)| {
