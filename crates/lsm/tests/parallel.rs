@@ -5,123 +5,17 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{DIR, Doing, bytes, seeds, small};
-use lsm::fs::Fs;
+use common::crowd::{Gate, Model, apply, many, open, read, trees, write};
+use common::{Doing, seeds};
 use lsm::fs::faulty::Faulty;
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
-    Batch, Cost, Cursor, Durability, Error, Group, JobKind, LeavesOut, Leveled, Options, Result,
-    Snapshot, SupersededBy, TreeChange, TreeId, TreeOptions, TreeProvider,
-};
-
-/// `a`, `b`, ... are merged when they have two runs; `t...` tell the set `bits` of what they leave out.
-struct Trees;
-
-impl TreeProvider for Trees {
-    fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        Ok(TreeOptions {
-            policy: Arc::new(Leveled {
-                level0_runs: 2,
-                level1_bytes: 32 << 10,
-                ..Leveled::default()
-            }),
-            bitmap: name == "bits",
-            superseded: name.starts_with('t').then(|| SupersededBy {
-                tree: "bits".to_string(),
-                leaves_out: LeavesOut::Told,
-            }),
-            ..TreeOptions::default()
-        })
-    }
-}
-
-const NAMES: [&str; 5] = ["a", "b", "t1", "t2", "bits"];
-
-/// A tree and a key, and what is written there, or nothing.
-type Change = ((TreeId, Vec<u8>), Option<Vec<u8>>);
-
-type Model = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
-
-fn many(fs: Arc<dyn Fs>) -> Options {
-    Options {
-        memory_budget: 64 << 10,
-        background: true,
-        compaction_threads: 3,
-        piece_bytes: Some(4 << 10),
-        bitmap_slack: 0,
-        ..small(fs)
-    }
-}
-
-fn open(options: Options) -> Group {
-    Group::open(Path::new(DIR), options, Arc::new(Trees), true).unwrap()
-}
-
-/// The trees with records.
-fn trees(group: &Group) -> Vec<TreeId> {
-    if group.tree("a").is_none() {
-        let trees = NAMES.map(|name| (name.to_string(), Vec::new()));
-        group.create_trees(&trees).unwrap();
-    }
-    NAMES[..4].iter().filter_map(|n| group.tree(n)).collect()
-}
-
-fn read(snapshot: &Snapshot, trees: &[TreeId]) -> Model {
-    let mut model = Model::new();
-    for &tree in trees {
-        let mut cursor = snapshot.cursor(tree, 0);
-        cursor.seek_first().unwrap();
-        while cursor.valid() {
-            let found = snapshot.get(tree, cursor.key(), &Cost::default()).unwrap();
-            assert_eq!(&*found.unwrap().value, cursor.value());
-            model.insert((tree, cursor.key().to_vec()), cursor.value().to_vec());
-            cursor.next().unwrap();
-        }
-    }
-    model
-}
-
-fn write(
-    group: &Group,
-    trees: &[TreeId],
-    rng: &mut fastrand::Rng,
-    how: Durability,
-) -> (Vec<Change>, Result<u64>) {
-    let mut batch = Batch::new();
-    let mut changes = Vec::new();
-    for &tree in trees {
-        let key = format!("{:03}", rng.usize(0..400)).into_bytes();
-        match rng.usize(0..8) {
-            0 => {
-                batch.delete(tree, &key).unwrap();
-                changes.push(((tree, key), None));
-            }
-            _ => {
-                let len = rng.usize(0..300);
-                let value = bytes(rng, len);
-                batch.put(tree, &key, &value).unwrap();
-                changes.push(((tree, key), Some(value)));
-            }
-        }
-    }
-    let result = group.write(&mut batch, how);
-    (changes, result)
-}
-
-fn apply(model: &mut Model, changes: &[Change]) {
-    for (at, value) in changes {
-        match value {
-            Some(value) => model.insert(at.clone(), value.clone()),
-            None => model.remove(at),
-        };
-    }
-}
+use lsm::{Batch, Durability, Error, JobKind, Options, Snapshot, TreeChange};
 
 /// Compactions of several trees, in pieces, while one writes and snapshots are held: everybody sees his own.
 #[test]
@@ -354,29 +248,6 @@ fn closing_ends_several_compactions() {
     }
 }
 
-/// A gate that calls wait at.
-#[derive(Default)]
-struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
-    waiting: AtomicUsize,
-}
-
-impl Gate {
-    fn pass(&self) {
-        let mut open = self.open.lock().unwrap();
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        while !*open {
-            open = self.opened.wait(open).unwrap();
-        }
-    }
-
-    fn open(&self) {
-        *self.open.lock().unwrap() = true;
-        self.opened.notify_all();
-    }
-}
-
 /// While the merge of one tree stands still, others are merged, as often as they need it; who writes to them is not slowed down; the tree that is
 /// at work cannot be dropped yet, and others can.
 #[test]
@@ -387,6 +258,8 @@ fn a_slow_tree_does_not_stop_a_fast_one() {
         compaction_threads: 2,
         piece_bytes: None,
         share_from: 100,
+        // Enough for both: one that waits for memory waits for the slow one.
+        memory_budget: 4 << 20,
         ..many(Arc::new(fs.clone()))
     });
     let trees = trees(&group);

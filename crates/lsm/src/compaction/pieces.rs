@@ -23,7 +23,9 @@ use crate::version::{Choice, TableFile, TreeVersion};
 /// More pieces than this are not worth their tables.
 const MOST: u64 = 16;
 
-/// Threads that compactions may have, and have: those that do a job of their own, and those that help with a large one.
+/// Threads that compactions may have, and have: those that do a job of their own, and those that help with a large one. Only the
+/// latter are limited by it: a job waits for none of them, or a large merge would keep all other trees waiting until it ends. So
+/// for the time of the pieces that helpers have begun there may be twice as many threads at work.
 #[derive(Default)]
 pub(crate) struct Slots {
     all: usize,
@@ -33,7 +35,7 @@ pub(crate) struct Slots {
 /// Threads that are taken until this is dropped.
 pub(crate) struct Taken<'a> {
     slots: &'a Slots,
-    pub(crate) count: usize,
+    count: usize,
 }
 
 impl Slots {
@@ -48,8 +50,8 @@ impl Slots {
         self.all
     }
 
-    /// Takes as many as are free, up to `most`.
-    pub(crate) fn take(&self, most: usize) -> Taken<'_> {
+    /// Takes as many helpers as are free, up to `most`.
+    fn take(&self, most: usize) -> Taken<'_> {
         let mut count = 0;
         let _ = self
             .taken
@@ -60,8 +62,8 @@ impl Slots {
         Taken { slots: self, count }
     }
 
-    /// Takes one, free or not: for the thread of somebody who asked for a merge.
-    pub(crate) fn insist(&self) -> Taken<'_> {
+    /// Takes one, free or not: for the thread that does a job.
+    pub(crate) fn occupy(&self) -> Taken<'_> {
         self.taken.fetch_add(1, Ordering::SeqCst);
         Taken {
             slots: self,

@@ -51,23 +51,13 @@ struct Taken<'a> {
 impl Inner {
     /// Does the merges that are due. Failures are noted with their trees, or met by the next flush.
     pub(super) fn merge_inline(&self) {
-        let _slot = self.scheduler.slots.insist();
         self.begin_round();
         while let Ok(true) = self.merge_once() {}
     }
 
-    /// The same by one of the threads that compact, unless they are all at work: some of them help with a large merge.
-    pub(super) fn merge_in_turn(&self) -> Result<bool> {
-        let slot = self.scheduler.slots.take(1);
-        match slot.count {
-            0 => Ok(false),
-            _ => self.merge_once(),
-        }
-    }
-
     /// Does the most urgent merges of trees that nobody works on; false when there is none. A merge that fails is noted with
     /// its tree, and counts as done: the next one is another tree's.
-    fn merge_once(&self) -> Result<bool> {
+    pub(super) fn merge_once(&self) -> Result<bool> {
         if self.core.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -94,7 +84,6 @@ impl Inner {
     pub(super) fn merge_all(&self) -> Result<()> {
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let mut first = None;
-        let _slot = self.scheduler.slots.insist();
         loop {
             self.core.check_open()?;
             self.move_tables()?;
@@ -144,6 +133,7 @@ impl Inner {
         let next_file = || self.versions.new_file();
         let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
         let _loan = self.borrow_for_merge(runs.unwrap_or(0));
+        let _slot = self.scheduler.slots.occupy();
         let shared = self.shared_files(merges.len());
         let mut job = self.scheduler.jobs.begin(about(merges));
         let running = job.running.clone();
@@ -249,7 +239,6 @@ impl Inner {
         // Nothing is merged twice in one edit.
         let mut seen = BTreeSet::new();
         let mut rest = trees.into_iter().filter(|id| seen.insert(*id)).peekable();
-        let _slot = self.scheduler.slots.insist();
         while let Some(first_of) = rest.peek() {
             let mut claims = vec![{
                 let version = &self.versions.view.load_full().version;

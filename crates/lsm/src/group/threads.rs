@@ -84,7 +84,7 @@ fn flush_loop(inner: &Inner) {
 fn merge_loop(inner: &Inner) {
     // Failures of trees are noted with them; what gets here is one of the store, which writers meet as well.
     let note = |inner: &Inner, _| Counters::add(&inner.core.counters.background_failures, 1);
-    inner.work_loop(Inner::merge_in_turn, note);
+    inner.work_loop(Inner::merge_once, note);
 }
 
 /// Syncs the log when the first of the periodic writes that are not synced yet wants it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lsm::fs::Fs;
 use lsm::{Group, LazyLeveled, Leveled, Options, PlainTrees, Result, TreeOptions, TreeProvider};
 
+pub(crate) mod crowd;
 pub(crate) mod toy;
 
 /// Where the stores of tests in memory are.
