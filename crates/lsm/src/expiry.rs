@@ -129,7 +129,8 @@ impl ExpiryClock {
     /// tried again with the next.
     #[inline]
     fn act(&self, expires: Time) {
-        if expires > self.written.load(Ordering::Acquire) {
+        // Not where the clock is ahead of what is believed: it would be tried at each read.
+        if expires > self.written.load(Ordering::Acquire) && expires <= self.kept() {
             let _ = self.write(expires);
         }
     }

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use common::{
     Doing, INDEXED, PATHS, check, check_set, keys_in_every_way, number, path, scan, upkeep,
 };
-use esker::{Database, DatasetDef, Durability, KeyType, Maintenance, Options, Type};
+use esker::{Database, DatasetDef, Durability, KeyType, Maintenance, Options, Tuning, Type};
 
 /// Tells the child where to load, and from which batch on.
 const DIR: &str = "ESKER_SIGKILL_DIR";
@@ -31,6 +31,11 @@ fn options() -> Options {
         memory_budget: 512 << 10,
         table_size: 16 << 10,
         durability: Durability::Os,
+        // Nearly all merges are done in pieces.
+        tuning: Tuning {
+            piece_bytes: Some(16 << 10),
+            ..Tuning::default()
+        },
         ..Options::default()
     }
 }
