@@ -70,6 +70,12 @@ impl Failure {
     }
 }
 
+impl From<esker::ModelError> for Failure {
+    fn from(error: esker::ModelError) -> Self {
+        esker::Error::from(error).into()
+    }
+}
+
 impl From<esker::Error> for Failure {
     fn from(error: esker::Error) -> Self {
         match error.kind() {

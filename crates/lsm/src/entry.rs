@@ -5,12 +5,10 @@ use std::cmp::Ordering;
 /// A time: milliseconds since 1970.
 pub type Time = u64;
 
-/// A sequence number. Every write operation of a tree group takes the next one; entries that belong
-/// to one operation (a record and its index entries) share it.
-pub type Seq = u64;
-
-/// The largest sequence number. A seek to `(key, MAX_SEQ)` finds the newest entry of `key`.
-pub const MAX_SEQ: Seq = (1 << 56) - 1;
+/// A seek to `(key, MAX_SEQ)` finds the newest entry of `key`.
+pub use ::coding::MAX_SEQ;
+/// Every write operation of a tree group takes the next one; entries that belong to one operation share it.
+pub use ::coding::Seq;
 
 /// Longest user key of a tree, in bytes: a primary key of 64 KiB behind an index value.
 pub const MAX_KEY_LEN: usize = 256 << 10;

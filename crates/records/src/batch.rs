@@ -6,15 +6,15 @@ use std::sync::Arc;
 use lsm::{Batch, Durability, Kind, Snapshot};
 
 use crate::dataset::Dataset;
-use crate::def::Maintenance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
-use crate::key::Key;
 use crate::layout::Layout;
-use crate::record::{self, RecordRef};
 use crate::replaced::{Conflict, Replaced, Touched};
-use crate::schema::Extracted;
 use crate::upkeep::Measured;
+use model::Key;
+use model::definition::Maintenance;
+use model::record::{self, RecordRef};
+use model::schema::Extracted;
 
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
 /// which saves allocations.

@@ -17,8 +17,8 @@
 
 use lsm::{Seq, Superseded};
 
-use crate::def::Repair;
 use crate::layout::{Attribute, Layout};
+use model::definition::Repair;
 
 /// Where candidates come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

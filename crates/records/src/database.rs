@@ -8,12 +8,12 @@ use lsm::{Account, Budget, Durability, Group, Loan, Stop};
 use parking_lot::{Condvar, Mutex};
 
 use crate::dataset::Dataset;
-use crate::def::{DatasetDef, StoredDef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Current, Layout, Step};
 use crate::trees::{Trees, dataset_of, new_trees};
 use crate::upkeep::Keeper;
 use crate::usage::{self, Usage, UsageCounts};
+use model::definition::{DatasetDef, StoredDef};
 
 /// Settings of a store.
 #[derive(Clone)]

@@ -6,14 +6,14 @@ use lsm::{Cost, Durability, Snapshot, Stop};
 
 use crate::batch::WriteBatch;
 use crate::database::Shared;
-use crate::def::DatasetDef;
 use crate::error::{Error, Result};
-use crate::key::Key;
 use crate::layout::{Current, Layout};
 use crate::query::{Query, Scan};
 use crate::record::Record;
-use crate::schema::{KeyType, Path, Type, Value};
 use crate::upkeep::Keeper;
+use model::Key;
+use model::definition::DatasetDef;
+use model::schema::{KeyType, Path, Type, Value};
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 #[derive(Clone)]

@@ -140,3 +140,19 @@ impl From<lsm::Error> for Error {
         }
     }
 }
+
+impl From<model::Error> for Error {
+    fn from(error: model::Error) -> Error {
+        let kind = match error {
+            model::Error::Damaged(_) => ErrorKind::Damaged,
+            _ => ErrorKind::BadInput,
+        };
+        Error::new(kind, error.to_string())
+    }
+}
+
+impl From<model::schema::RecordError> for Error {
+    fn from(error: model::schema::RecordError) -> Error {
+        model::Error::from(error).into()
+    }
+}

@@ -12,18 +12,17 @@
 use std::collections::BTreeSet;
 
 use lsm::coding::Reader;
-use lsm::merge::MergeOperator;
 use serde_json::Value as Json;
 
-use crate::def::StoredDef;
-use crate::posting::{Posting, PostingList, PostingMerge, PostingWriter};
-use crate::predicate::{Condition, JsonFilter};
-use crate::record::{self, RecordRef};
-use crate::schema::{
+use crate::trees::TreeConfig;
+use model::condition::{Condition, JsonFilter};
+use model::definition::StoredDef;
+use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
+use model::record::{self, RecordRef};
+use model::schema::{
     Extracted, Extraction, KeyType, Type, Value, decode_key, encode_key, infer, infer_key,
     without_negative_zeros,
 };
-use crate::trees::TreeConfig;
 
 #[cfg(test)]
 #[path = "fuzzing_tests.rs"]
@@ -66,14 +65,14 @@ pub fn postings(data: &[u8]) {
     let operator = PostingMerge::default();
     for oldest in [false, true] {
         let mut settled = newer.to_vec();
-        let kept = operator.finish(b"", newer_seq, &mut settled, oldest);
+        let kept = operator.finish(newer_seq, &mut settled, oldest);
         if let (Some(facts), true) = (&first, kept) {
             let after = self::facts(&settled, newer_seq).unwrap();
             assert!(after.iter().all(|fact| facts.contains(fact)));
         }
     }
     let mut joined = newer.to_vec();
-    let done = operator.combine(b"", &mut joined, newer_seq, older, older_seq);
+    let done = operator.combine(&mut joined, newer_seq, older, older_seq);
     match (first, second, done) {
         (_, _, false) => assert_eq!(joined, newer),
         (Some(first), Some(second), true) => {

@@ -10,17 +10,17 @@ use lsm::version::Version;
 use lsm::{Seq, TreeId};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::def::{IndexKind, StoredAttribute, StoredDef};
 use crate::error::{Error, Result};
 use crate::online::Online;
 use crate::query::KeptFilter;
-use crate::record::RecordRef;
-use crate::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
-use crate::tokens::Tokenizer;
 use crate::trees::{
     data_tree, deleted_tree, index_tree, keys_tree, staging_tree, superseded_tree, widened_tree,
 };
 use crate::usage::Usage;
+use model::definition::{IndexKind, StoredAttribute, StoredDef};
+use model::record::RecordRef;
+use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use model::tokens::Tokenizer;
 
 /// One attribute, ready for use.
 pub(crate) struct Attribute {
@@ -111,9 +111,9 @@ impl Attribute {
         });
         let values = values.iter().map(Vec::as_slice);
         // What is shown cannot fail.
-        let _ = self.tokenizer.each(values, |token| {
+        let Ok(()) = self.tokenizer.each(values, |token| {
             show(token);
-            Ok(())
+            Ok::<_, std::convert::Infallible>(())
         });
     }
 

@@ -40,24 +40,18 @@ mod check;
 mod coverage;
 mod database;
 mod dataset;
-mod def;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
-mod key;
 mod layout;
 mod online;
-mod posting;
-mod predicate;
 mod query;
 mod record;
 mod repair;
 mod replaced;
-mod schema;
 mod snapshots;
 mod stats;
-mod tokens;
 mod trees;
 mod upkeep;
 mod usage;
@@ -70,12 +64,32 @@ pub use check::CheckReport;
 pub use database::Tuning;
 pub use database::{Database, Options, check_dataset_name};
 pub use dataset::{Dataset, DatasetSnapshot};
-pub use def::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
 pub use error::{Error, ErrorKind, Result};
-pub use key::Key;
 pub use lsm::fs;
 pub use lsm::{Budget, Durability, LookupOptions, NamedSnapshot, Stop};
-pub use predicate::{Condition, Op};
+pub use model::Error as ModelError;
+pub use model::Key;
+pub use model::condition::{Condition, Op};
+pub use model::definition::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
+pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// use esker::{Condition, Database, DatasetDef, IndexKind, KeyType, Options, Tokenizer, Type};
+///
+/// let db = Database::create_or_open(dir.path(), Options::default())?;
+/// let def = DatasetDef::new("id".parse()?, KeyType::Int)
+///     .tokenized("name".parse()?, IndexKind::Lazy, Type::String, Tokenizer::Prefix);
+/// let people = db.create_dataset("people", def)?;
+/// people.put(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
+/// people.put(br#"{"id": 2, "name": "Adam Smith"}"#)?;
+///
+/// let query = people.query().condition("name^=Ada".parse::<Condition>()?);
+/// assert_eq!(query.count()?.0, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub use model::tokens::Tokenizer;
 pub use query::{
     Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
 };
@@ -83,23 +97,21 @@ pub use record::Record;
 pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
 };
-pub use schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 pub use snapshots::StoreSnapshot;
-pub use tokens::Tokenizer;
 pub use upkeep::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
 pub use usage::{Asked, UsageCounts};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    schema::infer(&samples, path)
+    model::schema::infer(&samples, path)
 }
 
 /// The type of key that the samples (records) show at `path`; `None` when none has one.
 pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
     infer_type(samples, path)?;
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    Some(schema::infer_key(&samples, path))
+    Some(model::schema::infer_key(&samples, path))
 }
 
 /// Compiles the example in the README.

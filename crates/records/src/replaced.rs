@@ -11,11 +11,11 @@ use std::collections::HashMap;
 
 use lsm::{Batch, Cost, Kind, Seq, Snapshot};
 
-use crate::def::Maintenance;
 use crate::error::{Error, Result};
 use crate::index::{self, Fact, Writes};
 use crate::layout::Layout;
-use crate::record::RecordRef;
+use model::definition::Maintenance;
+use model::record::RecordRef;
 
 /// A record that a batch puts or deletes.
 pub(crate) struct Touched {

@@ -16,10 +16,12 @@ use lsm::{
     TreeProvider,
 };
 
-use crate::def::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
 use crate::index;
 use crate::layout::Late;
-use crate::record::RecordRef;
+use model::definition::{
+    IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef, Upkeep,
+};
+use model::record::RecordRef;
 
 const DATA: &str = "/data";
 

@@ -14,9 +14,9 @@ use lsm::LazyStriped;
 use lsm::fs::Fs;
 use serde_json::{Map, Value as Json, json};
 
-use crate::def::MAX_INDEXES;
-use crate::schema::Path;
 use crate::upkeep::{Live, Measured};
+use model::definition::MAX_INDEXES;
+use model::schema::Path;
 
 const NAME: &str = "USAGE";
 const TEMPORARY: &str = "USAGE.new";

@@ -7,7 +7,7 @@
 
 use super::sample::Facts;
 use super::{Mix, Workload};
-use crate::def::IndexKind;
+use model::definition::IndexKind;
 
 /// The kinds that are compared, none aside. Eager is never recommended: its writes grow with its lists.
 /// Nor is a filter: how much it passes over depends on how components are merged, which no sample tells.

@@ -13,10 +13,10 @@ use std::fmt;
 use serde_json::{Value as Json, json};
 
 use crate::dataset::Dataset;
-use crate::def::IndexKind;
 use crate::error::{Error, Result};
-use crate::schema::{Extraction, Path, infer};
 use crate::usage::{Asked, UsageCounts};
+use model::definition::IndexKind;
+use model::schema::{Extraction, Path, infer};
 use sample::{Facts, Reader};
 
 /// A change is advised when what is left of the cost is less than this share: less is within the error of the model.

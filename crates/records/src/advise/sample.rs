@@ -9,8 +9,8 @@ use lsm::{Component, Cost, Cursor, Kind, Snapshot, TreeId};
 
 use crate::error::{Error, Result};
 use crate::layout::Attribute;
-use crate::record::RecordRef;
-use crate::schema::{Extracted, Extraction};
+use model::record::RecordRef;
+use model::schema::{Extracted, Extraction};
 
 /// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
 /// from a disk.

@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
 use crate::layout::{Building, Layout};
-use crate::record::RecordRef;
-use crate::schema::{Extracted, RecordError};
 use crate::trees::{Role, TreeConfig};
+use model::record::RecordRef;
+use model::schema::{Extracted, RecordError};
 
 /// Bytes that the passes over records and facts read ahead.
 const READAHEAD: usize = 256 << 10;

@@ -16,17 +16,17 @@ use std::ops::ControlFlow;
 use lsm::{Component, Snapshot, TreeChange, TreeId};
 
 use crate::dataset::Dataset;
-use crate::def::{
-    IndexDef, IndexKind, MAX_INDEXES, Maintenance, StoredAttribute, StoredChange, StoredDef,
-};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Building, Layout};
-use crate::schema::{Path, Type, infer};
-use crate::tokens::Tokenizer;
 use crate::trees::{
     Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree, widens,
 };
 use build::{Build, Stop};
+use model::definition::{
+    IndexDef, IndexKind, MAX_INDEXES, Maintenance, StoredAttribute, StoredChange, StoredDef,
+};
+use model::schema::{Path, Type, infer};
+use model::tokens::Tokenizer;
 
 /// Records that a type is inferred from.
 const SAMPLE: usize = 1000;
@@ -276,7 +276,7 @@ impl Dataset {
         ty: Type,
         tokenizer: Tokenizer,
     ) -> Result<()> {
-        tokenizer.check(kind, ty)?;
+        model::definition::check_tokenizer(tokenizer, kind, ty)?;
         let name = self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();

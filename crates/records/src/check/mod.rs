@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, VisitFact};
 use crate::layout::{Attribute, Layout};
-use crate::record::RecordRef;
 use crate::trees::dataset_of;
+use model::record::RecordRef;
 use obsolete::{Derived, Known};
 
 /// What a check found.

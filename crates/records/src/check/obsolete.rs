@@ -3,10 +3,10 @@
 use lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
 
 use crate::coverage::{Complete, Coverage, Source};
-use crate::def::Maintenance;
 use crate::error::Result;
 use crate::layout::{Attribute, Layout};
-use crate::record::RecordRef;
+use model::definition::Maintenance;
+use model::record::RecordRef;
 
 const READAHEAD: usize = 256 << 10;
 

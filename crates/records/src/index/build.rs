@@ -17,11 +17,11 @@ use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
 
 use super::eager::{CHUNK_BYTES, FIRST_WHILE_BUILT};
 use super::recent;
-use crate::def::IndexKind;
 use crate::error::{Error, Result};
 use crate::layout::Attribute;
-use crate::posting::{self, Posting, PostingWriter};
-use crate::schema::Value;
+use model::definition::IndexKind;
+use model::posting::{self, Posting, PostingWriter};
+use model::schema::Value;
 
 const GATHERED: u8 = 0;
 const FACT: u8 = 1;
@@ -228,7 +228,7 @@ impl Oldest {
             self.value.extend_from_slice(value);
             self.chunk = FIRST_WHILE_BUILT;
         }
-        if self.list.len() == 0 {
+        if self.list.is_empty() {
             self.newest = seq;
         }
         let cancel = false;
@@ -242,7 +242,7 @@ impl Oldest {
 
     /// Ends the piece of a list that was begun.
     pub(crate) fn finish(&mut self, sink: &mut RunSink<'_>) -> lsm::Result<()> {
-        if self.list.len() == 0 {
+        if self.list.is_empty() {
             return Ok(());
         }
         self.out.clear();

@@ -8,7 +8,7 @@ use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Range, Writes, also, estimate_tree, tree_of};
 use crate::error::Result;
 use crate::layout::Attribute;
-use crate::schema::Value;
+use model::schema::Value;
 
 pub(super) struct Composite;
 

@@ -11,14 +11,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use lsm::entry::MAX_SEQ;
-use lsm::merge::MergeOperator;
 use lsm::{Batch, Component, Cursor, Kind, Seq, Snapshot, TreeCursor, TreeId};
 
 use super::lazy::offer_piece;
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, estimate_tree, tree_of};
 use crate::error::Result;
 use crate::layout::Attribute;
-use crate::posting::{Posting, PostingMerge};
+use model::posting::{Posting, PostingMerge};
 
 /// Bytes at which a chunk is full.
 pub(super) const CHUNK_BYTES: usize = 8 << 10;
@@ -211,7 +210,7 @@ pub(crate) fn complete(
             .encode(&mut one);
             let joined = pieces
                 .last_mut()
-                .is_some_and(|piece| operator.combine(&change.value, piece, last, &one, last));
+                .is_some_and(|piece| operator.combine(piece, last, &one, last));
             if !joined {
                 pieces.push(one);
             }
@@ -243,8 +242,7 @@ fn write_list(
         number = u32::MAX - u32::from_be_bytes(*suffix);
         let joined = pieces.last_mut().is_some_and(|oldest| {
             // A full chunk stays as it is; the new piece is small, so joining is judged by the old one.
-            head.chunk.len() < CHUNK_BYTES
-                && operator.combine(&change.value, oldest, last, &head.chunk, head.seq)
+            head.chunk.len() < CHUNK_BYTES && operator.combine(oldest, last, &head.chunk, head.seq)
         });
         if !joined {
             number += 1;
@@ -254,7 +252,7 @@ fn write_list(
         let key = [change.value.as_slice(), &(u32::MAX - number).to_be_bytes()].concat();
         // A cancel has done its work where no older chunk is left that it could be about.
         let oldest = number == 0;
-        if operator.finish(&key, last, &mut piece, oldest) {
+        if operator.finish(last, &mut piece, oldest) {
             batch.also(Kind::Put, change.tree, &key, &piece)?;
         } else if head.as_ref().is_some_and(|head| head.key == key) {
             batch.also(Kind::Delete, change.tree, &key, &[])?;

@@ -20,10 +20,10 @@ use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind};
 
 use super::{Best, Fact, Index, Lookup, Range, Writes};
-use crate::def::Repair;
 use crate::error::Result;
 use crate::layout::{Attribute, Layout};
-use crate::record::RecordRef;
+use model::definition::Repair;
+use model::record::RecordRef;
 
 pub(super) struct Embedded;
 
@@ -84,7 +84,7 @@ impl Index for Embedded {
             lookup,
             attribute,
             range,
-            values: range.to_value_range(),
+            values: super::value_range(range),
             tables: Vec::new(),
             queue: BinaryHeap::new(),
             hints: Vec::new(),
@@ -108,7 +108,7 @@ impl Index for Embedded {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        let values = range.to_value_range();
+        let values = super::value_range(range);
         let mut records = 0;
         for component in lookup.snapshot.components(lookup.layout.data) {
             match component {

@@ -23,10 +23,10 @@ use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
 
 use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
 use crate::coverage::{Coverage, Source};
-use crate::def::Maintenance;
 use crate::error::Result;
 use crate::layout::Attribute;
-use crate::record::RecordRef;
+use model::definition::Maintenance;
+use model::record::RecordRef;
 
 pub(super) struct Filter;
 
@@ -117,7 +117,7 @@ impl Reading {
         let components = snapshot.components(layout.data);
         let zones = Zones {
             id: attribute.id,
-            values: range.to_value_range(),
+            values: super::value_range(range),
         };
         let upkeep = &layout.stored.upkeep;
         let superseded = layout.superseded.and_then(|tree| snapshot.superseded(tree));

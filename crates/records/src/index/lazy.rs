@@ -9,7 +9,7 @@ use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
 use crate::error::{Error, Result};
 use crate::layout::Attribute;
-use crate::posting::{self, Posting, PostingList};
+use model::posting::{self, Posting, PostingList};
 
 pub(super) struct Lazy;
 

@@ -9,27 +9,29 @@ mod embedded;
 pub(crate) mod every;
 mod filter;
 mod lazy;
+mod posting_merge;
 mod purge;
-mod range;
 mod recent;
 mod seen;
 mod walk;
 
 use std::sync::Arc;
 
+use lsm::synopsis::ValueRange;
 use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId, TreeOptions};
 
 pub use best::Order;
 pub(crate) use best::{Best, Window};
 pub(crate) use eager::{Heads, complete as complete_eager};
 pub(crate) use filter::{Take, each_match};
-pub(crate) use range::Range;
+pub(crate) use model::range::Range;
+use posting_merge::PostingOperator;
 
-use crate::def::IndexKind;
 use crate::error::Result;
 use crate::layout::{Attribute, Layout};
-use crate::posting::PostingMerge;
-use crate::schema::Value;
+use model::definition::IndexKind;
+use model::posting::PostingMerge;
+use model::schema::Value;
 
 /// "The record of `key` has `value`."
 #[derive(Clone, Copy)]
@@ -125,10 +127,10 @@ pub(crate) fn tree_options(kind: IndexKind, versions: usize) -> TreeOptions {
     match kind {
         // Lists are asked for by their exact key.
         IndexKind::Lazy => TreeOptions {
-            operator: Some(Arc::new(PostingMerge {
+            operator: Some(Arc::new(PostingOperator(PostingMerge {
                 versions,
                 ..PostingMerge::default()
-            })),
+            }))),
             filter: Some(Arc::new(purge::Purge)),
             ..TreeOptions::default()
         },
@@ -162,6 +164,14 @@ fn tree_of(attribute: &Attribute) -> Result<TreeId> {
             attribute.path
         ))
     })
+}
+
+/// A range as the engine's synopses know it.
+fn value_range(range: &Range) -> ValueRange {
+    ValueRange {
+        lo: range.lo.clone(),
+        hi: range.hi.clone(),
+    }
 }
 
 /// About how many entries of an index tree lie in `range`.

@@ -4,7 +4,7 @@
 use lsm::Seq;
 use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
 
-use crate::posting::{PostingList, PostingWriter};
+use model::posting::{PostingList, PostingWriter};
 
 pub(super) struct Purge;
 
@@ -84,7 +84,7 @@ fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::posting::Posting;
+    use model::posting::Posting;
 
     #[test]
     fn what_is_over_goes_and_cancels_stay() {

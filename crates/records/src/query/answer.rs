@@ -14,8 +14,9 @@ use super::{Order, Query, scan};
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
-use crate::key::Key;
-use crate::record::{Record, RecordRef};
+use crate::record::Record;
+use model::Key;
+use model::record::RecordRef;
 
 /// The most candidates that are asked for at a time.
 const PAGE: usize = 256 << 10;

@@ -3,9 +3,9 @@
 use super::answer::Answer;
 use super::plan::Driver;
 use super::predicate::Predicate;
-use crate::def::IndexKind;
 use crate::upkeep::Measured;
 use crate::usage::Asked;
+use model::definition::IndexKind;
 
 impl Answer {
     /// What the query was, for the upkeep.

@@ -11,12 +11,12 @@ use super::predicate::Predicates;
 use super::scan::READAHEAD;
 use super::{Order, plan};
 use crate::dataset::DatasetSnapshot;
-use crate::def::{IndexKind, Maintenance};
 use crate::error::Result;
 use crate::index::CURRENT;
 use crate::index::{self, Best, Candidate, Index, Lookup, Range, Window};
 use crate::layout::Attribute;
 use crate::record::Record;
+use model::definition::{IndexKind, Maintenance};
 
 /// The most candidates that are asked for at a time, and the least.
 const MOST: usize = 64 << 10;

@@ -8,11 +8,11 @@ use super::explain::Steps;
 use super::plan::Driver;
 use super::predicate::Predicates;
 use super::scan;
-use crate::def::IndexKind;
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
 use crate::layout::{Attribute, Layout};
-use crate::tokens::Tokenizer;
+use model::definition::IndexKind;
+use model::tokens::Tokenizer;
 
 /// Facts whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;

@@ -16,10 +16,10 @@ use lsm::table::KeyFilter;
 use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
 
 use crate::coverage::{Complete, Coverage, Source};
-use crate::def::{Maintenance, Repair};
 use crate::error::{Error, Result};
 use crate::index::Candidate;
 use crate::layout::{Attribute, Layout};
+use model::definition::{Maintenance, Repair};
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

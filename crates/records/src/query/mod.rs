@@ -29,9 +29,9 @@ pub use crate::index::Order;
 
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
-use crate::predicate::{Condition, Op};
 use crate::record::Record;
-use crate::schema::Path;
+use model::condition::{Condition, Op};
+use model::schema::Path;
 
 /// A query: conditions that must all hold, an order, a limit.
 ///

@@ -6,10 +6,10 @@ use std::ops::Bound;
 use crate::error::{Error, Result};
 use crate::index::Range;
 use crate::layout::Layout;
-use crate::predicate::{Condition, JsonFilter, Op};
-use crate::record::RecordRef;
-use crate::schema::Path;
-use crate::tokens::{Tokenizer, prefix_token};
+use model::condition::{Condition, JsonFilter, Op};
+use model::record::RecordRef;
+use model::schema::Path;
+use model::tokens::{Tokenizer, prefix_token};
 
 /// "Some value of the attribute lies in the range."
 pub(super) struct Predicate {

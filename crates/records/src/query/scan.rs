@@ -6,8 +6,8 @@ use serde_json::{Value as Json, json};
 use super::explain;
 use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
-use crate::key::Key;
 use crate::record::Record;
+use model::Key;
 
 /// Bytes that a scan reads ahead.
 pub(super) const READAHEAD: usize = 256 << 10;

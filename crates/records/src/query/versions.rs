@@ -15,12 +15,12 @@ use super::candidates::{Kept, Search};
 use super::predicate::Predicates;
 use crate::dataset::{Dataset, DatasetSnapshot};
 use crate::error::{Error, Result};
-use crate::key::Key;
-use crate::predicate::{Condition, Op};
 use crate::record::Record;
-use crate::schema::Path;
-use crate::tokens::Tokenizer;
 use crate::usage::Asked;
+use model::Key;
+use model::condition::{Condition, Op};
+use model::schema::Path;
+use model::tokens::Tokenizer;
 
 /// Which part of the versions with a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

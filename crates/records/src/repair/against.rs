@@ -11,9 +11,9 @@ use super::sorter::Sorted;
 use super::work::{Tally, Work};
 use super::{READAHEAD, runs};
 use crate::coverage::Coverage;
-use crate::def::Merging;
 use crate::error::Result;
 use crate::layout::{Attribute, Layout};
+use model::definition::Merging;
 
 pub(super) struct Against<'w> {
     work: &'w Work<'w>,

@@ -27,10 +27,10 @@ use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
 use crate::change::refuse_unfinished;
 use crate::coverage::{Coverage, Source};
 use crate::dataset::Dataset;
-use crate::def::{IndexKind, Maintenance, Repair};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::trees::{Role, TreeConfig, superseded_tree};
+use model::definition::{IndexKind, Maintenance, Repair};
 use work::Work;
 
 /// Bytes that passes over entries read ahead.

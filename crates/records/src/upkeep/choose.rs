@@ -11,7 +11,7 @@
 //!
 //! A lookup of a key that is not in the cache reads a block where the key is known, and only key filters where it is new.
 
-use crate::def::Maintenance;
+use model::definition::Maintenance;
 
 /// Looking a key up in the cache; fetching a record from it; reading a block that is not in it.
 const KEY: f64 = 1.5;

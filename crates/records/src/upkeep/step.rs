@@ -12,10 +12,10 @@ use super::measured::{LastRepair, Measured};
 use super::pacing::{Backlog, due};
 use crate::coverage::Coverage;
 use crate::dataset::Dataset;
-use crate::def::{Maintenance, Repair};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::repair::RepairOptions;
+use model::definition::{Maintenance, Repair};
 
 /// Bytes that repairs in the background read in a second.
 const RATE: u64 = 64 << 20;

@@ -20,13 +20,13 @@ use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
 use crate::change::{records, refuse_unfinished};
 use crate::coverage::{Coverage, Source};
 use crate::dataset::Dataset;
-use crate::def::Maintenance;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::trees::{
     Role, TreeConfig, deleted_tree, keys_tree, superseded_tree, widened_tree, widens,
 };
+use model::definition::Maintenance;
 
 /// Bytes that the pass over the records reads ahead.
 const READAHEAD: usize = 256 << 10;

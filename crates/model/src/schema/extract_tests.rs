@@ -20,7 +20,7 @@ fn extraction(key: &str, key_type: KeyType, attributes: &[(&str, Type)]) -> Extr
 fn extract(x: &Extraction, json: &str) -> Result<Vec<Vec<Value>>, RecordError> {
     let mut out = Extracted::default();
     x.extract(json.as_bytes(), &mut out)?;
-    let decode = |t, bytes| Value::decode(t, &mut lsm::coding::Reader::new(bytes)).unwrap();
+    let decode = |t, bytes| Value::decode(t, &mut coding::Reader::new(bytes)).unwrap();
     let attributes = x.attributes.iter().enumerate();
     Ok(attributes
         .map(|(i, (_, t))| out.values(i).map(|v| decode(*t, v)).collect())

@@ -29,16 +29,17 @@ impl Key {
     }
 
     /// A key as it is stored.
-    pub(crate) fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
+    pub fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
         Key { ty, bytes }
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// The encoded key: the order of the bytes is that of the keys.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// An encoded key, for people.
-    pub(crate) fn display(ty: KeyType, bytes: &[u8]) -> String {
+    pub fn display(ty: KeyType, bytes: &[u8]) -> String {
         decode_key(ty, bytes).map_or_else(|| format!("{bytes:02x?}"), |value| value.to_string())
     }
 }

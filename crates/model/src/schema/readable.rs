@@ -59,7 +59,7 @@ impl<'de> Visitor<'de> for Everything {
 
 /// The text with a space in place of the sign of each number that is `-0`, and no other change: the parser takes `-0`,
 /// which is an integer, for the float -0.0. `None` when there is none.
-pub(crate) fn without_negative_zeros(json: &str) -> Option<String> {
+pub fn without_negative_zeros(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
     let mut found = Vec::new();
     let (mut in_string, mut at) = (false, 0);

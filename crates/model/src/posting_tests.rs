@@ -142,7 +142,7 @@ fn merges_agree_with_the_model() {
                 fragment(piece)
             };
             if rng.bool() {
-                assert!(operator.finish(b"", 0, &mut bytes, false));
+                assert!(operator.finish(0, &mut bytes, false));
             }
             pieces.push(bytes);
             rest = tail;
@@ -151,22 +151,22 @@ fn merges_agree_with_the_model() {
             let i = rng.usize(..pieces.len() - 1);
             let older = pieces.remove(i + 1);
             assert!(
-                operator.combine(b"", &mut pieces[i], ENTRY, &older, ENTRY),
+                operator.combine(&mut pieces[i], ENTRY, &older, ENTRY),
                 "round {round}, seed {SEED}"
             );
         }
         let mut list = pieces.remove(0);
-        assert!(operator.finish(b"", 0, &mut list, false));
+        assert!(operator.finish(0, &mut list, false));
         assert_eq!(
             read(&list),
             Ok(model(&postings, false)),
             "round {round}, seed {SEED}"
         );
         let settled = list.clone();
-        assert!(operator.finish(b"", 0, &mut list, false));
+        assert!(operator.finish(0, &mut list, false));
         assert_eq!(list, settled, "settling again changes nothing");
         let last = model(&postings, true);
-        assert_eq!(operator.finish(b"", 0, &mut list, true), !last.is_empty());
+        assert_eq!(operator.finish(0, &mut list, true), !last.is_empty());
         if !last.is_empty() {
             assert_eq!(read(&list), Ok(last), "round {round}, seed {SEED}");
         }
@@ -195,7 +195,6 @@ fn a_full_chunk_takes_no_more() {
     };
     let mut newer = single(&(9, b"123".to_vec(), false));
     assert!(operator.combine(
-        b"",
         &mut newer,
         ENTRY,
         &single(&(8, b"456".to_vec(), false)),
@@ -203,7 +202,6 @@ fn a_full_chunk_takes_no_more() {
     ));
     let full = newer.clone();
     assert!(!operator.combine(
-        b"",
         &mut newer,
         ENTRY,
         &single(&(7, b"789".to_vec(), false)),

@@ -66,7 +66,7 @@ impl fmt::Display for Op {
 
 impl Op {
     /// True for operators that bound a range: those on one path must hold for one value together.
-    pub(crate) fn bounds_a_range(self) -> bool {
+    pub fn bounds_a_range(self) -> bool {
         matches!(self, Op::Ge | Op::Le | Op::Gt | Op::Lt)
     }
 }
@@ -166,7 +166,7 @@ impl fmt::Display for Condition {
 /// is a number (integers exactly), strings with the text by bytes, truth values with `true` and
 /// `false`; anything else does not match.
 #[derive(Debug, Clone)]
-pub(crate) struct JsonFilter {
+pub struct JsonFilter {
     trie: Trie,
     tests: Vec<Test>,
 }
@@ -188,7 +188,7 @@ struct Part {
 
 impl JsonFilter {
     /// Compiles `conditions`, all of which must hold.
-    pub(crate) fn new<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> JsonFilter {
+    pub fn new<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> JsonFilter {
         let mut filter = JsonFilter {
             trie: Trie::new(),
             tests: Vec::new(),
@@ -222,7 +222,7 @@ impl JsonFilter {
 
     /// True when the record `body` matches: one pass over it at most, which ends when all conditions
     /// have been met. A body that is not JSON does not match.
-    pub(crate) fn matches(&self, body: &[u8]) -> bool {
+    pub fn matches(&self, body: &[u8]) -> bool {
         if self.tests.is_empty() {
             return true;
         }
@@ -332,5 +332,5 @@ fn compare_mixed(a: i128, b: f64) -> Option<Ordering> {
 }
 
 #[cfg(test)]
-#[path = "predicate_tests.rs"]
+#[path = "condition_tests.rs"]
 mod tests;

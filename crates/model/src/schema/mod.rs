@@ -16,14 +16,13 @@ mod value;
 mod walk;
 
 pub use error::{RecordError, RecordErrorKind};
-pub(crate) use extract::{Extracted, Extraction};
-pub(crate) use infer::{infer, infer_key};
+pub use extract::{Extracted, Extraction};
+pub use infer::{infer, infer_key};
 pub use path::Path;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use readable::without_negative_zeros;
+pub use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;
-pub(crate) use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
+pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
 pub(crate) use walk::{Bits, Found, Rest, Sink, Trie};
 
 #[cfg(test)]

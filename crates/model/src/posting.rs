@@ -25,14 +25,13 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use lsm::coding::{Reader, put_varint};
-use lsm::entry::{MAX_SEQ, Seq};
-use lsm::merge::MergeOperator;
+use coding::{MAX_SEQ, Seq};
+use coding::{Reader, put_varint};
 
 use crate::schema::MAX_PRIMARY_KEY;
 
 /// The size over which [`PostingMerge`] lets fragments apart, in bytes.
-pub(crate) const CHUNK_BYTES: usize = 4 << 10;
+pub const CHUNK_BYTES: usize = 4 << 10;
 
 /// Stands for the sequence number of the entry; no write has this number.
 const IMPLIED: Seq = 0;
@@ -45,7 +44,7 @@ const FEW: usize = 12;
 
 /// One fact of a posting list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Posting<'a> {
+pub struct Posting<'a> {
     /// The write that made it.
     pub seq: Seq,
     /// The encoded primary key of the record.
@@ -56,7 +55,7 @@ pub(crate) struct Posting<'a> {
 
 /// The bytes are not a posting list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +67,7 @@ impl std::error::Error for Malformed {}
 
 /// Appends a fragment of one posting, whose sequence number is that of the entry that it becomes:
 /// what a write adds to a list.
-pub(crate) fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
+pub fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
     Posting {
         seq: IMPLIED,
         key,
@@ -79,7 +78,7 @@ pub(crate) fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
 
 impl Posting<'_> {
     /// Appends a fragment of this posting alone.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, (self.seq << 2) | if self.cancel { CANCELS } else { 0 });
         put_varint(out, 0);
         put_posting(out, 0, self, 0);
@@ -101,7 +100,7 @@ fn put_posting(out: &mut Vec<u8>, delta: u64, posting: &Posting<'_>, shared: usi
 
 /// A fragment whose head has been read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PostingList<'a> {
+pub struct PostingList<'a> {
     newest: Seq,
     oldest: Seq,
     flags: u64,
@@ -114,7 +113,7 @@ impl<'a> PostingList<'a> {
     ///
     /// # Errors
     /// The head is malformed. Postings are checked as they are read.
-    pub(crate) fn parse(bytes: &'a [u8], entry: Seq) -> Result<PostingList<'a>, Malformed> {
+    pub fn parse(bytes: &'a [u8], entry: Seq) -> Result<PostingList<'a>, Malformed> {
         PostingList::head(bytes, entry).ok_or(Malformed)
     }
 
@@ -142,23 +141,23 @@ impl<'a> PostingList<'a> {
     }
 
     /// The sequence number of the newest posting.
-    pub(crate) fn newest(&self) -> Seq {
+    pub fn newest(&self) -> Seq {
         self.newest
     }
 
     /// The sequence number of the oldest posting.
-    pub(crate) fn oldest(&self) -> Seq {
+    pub fn oldest(&self) -> Seq {
         self.oldest
     }
 
     /// True when no key comes twice.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.flags & SETTLED != 0
     }
 
     /// A reader of the postings, newest first. Stop early for the newest K: nothing behind the place
     /// of the reader is decoded.
-    pub(crate) fn reader(&self) -> PostingReader<'a> {
+    pub fn reader(&self) -> PostingReader<'a> {
         PostingReader {
             list: *self,
             rest: Reader::new(self.body),
@@ -170,7 +169,7 @@ impl<'a> PostingList<'a> {
 
 /// Reads the postings of a fragment one by one.
 #[derive(Debug, Clone)]
-pub(crate) struct PostingReader<'a> {
+pub struct PostingReader<'a> {
     list: PostingList<'a>,
     rest: Reader<'a>,
     seq: Option<Seq>,
@@ -187,7 +186,7 @@ impl<'a> PostingReader<'a> {
         clippy::should_implement_trait,
         reason = "the posting borrows from the reader"
     )]
-    pub(crate) fn next(&mut self) -> Result<Option<Posting<'_>>, Malformed> {
+    pub fn next(&mut self) -> Result<Option<Posting<'_>>, Malformed> {
         if self.rest.is_empty() {
             let complete = self.seq == Some(self.list.oldest);
             return if complete { Ok(None) } else { Err(Malformed) };
@@ -238,7 +237,7 @@ fn key_parts<'a>(input: &mut Reader<'a>) -> Option<(usize, &'a [u8])> {
 
 /// Writes a fragment of many postings, with prefix-compressed keys.
 #[derive(Debug, Default)]
-pub(crate) struct PostingWriter {
+pub struct PostingWriter {
     body: Vec<u8>,
     previous: Vec<u8>,
     newest: Seq,
@@ -248,13 +247,13 @@ pub(crate) struct PostingWriter {
 
 impl PostingWriter {
     /// An empty one.
-    pub(crate) fn new() -> PostingWriter {
+    pub fn new() -> PostingWriter {
         PostingWriter::default()
     }
 
     /// Adds a posting, which must be older than those before. Returns false, and does nothing, when
     /// it is not, or when its key is too long.
-    pub(crate) fn push(&mut self, posting: Posting<'_>) -> bool {
+    pub fn push(&mut self, posting: Posting<'_>) -> bool {
         let first = self.body.is_empty();
         if posting.key.len() > MAX_PRIMARY_KEY || (!first && posting.seq >= self.oldest) {
             return false;
@@ -274,13 +273,18 @@ impl PostingWriter {
     }
 
     /// Bytes of the postings so far.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.body.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
     }
 
     /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty.
     /// `settled` says that no key came more often than it may.
-    pub(crate) fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {
+    pub fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
             let flags = if settled {
                 self.flags | SETTLED
@@ -308,12 +312,7 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
 /// Joins `older` to the end of `newer`, by copying. Returns false, and leaves `newer` as it is, when
 /// `older` is not older in all of it or one of the two is malformed. The numbers are those of the
 /// entries that hold the fragments.
-pub(crate) fn append(
-    newer: &mut Vec<u8>,
-    newer_entry: Seq,
-    older: &[u8],
-    older_entry: Seq,
-) -> bool {
+pub fn append(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -> bool {
     join(newer, newer_entry, older, older_entry).is_some()
 }
 
@@ -352,7 +351,7 @@ fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -
 /// or cancel, and when nothing older can exist (`oldest`) the cancels too. Returns false when nothing
 /// is left. A malformed fragment stays as it is. O(postings), and O(1) for a settled fragment.
 /// `entry` is the number of the entry that holds it.
-pub(crate) fn settle(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
+pub fn settle(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
     match settled(fragment, entry, oldest, versions) {
         Some(Settled::As(new)) if new.is_empty() => false,
         Some(Settled::As(new)) => {
@@ -420,7 +419,7 @@ fn settled(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Option
 
 /// Joins the fragments of posting lists on flushes and merges.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PostingMerge {
+pub struct PostingMerge {
     /// A fragment of so many bytes takes no further one.
     pub chunk_bytes: usize,
     /// So many postings of a key are kept.
@@ -436,10 +435,10 @@ impl Default for PostingMerge {
     }
 }
 
-impl MergeOperator for PostingMerge {
-    fn combine(
+impl PostingMerge {
+    /// Joins an older fragment to a newer one; false when they stay apart, and the newer one is as it was.
+    pub fn combine(
         &self,
-        _key: &[u8],
         newer: &mut Vec<u8>,
         newer_seq: Seq,
         older: &[u8],
@@ -448,7 +447,8 @@ impl MergeOperator for PostingMerge {
         newer.len() < self.chunk_bytes && append(newer, newer_seq, older, older_seq)
     }
 
-    fn finish(&self, _key: &[u8], seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
+    /// Normalises a joined fragment before it is stored; `oldest` says that nothing older is left. False when it is malformed.
+    pub fn finish(&self, seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
         settle(operand, seq, oldest, self.versions)
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::index::Range;
+use crate::range::Range;
 use crate::schema::{Extracted, Extraction, KeyType};
 
 fn in_range(range: &ValueRange, encoded: &[u8]) -> bool {

@@ -1,10 +1,10 @@
 use std::cmp::Ordering;
 use std::str::FromStr;
 
-use lsm::coding::Reader;
+use coding::Reader;
 
 use super::*;
-use crate::index::Range;
+use crate::range::Range;
 
 fn in_range(range: &ValueRange, encoded: &[u8]) -> bool {
     Range {

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::def::IndexKind;
 use crate::error::{Error, Result};
-use crate::schema::{Type, Value};
+use crate::schema::Value;
 
 /// The longest prefix that is a token, in characters. Longer ones are looked up by their first
 /// characters, and confirmed on the record.
@@ -15,24 +14,6 @@ const PREFIX_CHARS: usize = 32;
 
 /// How values of an attribute become the tokens of its index (DELI section III-A). All give the same
 /// answers; they differ in what the index holds and which conditions it can answer.
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let dir = tempfile::tempdir()?;
-/// use esker::{Condition, Database, DatasetDef, IndexKind, KeyType, Options, Tokenizer, Type};
-///
-/// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let def = DatasetDef::new("id".parse()?, KeyType::Int)
-///     .tokenized("name".parse()?, IndexKind::Lazy, Type::String, Tokenizer::Prefix);
-/// let people = db.create_dataset("people", def)?;
-/// people.put(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
-/// people.put(br#"{"id": 2, "name": "Adam Smith"}"#)?;
-///
-/// let query = people.query().condition("name^=Ada".parse::<Condition>()?);
-/// assert_eq!(query.count()?.0, 2);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Tokenizer {
     /// The value.
@@ -57,32 +38,12 @@ impl Tokenizer {
         }
     }
 
-    /// Refuses a tokenizer that does not go with a kind of index or a type.
-    pub(crate) fn check(self, kind: IndexKind, ty: Type) -> Result<()> {
-        let fits = match self {
-            Tokenizer::Exact => return Ok(()),
-            Tokenizer::Prefix => ty == Type::String,
-            Tokenizer::Number => matches!(ty, Type::Int | Type::Float | Type::Time),
-        };
-        if !fits {
-            return Err(Error::bad_input(format!(
-                "the tokenizer {self} does not go with type {ty}: prefix is for string, number for int, float and time"
-            )));
-        }
-        if !kind.is_standalone() {
-            return Err(Error::bad_input(format!(
-                "the tokenizer {self} does not go with an index of kind {kind}: it is for lazy, composite, recent and eager"
-            )));
-        }
-        Ok(())
-    }
-
     /// Shows the tokens of the values of one record, each once.
-    pub(crate) fn each<'v>(
+    pub fn each<'v, E>(
         self,
         values: impl Iterator<Item = &'v [u8]>,
-        mut show: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
+        mut show: impl FnMut(&[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         if self != Tokenizer::Prefix {
             let mut values = values;
             return values.try_for_each(show);
@@ -93,12 +54,12 @@ impl Tokenizer {
     }
 
     /// Shows the tokens that a record has no more when it had the values `old` and has `new` now.
-    pub(crate) fn each_lost<'v>(
+    pub fn each_lost<'v, E>(
         self,
         old: impl Iterator<Item = &'v [u8]>,
         new: impl Iterator<Item = &'v [u8]> + Clone,
-        mut show: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
+        mut show: impl FnMut(&[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         if self != Tokenizer::Prefix {
             let mut lost = old.filter(|old| !new.clone().any(|new| new == *old));
             return lost.try_for_each(show);
@@ -146,7 +107,7 @@ fn prefixes(value: &[u8], tokens: &mut BTreeSet<Vec<u8>>) {
 }
 
 /// The token that all strings with the prefix `text` have, and whether no others have it.
-pub(crate) fn prefix_token(text: &str) -> (Vec<u8>, bool) {
+pub fn prefix_token(text: &str) -> (Vec<u8>, bool) {
     let (short, whole) = match text.char_indices().nth(PREFIX_CHARS) {
         Some((end, _)) => (text.get(..end).unwrap_or(text), false),
         None => (text, true),
@@ -157,6 +118,7 @@ pub(crate) fn prefix_token(text: &str) -> (Vec<u8>, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Type;
 
     fn tokens(tokenizer: Tokenizer, values: &[&str]) -> Vec<String> {
         let values: Vec<Vec<u8>> = values
@@ -165,10 +127,10 @@ mod tests {
             .collect();
         let mut out = Vec::new();
         let show = |token: &[u8]| {
-            let mut input = lsm::coding::Reader::new(token);
+            let mut input = coding::Reader::new(token);
             out.push(Value::decode(Type::String, &mut input).unwrap().to_string());
             assert!(input.is_empty());
-            Ok(())
+            Ok::<_, Error>(())
         };
         tokenizer
             .each(values.iter().map(Vec::as_slice), show)

@@ -14,7 +14,7 @@ use super::types::{KeyType, Type};
 /// not JSON are passed over.
 ///
 /// Parses every sample whole: meant for some hundred of them.
-pub(crate) fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
+pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
     let mut counts: Vec<(Type, usize)> = Vec::new();
     let mut any_float = false;
     each_scalar(samples, path, &mut |scalar| {
@@ -40,7 +40,7 @@ pub(crate) fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
 
 /// The type for the primary key at `path`: int when most of the samples' values there are integers,
 /// else string.
-pub(crate) fn infer_key(samples: &[&[u8]], path: &Path) -> KeyType {
+pub fn infer_key(samples: &[&[u8]], path: &Path) -> KeyType {
     let (mut values, mut integers) = (0, 0);
     each_scalar(samples, path, &mut |scalar| {
         values += 1;

@@ -14,19 +14,19 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
-use lsm::coding::Reader;
+use coding::Reader;
 
 use super::time;
 use super::types::{KeyType, Type};
 
 /// Longest primary key, in encoded bytes.
-pub(crate) const MAX_PRIMARY_KEY: usize = 64 << 10;
+pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 
 /// Longest value of an indexed attribute, in encoded bytes.
 pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
 
 /// A range of encoded values.
-pub(crate) type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A value of an attribute or a primary key.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,7 +165,7 @@ impl fmt::Display for Value {
 }
 
 /// The encodings of the strings that begin with `prefix`.
-pub(crate) fn string_prefix_range(prefix: &str) -> ValueRange {
+pub fn string_prefix_range(prefix: &str) -> ValueRange {
     let mut low = Vec::new();
     escape(prefix, &mut low);
     let mut high = low.clone();
@@ -186,7 +186,7 @@ pub(crate) fn string_prefix_range(prefix: &str) -> ValueRange {
 ///
 /// # Errors
 /// Says why `key` cannot be a primary key of type `t`: the type, an empty string, the length.
-pub(crate) fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), String> {
     match (t, key) {
         (KeyType::Int, Value::Int(v)) => {
             encode_int(*v, out);
@@ -211,7 +211,7 @@ pub(crate) fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(
 }
 
 /// Reads a whole primary key; `None` when `bytes` are not one of type `t`.
-pub(crate) fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
+pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
     if bytes.is_empty() || bytes.len() > MAX_PRIMARY_KEY {
         return None;
     }

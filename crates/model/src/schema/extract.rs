@@ -22,7 +22,7 @@ const KEY: u32 = 0;
 
 /// What to read out of each record of a dataset.
 #[derive(Debug, Clone)]
-pub(crate) struct Extraction {
+pub struct Extraction {
     pub(super) key: (Path, KeyType),
     pub(super) attributes: Vec<(Path, Type)>,
     trie: Trie,
@@ -32,7 +32,7 @@ pub(crate) struct Extraction {
 
 /// What was read out of a record. Made to be used again: its buffers keep their capacity.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Extracted {
+pub struct Extracted {
     key: Vec<u8>,
     values: Vec<u8>,
     entries: Vec<Entry>,
@@ -47,7 +47,7 @@ struct Entry {
 
 impl Extraction {
     /// Compiles the key and the attributes; an attribute is known by its place in the list.
-    pub(crate) fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
+    pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
         let mut trie = Trie::new();
         trie.add(&key.0, KEY);
         for (i, (path, _)) in attributes.iter().enumerate() {
@@ -64,7 +64,7 @@ impl Extraction {
 
     /// As [`Extraction::extract`], of a record that is to be written: refuses, too, what no reader could read in fields
     /// that are not extracted.
-    pub(crate) fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
+    pub fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract_with(json, Rest::Read, out).map_err(|error| {
             if error.key.is_none() && self.extract(json, out).is_ok() {
                 // The key stands behind what cannot be read.
@@ -83,7 +83,7 @@ impl Extraction {
     ///
     /// # Errors
     /// The record is refused: see [`RecordErrorKind`]. `out` then holds nothing of meaning.
-    pub(crate) fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
+    pub fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract_with(json, Rest::Skipped, out)
     }
 
@@ -164,20 +164,20 @@ fn json_error(e: &serde_json::Error) -> RecordErrorKind {
 
 impl Extracted {
     /// The encoded primary key.
-    pub(crate) fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
         &self.key
     }
 
     /// Every attribute value: (place of the attribute in the list, encoded value), ascending and
     /// without duplicates.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
         self.entries
             .iter()
             .map(|entry| (entry.attribute as usize, bytes_of(&self.values, entry)))
     }
 
     /// The distinct encoded values of the attribute at place `attribute`, ascending.
-    pub(crate) fn values(&self, attribute: usize) -> impl Iterator<Item = &[u8]> + Clone {
+    pub fn values(&self, attribute: usize) -> impl Iterator<Item = &[u8]> + Clone {
         self.iter()
             .filter(move |(a, _)| *a == attribute)
             .map(|(_, value)| value)

@@ -2,19 +2,19 @@
 
 use std::ops::Bound;
 
-use lsm::synopsis::ValueRange;
-
 /// An interval of encoded values. Encodings of one type are self-delimiting (no value is a prefix
 /// of another) and none consists of `ff` alone, so an interval of values is an interval of any keys that begin with one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) lo: Bound<Vec<u8>>,
-    pub(crate) hi: Bound<Vec<u8>>,
+pub struct Range {
+    /// Where it begins.
+    pub lo: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub hi: Bound<Vec<u8>>,
 }
 
 impl Range {
     /// The one value, if the range has only one.
-    pub(crate) fn point(&self) -> Option<&[u8]> {
+    pub fn point(&self) -> Option<&[u8]> {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) if lo == hi => Some(lo),
             _ => None,
@@ -22,7 +22,7 @@ impl Range {
     }
 
     /// True when no value can lie in the range.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
             (
@@ -33,7 +33,9 @@ impl Range {
         }
     }
 
-    pub(crate) fn contains(&self, value: &[u8]) -> bool {
+    /// True when `value` lies in the range.
+    #[inline]
+    pub fn contains(&self, value: &[u8]) -> bool {
         let above = match &self.lo {
             Bound::Included(lo) => value >= lo.as_slice(),
             Bound::Excluded(lo) => value > lo.as_slice(),
@@ -48,7 +50,7 @@ impl Range {
     }
 
     /// What lies in both.
-    pub(crate) fn and(self, other: Range) -> Range {
+    pub fn and(self, other: Range) -> Range {
         let lo = tighter(self.lo, other.lo, |a, b| a > b);
         let hi = tighter(self.hi, other.hi, |a, b| a < b);
         Range { lo, hi }
@@ -56,7 +58,7 @@ impl Range {
 
     /// The keys that begin with a value of the range: from the first (included) to the second
     /// (excluded; `None` is the end).
-    pub(crate) fn key_bounds(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+    pub fn key_bounds(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let lo = match &self.lo {
             Bound::Included(lo) => lo.clone(),
             Bound::Excluded(lo) => after_prefix(lo).unwrap_or_else(|| lo.clone()),
@@ -68,14 +70,6 @@ impl Range {
             Bound::Unbounded => None,
         };
         (lo, hi)
-    }
-
-    /// The same for the engine's synopses.
-    pub(crate) fn to_value_range(&self) -> ValueRange {
-        ValueRange {
-            lo: self.lo.clone(),
-            hi: self.hi.clone(),
-        }
     }
 }
 
@@ -109,7 +103,7 @@ fn tighter(
 }
 
 /// The first byte string after all that begin with `prefix`; `None` when there is none.
-pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut next = prefix.to_vec();
     while let Some(last) = next.pop() {
         if last < u8::MAX {

@@ -1,0 +1,106 @@
+//! Integers on disk: little-endian, and LEB128 varints. Decoding never panics.
+//!
+//! Of its own, since the engine and the model of records need it, and neither depends on the other.
+
+/// A sequence number: each write has one, larger is newer; 0 is before all.
+pub type Seq = u64;
+
+/// The largest sequence number; the rest of 64 bits is for the kind of entry.
+pub const MAX_SEQ: Seq = (1 << 56) - 1;
+
+/// Appends `v` as a LEB128 varint (1 to 10 bytes).
+pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
+    while v >= 0x80 {
+        out.push(v as u8 | 0x80);
+        v >>= 7;
+    }
+    out.push(v as u8);
+}
+
+/// Appends `bytes` behind their length as a varint.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads from the front of bytes. Each method returns `None`, and leaves the rest unspecified, when
+/// the bytes end too soon or are malformed.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// True when everything has been read.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.rest.split_at_checked(n)?;
+        self.rest = tail;
+        Some(head)
+    }
+
+    /// One byte.
+    #[inline]
+    pub fn u8(&mut self) -> Option<u8> {
+        let (first, tail) = self.rest.split_first()?;
+        self.rest = tail;
+        Some(*first)
+    }
+
+    /// A little-endian `u32`.
+    pub fn u32(&mut self) -> Option<u32> {
+        let bytes = self.take(4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// A little-endian `u64`.
+    pub fn u64(&mut self) -> Option<u64> {
+        let bytes = self.take(8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// A LEB128 varint of at most 64 bits.
+    #[inline]
+    pub fn varint(&mut self) -> Option<u64> {
+        let first = self.u8()?;
+        if first < 0x80 {
+            return Some(u64::from(first));
+        }
+        let mut v = u64::from(first & 0x7f);
+        let mut shift = 7;
+        loop {
+            let byte = self.u8()?;
+            if shift == 63 && byte > 1 {
+                return None;
+            }
+            v |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(v);
+            }
+            shift += 7;
+            if shift > 63 {
+                return None;
+            }
+        }
+    }
+
+    /// Bytes behind their varint length.
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+        let n = usize::try_from(self.varint()?).ok()?;
+        self.take(n)
+    }
+}

@@ -1,0 +1,95 @@
+//! Kinds of index.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers; they
+/// differ in what writes and queries cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IndexKind {
+    /// Not indexed: the attribute is typed and extracted, queries scan.
+    None,
+    /// Nothing is written beside the data: tables carry zone maps and value filters of their blocks.
+    /// Cheapest to write; best when the attribute grows with time.
+    Embedded,
+    /// As embedded, but each table carries one map from fingerprints of values to blocks in place of
+    /// a filter per block, so that a lookup asks once a table. Nearly as cheap to write;
+    /// lookups of a value come close to those of the kinds with a tree of their own.
+    Fingerprint,
+    /// Nothing but the least and the greatest value of each component (Luo & Carey section 3). Costs
+    /// nothing to write; for ranges of an attribute that grows with time, read as a scan reads. How
+    /// many components a query can pass over depends on the [`Maintenance`].
+    Filter,
+    /// A posting list per value, read and written back at each write. Writes slow down as lists
+    /// grow; here because the papers measure it.
+    Eager,
+    /// A posting list per value, appended to blindly and merged later. Best for the newest few.
+    Lazy,
+    /// A tree of (value, primary key). Best when all matches are wanted.
+    Composite,
+    /// A tree of (value, descending sequence number, primary key): the newest records of a value lie
+    /// together. Good for the newest few and for all.
+    Recent,
+}
+
+impl IndexKind {
+    /// All kinds.
+    pub const ALL: [IndexKind; 8] = [
+        IndexKind::None,
+        IndexKind::Embedded,
+        IndexKind::Fingerprint,
+        IndexKind::Filter,
+        IndexKind::Eager,
+        IndexKind::Lazy,
+        IndexKind::Composite,
+        IndexKind::Recent,
+    ];
+
+    /// True for kinds that keep a tree of their own.
+    pub fn is_standalone(self) -> bool {
+        matches!(
+            self,
+            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent
+        )
+    }
+
+    /// True for kinds that are part of the data: tables and memtables carry them.
+    pub fn is_embedded(self) -> bool {
+        matches!(
+            self,
+            IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter
+        )
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            IndexKind::None => "none",
+            IndexKind::Embedded => "embedded",
+            IndexKind::Fingerprint => "fingerprint",
+            IndexKind::Filter => "filter",
+            IndexKind::Eager => "eager",
+            IndexKind::Lazy => "lazy",
+            IndexKind::Composite => "composite",
+            IndexKind::Recent => "recent",
+        }
+    }
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for IndexKind {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<IndexKind> {
+        IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            Error::bad_input(format!(
+                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, none"
+            ))
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! What can be wrong with what people wrote, and with stored bytes.
+
+use std::fmt;
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error, with the thing it is about in its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input does not fit: a record, a key, a condition, a name, a limit.
+    BadInput(String),
+    /// Stored bytes are malformed.
+    Damaged(String),
+}
+
+impl Error {
+    /// An [`Error::BadInput`].
+    pub fn bad_input(text: impl Into<String>) -> Error {
+        Error::BadInput(text.into())
+    }
+
+    /// An [`Error::Damaged`].
+    pub fn damaged(text: impl Into<String>) -> Error {
+        Error::Damaged(text.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::BadInput(text) | Error::Damaged(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

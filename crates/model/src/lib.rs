@@ -1,0 +1,18 @@
+//! What an Esker dataset is, without storage: the types of keys and attributes with their order-preserving encodings, what is
+//! read out of JSON records, the stored forms of records and posting lists, conditions, definitions of datasets.
+//!
+//! Nothing here does I/O or knows an engine, so that it serves whatever datasets are kept in. Decoders take any bytes: none panics,
+//! nor allocates without bound.
+
+pub mod condition;
+pub mod definition;
+pub mod error;
+pub mod key;
+pub mod posting;
+pub mod range;
+pub mod record;
+pub mod schema;
+pub mod tokens;
+
+pub use error::{Error, Result};
+pub use key::Key;

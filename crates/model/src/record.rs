@@ -1,0 +1,120 @@
+//! The stored form of a record: its attributes, then its body exactly as it was put.
+//!
+//! ```text
+//! varint    attributes below this id were extracted
+//! varint    bytes of all attributes
+//! repeated  varint id, varint length, encoded value
+//! rest      the body
+//! ```
+//!
+//! With the attributes in front, flushes and merges read them without parsing JSON, and a reader
+//! that wants the body skips them in one step. An attribute that was declared after a record was
+//! stored is read out of the body.
+
+use coding::{Reader, put_varint};
+
+/// Appends the stored form. `attributes` are (stable id, encoded value), gone through twice: all
+/// that the record has of ids below `known`.
+pub fn encode<'v, I>(out: &mut Vec<u8>, known: u32, attributes: I, body: &[u8])
+where
+    I: Iterator<Item = (u32, &'v [u8])> + Clone,
+{
+    let size = |(id, value): (u32, &[u8])| {
+        varint_len(u64::from(id)) + varint_len(value.len() as u64) + value.len()
+    };
+    let total: usize = attributes.clone().map(size).sum();
+    out.reserve(total + body.len() + 15);
+    put_varint(out, u64::from(known));
+    put_varint(out, total as u64);
+    for (id, value) in attributes {
+        put_varint(out, u64::from(id));
+        coding::put_bytes(out, value);
+    }
+    out.extend_from_slice(body);
+}
+
+/// A stored record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordRef<'a> {
+    known: u32,
+    attributes: &'a [u8],
+    body: &'a [u8],
+}
+
+impl<'a> RecordRef<'a> {
+    /// Reads a stored record, and checks that its attributes can be walked; `None` when not.
+    pub fn parse(stored: &'a [u8]) -> Option<RecordRef<'a>> {
+        let record = RecordRef::split(stored)?;
+        let mut rest = Reader::new(record.attributes);
+        while !rest.is_empty() {
+            next_attribute(&mut rest)?;
+        }
+        Some(record)
+    }
+
+    /// The body of a stored record, without a look at its attributes; `None` when there is none.
+    #[inline]
+    pub fn body_of(stored: &'a [u8]) -> Option<&'a [u8]> {
+        Some(RecordRef::split(stored)?.body)
+    }
+
+    fn split(stored: &'a [u8]) -> Option<RecordRef<'a>> {
+        let mut input = Reader::new(stored);
+        let known = u32::try_from(input.varint()?).ok()?;
+        let attributes = input.bytes()?;
+        Some(RecordRef {
+            known,
+            attributes,
+            body: input.rest(),
+        })
+    }
+
+    /// The body as it was put.
+    #[inline]
+    pub fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// Attributes with ids below this one were extracted when the record was stored.
+    #[inline]
+    pub fn known(&self) -> u32 {
+        self.known
+    }
+
+    /// The attributes: (stable id, encoded value), in the order in which they were encoded.
+    #[inline]
+    pub fn attributes(&self) -> Attributes<'a> {
+        Attributes {
+            rest: Reader::new(self.attributes),
+        }
+    }
+}
+
+/// Walks the attributes of a record.
+#[derive(Debug, Clone)]
+pub struct Attributes<'a> {
+    rest: Reader<'a>,
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u32, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, &'a [u8])> {
+        next_attribute(&mut self.rest)
+    }
+}
+
+#[inline]
+fn next_attribute<'a>(rest: &mut Reader<'a>) -> Option<(u32, &'a [u8])> {
+    let id = u32::try_from(rest.varint()?).ok()?;
+    Some((id, rest.bytes()?))
+}
+
+fn varint_len(v: u64) -> usize {
+    (70 - (v | 1).leading_zeros() as usize) / 7
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,25 @@
+//! Posting lists as the engine's merges join them.
+
+use lsm::Seq;
+use lsm::merge::MergeOperator;
+use model::posting::PostingMerge;
+
+/// Joins the fragments of posting lists on flushes and merges.
+pub(crate) struct PostingOperator(pub(crate) PostingMerge);
+
+impl MergeOperator for PostingOperator {
+    fn combine(
+        &self,
+        _key: &[u8],
+        newer: &mut Vec<u8>,
+        newer_seq: Seq,
+        older: &[u8],
+        older_seq: Seq,
+    ) -> bool {
+        self.0.combine(newer, newer_seq, older, older_seq)
+    }
+
+    fn finish(&self, _key: &[u8], seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
+        self.0.finish(seq, operand, oldest)
+    }
+}
