@@ -24,7 +24,7 @@
 //! batch.commit(esker::Durability::Sync)?;
 //!
 //! let newest = events.query().equals(&"user.name".parse()?, "ann").limit(Some(10)).run()?;
-//! let ids: Vec<String> = newest.map(|r| Ok(r?.key_text(&events))).collect::<Result<_, esker::Error>>()?;
+//! let ids: Vec<String> = newest.map(|r| Ok(r?.key().to_string())).collect::<Result<_, esker::Error>>()?;
 //! assert_eq!(ids, ["3", "1"]);
 //!
 //! let minute = events.query().between(&"at".parse()?, "2026-11-21T09:00:00Z", "2026-11-21T09:01:00Z");
@@ -34,39 +34,38 @@
 //! ```
 
 mod advise;
-mod batch;
-mod change;
+mod api;
+mod background;
+mod catalog;
 mod check;
-mod coverage;
-mod database;
-mod dataset;
+mod ddl;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
-mod layout;
-mod online;
+mod maintenance;
 mod query;
 mod record;
 mod repair;
-mod replaced;
-mod snapshots;
 mod stats;
+mod store;
+mod telemetry;
 mod trees;
-mod upkeep;
-mod usage;
+mod write;
 
 pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
-pub use batch::WriteBatch;
-pub use change::{IndexChange, IndexProgress, IndexStep, OnProgress};
-pub use check::CheckReport;
 #[doc(hidden)]
-pub use database::Tuning;
-pub use database::{Database, Options, check_dataset_name};
-pub use dataset::{Dataset, DatasetSnapshot};
+pub use api::Tuning;
+pub use api::{Database, Dataset, DatasetSnapshot, Options, StoreSnapshot};
+pub use check::CheckReport;
+pub use ddl::{
+    IndexChange, IndexProgress, IndexStep, OnProgress, OnSwitch, SwitchProgress, SwitchReport,
+    SwitchStep,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use lsm::fs;
 pub use lsm::{Budget, Durability, LookupOptions, NamedSnapshot, Stop};
+pub use maintenance::Validation;
 pub use model::Error as ModelError;
 pub use model::Key;
 pub use model::condition::{Condition, Op};
@@ -91,15 +90,15 @@ pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value
 /// ```
 pub use model::tokens::Tokenizer;
 pub use query::{
-    Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
+    Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
 };
-pub use snapshots::StoreSnapshot;
-pub use upkeep::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
-pub use usage::{Asked, UsageCounts};
+pub use store::check_dataset_name;
+pub use telemetry::{Asked, UsageCounts};
+pub use write::WriteBatch;
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {

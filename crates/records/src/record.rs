@@ -4,20 +4,19 @@ use lsm::{Seq, Slice};
 use model::Key;
 use model::record::RecordRef;
 
-use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 
 /// A record that a read returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    key: Vec<u8>,
+    key: Key,
     seq: Seq,
     stored: Slice,
     body_at: usize,
 }
 
 impl Record {
-    pub(crate) fn new(key: Vec<u8>, seq: Seq, stored: Slice) -> Result<Record> {
+    pub(crate) fn new(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
         let body = RecordRef::body_of(&stored).map(<[u8]>::len);
         let body = body.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
         Ok(Record {
@@ -33,17 +32,13 @@ impl Record {
         self.stored.get(self.body_at..).unwrap_or_default()
     }
 
-    pub(crate) fn key(&self) -> &[u8] {
+    /// Its primary key.
+    pub fn key(&self) -> &Key {
         &self.key
     }
 
     /// The sequence number of the write that put it: larger is newer.
     pub fn seq(&self) -> Seq {
         self.seq
-    }
-
-    /// The primary key as text.
-    pub fn key_text(&self, dataset: &Dataset) -> String {
-        Key::display(dataset.key_type(), &self.key)
     }
 }

@@ -1,17 +1,18 @@
 //! What a store looks like, as JSON for people and programs.
 
+use std::sync::Arc;
+
 use lsm::version::{Run, TreeVersion};
 use lsm::{EndedJob, Job, JobAbout, JobFailure, NamedSnapshot, Retry, RunningJob, Why};
 use serde_json::{Map, Value as Json, json};
 
-use crate::database::Database;
-use crate::dataset::Dataset;
-use crate::layout::Layout;
+use crate::catalog::Layout;
+use crate::store::{Handle, Store};
 
-impl Database {
-    /// The state of the whole store: datasets, memory, counters since opening.
-    pub fn stats(&self) -> Json {
-        let group = self.group();
+impl Store {
+    /// See [`crate::Database::stats`].
+    pub(crate) fn stats(self: &Arc<Store>) -> Json {
+        let group = &self.group;
         let mut counters = Map::new();
         for (name, value) in group.stats().each() {
             counters.insert(name.to_string(), json!(value));
@@ -21,10 +22,10 @@ impl Database {
         let held = held.map(|(account, bytes)| (account.name().to_string(), json!(bytes)));
         let held: Map<String, Json> = held.collect();
         let mut datasets = Map::new();
-        for name in self.dataset_names() {
-            if let Ok(dataset) = self.dataset(&name) {
-                datasets.insert(name, dataset.stats());
-            }
+        for current in self.currents() {
+            let name = current.name.clone();
+            let handle = Handle::new(self.clone(), current, None);
+            datasets.insert(name, handle.stats());
         }
         json!({
             "datasets": datasets,
@@ -40,7 +41,7 @@ impl Database {
                 "cache_capacity_bytes": group.cache().capacity(),
             },
             "counters": counters,
-            "snapshots": self.snapshots().iter().map(snapshot).collect::<Vec<_>>(),
+            "snapshots": group.snapshots().iter().map(snapshot).collect::<Vec<_>>(),
             // Of tables that are there for snapshots alone.
             "snapshot_bytes": group.snapshot_bytes(),
             // Milliseconds since 1970; nothing that expires is dropped before somebody confirms it.
@@ -61,9 +62,9 @@ fn snapshot(kept: &NamedSnapshot) -> Json {
     })
 }
 
-impl Dataset {
-    /// The state of the dataset: its definition, and its trees level by level.
-    pub fn stats(&self) -> Json {
+impl Handle {
+    /// See [`crate::Dataset::stats`].
+    pub(crate) fn stats(&self) -> Json {
         let snapshot = self.shared.group.snapshot();
         let mut trees = Vec::new();
         let layout = self.current.layout_in(snapshot.version());

@@ -10,14 +10,15 @@ mod sample;
 
 use std::fmt;
 
-use serde_json::{Value as Json, json};
-
-use crate::dataset::Dataset;
-use crate::error::{Error, Result};
-use crate::usage::{Asked, UsageCounts};
 use model::definition::IndexKind;
 use model::schema::{Extraction, Path, infer};
 use sample::{Facts, Reader};
+use serde_json::{Value as Json, json};
+
+use crate::error::{Error, Result};
+use crate::query::Scan;
+use crate::store::Handle;
+use crate::telemetry::{Asked, UsageCounts};
 
 /// A change is advised when what is left of the cost is less than this share: less is within the error of the model.
 const WORTH: f64 = 0.9;
@@ -150,19 +151,14 @@ pub struct Advice {
     pub attributes: Vec<AttributeAdvice>,
 }
 
-impl Dataset {
-    /// What was counted of the dataset's use: by this handle, and by those before that wrote and were closed. A handle that
-    /// only reads leaves nothing on disk, so what it counted goes with it.
-    pub fn usage(&self) -> UsageCounts {
+impl Handle {
+    /// See [`crate::Dataset::usage`].
+    pub(crate) fn usage(&self) -> UsageCounts {
         self.current.usage.read()
     }
 
-    /// Which kind of index fits each attribute, for the given mix of operations or, without one, for what was
-    /// counted ([`Dataset::usage`]). Reads about two thousand data blocks, spread evenly, whatever the size of the dataset.
-    ///
-    /// # Errors
-    /// Those of reading; [`crate::ErrorKind::BadInput`] when the mix is negative or empty.
-    pub fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
+    /// See [`crate::Dataset::advise`].
+    pub(crate) fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
         if let Some(mix) = mix {
             mix.check()?;
         }
@@ -181,7 +177,7 @@ impl Dataset {
             others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
         let others: Vec<Path> = others.cloned().collect();
         if !others.is_empty() {
-            let first = snapshot.scan(None, None, false)?.take(SAMPLE);
+            let first = Scan::new(snapshot.clone(), None, None, false)?.take(SAMPLE);
             let first = first.collect::<Result<Vec<_>>>()?;
             let bodies: Vec<&[u8]> = first.iter().map(|record| record.body()).collect();
             for path in others {

@@ -6,18 +6,17 @@ mod numbers;
 mod obsolete;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, TreeId};
+use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Stop, TreeId};
+use model::record::RecordRef;
+use obsolete::{Derived, Known};
 
-use crate::database::Database;
-use crate::dataset::Dataset;
+use crate::catalog::{Attribute, Layout, dataset_of};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, VisitFact};
-use crate::layout::{Attribute, Layout};
-use crate::trees::dataset_of;
-use model::record::RecordRef;
-use obsolete::{Derived, Known};
+use crate::store::{Handle, Store};
 
 /// What a check found.
 #[derive(Debug, Clone, Default)]
@@ -68,43 +67,39 @@ impl Sum {
     }
 }
 
-impl Database {
-    /// Reads every file and compares every stand-alone index with the data, in bounded memory. All
-    /// damage is reported, not the first only.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
-    pub fn check(&self) -> Result<CheckReport> {
-        let engine = self.group().check_until(self.stop.as_ref())?;
-        let mut report = CheckReport {
-            errors: engine.errors.iter().map(ToString::to_string).collect(),
-            files: engine.tables,
-            bytes: engine.bytes,
-            entries: engine.entries,
-            ..CheckReport::default()
+/// Checks a store: see [`crate::Database::check`].
+pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckReport> {
+    let engine = store.group.check_until(stop)?;
+    let mut report = CheckReport {
+        errors: engine.errors.iter().map(ToString::to_string).collect(),
+        files: engine.tables,
+        bytes: engine.bytes,
+        entries: engine.entries,
+        ..CheckReport::default()
+    };
+    report.errors.extend(store.ownerless_trees());
+    for current in store.currents() {
+        let dataset = Handle {
+            stop: stop.cloned(),
+            ..Handle::new(store.clone(), current, None)
         };
-        report.errors.extend(self.ownerless_trees());
-        for name in self.dataset_names() {
-            // One that is dropped meanwhile has nothing to check.
-            let Ok(dataset) = self.dataset(&name) else {
-                continue;
-            };
-            match check_dataset(&dataset, &mut report) {
-                Err(error) if error.is_cancelled() => return Err(error),
-                Err(error) => report.errors.push(format!("dataset {name}: {error}")),
-                Ok(()) => {}
-            }
+        match check_dataset(&dataset, &mut report) {
+            Err(error) if error.is_cancelled() => return Err(error),
+            Err(error) => report
+                .errors
+                .push(format!("dataset {}: {error}", dataset.name())),
+            Ok(()) => {}
         }
-        report.errors.sort();
-        report.errors.dedup();
-        Ok(report)
     }
+    report.errors.sort();
+    report.errors.dedup();
+    Ok(report)
 }
 
-impl Database {
+impl Store {
     /// Trees that no definition of a dataset has.
     fn ownerless_trees(&self) -> Vec<String> {
-        let snapshot = self.group().snapshot();
+        let snapshot = self.group.snapshot();
         let version = snapshot.version();
         let mut known: HashSet<TreeId> = HashSet::new();
         for tree in version.trees.values() {
@@ -118,7 +113,7 @@ impl Database {
     }
 }
 
-fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
+fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     let now = dataset.snapshot();
     if now.is_dropped() {
         return Ok(());

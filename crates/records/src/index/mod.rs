@@ -27,8 +27,8 @@ pub(crate) use filter::{Take, each_match};
 pub(crate) use model::range::Range;
 use posting_merge::PostingOperator;
 
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-use crate::layout::{Attribute, Layout};
 use model::definition::IndexKind;
 use model::posting::PostingMerge;
 use model::schema::Value;

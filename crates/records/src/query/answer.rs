@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lsm::{Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, Slice};
+use model::Key;
+use model::record::RecordRef;
 use serde_json::{Map, Value as Json, json};
 
-use super::current::{Validation, Validity};
 use super::explain::{self, Steps};
 use super::plan::{self, Driver, Plan};
 use super::predicate::Predicates;
 use super::{Order, Query, scan};
-use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
+use crate::maintenance::{Validation, Validity};
 use crate::record::Record;
-use model::Key;
-use model::record::RecordRef;
+use crate::store::View;
 
 /// The most candidates that are asked for at a time.
 const PAGE: usize = 256 << 10;
@@ -40,7 +40,7 @@ pub(super) struct Ready {
 
 /// Matching records in order, found as they are asked for.
 pub struct Answer {
-    pub(super) snapshot: DatasetSnapshot,
+    pub(super) snapshot: View,
     pub(super) components: Vec<Component>,
     pub(super) predicates: Predicates,
     pub(super) plan: Plan,
@@ -466,7 +466,7 @@ impl Iterator for Answer {
             let value = |ready: Ready| Some((ready.key, ready.seq, ready.value?));
             let record = ready.and_then(value);
             record
-                .map(|(key, seq, value)| Record::new(key, seq, value))
+                .map(|(key, seq, value)| self.snapshot.record(key, seq, value))
                 .transpose()
         });
         self.failed = next.is_err();

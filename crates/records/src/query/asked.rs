@@ -1,11 +1,11 @@
 //! Counting of queries for the advisor.
 
+use model::definition::IndexKind;
+
 use super::answer::Answer;
 use super::plan::Driver;
 use super::predicate::Predicate;
-use crate::upkeep::Measured;
-use crate::usage::Asked;
-use model::definition::IndexKind;
+use crate::telemetry::{Asked, Measured};
 
 impl Answer {
     /// What the query was, for the upkeep.

@@ -7,17 +7,18 @@ use std::ops::ControlFlow;
 
 use lsm::sort::{Sorted, Sorter};
 use lsm::{Account, Cursor, Expected, Seq, Slice};
+use model::Key;
 use serde_json::Value as Json;
 
 use super::answer::{Answer, parse};
-use super::current::Validity;
 use super::explain::Steps;
 use super::plan::Driver;
 use super::predicate::Predicates;
 use super::{Query, scan};
+use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
 use crate::index::{self, Lookup};
-use crate::layout::{Attribute, Layout};
+use crate::maintenance::Validity;
 use crate::record::Record;
 
 /// In which order [`Query::visit`] gives records.
@@ -155,7 +156,7 @@ impl Answer {
         let limit = self.remaining.take();
         for record in self.by_ref() {
             let record = record?;
-            sorter.add(record.key(), record.seq())?;
+            sorter.add(record.key().as_bytes(), record.seq())?;
         }
         self.remaining = limit;
         self.steps.answers = 0;
@@ -284,7 +285,13 @@ impl Sieve<'_> {
         }
         *self.remaining = self.remaining.map(|left| left - 1);
         self.steps.answers += 1;
-        if (self.visit)(Record::new(key.to_vec(), seq, value)?).is_break() {
+        if (self.visit)(Record::new(
+            Key::from_encoded(self.layout.stored.key_type, key.to_vec()),
+            seq,
+            value,
+        )?)
+        .is_break()
+        {
             *self.remaining = Some(0);
         }
         Ok(())

@@ -5,18 +5,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lsm::{Account, Cost, Cursor, Entries, Kind, Loan, Seq, Slice, Superseded, WalkEntry};
+use model::definition::{IndexKind, Maintenance};
 
 use super::answer::parse;
 use super::predicate::Predicates;
 use super::scan::READAHEAD;
 use super::{Order, plan};
-use crate::dataset::DatasetSnapshot;
+use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::index::CURRENT;
-use crate::index::{self, Best, Candidate, Index, Lookup, Range, Window};
-use crate::layout::Attribute;
+use crate::index::{self, Best, CURRENT, Candidate, Index, Lookup, Range, Window};
 use crate::record::Record;
-use model::definition::{IndexKind, Maintenance};
+use crate::store::View;
 
 /// The most candidates that are asked for at a time, and the least.
 const MOST: usize = 64 << 10;
@@ -32,7 +31,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn new(snapshot: &DatasetSnapshot, key: &[u8]) -> Kept {
+    pub(super) fn new(snapshot: &View, key: &[u8]) -> Kept {
         Kept {
             walk: snapshot.snapshot.walk(snapshot.layout.data, key),
             left: snapshot.layout.stored.upkeep.versions,
@@ -51,7 +50,7 @@ impl Kept {
 
 /// A search for versions by value.
 pub(super) struct Search<'a> {
-    pub(super) snapshot: &'a DatasetSnapshot,
+    pub(super) snapshot: &'a View,
     pub(super) predicates: &'a Predicates,
     /// Versions as of this write.
     pub(super) at: Seq,
@@ -270,7 +269,7 @@ impl<'a> Search<'a> {
             if let Some(value) = value
                 && self.predicates.confirm(&parse(&value)?, layout, None)
             {
-                records.push(Record::new(candidate.key, candidate.seq, value)?);
+                records.push(self.snapshot.record(candidate.key, candidate.seq, value)?);
             }
         }
         Ok(())
@@ -368,14 +367,14 @@ impl<'a> Search<'a> {
         for candidate in candidates {
             match candidate.record {
                 Some((value, _)) => {
-                    records.push(Record::new(candidate.key, candidate.seq, value)?);
+                    records.push(self.snapshot.record(candidate.key, candidate.seq, value)?);
                 }
                 // Too large to be held while the others were looked for.
                 None => {
                     let (key, seq) = (candidate.key, candidate.seq);
                     let mut walk = snapshot.walk_from(layout.data, &key, seq);
                     if let Some(entry) = walk.next_entry()?.filter(|entry| entry.seq == seq) {
-                        records.push(Record::new(key, seq, entry.value)?);
+                        records.push(self.snapshot.record(key, seq, entry.value)?);
                     }
                     self.data_cost.absorb(walk.cost());
                 }
@@ -385,7 +384,7 @@ impl<'a> Search<'a> {
     }
 }
 
-impl DatasetSnapshot {
+impl View {
     /// Notes that the write `seq` is over, as of the write `by`, which the snapshot sees: what an index entry said of a
     /// record that is not there any more. For deferred maintenance; the others have ways of their own.
     pub(crate) fn note_over(&self, seq: Seq, by: Seq) {

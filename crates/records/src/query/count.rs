@@ -2,17 +2,17 @@
 //! needs to be kept.
 
 use lsm::{Account, Component, Cursor, Expected, Seq, SeqSet};
+use model::definition::IndexKind;
+use model::tokens::Tokenizer;
 
 use super::answer::{Answer, parse};
 use super::explain::Steps;
 use super::plan::Driver;
 use super::predicate::Predicates;
 use super::scan;
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
-use crate::layout::{Attribute, Layout};
-use model::definition::IndexKind;
-use model::tokens::Tokenizer;
 
 /// Facts whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;

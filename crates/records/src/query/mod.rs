@@ -6,7 +6,6 @@ mod asked;
 mod bulk;
 mod candidates;
 mod count;
-mod current;
 mod explain;
 mod plan;
 mod predicate;
@@ -15,8 +14,6 @@ mod versions;
 
 pub use answer::{Answer, Keys, PageToken};
 pub use bulk::BulkOrder;
-pub(crate) use current::KeptFilter;
-pub use current::Validation;
 pub use scan::Scan;
 pub use versions::{Page, ValuePage, ValueToken};
 
@@ -27,9 +24,10 @@ use serde_json::Value as Json;
 
 pub use crate::index::Order;
 
-use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
+use crate::maintenance::Validation;
 use crate::record::Record;
+use crate::store::View;
 use model::condition::{Condition, Op};
 use model::schema::Path;
 
@@ -40,7 +38,7 @@ use model::schema::Path;
 /// `tag=a tag=b` finds arrays that have both.
 #[derive(Clone)]
 pub struct Query {
-    snapshot: DatasetSnapshot,
+    snapshot: View,
     conditions: Vec<Condition>,
     limit: Option<usize>,
     order: Order,
@@ -51,7 +49,7 @@ pub struct Query {
 }
 
 impl Query {
-    pub(crate) fn new(snapshot: DatasetSnapshot) -> Query {
+    pub(crate) fn new(snapshot: View) -> Query {
         Query {
             snapshot,
             conditions: Vec::new(),

@@ -1,20 +1,20 @@
 //! Records in key order.
 
 use lsm::{Cost, Cursor, MAX_SEQ, TreeCursor};
+use model::Key;
 use serde_json::{Value as Json, json};
 
 use super::explain;
-use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::record::Record;
-use model::Key;
+use crate::store::View;
 
 /// Bytes that a scan reads ahead.
 pub(super) const READAHEAD: usize = 256 << 10;
 
 /// An iterator over records by primary key.
 pub struct Scan {
-    snapshot: DatasetSnapshot,
+    snapshot: View,
     cursor: TreeCursor,
     from: Option<Key>,
     to: Option<Key>,
@@ -26,7 +26,7 @@ pub struct Scan {
 
 impl Scan {
     pub(crate) fn new(
-        snapshot: DatasetSnapshot,
+        snapshot: View,
         from: Option<Key>,
         to: Option<Key>,
         reverse: bool,
@@ -102,7 +102,8 @@ impl Scan {
             return Ok(None);
         }
         self.records += 1;
-        Record::new(key.to_vec(), self.cursor.seq(), self.cursor.value_slice()).map(Some)
+        let key = Key::from_encoded(self.snapshot.dataset.key_type(), key.to_vec());
+        Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 }
 
@@ -127,7 +128,7 @@ impl Iterator for Scan {
 }
 
 /// Counts the records of a dataset, at most `limit`.
-pub(super) fn count_all(snapshot: &DatasetSnapshot, limit: u64) -> Result<(u64, Json)> {
+pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Json)> {
     let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;

@@ -10,17 +10,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lsm::{Kind, Seq};
-
-use super::candidates::{Kept, Search};
-use super::predicate::Predicates;
-use crate::dataset::{Dataset, DatasetSnapshot};
-use crate::error::{Error, Result};
-use crate::record::Record;
-use crate::usage::Asked;
 use model::Key;
 use model::condition::{Condition, Op};
 use model::schema::Path;
 use model::tokens::Tokenizer;
+
+use super::candidates::{Kept, Search};
+use super::predicate::Predicates;
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::store::View;
+use crate::telemetry::Asked;
 
 /// Which part of the versions with a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,71 +91,9 @@ impl FromStr for ValueToken {
     }
 }
 
-impl Dataset {
-    /// [`DatasetSnapshot::read_key`], as of now.
-    pub fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
-        self.snapshot().read_key(key, ts, m)
-    }
-
-    /// [`DatasetSnapshot::read_values`] of one attribute, as of now.
-    pub fn read_value(
-        &self,
-        path: &Path,
-        token: &str,
-        ts: Option<Seq>,
-        m: usize,
-        page: Page,
-    ) -> Result<ValuePage> {
-        self.snapshot().read_values(&[(path, token)], ts, m, page)
-    }
-
-    /// [`DatasetSnapshot::read_values`], as of now.
-    pub fn read_values(
-        &self,
-        tokens: &[(&Path, &str)],
-        ts: Option<Seq>,
-        m: usize,
-        page: Page,
-    ) -> Result<ValuePage> {
-        self.snapshot().read_values(tokens, ts, m, page)
-    }
-}
-
-impl DatasetSnapshot {
-    /// The sequence number of the last write that it sees.
-    pub fn seq(&self) -> Seq {
-        self.snapshot.seq()
-    }
-
-    /// The `m` latest versions of `key` that were written up to the write `ts` (or now), newest first. They end where the
-    /// record was deleted; there are fewer where it was written less often.
-    ///
-    /// Of a dataset that keeps `v` versions, one is gone once the key was written (put or deleted) `v` more times. So the
-    /// answer is all that there was when, of the writes to the key, at most `v - m` are newer than `ts`;
-    /// else it may be the newer part of it.
-    ///
-    /// Goes from the newest component to the oldest and stops when it has enough: at most `v` entries are read.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
-    ///
-    /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id".parse()?, KeyType::Int).versions(3);
-    /// let prices = db.create_dataset("prices", def)?;
-    /// for price in [10, 12, 11] {
-    ///     prices.put(format!(r#"{{"id": 7, "price": {price}}}"#).as_bytes())?;
-    /// }
-    /// let key = prices.parse_key("7")?;
-    /// let latest = prices.read_key(&key, None, 2)?;
-    /// assert_eq!(latest[0].body(), br#"{"id": 7, "price": 11}"#);
-    /// let before = prices.read_key(&key, Some(latest[1].seq()), 1)?;
-    /// assert_eq!(before[0].body(), br#"{"id": 7, "price": 12}"#);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
+impl View {
+    /// See [`crate::DatasetSnapshot::read_key`].
+    pub(crate) fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
         self.dataset.current.usage.got();
         let at = ts.unwrap_or(self.seq());
         let mut kept = Kept::new(self, key.as_bytes());
@@ -166,8 +104,7 @@ impl DatasetSnapshot {
             match entry.kind {
                 _ if entry.seq > at => {}
                 Kind::Put => {
-                    let key = key.as_bytes().to_vec();
-                    records.push(Record::new(key, entry.seq, entry.value)?);
+                    records.push(Record::new(key.clone(), entry.seq, entry.value)?);
                 }
                 _ => break,
             }
@@ -176,8 +113,8 @@ impl DatasetSnapshot {
         Ok(records)
     }
 
-    /// [`DatasetSnapshot::read_values`] of one attribute.
-    pub fn read_value(
+    /// See [`crate::DatasetSnapshot::read_value`].
+    pub(crate) fn read_value(
         &self,
         path: &Path,
         token: &str,
@@ -188,40 +125,8 @@ impl DatasetSnapshot {
         self.read_values(&[(path, token)], ts, m, page)
     }
 
-    /// The versions of records whose value at each path matches the token beside it, and which are among the `m` latest
-    /// versions of their key up to the write `ts` (or now): those that [`DatasetSnapshot::read_key`] gives. Newest first.
-    ///
-    /// A token matches the value that it is, and where the attribute's tokenizer is [`Tokenizer::Prefix`] each
-    /// string that begins with it.
-    ///
-    /// What the indexes of the attributes hold is intersected before a record is read, in bounded memory; where none has
-    /// an index, all records are read. Index entries that turn out to be over are noted (online repair).
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Page, Path, Type};
-    ///
-    /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let state: Path = "state".parse()?;
-    /// let def = DatasetDef::new("id".parse()?, KeyType::Int)
-    ///     .index(state.clone(), IndexKind::Recent, Type::String)
-    ///     .versions(2);
-    /// let jobs = db.create_dataset("jobs", def)?;
-    /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
-    ///     jobs.put(format!(r#"{{"id": {id}, "state": "{state}"}}"#).as_bytes())?;
-    /// }
-    /// // Who is ready, and who was, one version ago?
-    /// assert_eq!(jobs.read_value(&state, "ready", None, 1, Page::newest(10))?.records.len(), 1);
-    /// assert_eq!(jobs.read_value(&state, "ready", None, 2, Page::newest(10))?.records.len(), 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::BadInput`]: no token, one that is not of the attribute's type, `m` or the limit is 0, or
-    /// `ts` is not the moment of the page before.
-    pub fn read_values(
+    /// See [`crate::DatasetSnapshot::read_values`].
+    pub(crate) fn read_values(
         &self,
         tokens: &[(&Path, &str)],
         ts: Option<Seq>,

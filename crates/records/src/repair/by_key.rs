@@ -6,13 +6,14 @@
 //! a probe of a key filter, or by reading them beside the new ones, when those are many. Only the newest older
 //! version matters, the others were superseded before the mark.
 
-use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
 use std::sync::atomic::Ordering::Relaxed;
+
+use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
 
 use super::work::{KeyRange, Reporter, Tally, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
+use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
 
 pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
     let keys = layout.keys;

@@ -23,15 +23,12 @@ use std::time::Duration;
 
 use lsm::version::TreeVersion;
 use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
-
-use crate::change::refuse_unfinished;
-use crate::coverage::{Coverage, Source};
-use crate::dataset::Dataset;
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::trees::{Role, TreeConfig, superseded_tree};
 use model::definition::{IndexKind, Maintenance, Repair};
 use work::Work;
+
+use crate::catalog::{Coverage, Layout, Role, Source, TreeConfig, superseded_tree};
+use crate::error::{Error, Result};
+use crate::store::Handle;
 
 /// Bytes that passes over entries read ahead.
 const READAHEAD: usize = 256 << 10;
@@ -154,16 +151,9 @@ pub struct RepairReport {
     pub complete: bool,
 }
 
-impl Dataset {
-    /// Finds what writes are over and not known to be: those that were superseded by anything written before the
-    /// call. Reads and writes go on meanwhile; snapshots see what they saw. Flushes the store first.
-    ///
-    /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::BadInput`] when the method does not fit the dataset; [`crate::ErrorKind::Busy`] by index while an
-    /// index is changed, or that is unfinished; what reading and writing files gives.
-    pub fn repair(
+impl Handle {
+    /// See [`crate::Dataset::repair`].
+    pub(crate) fn repair(
         &self,
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
@@ -196,7 +186,7 @@ impl Dataset {
         let _claim = match method {
             RepairMethod::Index => {
                 let claim = self.current.claim()?;
-                refuse_unfinished(&self.layout())?;
+                self.layout().refuse_unfinished()?;
                 Some(claim)
             }
             _ => None,

@@ -9,24 +9,23 @@
 //!
 //! Everything in between is durable as it happens, so a change that is cut off goes on from there.
 
-mod build;
-
 use std::ops::ControlFlow;
 
-use lsm::{Component, Snapshot, TreeChange, TreeId};
-
-use crate::dataset::Dataset;
-use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Building, Layout};
-use crate::trees::{
-    Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree, widens,
-};
-use build::{Build, Stop};
+use lsm::TreeChange;
 use model::definition::{
     IndexDef, IndexKind, MAX_INDEXES, Maintenance, StoredAttribute, StoredChange, StoredDef,
 };
 use model::schema::{Path, Type, infer};
 use model::tokens::Tokenizer;
+
+use super::build::{Build, Stop};
+use crate::catalog::{
+    Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
+    widens,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::query::Scan;
+use crate::store::Handle;
 
 /// Records that a type is inferred from.
 const SAMPLE: usize = 1000;
@@ -71,18 +70,9 @@ pub struct IndexChange {
     pub complete: bool,
 }
 
-impl Dataset {
-    /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
-    /// inferred from the first records if it is not said. Writes and queries go on meanwhile; queries use the index when this
-    /// returns. Called again after it was cut off, it goes on where it was.
-    ///
-    /// Reads every record once; memory is borrowed from the budget, a sixteenth of it at most.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Exists`] when the attribute has an index; [`ErrorKind::BadInput`] when a record does
-    /// not fit the type, and then everything is as before; [`ErrorKind::Busy`] while another index of the dataset
-    /// is changed, or that is unfinished.
-    pub fn add_index(
+impl Handle {
+    /// See [`crate::Dataset::add_index`].
+    pub(crate) fn add_index(
         &self,
         path: &Path,
         kind: IndexKind,
@@ -92,11 +82,8 @@ impl Dataset {
         self.add_tokenized(path, kind, ty, Tokenizer::Exact, progress)
     }
 
-    /// As [`Dataset::add_index`], with an index of tokens.
-    ///
-    /// # Errors
-    /// [`ErrorKind::BadInput`] too when the tokenizer does not go with the kind or the type.
-    pub fn add_tokenized(
+    /// See [`crate::Dataset::add_tokenized`].
+    pub(crate) fn add_tokenized(
         &self,
         path: &Path,
         kind: IndexKind,
@@ -143,9 +130,8 @@ impl Dataset {
         self.build(progress)
     }
 
-    /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
-    /// tells the errors too; the old index answers until the new one is complete. The tokenizer stays.
-    pub fn switch_index(
+    /// See [`crate::Dataset::switch_index`].
+    pub(crate) fn switch_index(
         &self,
         path: &Path,
         kind: IndexKind,
@@ -170,13 +156,12 @@ impl Dataset {
         self.build(progress)
     }
 
-    /// Builds the index of the attribute at `path` again, from the records alone: the way out when its files are damaged or
-    /// missing. Its kind and tokenizer stay; the old one answers, as far as it can be read, until the new one is complete. As
-    /// [`Dataset::add_index`] does, which tells the other errors too.
-    ///
-    /// # Errors
-    /// [`ErrorKind::BadInput`] when the attribute has no index; what reading the records gives.
-    pub fn rebuild_index(&self, path: &Path, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
+    /// See [`crate::Dataset::rebuild_index`].
+    pub(crate) fn rebuild_index(
+        &self,
+        path: &Path,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
         let _claim = self.current.claim()?;
         let layout = self.layout();
         let known = layout.stored.attribute(path);
@@ -192,10 +177,8 @@ impl Dataset {
         self.build(progress)
     }
 
-    /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind
-    /// [`IndexKind::None`]: records are still refused where they do not fit its type. An index that is being
-    /// built, and was cut off, is taken back instead: everything is as before the change.
-    pub fn drop_index(&self, path: &Path) -> Result<IndexChange> {
+    /// See [`crate::Dataset::drop_index`].
+    pub(crate) fn drop_index(&self, path: &Path) -> Result<IndexChange> {
         let _claim = self.current.claim()?;
         let layout = self.layout();
         if let Some(building) = &layout.building
@@ -207,7 +190,7 @@ impl Dataset {
                 ..self.outcome(&layout, building, 0)
             });
         }
-        refuse_unfinished(&layout)?;
+        layout.refuse_unfinished()?;
         let known = layout.attributes.iter().find(|a| a.path == *path);
         let known = known.ok_or_else(|| undeclared(&layout, path))?;
         if known.kind == IndexKind::None {
@@ -239,15 +222,17 @@ impl Dataset {
         })
     }
 
-    /// The change of an index that was begun and is not complete: the attribute as it will be.
-    /// One that is under way now counts too.
-    pub fn unfinished_index(&self) -> Option<IndexDef> {
+    /// See [`crate::Dataset::unfinished_index`].
+    pub(crate) fn unfinished_index(&self) -> Option<IndexDef> {
         let change = self.layout().stored.change.clone()?;
         Some(change.attribute.def)
     }
 
-    /// Goes on with a change of an index that was cut off; `None` when there is none.
-    pub fn resume_index(&self, progress: &mut OnProgress<'_>) -> Result<Option<IndexChange>> {
+    /// See [`crate::Dataset::resume_index`].
+    pub(crate) fn resume_index(
+        &self,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<Option<IndexChange>> {
         let _claim = self.current.claim()?;
         if self.layout().building.is_none() {
             return Ok(None);
@@ -257,7 +242,7 @@ impl Dataset {
 
     /// Guesses the type of an undeclared attribute.
     fn infer(&self, path: &Path) -> Result<Type> {
-        let records = self.scan(None, None, false)?.take(SAMPLE);
+        let records = Scan::new(self.snapshot(), None, None, false)?.take(SAMPLE);
         let records = records.collect::<Result<Vec<_>>>()?;
         let bodies: Vec<&[u8]> = records.iter().map(|record| record.body()).collect();
         infer(&bodies, path).ok_or_else(|| {
@@ -349,7 +334,7 @@ impl Dataset {
             layout: &layout,
             building,
             progress,
-            total: records(&self.shared.group.snapshot(), layout.data),
+            total: self.now().record_count(),
             records: 0,
         };
         let result = match (building.attribute.tree, building.staging) {
@@ -421,17 +406,7 @@ fn goes_on(
     if def.path == *path && def.kind == kind && fits {
         return Ok(true);
     }
-    refuse_unfinished(layout).map(|()| false)
-}
-
-pub(crate) fn refuse_unfinished(layout: &Layout) -> Result<()> {
-    match &layout.stored.change {
-        None => Ok(()),
-        Some(StoredChange { attribute, .. }) => Err(Error::busy(format!(
-            "the change of the index of `{0}` to {1} is unfinished: resume it, or drop `{0}` to take it back",
-            attribute.def.path, attribute.def.kind
-        ))),
-    }
+    layout.refuse_unfinished().map(|()| false)
 }
 
 fn undeclared(layout: &Layout, path: &Path) -> Error {
@@ -454,19 +429,4 @@ fn undeclared(layout: &Layout, path: &Path) -> Error {
 fn before(layout: &Layout, building: &Building) -> Option<IndexKind> {
     let known = layout.attributes.get(building.place);
     known.filter(|_| !building.is_new).map(|known| known.kind)
-}
-
-/// About how many records a dataset has.
-pub(crate) fn records(snapshot: &Snapshot, data: TreeId) -> u64 {
-    let components = snapshot.components(data);
-    let count = components.iter().map(|component| match component {
-        Component::Memtable(memtable) => memtable.len() as u64,
-        Component::Run(run) => {
-            let tables = run.tables.iter().map(|table| table.meta());
-            tables
-                .map(|meta| meta.entries - meta.deletes.min(meta.entries))
-                .sum()
-        }
-    });
-    count.sum()
 }

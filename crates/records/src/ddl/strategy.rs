@@ -16,17 +16,15 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
-
-use crate::change::{records, refuse_unfinished};
-use crate::coverage::{Coverage, Source};
-use crate::dataset::Dataset;
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::repair::{RepairOptions, RepairProgress, RepairReport};
-use crate::trees::{
-    Role, TreeConfig, deleted_tree, keys_tree, superseded_tree, widened_tree, widens,
-};
 use model::definition::Maintenance;
+
+use crate::catalog::{
+    Coverage, Layout, Role, Source, TreeConfig, deleted_tree, keys_tree, superseded_tree,
+    widened_tree, widens,
+};
+use crate::error::{Error, Result};
+use crate::repair::{RepairOptions, RepairProgress, RepairReport};
+use crate::store::Handle;
 
 /// Bytes that the pass over the records reads ahead.
 const READAHEAD: usize = 256 << 10;
@@ -76,19 +74,9 @@ pub struct SwitchReport {
     pub complete: bool,
 }
 
-impl Dataset {
-    /// Changes the maintenance strategy. Writes and queries go on meanwhile and stay exact: the new strategy
-    /// is in force for all writes after the first moment, and queries use what it knows when this
-    /// returns. Called again after it was cut off, it goes on.
-    ///
-    /// To a strategy with a primary-key index from one without, every record is read once. What the old
-    /// strategy left behind is found by a repair by index, unless the old one was eager or
-    /// mutable-bitmap, which leave nothing.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::BadInput`] when the strategy does not go with the definition (several versions, staged
-    /// repair); [`crate::ErrorKind::Busy`] while an index of the dataset is changed, or that is unfinished.
-    pub fn set_maintenance(
+impl Handle {
+    /// See [`crate::Dataset::set_maintenance`].
+    pub(crate) fn set_maintenance(
         &self,
         maintenance: Maintenance,
         progress: &mut OnSwitch<'_>,
@@ -96,10 +84,8 @@ impl Dataset {
         self.switch(maintenance, false, progress)
     }
 
-    /// From now on the strategy is chosen by what is measured ([`crate::DatasetDef::auto`]). Begins with the present
-    /// one if it is among the choices, else changes to validation, as [`Dataset::set_maintenance`] does,
-    /// which tells the errors too.
-    pub fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
+    /// See [`crate::Dataset::set_auto`].
+    pub(crate) fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
         let present = self.layout().stored.upkeep.maintenance;
         let first = match present.uses_keys() {
             true => present,
@@ -124,7 +110,7 @@ impl Dataset {
             complete: true,
         };
         if (report.from, layout.stored.upkeep.auto) != (to, auto) {
-            refuse_unfinished(&layout)?;
+            layout.refuse_unfinished()?;
             self.begin_switch(&layout, to, auto)?;
         }
         let layout = self.layout();
@@ -243,7 +229,7 @@ impl Dataset {
         stored.upkeep.keys_after = None;
         let config = TreeConfig::new(Role::Keys, &stored.upkeep);
         let seen = Cell::new(stored.upkeep.since);
-        let total = records(&group.snapshot(), layout.data);
+        let total = self.now().record_count();
         let (mut keys, mut read, mut broke) = (0, 0, false);
         let mut tell = |done: u64| {
             let total = total.max(done);

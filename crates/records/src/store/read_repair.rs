@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use lsm::{Cursor, Group, Kind, Seq};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use crate::catalog::Layout;
 use crate::error::Result;
-use crate::layout::{Current, Layout};
+use crate::store::Current;
 
 /// Numbers that are remembered, at most.
 const MOST: usize = 64 << 10;

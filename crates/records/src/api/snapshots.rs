@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use lsm::{NamedSnapshot, Seq, Snapshot, Stop};
 
-use crate::database::{Database, Shared, check_dataset_name, found_datasets};
-use crate::dataset::{Dataset, DatasetSnapshot};
+use super::{Database, DatasetSnapshot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::Current;
-use crate::usage::Usage;
+use crate::store::{Current, Handle, Store, View, check_dataset_name, found_datasets};
+use crate::telemetry::Usage;
 
 impl Database {
     /// Keeps what the store holds now under `name`, which is 1 to 64 letters, digits, `-`, `_` and `.`, until that is
@@ -88,7 +87,7 @@ fn check_name(name: &str) -> Result<()> {
 /// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Can be read also when it has been dropped meanwhile.
 #[derive(Clone)]
 pub struct StoreSnapshot {
-    shared: Arc<Shared>,
+    shared: Arc<Store>,
     snapshot: Snapshot,
     datasets: Arc<BTreeMap<String, Arc<Current>>>,
     stop: Option<Stop>,
@@ -115,9 +114,11 @@ impl StoreSnapshot {
             Error::new(ErrorKind::UnknownDataset, text)
         })?;
         Ok(DatasetSnapshot {
-            layout: current.layout_in(self.snapshot.version()),
-            dataset: Dataset::new(self.shared.clone(), current, None),
-            snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
+            view: View {
+                layout: current.layout_in(self.snapshot.version()),
+                dataset: Handle::new(self.shared.clone(), current, None),
+                snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
+            },
         })
     }
 }

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::database::Shared;
-use crate::dataset::Dataset;
+use crate::store::{Background, Handle, Store};
 
 /// Between two looks at what is due.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -32,9 +31,8 @@ struct Closing {
     wake: Condvar,
 }
 
-impl Keeper {
-    /// To be called after each write.
-    pub(crate) fn wrote(&self, shared: &Arc<Shared>) {
+impl Background for Keeper {
+    fn wrote(&self, shared: &Arc<Store>) {
         if !shared.upkeep {
             return;
         }
@@ -53,8 +51,10 @@ impl Keeper {
         // Without it nothing is wrong, only less is known.
         *thread = builder.spawn(move || run(shared, &closing)).ok();
     }
+}
 
-    fn inline(&self, shared: &Arc<Shared>) {
+impl Keeper {
+    fn inline(&self, shared: &Arc<Store>) {
         let flushed = shared.group.snapshot().flushed();
         if self.flushed.swap(flushed, SeqCst) == flushed {
             return;
@@ -84,7 +84,7 @@ impl Drop for Keeper {
     }
 }
 
-fn run(shared: Arc<Shared>, closing: &Closing) {
+fn run(shared: Arc<Store>, closing: &Closing) {
     let goes = || !closing.now.load(SeqCst);
     while goes() {
         let mut lock = closing.lock.lock();
@@ -97,11 +97,11 @@ fn run(shared: Arc<Shared>, closing: &Closing) {
 }
 
 /// Does for each dataset what is due.
-fn step(shared: &Arc<Shared>, go_on: &dyn Fn() -> bool) {
+fn step(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
     for current in shared.currents() {
         if !go_on() {
             return;
         }
-        Dataset::new(shared.clone(), current, None).keep_up(go_on);
+        Handle::new(shared.clone(), current, None).keep_up(go_on);
     }
 }

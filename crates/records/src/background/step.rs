@@ -5,22 +5,21 @@ use std::ops::ControlFlow;
 
 use lsm::version::TreeVersion;
 use lsm::{Component, Snapshot, TreeId};
+use model::definition::{Maintenance, Repair};
 use serde_json::json;
 
 use super::choose::{Workload, choose};
-use super::measured::{LastRepair, Measured};
 use super::pacing::{Backlog, due};
-use crate::coverage::Coverage;
-use crate::dataset::Dataset;
+use crate::catalog::{Coverage, Layout};
 use crate::error::Result;
-use crate::layout::Layout;
 use crate::repair::RepairOptions;
-use model::definition::{Maintenance, Repair};
+use crate::store::Handle;
+use crate::telemetry::{LastRepair, Measured};
 
 /// Bytes that repairs in the background read in a second.
 const RATE: u64 = 64 << 20;
 
-impl Dataset {
+impl Handle {
     /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks, and tried again
     /// after growing pauses.
     pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
@@ -109,7 +108,15 @@ impl Dataset {
             .and_then(|tree| version(&now.snapshot, tree));
         let over = over.map_or(0, TreeVersion::noted);
         let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
-        let mut repair = LastRepair::new(report, usage.writes(), over, why);
+        let mut repair = LastRepair {
+            mark: report.mark,
+            writes: usage.writes(),
+            over,
+            entries: report.entries + report.looked_up,
+            found: report.found,
+            micros: report.elapsed.as_micros() as u64,
+            why: why.to_string(),
+        };
         if !self.shared.group.options().background {
             // It is kept in a file, and a run of the store is to be the same each time.
             repair.micros = 0;

@@ -1,19 +1,21 @@
 //! A store: datasets in a folder, over one tree group.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use lsm::{Account, Budget, Durability, Group, Loan, Stop};
-use parking_lot::{Condvar, Mutex};
-
-use crate::dataset::Dataset;
-use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Current, Layout, Step};
-use crate::trees::{Trees, dataset_of, new_trees};
-use crate::upkeep::Keeper;
-use crate::usage::{self, Usage, UsageCounts};
+use lsm::{Budget, Durability, Group, Stop};
 use model::definition::{DatasetDef, StoredDef};
+use serde_json::Value as Json;
+
+use super::Dataset;
+use crate::background::Keeper;
+use crate::catalog::{Layout, Step, new_trees};
+use crate::check::{self, CheckReport};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
+use crate::telemetry::{self, Usage};
+use crate::trees::Trees;
 
 /// Settings of a store.
 #[derive(Clone)]
@@ -112,114 +114,9 @@ impl Default for Options {
 pub struct Database {
     /// Before the store, so that the upkeep ends first.
     keeper: Arc<Keeper>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Store>,
     /// What stops the reads that users ask for.
     pub(crate) stop: Option<Stop>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) group: Group,
-    pub(crate) durability: Durability,
-    /// Whether changes and repairs are done that nobody asked for.
-    pub(crate) upkeep: bool,
-    pub(crate) choose_every: u64,
-    /// Held for no I/O and no waiting: whoever wants a handle takes it.
-    /// By name, so that whatever is done for all of them is done in the same order each time.
-    datasets: Mutex<BTreeMap<String, Arc<Current>>>,
-    names: Names,
-    /// Held while `USAGE` is replaced.
-    usage_file: Mutex<()>,
-}
-
-impl Shared {
-    /// Borrows memory for a query or a build: a sixteenth of the budget for each of two steps that are held at a time.
-    pub(crate) fn borrow(&self, account: Account) -> Loan {
-        let budget = self.group.options().memory_budget;
-        let want = match account {
-            Account::Queries => budget / 8,
-            _ => budget / 16,
-        };
-        let least = budget / LEAST_LOAN;
-        self.group.budget().borrow(account, least, want)
-    }
-}
-
-/// Queries and builds go on with such a part of the budget where no more is free.
-const LEAST_LOAN: usize = 128;
-
-/// The names of datasets that are created or dropped now: one at a time for each name.
-#[derive(Default)]
-struct Names {
-    taken: Mutex<BTreeSet<String>>,
-    given_back: Condvar,
-}
-
-/// A name that nobody else creates or drops a dataset of, until this is dropped.
-struct Reserved<'a> {
-    names: &'a Names,
-    name: &'a str,
-}
-
-impl Names {
-    /// Waits for whoever has the name.
-    fn reserve<'a>(&'a self, name: &'a str) -> Reserved<'a> {
-        let mut taken = self.taken.lock();
-        while !taken.insert(name.to_string()) {
-            self.given_back.wait(&mut taken);
-        }
-        Reserved { names: self, name }
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.names.taken.lock().remove(self.name);
-        self.names.given_back.notify_all();
-    }
-}
-
-impl Shared {
-    /// The datasets as of now, by name.
-    pub(crate) fn currents(&self) -> Vec<Arc<Current>> {
-        self.datasets.lock().values().cloned().collect()
-    }
-
-    /// Keeps what was counted, when something was written. A failure loses statistics only.
-    fn keep_usage(&self) {
-        let datasets = self.currents();
-        // All are asked: each notes that it is kept now.
-        let written = datasets.iter().filter(|d| d.usage.take_written());
-        if written.count() > 0 {
-            self.replace_usage();
-        }
-    }
-
-    /// Makes durable what queries found to be over, where this handle writes.
-    fn keep_over(&self) {
-        for current in self.currents() {
-            current.try_keep_over(&self.group);
-        }
-    }
-
-    fn replace_usage(&self) {
-        if self.group.is_reader() {
-            return;
-        }
-        let _replacing = self.usage_file.lock();
-        let counts: BTreeMap<String, UsageCounts> = self
-            .currents()
-            .into_iter()
-            .map(|current| (current.name.clone(), current.usage.read()))
-            .collect();
-        let _ = usage::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.keep_over();
-        self.keep_usage();
-    }
 }
 
 impl Database {
@@ -310,17 +207,17 @@ impl Database {
 
     /// The store over an open group.
     fn over(group: Group, options: Options) -> Result<Database> {
-        let counted = usage::load(options.fs.as_ref(), group.dir());
+        let counted = telemetry::load(options.fs.as_ref(), group.dir());
         let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
         let datasets = found_datasets(&group.snapshot(), &BTreeMap::new(), usage)?;
-        let shared = Shared {
+        let shared = Store {
             group,
             durability: options.durability,
             upkeep: options.tuning.upkeep,
             choose_every: options.tuning.choose_every,
-            datasets: Mutex::new(datasets),
-            names: Names::default(),
-            usage_file: Mutex::default(),
+            datasets: datasets.into(),
+            names: Default::default(),
+            usage_file: Default::default(),
         };
         Ok(Database {
             keeper: Arc::default(),
@@ -331,8 +228,10 @@ impl Database {
 
     fn handle(&self, current: Arc<Current>) -> Dataset {
         Dataset {
-            stop: self.stop.clone(),
-            ..Dataset::new(self.shared.clone(), current, Some(self.keeper.clone()))
+            handle: Handle {
+                stop: self.stop.clone(),
+                ..Handle::new(self.shared.clone(), current, Some(self.keeper.clone()))
+            },
         }
     }
 
@@ -417,10 +316,11 @@ impl Database {
     /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
-            Some(name) => vec![self.dataset(name)?.layout()],
+            Some(name) => vec![self.dataset(name)?.handle.layout()],
             None => {
                 let all = self.shared.currents().into_iter();
-                all.map(|current| self.handle(current).layout()).collect()
+                all.map(|current| self.handle(current).handle.layout())
+                    .collect()
             }
         };
         // Each step needs what those before it told: what is obsolete and nobody has any more is forgotten when all
@@ -445,6 +345,20 @@ impl Database {
         Ok(self.shared.group.checkpoint_until(dest, stop)?)
     }
 
+    /// Reads every file and compares every stand-alone index with the data, in bounded memory. All
+    /// damage is reported, not the first only.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
+    pub fn check(&self) -> Result<CheckReport> {
+        check::check(&self.shared, self.stop.as_ref())
+    }
+
+    /// The state of the whole store: datasets, memory, counters since opening.
+    pub fn stats(&self) -> Json {
+        self.shared.stats()
+    }
+
     /// The engine below, for its counters and snapshots.
     pub fn group(&self) -> &Group {
         &self.shared.group
@@ -462,43 +376,4 @@ impl Database {
         self.shared.keep_usage();
         Ok(self.shared.group.close()?)
     }
-}
-
-/// The datasets of a snapshot, by name; those that are known already are taken over.
-pub(crate) fn found_datasets(
-    snapshot: &lsm::Snapshot,
-    known: &BTreeMap<String, Arc<Current>>,
-    usage: impl Fn(&str) -> Usage,
-) -> Result<BTreeMap<String, Arc<Current>>> {
-    let mut datasets = BTreeMap::new();
-    for tree in snapshot.version().trees.values() {
-        let Some(name) = dataset_of(&tree.name) else {
-            continue;
-        };
-        let known = known.get(name).filter(|known| known.data == tree.id);
-        let current = match known {
-            Some(known) => known.clone(),
-            None => {
-                let layout = Layout::new(name, snapshot.version()).ok_or_else(|| {
-                    Error::damaged(format!(
-                        "dataset {name}: its definition does not fit its trees"
-                    ))
-                })?;
-                Arc::new(Current::new(name, layout, usage(name)))
-            }
-        };
-        datasets.insert(name.to_string(), current);
-    }
-    Ok(datasets)
-}
-
-/// Tells whether a dataset can have this name: 1 to 64 letters, digits, `-`, `_` and `.`.
-pub fn check_dataset_name(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-        return Err(Error::bad_input(format!(
-            "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
-        )));
-    }
-    Ok(())
 }

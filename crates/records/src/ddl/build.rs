@@ -4,16 +4,15 @@
 use std::ops::ControlFlow;
 
 use lsm::{Cursor, Kind, RunSink, TreeChange, TreeId};
+use model::record::RecordRef;
+use model::schema::{Extracted, RecordError};
 
-use super::{IndexProgress, IndexStep, OnProgress};
-use crate::dataset::Dataset;
+use super::indexes::{IndexProgress, IndexStep, OnProgress};
+use crate::catalog::{Building, Layout, Role, TreeConfig};
 use crate::error::Error;
 use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
-use crate::layout::{Building, Layout};
-use crate::trees::{Role, TreeConfig};
-use model::record::RecordRef;
-use model::schema::{Extracted, RecordError};
+use crate::store::Handle;
 
 /// Bytes that the passes over records and facts read ahead.
 const READAHEAD: usize = 256 << 10;
@@ -47,7 +46,7 @@ impl From<lsm::Error> for Stop {
 
 /// A change under way.
 pub(super) struct Build<'b, 'p> {
-    pub(super) dataset: &'b Dataset,
+    pub(super) dataset: &'b Handle,
     pub(super) layout: &'b Layout,
     pub(super) building: &'b Building,
     pub(super) progress: &'b mut OnProgress<'p>,

@@ -11,15 +11,14 @@
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
 use lsm::table::KeyFilter;
 use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
+use model::definition::{Maintenance, Repair};
 
-use crate::coverage::{Complete, Coverage, Source};
+use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
 use crate::error::{Error, Result};
 use crate::index::Candidate;
-use crate::layout::{Attribute, Layout};
-use model::definition::{Maintenance, Repair};
+use crate::store::{Kept, KeptFilter, Name};
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -370,15 +369,6 @@ impl Newer {
     }
 }
 
-/// What tells a component of a tree from others, and from itself before more was written to it: sequence
-/// numbers are given out once.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Name {
-    min: Seq,
-    max: Seq,
-    entries: u64,
-}
-
 impl Span {
     fn name(&self) -> Name {
         Name {
@@ -386,29 +376,5 @@ impl Span {
             max: self.max,
             entries: self.component.entries(),
         }
-    }
-}
-
-/// The filter of the last query that gathered one, for the next: of which components of which tree.
-#[derive(Default)]
-pub(crate) struct KeptFilter(ArcSwapOption<Kept>);
-
-struct Kept {
-    tree: TreeId,
-    names: Vec<Name>,
-    filter: Arc<KeyFilter>,
-}
-
-impl KeptFilter {
-    /// A filter of at least so many of the newest components, and of how many.
-    fn get(&self, tree: TreeId, names: &[Name], wanted: usize) -> Option<(usize, Arc<KeyFilter>)> {
-        let kept = self.0.load();
-        let kept = kept.as_ref().filter(|kept| kept.tree == tree)?;
-        let fits = kept.names.len() >= wanted && names.starts_with(&kept.names);
-        fits.then(|| (kept.names.len(), kept.filter.clone()))
-    }
-
-    fn put(&self, kept: Kept) {
-        self.0.store(Some(Arc::new(kept)));
     }
 }

@@ -4,22 +4,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use lsm::{Batch, Durability, Kind, Snapshot};
-
-use crate::dataset::Dataset;
-use crate::error::{Error, ErrorKind, Result};
-use crate::index::{self, Fact, Writes};
-use crate::layout::Layout;
-use crate::replaced::{Conflict, Replaced, Touched};
-use crate::upkeep::Measured;
 use model::Key;
 use model::definition::Maintenance;
 use model::record::{self, RecordRef};
 use model::schema::Extracted;
 
+use super::pre_images::{Conflict, Replaced, Touched};
+use crate::catalog::Layout;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::{self, Fact, Writes};
+use crate::store::Handle;
+use crate::telemetry::Measured;
+
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
 /// which saves allocations.
 pub struct WriteBatch {
-    dataset: Dataset,
+    dataset: Handle,
     /// What the writes were made for. When it is not the dataset's any more at the commit they are made
     /// again.
     layout: Arc<Layout>,
@@ -41,7 +41,7 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
-    pub(crate) fn new(dataset: Dataset) -> WriteBatch {
+    pub(crate) fn new(dataset: Handle) -> WriteBatch {
         WriteBatch {
             layout: dataset.current.latest(),
             dataset,
@@ -271,8 +271,8 @@ impl WriteBatch {
                 usage.wrote(puts as u64, self.deletes as u64, measured);
                 self.clear();
                 self.dataset.current.wrote(&shared.group);
-                if let Some(keeper) = &self.dataset.keeper {
-                    keeper.wrote(&shared);
+                if let Some(background) = &self.dataset.background {
+                    background.wrote(&shared);
                 }
                 return Ok(());
             };

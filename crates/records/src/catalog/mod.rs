@@ -1,0 +1,13 @@
+//! What the definition of a dataset comes to: its attributes and trees in one version of the store, the names and configurations
+//! of its trees, and what its obsolete set is known to hold. Nothing here changes.
+
+mod coverage;
+mod layout;
+mod names;
+
+pub(crate) use coverage::{Complete, Coverage, Source};
+pub(crate) use layout::{Attribute, Building, Late, Layout, Step};
+pub(crate) use names::{
+    Role, TreeConfig, data_tree, dataset_of, deleted_tree, index_tree, keys_tree, new_trees,
+    staging_tree, superseded_tree, widened_tree, widens,
+};

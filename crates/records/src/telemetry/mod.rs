@@ -1,0 +1,8 @@
+//! Counters of how a dataset is used and of what its maintenance costs: statistics, and no part of the store.
+
+mod measured;
+mod usage;
+
+pub(crate) use measured::{LastRepair, Live, Measured};
+pub use usage::{Asked, UsageCounts};
+pub(crate) use usage::{Usage, keep, load};
