@@ -283,7 +283,7 @@ impl WriteBatch {
     /// in the log, and there after the store was reopened.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         if self.is_empty() {
-            return Ok(());
+            return self.check_expected();
         }
         let shared = self.dataset.shared.clone();
         self.keep_last_versions()?;
@@ -420,6 +420,20 @@ impl WriteBatch {
             ErrorKind::Exists,
             format!("there is a record of key {key} already"),
         )
+    }
+
+    /// Without anything to write.
+    fn check_expected(&mut self) -> Result<()> {
+        if self.expected.is_empty() {
+            return Ok(());
+        }
+        let now = self.dataset.now();
+        let replaced = Replaced::look_up(&now.layout, &now.snapshot, &[], &self.expected)?;
+        if let Some((key, seq)) = replaced.unexpected(&self.expected) {
+            return Err(self.unexpected(key, seq));
+        }
+        self.clear();
+        Ok(())
     }
 
     fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {

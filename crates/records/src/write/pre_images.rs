@@ -107,6 +107,17 @@ impl Replaced {
         })
     }
 
+    /// The first key that was not as expected, and the write that its record was of.
+    pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Option<(Vec<u8>, Option<Seq>)> {
+        expected.iter().find_map(|expected| {
+            let place = self
+                .found
+                .binary_search_by(|found| found.key.cmp(&expected.key));
+            let there = self.found.get(place.ok()?)?.seq;
+            (there != expected.seq).then(|| (expected.key.clone(), there))
+        })
+    }
+
     /// How many keys there are, and how many of them were there.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let written = || self.found.iter().filter(|found| found.written);
