@@ -110,6 +110,9 @@ enum Command {
     /// Keep what a store holds now under a name, list what is kept, or drop it
     #[command(after_help = SNAPSHOT_HELP)]
     Snapshot(SnapshotArgs),
+    /// Print the changes of a dataset in the order in which they were committed
+    #[command(after_help = commands::changes::CHANGES_HELP)]
+    Changes(commands::changes::ChangesArgs),
 }
 
 const LOAD_HELP: &str = "\
@@ -727,6 +730,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Compact(args) => commands::admin::compact(&args, memory),
         Command::Backup(args) => commands::admin::backup(&args, memory),
         Command::Snapshot(args) => commands::admin::snapshot(&args, memory),
+        Command::Changes(args) => commands::changes::changes(&args, memory),
     }
 }
 
