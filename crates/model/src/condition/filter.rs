@@ -194,7 +194,10 @@ fn compile(expr: &Expr, tests: &mut Vec<Test>) -> Formula {
                 }
                 all.push(compile(part, tests));
             }
-            Formula::And(all)
+            match all.len() {
+                1 => all.remove(0),
+                _ => Formula::And(all),
+            }
         }
         Node::Or(parts) => Formula::Or(parts.iter().map(|part| compile(part, tests)).collect()),
         Node::Not(inner) => Formula::Not(Box::new(compile(inner, tests))),

@@ -139,6 +139,17 @@ pub enum Predicate {
     Exists,
 }
 
+impl Predicate {
+    /// What values are compared with.
+    pub fn operands(&self) -> &[Operand] {
+        match self {
+            Predicate::Compare(_, operand) => std::slice::from_ref(operand),
+            Predicate::In(operands) => operands,
+            Predicate::Exists => &[],
+        }
+    }
+}
+
 /// A condition: a tree of tests. Made by [`field`] and `&`, `|`, `!`, or read from text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
@@ -179,9 +190,7 @@ impl Expr {
     pub fn check(&self) -> Result<(), String> {
         match &self.node {
             Node::Invalid(why) => Err(why.clone()),
-            Node::Test(_, Predicate::Compare(_, operand)) => operand.check(),
-            Node::Test(_, Predicate::In(operands)) => operands.iter().try_for_each(Operand::check),
-            Node::Test(_, Predicate::Exists) => Ok(()),
+            Node::Test(_, predicate) => predicate.operands().iter().try_for_each(Operand::check),
             Node::And(all) | Node::Or(all) => all.iter().try_for_each(Expr::check),
             Node::Not(inner) => inner.check(),
         }

@@ -20,6 +20,14 @@ impl Operand {
         Operand::Text(text.into())
     }
 
+    /// The text, unless the operand is of another type than a string.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Operand::Value(Value::String(text)) | Operand::Text(text) => Some(text),
+            Operand::Value(_) => None,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         match self {
             Operand::Value(Value::Float(v)) if !v.is_finite() => {

@@ -54,7 +54,7 @@ fn point(value: Vec<u8>) -> Range {
 
 fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
     let text = operand
-        .prefix_text()
+        .as_text()
         .filter(|_| t == Type::String)
         .ok_or_else(|| format!("^= works on strings, and the attribute is of type {t}"))?;
     let (lo, hi) = string_prefix_range(text);
@@ -92,14 +92,6 @@ fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
 }
 
 impl Operand {
-    /// The text of a prefix, unless the operand is of another type than a string.
-    pub(super) fn prefix_text(&self) -> Option<&str> {
-        match self {
-            Operand::Value(Value::String(text)) | Operand::Text(text) => Some(text),
-            Operand::Value(_) => None,
-        }
-    }
-
     /// The value of type `t` that is nearest to the operand, and how it stands to it.
     fn nearest(&self, t: Type) -> Result<(Value, Ordering), String> {
         let value = match self {
