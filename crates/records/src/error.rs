@@ -161,6 +161,12 @@ impl From<lsm::Error> for Error {
     }
 }
 
+impl From<model::condition::ParseError> for Error {
+    fn from(error: model::condition::ParseError) -> Error {
+        Error::bad_input(error.to_string())
+    }
+}
+
 impl From<model::Error> for Error {
     fn from(error: model::Error) -> Error {
         let kind = match error {

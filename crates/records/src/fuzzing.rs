@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use lsm::coding::Reader;
-use model::condition::{Condition, JsonFilter};
+use model::condition::{Expr, Filter, Operand};
 use model::definition::StoredDef;
 use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
 use model::record::{self, RecordRef};
@@ -194,31 +194,48 @@ fn naive(ty: Type, json: &Json) -> Option<Value> {
 pub fn condition(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n');
     let (text, body) = data.split_at(end.unwrap_or(data.len()));
-    let Some(condition) = std::str::from_utf8(text)
+    let Some(expr) = std::str::from_utf8(text)
         .ok()
-        .and_then(|text| Condition::parse(text).ok())
+        .and_then(|text| text.parse::<Expr>().ok())
     else {
         return;
     };
-    let printed = condition.to_string();
-    assert_eq!(Condition::parse(&printed).unwrap(), condition, "{printed}");
-    let matches = JsonFilter::new([&condition]).matches(body);
-    for ty in Type::ALL {
-        let Ok((lo, hi)) = condition.to_range(ty) else {
+    let printed = expr.to_string();
+    assert_eq!(printed.parse::<Expr>().unwrap(), expr, "{printed}");
+    let filter = Filter::new(&expr);
+    let matches = filter.matches_json(body);
+    if serde_json::from_slice::<Json>(body).is_ok() {
+        assert_eq!(
+            Filter::new(&!expr).matches_json(body),
+            !matches,
+            "{printed}"
+        );
+    }
+    for test in filter.tests() {
+        let [predicate] = test.predicates.as_slice() else {
             continue;
         };
-        // A declared attribute of the same text must agree on the records that can have it.
-        let mut out = Extracted::default();
-        let key = ("id".parse().unwrap(), KeyType::Int);
-        let extraction = Extraction::new(key, vec![(condition.path.clone(), ty)]);
-        let plain = matches!(ty, Type::String | Type::Bool | Type::Int);
-        if plain && extraction.extract(body, &mut out).is_ok() {
-            use std::ops::RangeBounds;
-            let range = (lo, hi);
-            let holds = out
-                .values(0)
-                .any(|value| RangeBounds::<Vec<u8>>::contains(&range, &value.to_vec()));
-            assert_eq!(holds, matches, "{printed} as {ty}");
+        for ty in [Type::String, Type::Bool, Type::Int] {
+            let Ok(ranges) = predicate.to_ranges(ty) else {
+                continue;
+            };
+            // A declared attribute of the same text must agree on the records that can have it.
+            let mut out = Extracted::default();
+            let key = ("id".parse().unwrap(), KeyType::Int);
+            let extraction = Extraction::new(key, vec![(test.path.clone(), ty)]);
+            let is_typed = predicate.operands().iter().all(|operand| match operand {
+                Operand::Text(_) => true,
+                Operand::Value(value) => value.type_of() == ty,
+                _ => false,
+            });
+            if is_typed && extraction.extract(body, &mut out).is_ok() {
+                let holds = out
+                    .values(0)
+                    .any(|value| ranges.iter().any(|range| range.contains(value)));
+                let alone = test.to_expr().unwrap();
+                let matches = Filter::new(&alone).matches_json(body);
+                assert_eq!(holds, matches, "{alone} as {ty}");
+            }
         }
     }
 }

@@ -74,6 +74,8 @@ fn conditions() {
         "a.b>=12\n{\"id\":1,\"a\":[{\"b\":12},{\"b\":3.5}]}",
         "a\\.b^=x\n{\"id\":1,\"a.b\":\"xyz\"}",
         "a=true\n{\"id\":1,\"a\":[true,\"true\",1]}",
+        "not (a.b in (1, \"x y\", int(5)) or c is null) and a>1 and a<9\n{\"id\":1,\"a\":[3,{\"b\":5}],\"c\":[1]}",
+        "a exists and 'b c'!=time(2024-05-01)\n{\"id\":1,\"a\":null,\"b c\":\"2024-05-01\"}",
         "at<2024-05-01T00:00:00Z\n{\"id\":1,\"at\":\"2024\"}",
     ];
     let corpus = corpus.map(|text| text.as_bytes().to_vec());

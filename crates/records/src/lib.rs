@@ -70,13 +70,13 @@ pub use lsm::{Budget, Durability, KeepLog, LookupOptions, NamedSnapshot, Positio
 pub use maintenance::Validation;
 pub use model::Error as ModelError;
 pub use model::Key;
-pub use model::condition::{Condition, Op};
+pub use model::condition::{Expr, Field, Op, Operand, ParseError, field};
 pub use model::definition::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
 pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Condition, Database, DatasetDef, IndexKind, KeyType, Options, Tokenizer, Type};
+/// use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Tokenizer, Type, field};
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
 /// let def = DatasetDef::new("id".parse()?, KeyType::Int)
@@ -85,7 +85,7 @@ pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value
 /// people.put(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
 /// people.put(br#"{"id": 2, "name": "Adam Smith"}"#)?;
 ///
-/// let query = people.query().condition("name^=Ada".parse::<Condition>()?);
+/// let query = people.query().filter(field("name").prefix("Ada"));
 /// assert_eq!(query.count()?.0, 2);
 /// # Ok(())
 /// # }

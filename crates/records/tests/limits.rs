@@ -26,7 +26,7 @@ fn an_upside_down_range_and_a_value_of_the_wrong_type_are_refused() {
         assert_eq!(kind_of(dataset.query().between(&path("s"), "b", "a")), bad);
         assert_eq!(kind_of(dataset.query().equals(&path("n"), "five")), bad);
         let prefix = "n^=5".parse().unwrap();
-        assert_eq!(kind_of(dataset.query().condition(prefix)), bad);
+        assert_eq!(kind_of(dataset.query().filter(prefix)), bad);
         assert_eq!(kind_of(dataset.query().between(&path("n"), "5", "5")), None);
         for wrong in [
             r#"{"id":2,"n":"5"}"#,

@@ -5,8 +5,8 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 
 use esker::{
-    Condition, Database, Dataset, DatasetDef, Durability, IndexDef, IndexKind, KeyType, Op, Query,
-    Tokenizer, Type,
+    Database, Dataset, DatasetDef, Durability, Expr, IndexDef, IndexKind, KeyType, Op, Operand,
+    Query, Tokenizer, Type,
 };
 use serde_json::Value;
 
@@ -290,7 +290,7 @@ impl Tour<'_> {
     fn build(&self, conditions: &[(&str, Op, &str)]) -> Result<Query, Failure> {
         let mut query = self.dataset.query();
         for (path, op, value) in conditions {
-            query = query.condition(Condition::new(path.parse()?, *op, *value));
+            query = query.filter(Expr::compare(path.parse()?, *op, Operand::text(*value)));
         }
         Ok(query)
     }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use esker::{BulkOrder, Condition, DatasetSnapshot, Op, Order, Path, Query};
+use esker::{BulkOrder, DatasetSnapshot, Error, Expr, Op, Operand, Order, Path, Query};
 use serde_json::Value;
 
 use super::{dataset_at, open_to_read};
@@ -32,8 +32,8 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let db = open_to_read(&args.dir, memory)?;
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
-    let condition = Condition::new(path(&args.path)?, Op::Eq, &args.value);
-    let query = dataset.query().condition(condition);
+    let condition = Expr::compare(path(&args.path)?, Op::Eq, Operand::text(&args.value));
+    let query = dataset.query().filter(condition);
     answer(query, args.answer.order, &args.answer)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let dataset = dataset_at(&db, &args.dataset, at)?;
     let mut query = dataset.query();
     for condition in &args.conditions {
-        query = query.condition(condition.parse::<Condition>()?);
+        query = query.filter(condition.parse::<Expr>().map_err(Error::from)?);
     }
     let order = match args.oldest {
         true => AnswerOrder::Oldest,
@@ -128,9 +128,7 @@ fn between(
             "LO is larger than HI: `{attribute}` cannot be both >= {lo} and <= {hi}"
         )));
     }
-    let at_least = Condition::new(path.clone(), Op::Ge, lo);
-    let at_most = Condition::new(path, Op::Le, hi);
-    Ok(dataset.query().condition(at_least).condition(at_most))
+    Ok(dataset.query().between(&path, lo, hi))
 }
 
 /// Runs a query and prints what it finds.

@@ -10,7 +10,7 @@ mod extract;
 mod infer;
 mod path;
 mod readable;
-mod time;
+pub(crate) mod time;
 mod types;
 mod value;
 mod walk;

@@ -9,6 +9,9 @@ use crate::error::Error;
 /// as operators.
 const ESCAPED: &str = ".\\=<>^";
 
+/// What else it may stand before: what ends a path in a condition.
+const ALSO_ESCAPED: &str = "!()\"', ";
+
 /// The path of a field: the names of the objects on the way to it, and its own. As text the names
 /// are joined by dots: `user.name`. A backslash takes the meaning away from a dot, from itself, and
 /// from the characters of operators (`=`, `<`, `>`, `^`): `a\.b` is one name.
@@ -31,7 +34,7 @@ impl Path {
         loop {
             match chars.next() {
                 Some('\\') => match chars.next() {
-                    Some(c) if ESCAPED.contains(c) => name.push(c),
+                    Some(c) if ESCAPED.contains(c) || ALSO_ESCAPED.contains(c) => name.push(c),
                     _ => {
                         return Err(format!(
                             "path {text:?}: a backslash must stand before one of {ESCAPED}"

@@ -2,6 +2,7 @@
 
 use lsm::{Durability, Seq, Stop};
 use model::Key;
+use model::condition::Expr;
 use model::definition::DatasetDef;
 use model::schema::{Path, Type, Value};
 
@@ -157,6 +158,11 @@ impl Dataset {
         DatasetSnapshot {
             view: self.handle.snapshot(),
         }
+    }
+
+    /// A query for the records that match the condition, as of now.
+    pub fn find(&self, condition: Expr) -> Query {
+        self.query().filter(condition)
     }
 
     /// A query over the dataset as it is now.
@@ -384,6 +390,11 @@ impl DatasetSnapshot {
         page: Page,
     ) -> Result<ValuePage> {
         self.view.read_values(tokens, ts, m, page)
+    }
+
+    /// A query for the records that match the condition.
+    pub fn find(&self, condition: Expr) -> Query {
+        self.query().filter(condition)
     }
 
     /// A query.

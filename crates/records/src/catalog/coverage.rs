@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | [`Source::IndexEntries`] | what a tree of index entries still has | up to the repair watermark; always, once the dataset has converged, under a strategy that looks at what a write replaces |
 //! | [`Source::DataVersions`] | every version that the data tables still have (embedded, fingerprint, filter) | always, where such a strategy has been in force since the first write; else not at all: a repair goes by index entries |
+//! | [`Source::Mixed`] | what the indexes of several attributes give | nothing is promised: each record tells whether it is current |
 //! | [`Source::Records`] | the newest version of each record | nothing is obsolete |
 //!
 //! *Complete* means: it has each obsolete write that a tree still has anything of. Others are forgotten, and nobody asks about them (`lsm/obsolete/mod.rs`).
@@ -27,17 +28,20 @@ pub(crate) enum Source {
     IndexEntries,
     /// All versions of records that data tables hold, found by their synopses.
     DataVersions,
+    /// Indexes of several attributes.
+    Mixed,
     /// A scan of the newest versions.
     Records,
 }
 
 impl Source {
-    /// The source of an index's candidates; without an index it is a scan.
-    pub(crate) fn of(attribute: Option<&Attribute>) -> Source {
-        match attribute {
-            Some(attribute) if attribute.kind.is_standalone() => Source::IndexEntries,
-            Some(_) => Source::DataVersions,
-            None => Source::Records,
+    /// The source of the candidates of the indexes of these attributes; without an index it is a scan.
+    pub(crate) fn of(attributes: &[&Attribute]) -> Source {
+        match attributes {
+            [attribute] if attribute.kind.is_standalone() => Source::IndexEntries,
+            [_] => Source::DataVersions,
+            [] => Source::Records,
+            _ => Source::Mixed,
         }
     }
 }
@@ -124,7 +128,7 @@ impl Coverage {
             Source::IndexEntries if self.keeps_versions => Complete::UpTo(0),
             Source::IndexEntries => Complete::UpTo(self.watermark),
             Source::DataVersions if always && self.from_the_first => Complete::Always,
-            Source::DataVersions => Complete::UpTo(0),
+            Source::DataVersions | Source::Mixed => Complete::UpTo(0),
         }
     }
 }

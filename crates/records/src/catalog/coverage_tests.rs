@@ -36,7 +36,7 @@ fn the_set_alone_tells_only_what_it_was_given() {
 #[test]
 fn a_watermark_promises_up_to_itself_and_nothing_of_versions_that_are_kept() {
     for coverage in all() {
-        for source in [Source::IndexEntries, Source::DataVersions] {
+        for source in [Source::IndexEntries, Source::DataVersions, Source::Mixed] {
             let complete = coverage.of(source);
             match complete {
                 Complete::Always => assert!(complete.includes(u64::MAX)),

@@ -121,7 +121,7 @@ impl Reading {
         let upkeep = &layout.stored.upkeep;
         let superseded = layout.superseded.and_then(|tree| snapshot.superseded(tree));
         let coverage = Coverage::new(layout, superseded.as_ref());
-        let complete = coverage.of(Source::of(Some(attribute))).is_always();
+        let complete = coverage.of(Source::of(&[attribute])).is_always();
         let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
         let asked = tables(&all);
         let (reading, read) = match (upkeep.maintenance, superseded, attribute.widened) {

@@ -66,10 +66,11 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
+    /// What is known of candidates of the indexes of `attributes`, of which there is one each; of a scan without.
     pub(crate) fn new(
         snapshot: &Snapshot,
         layout: &Layout,
-        attribute: Option<&Attribute>,
+        attributes: &[&Attribute],
         kept: &Arc<KeptFilter>,
     ) -> Validity {
         let over = layout
@@ -78,18 +79,20 @@ impl Validity {
             .map(Arc::new);
         let upkeep = &layout.stored.upkeep;
         let coverage = Coverage::new(layout, over.as_deref());
-        let source = Source::of(attribute);
+        let source = Source::of(attributes);
         let complete = coverage.of(source);
         let probed = match complete {
             // A tree of keys says nothing of what was written by another strategy: that must be in the set.
             Complete::UpTo(watermark)
                 if source == Source::IndexEntries && coverage.has_converged() =>
             {
-                let tree = attribute.and_then(|attribute| match upkeep.maintenance {
-                    Maintenance::DeletedKey => attribute.deleted,
-                    maintenance if maintenance.uses_keys() => layout.keys,
-                    _ => None,
-                });
+                let tree = attributes
+                    .first()
+                    .and_then(|attribute| match upkeep.maintenance {
+                        Maintenance::DeletedKey => attribute.deleted,
+                        maintenance if maintenance.uses_keys() => layout.keys,
+                        _ => None,
+                    });
                 tree.map(|tree| (tree, watermark))
             }
             _ => None,

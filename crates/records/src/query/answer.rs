@@ -12,8 +12,9 @@ use super::explain::{self, Steps};
 use super::plan::{self, Driver, Plan};
 use super::predicate::Predicates;
 use super::{Order, Query, scan};
+use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
+use crate::index::{Best, CURRENT, Candidate, Lookup, Window};
 use crate::maintenance::{Validation, Validity};
 use crate::record::Record;
 use crate::store::View;
@@ -77,7 +78,7 @@ pub struct Answer {
 impl Answer {
     pub(super) fn new(query: Query) -> Result<Answer> {
         let layout = &*query.snapshot.layout;
-        let predicates = Predicates::new(layout, &query.conditions)?;
+        let predicates = Predicates::new(layout, query.condition.as_ref())?;
         let snapshot = &query.snapshot.snapshot;
         let (data_cost, index_cost, keys_cost) =
             (snapshot.cost(), snapshot.cost(), snapshot.cost());
@@ -88,13 +89,20 @@ impl Answer {
             index_cost: &index_cost,
         };
         let plan = plan::choose(&lookup, &predicates)?;
-        let driver = match plan.driver {
-            Driver::Index(at) => predicates.declared.get(at),
-            Driver::Scan => None,
-        };
-        let driver = driver.and_then(|predicate| layout.attributes.get(predicate.attribute));
+        let mut driving: Vec<usize> = plan
+            .driver
+            .predicates()
+            .iter()
+            .filter_map(|at| Some(predicates.declared.get(*at)?.attribute))
+            .collect();
+        driving.sort_unstable();
+        driving.dedup();
+        let driving: Vec<&Attribute> = driving
+            .into_iter()
+            .filter_map(|at| layout.attributes.get(at))
+            .collect();
         let kept = &query.snapshot.dataset.current.kept_filter;
-        let validity = Validity::new(snapshot, layout, driver, kept);
+        let validity = Validity::new(snapshot, layout, &driving, kept);
         let asks = match query.validation {
             Validation::Direct => false,
             Validation::Timestamp => validity.asks(),
@@ -104,7 +112,7 @@ impl Answer {
             }
         };
         let mut notes = Vec::new();
-        if plan.driver == Driver::Scan && !query.conditions.is_empty() {
+        if plan.driver == Driver::Scan && query.condition.is_some() {
             let mut paths: Vec<String> = predicates
                 .undeclared
                 .iter()
@@ -120,10 +128,7 @@ impl Answer {
                 paths.join(", ")
             ));
         }
-        let empty = predicates
-            .declared
-            .iter()
-            .any(|predicate| predicate.range.is_empty());
+        let empty = predicates.is_never();
         let after = query.after.map(|token| token.0);
         Ok(Answer {
             components: snapshot.components(layout.data),
@@ -175,7 +180,7 @@ impl Answer {
                 .unwrap_or_default()
         };
         let mut plan = Map::new();
-        match self.plan.driver {
+        match &self.plan.driver {
             Driver::Scan => {
                 plan.insert("scan".to_string(), json!("all records"));
             }
@@ -183,13 +188,25 @@ impl Answer {
                 let attribute = self
                     .predicates
                     .declared
-                    .get(at)
+                    .get(*at)
                     .and_then(|p| layout.attributes.get(p.attribute));
                 if let Some(attribute) = attribute {
                     plan.insert("index".to_string(), json!(attribute.path.to_string()));
                     plan.insert("kind".to_string(), json!(attribute.kind.to_string()));
                 }
-                plan.insert("condition".to_string(), json!(name(at)));
+                plan.insert("condition".to_string(), json!(name(*at)));
+            }
+            Driver::Union(all) => {
+                let each = all.iter().map(|at| {
+                    let predicate = self.predicates.declared.get(*at);
+                    let attribute = predicate.and_then(|p| layout.attributes.get(p.attribute));
+                    json!({
+                        "index": attribute.map(|a| a.path.to_string()),
+                        "kind": attribute.map(|a| a.kind.to_string()),
+                        "condition": name(*at),
+                    })
+                });
+                plan.insert("union".to_string(), Json::Array(each.collect()));
             }
         }
         if !self.plan.compared.is_empty() {
@@ -241,19 +258,18 @@ impl Answer {
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
         };
-        let driver = match self.plan.driver {
-            Driver::Index(at) => self.predicates.declared.get(at).and_then(|predicate| {
-                let attribute = layout.attributes.get(predicate.attribute)?;
-                let sought = predicate.sought.as_ref()?;
-                Some((index::of(attribute.kind)?, attribute, sought))
-            }),
-            Driver::Scan => None,
-        };
-        match driver {
-            Some((index, attribute, sought)) => {
-                index.candidates(&lookup, attribute, sought, &mut best)?;
+        if self.plan.driver == Driver::Scan {
+            self.scan_all(&mut best, want)?;
+        }
+        for at in self.plan.driver.predicates() {
+            let predicate = self.predicates.declared.get(*at);
+            let probe = predicate.and_then(|predicate| plan::probe(layout, predicate));
+            let Some((index, attribute, sought)) = probe else {
+                continue;
+            };
+            for range in sought.iter().filter(|range| !range.is_empty()) {
+                index.candidates(&lookup, attribute, range, &mut best)?;
             }
-            None => self.scan_all(&mut best, want)?,
         }
         self.steps.superseded += best.passed_over();
         self.steps.candidates += best.passed_over();
@@ -297,11 +313,8 @@ impl Answer {
 
     /// Takes the next candidates through the pipeline: current? fetch, confirm.
     fn advance(&mut self) -> Result<()> {
-        let driver = match self.plan.driver {
-            Driver::Index(at) => Some(at),
-            Driver::Scan => None,
-        };
-        let all_answered = self.predicates.is_answered_by(driver);
+        let driver = self.plan.driver.single();
+        let all_answered = self.predicates.is_answered_by(&self.plan.driver);
         // Without records there is nothing to be held.
         let told = self.keys_only && all_answered && self.knows_current();
         let most = if told { usize::MAX } else { self.fetch };

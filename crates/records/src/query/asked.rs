@@ -10,7 +10,7 @@ use crate::telemetry::{Asked, Measured};
 impl Answer {
     /// What the query was, for the upkeep.
     pub(super) fn measured(&self) -> Measured {
-        let Driver::Index(at) = self.plan.driver else {
+        let Some(at) = self.plan.driver.single() else {
             return Measured::default();
         };
         let driver = self.predicates.declared.get(at);
@@ -25,7 +25,7 @@ impl Answer {
                 ..Measured::default()
             };
         }
-        let bare = self.keys_only && self.predicates.is_answered_by(Some(at));
+        let bare = self.keys_only && self.predicates.is_answered_by(&self.plan.driver);
         Measured {
             bare: u64::from(bare),
             fetching: u64::from(!bare),
@@ -58,14 +58,16 @@ impl Answer {
         };
         let count = |predicate: &Predicate, scan| {
             if let Some(attribute) = self.snapshot.layout.attributes.get(predicate.attribute) {
-                let point = predicate.range.point().is_some();
+                let point = predicate.is_point();
                 usage.asked(&attribute.path, asked(point, scan));
             }
         };
-        match self.plan.driver {
-            Driver::Index(at) => {
-                if let Some(driver) = self.predicates.declared.get(at) {
-                    count(driver, false);
+        match &self.plan.driver {
+            Driver::Index(_) | Driver::Union(_) => {
+                for at in self.plan.driver.predicates() {
+                    if let Some(driver) = self.predicates.declared.get(*at) {
+                        count(driver, false);
+                    }
                 }
             }
             Driver::Scan => {

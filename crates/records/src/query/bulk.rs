@@ -53,27 +53,28 @@ pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Re
 impl Answer {
     fn visit_in_bulk(&mut self, order: BulkOrder, visit: &mut Visit<'_>) -> Result<()> {
         let layout = self.snapshot.layout.clone();
-        let Driver::Index(at) = self.plan.driver else {
+        if self.plan.driver == Driver::Scan {
             return self.visit_scan(&layout, visit);
-        };
+        }
         // The first few in any order: there is no better way to find few than by recency.
         if order == BulkOrder::Any && self.remaining.is_some() {
             return self.visit_by_recency(visit);
         }
-        let driver = self.predicates.declared.get(at);
+        let single = self.plan.driver.single();
+        let driver = single.and_then(|at| self.predicates.declared.get(at));
         let attribute = driver.and_then(|driver| layout.attributes.get(driver.attribute));
         // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.
         let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
         let share = loan.bytes() / 4;
-        let sorted = match attribute {
-            Some(attribute) if attribute.kind.is_standalone() => {
+        let sorted = match (single, attribute) {
+            (Some(at), Some(attribute)) if attribute.kind.is_standalone() => {
                 self.sort_facts(&layout, at, attribute, 2 * share)?
             }
-            // The records are found with the facts.
+            // The records are found with the facts, or the facts of several ranges may be the same.
             _ if order == BulkOrder::Any => return self.visit_by_recency(visit),
             _ => self.sort_records(2 * share)?,
         };
-        self.visit_sorted(&layout, at, sorted, share, order, visit)
+        self.visit_sorted(&layout, single, sorted, share, order, visit)
     }
 
     fn visit_by_recency(&mut self, visit: &mut Visit<'_>) -> Result<()> {
@@ -116,7 +117,7 @@ impl Answer {
     ) -> Result<Sorted> {
         let mut sorter = self.sorter(memory);
         let declared = self.predicates.declared.get(driver);
-        let Some(range) = declared.and_then(|predicate| predicate.sought.as_ref()) else {
+        let Some(range) = declared.and_then(|predicate| predicate.sought_range()) else {
             return Ok(sorter.finish()?);
         };
         let snapshot = &self.snapshot.snapshot;
@@ -167,7 +168,7 @@ impl Answer {
     fn visit_sorted(
         &mut self,
         layout: &Layout,
-        driver: usize,
+        driver: Option<usize>,
         mut sorted: Sorted,
         share: usize,
         order: BulkOrder,
@@ -181,7 +182,7 @@ impl Answer {
         let validity = self.asks.then(|| self.validity.clone());
         let known = self.knows_current();
         let keys_cost = snapshot.cost();
-        let mut sieve = self.sieve(layout, Some(driver), visit);
+        let mut sieve = self.sieve(layout, driver, visit);
         let mut chunk = Chunk::default();
         while !sieve.is_done() && chunk.fill(&mut sorted, share)? {
             if let Some(validity) = &validity {
@@ -240,7 +241,7 @@ impl Answer {
         visit: &'a mut Visit<'a>,
     ) -> Sieve<'a> {
         Sieve {
-            all_answered: self.predicates.is_answered_by(driver),
+            all_answered: self.predicates.is_answered_by(&self.plan.driver),
             layout,
             driver,
             predicates: &self.predicates,

@@ -25,13 +25,15 @@ impl Answer {
     pub(super) fn count_rest(&mut self) -> Result<u64> {
         let layout = self.snapshot.layout.clone();
         if self.remaining.is_none() && self.after.is_none() && !self.exhausted {
-            match self.plan.driver {
+            match &self.plan.driver {
                 Driver::Scan => return self.count_scan(&layout),
+                Driver::Union(_) => {}
                 Driver::Index(at) => {
+                    let at = *at;
                     let driver = self.predicates.declared.get(at);
                     let attribute = driver.and_then(|p| layout.attributes.get(p.attribute));
                     if let (Some(driver), Some(attribute)) = (driver, attribute)
-                        && let Some(sought) = driver.sought.clone()
+                        && let Some(sought) = driver.sought_range().cloned()
                     {
                         if attribute.kind.is_standalone() {
                             return self.count_index(&layout, at, attribute, &sought);
@@ -105,7 +107,8 @@ impl Answer {
         range: &Range,
     ) -> Result<u64> {
         let direct = self.is_direct();
-        if !direct && self.validity.can_tell() && self.predicates.is_answered_by(Some(driver)) {
+        if !direct && self.validity.can_tell() && self.predicates.is_answered_by(&self.plan.driver)
+        {
             return self.count_facts(layout, attribute, range);
         }
         let (lo, hi) = range.key_bounds();

@@ -28,18 +28,18 @@ use crate::error::{Error, Result};
 use crate::maintenance::Validation;
 use crate::record::Record;
 use crate::store::View;
-use model::condition::{Condition, Op};
+use model::condition::{Expr, Op, Operand};
 use model::schema::Path;
 
-/// A query: conditions that must all hold, an order, a limit.
+/// A query: a condition, an order, a limit.
 ///
-/// Conditions `>=`, `<=`, `>`, `<` on the same path make one range together; a record with an array
+/// Bounds (`>=`, `<=`, `>`, `<`) on one path that `and` joins make one range together; a record with an array
 /// there matches when one element lies in the range. Each `=` and each prefix stands for itself, so
-/// `tag=a tag=b` finds arrays that have both.
+/// `tag=a and tag=b` finds arrays that have both.
 #[derive(Clone)]
 pub struct Query {
     snapshot: View,
-    conditions: Vec<Condition>,
+    condition: Option<Expr>,
     limit: Option<usize>,
     order: Order,
     after: Option<PageToken>,
@@ -52,7 +52,7 @@ impl Query {
     pub(crate) fn new(snapshot: View) -> Query {
         Query {
             snapshot,
-            conditions: Vec::new(),
+            condition: None,
             limit: None,
             order: Order::Newest,
             after: None,
@@ -62,21 +62,24 @@ impl Query {
         }
     }
 
-    /// Adds a condition.
-    pub fn condition(mut self, condition: Condition) -> Query {
-        self.conditions.push(condition);
+    /// Adds a condition: it must hold as well as those before.
+    pub fn filter(mut self, condition: Expr) -> Query {
+        self.condition = Some(match self.condition {
+            Some(before) => before & condition,
+            None => condition,
+        });
         self
     }
 
     /// Adds the condition that the attribute at `path` is `value` (read as the attribute's type).
     pub fn equals(self, path: &Path, value: &str) -> Query {
-        self.condition(Condition::new(path.clone(), Op::Eq, value))
+        self.filter(Expr::compare(path.clone(), Op::Eq, Operand::text(value)))
     }
 
     /// Adds the condition that the attribute at `path` lies between two values, both included.
     pub fn between(self, path: &Path, lo: &str, hi: &str) -> Query {
-        self.condition(Condition::new(path.clone(), Op::Ge, lo))
-            .condition(Condition::new(path.clone(), Op::Le, hi))
+        let bound = |op, text| Expr::compare(path.clone(), op, Operand::text(text));
+        self.filter(bound(Op::Ge, lo) & bound(Op::Le, hi))
     }
 
     /// At most this many records: the first of the order. Without a limit, all.
@@ -139,7 +142,7 @@ impl Query {
 
     /// The number of matching records (at most the limit), and the explanation.
     pub fn count(self) -> Result<(u64, Json)> {
-        if self.conditions.is_empty() && self.after.is_none() {
+        if self.condition.is_none() && self.after.is_none() {
             let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
             return scan::count_all(&self.snapshot, limit);
         }

@@ -1,150 +1,232 @@
-//! Conditions made ready for evaluation: ranges of declared attributes, and a filter of the body for
-//! the others.
+//! A condition made ready for evaluation: its tests of declared attributes are ranges of encoded values, the others
+//! are found in the body.
 
 use std::ops::Bound;
 
-use model::condition::{Condition, JsonFilter, Op};
+use model::condition::{Expr, Filter, Formula, Op, Operand, Predicate as Asked, Test};
 use model::record::RecordRef;
 use model::schema::Path;
 use model::tokens::{Tokenizer, prefix_token};
 
-use crate::catalog::Layout;
+use super::plan::Driver;
+use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
 use crate::index::Range;
 
-/// "Some value of the attribute lies in the range."
+/// "Some value of the attribute lies in one of the ranges."
 pub(super) struct Predicate {
     /// Position in the layout.
     pub(super) attribute: usize,
-    pub(super) range: Range,
+    /// In order; they do not overlap.
+    pub(super) ranges: Vec<Range>,
     /// The tokens that records which meet it have, where the attribute's index can be asked for them.
-    pub(super) sought: Option<Range>,
+    pub(super) sought: Option<Vec<Range>>,
     /// All records with such a token meet it.
     pub(super) answered: bool,
     /// The conditions it came from, for people.
     pub(super) text: String,
 }
 
-/// All conditions of a query.
+impl Predicate {
+    /// What the index is asked for, where that is one range.
+    pub(super) fn sought_range(&self) -> Option<&Range> {
+        match self.sought.as_deref() {
+            Some([only]) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// True when it asks for values, not for all between two.
+    pub(super) fn is_point(&self) -> bool {
+        self.ranges.iter().all(|range| range.point().is_some())
+    }
+
+    fn holds(&self, attribute: &Attribute, record: &RecordRef<'_>) -> bool {
+        attribute.any_value(record, |value| {
+            self.ranges.iter().any(|range| range.contains(value))
+        })
+    }
+}
+
+/// The condition of a query.
 pub(super) struct Predicates {
     pub(super) declared: Vec<Predicate>,
     /// Paths without a declared attribute.
     pub(super) undeclared: Vec<Path>,
-    filter: Option<JsonFilter>,
+    /// The formula of all tests; without one every record matches.
+    filter: Option<Filter>,
+    /// For each test of the filter its place among the declared.
+    places: Vec<Option<usize>>,
 }
 
 impl Predicates {
-    pub(super) fn new(layout: &Layout, conditions: &[Condition]) -> Result<Predicates> {
-        let mut declared: Vec<Predicate> = Vec::new();
-        let mut ranged: Vec<(usize, usize)> = Vec::new();
-        let mut others: Vec<Condition> = Vec::new();
-        for condition in conditions {
-            let Some(at) = layout
-                .attributes
-                .iter()
-                .position(|a| a.path == condition.path)
-            else {
-                others.push(condition.clone());
-                continue;
-            };
-            let Some(attribute) = layout.attributes.get(at) else {
-                continue;
-            };
-            let (lo, hi) = condition
-                .to_range(attribute.ty)
-                .map_err(|why| Error::bad_input(format!("{}: {why}", condition.path)))?;
-            let range = Range { lo, hi };
-            let joins = condition.op.bounds_a_range();
-            let same = ranged
-                .iter()
-                .find(|(known, _)| joins && *known == at)
-                .map(|(_, index)| *index);
-            let (sought, answered) = sought(attribute.tokenizer, condition, &range);
-            if let Some(predicate) = same.and_then(|index| declared.get_mut(index)) {
-                predicate.range = predicate.range.clone().and(range);
-                predicate.sought = sought.map(|_| predicate.range.clone());
-                predicate.text = format!("{} {condition}", predicate.text);
-                refuse_upside_down(&predicate.range, conditions, &condition.path)?;
-                continue;
-            }
-            if joins {
-                ranged.push((at, declared.len()));
-            }
-            declared.push(Predicate {
-                attribute: at,
-                range,
-                sought,
-                answered,
-                text: condition.to_string(),
-            });
-        }
-        let mut undeclared: Vec<Path> = others
-            .iter()
-            .map(|condition| condition.path.clone())
-            .collect();
-        undeclared.dedup();
-        let filter = if others.is_empty() {
-            None
-        } else {
-            Some(JsonFilter::new(&others))
+    pub(super) fn new(layout: &Layout, condition: Option<&Expr>) -> Result<Predicates> {
+        let mut predicates = Predicates {
+            declared: Vec::new(),
+            undeclared: Vec::new(),
+            filter: None,
+            places: Vec::new(),
         };
-        Ok(Predicates {
-            declared,
-            undeclared,
-            filter,
+        let Some(condition) = condition else {
+            return Ok(predicates);
+        };
+        condition.check().map_err(Error::bad_input)?;
+        let place = |path: &Path| layout.attributes.iter().position(|a| a.path == *path);
+        let filter = Filter::with(condition, |path| place(path).is_some());
+        for test in filter.tests() {
+            let at = place(&test.path);
+            match at.and_then(|at| Some((at, layout.attributes.get(at)?))) {
+                Some((at, attribute)) => {
+                    predicates.places.push(Some(predicates.declared.len()));
+                    predicates.declared.push(declared(at, attribute, test)?);
+                }
+                None => {
+                    predicates.places.push(None);
+                    predicates.undeclared.push(test.path.clone());
+                }
+            }
+        }
+        predicates.undeclared.dedup();
+        predicates.filter = Some(filter);
+        Ok(predicates)
+    }
+
+    /// What must hold; `None` where every record matches.
+    pub(super) fn formula(&self) -> Option<&Formula> {
+        self.filter.as_ref().map(Filter::formula)
+    }
+
+    /// The place among the declared predicates of a test of the formula.
+    pub(super) fn place(&self, test: usize) -> Option<usize> {
+        self.places.get(test).copied().flatten()
+    }
+
+    /// The predicates that every match meets.
+    pub(super) fn conjuncts(&self) -> impl Iterator<Item = &Predicate> {
+        let parts = match self.formula() {
+            Some(Formula::And(parts)) => parts.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        parts.iter().filter_map(|part| match part {
+            Formula::Test(test) => self.declared.get(self.place(*test)?),
+            _ => None,
         })
     }
 
-    /// True when there is no condition but the one that the driving index has answered.
-    pub(super) fn is_answered_by(&self, driver: Option<usize>) -> bool {
-        let driver = driver.and_then(|driver| self.declared.get(driver));
-        driver.is_some_and(|driver| driver.answered)
-            && self.declared.len() == 1
-            && self.filter.is_none()
+    /// True when no record can match, whatever it holds.
+    pub(super) fn is_never(&self) -> bool {
+        self.conjuncts()
+            .any(|predicate| predicate.ranges.iter().all(Range::is_empty))
     }
 
-    /// True when a record meets all conditions but the one that the driving index has answered.
+    /// True when every candidate that the driver gives matches, if it is current.
+    pub(super) fn is_answered_by(&self, driver: &Driver) -> bool {
+        let probed = driver.predicates();
+        let answers = |part: &Formula| match part {
+            Formula::Test(test) => self.place(*test).is_some_and(|at| {
+                probed.contains(&at) && self.declared.get(at).is_some_and(|p| p.answered)
+            }),
+            _ => false,
+        };
+        match self.formula() {
+            Some(Formula::Or(parts)) => parts.iter().all(answers),
+            Some(one) => answers(one),
+            None => false,
+        }
+    }
+
+    /// True when a record matches. The predicate that the driving index has answered holds.
     pub(super) fn confirm(
         &self,
         record: &RecordRef<'_>,
         layout: &Layout,
         answered: Option<usize>,
     ) -> bool {
-        self.declared.iter().enumerate().all(|(index, predicate)| {
-            (answered == Some(index) && predicate.answered)
+        let Some(filter) = &self.filter else {
+            return true;
+        };
+        let mut holds = |test: usize| {
+            let at = self.place(test);
+            let Some(predicate) = at.and_then(|at| self.declared.get(at)) else {
+                return false;
+            };
+            (at == answered && predicate.answered)
                 || layout
                     .attributes
                     .get(predicate.attribute)
-                    .is_some_and(|attribute| {
-                        attribute.any_value(record, |value| predicate.range.contains(value))
-                    })
-        }) && self
-            .filter
-            .as_ref()
-            .is_none_or(|filter| filter.matches(record.body()))
+                    .is_some_and(|attribute| predicate.holds(attribute, record))
+        };
+        filter.matches(&mut holds, record.body())
     }
 }
 
-/// What an index with this tokenizer is asked for, and whether that answers the condition.
-fn sought(tokenizer: Tokenizer, condition: &Condition, range: &Range) -> (Option<Range>, bool) {
+/// A test of a declared attribute. Several predicates are bounds of one range.
+fn declared(at: usize, attribute: &Attribute, test: &Test) -> Result<Predicate> {
+    let text = test.to_expr().map(|e| e.to_string()).unwrap_or_default();
+    let mut ranges: Option<Vec<Range>> = None;
+    for asked in &test.predicates {
+        let more = asked
+            .to_ranges(attribute.ty)
+            .map_err(|why| Error::bad_input(format!("{text}: {why}")))?;
+        ranges = Some(match (ranges.as_deref(), more.as_slice()) {
+            (Some([known]), [more]) => vec![known.clone().and(more.clone())],
+            _ => more,
+        });
+    }
+    let ranges = ranges.unwrap_or_default();
+    if let [range] = ranges.as_slice() {
+        refuse_upside_down(range, test)?;
+    }
+    let (sought, answered) = sought(attribute.tokenizer, test, &ranges);
+    Ok(Predicate {
+        attribute: at,
+        ranges,
+        sought,
+        answered,
+        text,
+    })
+}
+
+/// What an index with this tokenizer is asked for, and whether that answers the test.
+fn sought(tokenizer: Tokenizer, test: &Test, ranges: &[Range]) -> (Option<Vec<Range>>, bool) {
+    // What almost every record has is better found by a scan.
+    let is_wide = |asked: &Asked| matches!(asked, Asked::Exists | Asked::Compare(Op::Ne, _));
+    if test.predicates.iter().any(is_wide) {
+        return (None, false);
+    }
     if tokenizer != Tokenizer::Prefix {
-        return (Some(range.clone()), true);
+        return (Some(ranges.to_vec()), true);
     }
-    let (token, whole) = prefix_token(&condition.text);
-    let point = Range {
-        lo: Bound::Included(token.clone()),
-        hi: Bound::Included(token),
+    let point = |text: &str| {
+        let (token, whole) = prefix_token(text);
+        let (lo, hi) = (Bound::Included(token.clone()), Bound::Included(token));
+        (Range { lo, hi }, whole)
     };
-    match condition.op {
-        // Every string begins with the empty one, which is the token of no other.
-        Op::Prefix if condition.text.is_empty() => (None, false),
-        Op::Prefix => (Some(point), whole),
-        Op::Eq => (Some(point), false),
-        Op::Ge | Op::Le | Op::Gt | Op::Lt => (None, false),
+    match test.predicates.as_slice() {
+        [Asked::Compare(Op::Prefix, operand)] => match operand.as_text() {
+            Some(text) if !text.is_empty() => {
+                let (point, whole) = point(text);
+                (Some(vec![point]), whole)
+            }
+            // Every string begins with the empty one, which is the token of no other.
+            _ => (None, false),
+        },
+        [Asked::Compare(Op::Eq, operand)] => {
+            let sought = operand.as_text().map(|text| vec![point(text).0]);
+            (sought, false)
+        }
+        [Asked::In(operands)] => {
+            let each = operands
+                .iter()
+                .map(|operand| Some(point(operand.as_text()?).0));
+            (each.collect(), false)
+        }
+        _ => (None, false),
     }
 }
 
-fn refuse_upside_down(range: &Range, conditions: &[Condition], path: &Path) -> Result<()> {
+fn refuse_upside_down(range: &Range, test: &Test) -> Result<()> {
     let (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) =
         (&range.lo, &range.hi)
     else {
@@ -154,15 +236,14 @@ fn refuse_upside_down(range: &Range, conditions: &[Condition], path: &Path) -> R
         return Ok(());
     }
     let text = |ops: [Op; 2]| {
-        let named = conditions
-            .iter()
-            .find(|c| c.path == *path && ops.contains(&c.op));
-        named
-            .map(|condition| condition.text.clone())
-            .unwrap_or_default()
+        let bound = test.predicates.iter().find_map(|asked| match asked {
+            Asked::Compare(op, operand) if ops.contains(op) => Some(operand),
+            _ => None,
+        });
+        bound.map(Operand::to_string).unwrap_or_default()
     };
     Err(super::upside_down(
-        path,
+        &test.path,
         &text([Op::Ge, Op::Gt]),
         &text([Op::Le, Op::Lt]),
     ))

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lsm::{Kind, Seq};
 use model::Key;
-use model::condition::{Condition, Op};
+use model::condition::{Expr, Op, Operand};
 use model::schema::Path;
 use model::tokens::Tokenizer;
 
@@ -148,7 +148,7 @@ impl View {
             )));
         }
         let at = after.map(|after| after.at).or(ts);
-        let predicates = Predicates::new(&self.layout, &self.conditions(tokens))?;
+        let predicates = Predicates::new(&self.layout, self.condition(tokens).as_ref())?;
         let over = self.layout.superseded;
         let over = over.and_then(|tree| self.snapshot.superseded(tree));
         let mut search = Search {
@@ -186,19 +186,19 @@ impl View {
     }
 
     /// What tokens ask for.
-    fn conditions(&self, tokens: &[(&Path, &str)]) -> Vec<Condition> {
+    fn condition(&self, tokens: &[(&Path, &str)]) -> Option<Expr> {
         let tokenizer = |path: &Path| {
             let mut attributes = self.layout.attributes.iter();
             attributes.find(|a| a.path == *path).map(|a| a.tokenizer)
         };
-        let conditions = tokens.iter().map(|(path, token)| {
+        let each = tokens.iter().map(|(path, token)| {
             let op = match tokenizer(path) {
                 Some(Tokenizer::Prefix) => Op::Prefix,
                 _ => Op::Eq,
             };
-            Condition::new((*path).clone(), op, *token)
+            Expr::compare((*path).clone(), op, Operand::text(*token))
         });
-        conditions.collect()
+        each.reduce(|a, b| a & b)
     }
 
     fn count_use(&self, tokens: &[(&Path, &str)], limit: usize, by_scan: bool) {

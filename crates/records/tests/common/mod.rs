@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use esker::fs::Fs;
 use esker::{
-    Condition, Database, DatasetDef, DatasetSnapshot, Durability, IndexKind, Maintenance, Merging,
-    Op, Options, Order, Path, Query, Repair, Type, Validation, Value,
+    Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Maintenance, Merging, Op,
+    Operand, Options, Order, Path, Query, Repair, Type, Validation, Value,
 };
 use lsm::Cursor;
 use serde_json::{Map, Value as Json, json};
@@ -209,8 +209,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn condition(&self) -> Condition {
-        Condition::new(path(&self.path), self.op, self.value.to_string())
+    pub(crate) fn condition(&self) -> Expr {
+        Expr::compare(
+            path(&self.path),
+            self.op,
+            Operand::text(self.value.to_string()),
+        )
     }
 
     fn accepts(&self, value: &Value) -> bool {
@@ -228,7 +232,7 @@ impl Wanted {
                 Op::Le => order.is_le(),
                 Op::Gt => order.is_gt(),
                 Op::Lt => order.is_lt(),
-                Op::Prefix => false,
+                _ => false,
             })
     }
 

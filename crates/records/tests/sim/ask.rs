@@ -198,7 +198,7 @@ impl Asker<'_> {
         let validation = validations[self.rng.usize(0..3)];
         let mut query = self.snapshot.query().order(order).lookup(lookup);
         for condition in wanted {
-            query = query.condition(condition.condition());
+            query = query.filter(condition.condition());
         }
         let by_key = self.records.meeting(wanted);
         let mut right = by_key.clone();

@@ -1,0 +1,350 @@
+//! A condition made ready to be evaluated: a formula of tests, those on paths that nothing else knows of found in
+//! one pass over a record's JSON.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use super::number::Number;
+use super::{Expr, Node, Op, Operand, Predicate};
+use crate::schema::{Bits, Found, Path, Rest, Sink, Trie, Value, time};
+
+/// What some one value at a path must satisfy: one predicate, or several bounds of a range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Test {
+    /// Where the value is.
+    pub path: Path,
+    /// All of this.
+    pub predicates: Vec<Predicate>,
+}
+
+impl Test {
+    /// The test as a condition.
+    pub fn to_expr(&self) -> Option<Expr> {
+        let each = self.predicates.iter().cloned();
+        each.map(|predicate| Expr::test(self.path.clone(), predicate))
+            .reduce(|a, b| a & b)
+    }
+}
+
+/// A formula of tests.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Formula {
+    /// The test with this number.
+    Test(usize),
+    /// All of these.
+    And(Vec<Formula>),
+    /// One of these.
+    Or(Vec<Formula>),
+    /// Not this.
+    Not(Box<Formula>),
+}
+
+impl Formula {
+    /// The truth of the formula where that of some tests is known: `None` when it depends on the others.
+    fn truth(&self, known: &mut dyn FnMut(usize) -> Option<bool>) -> Option<bool> {
+        match self {
+            Formula::Test(test) => known(*test),
+            Formula::And(parts) => decided(parts, false, known),
+            Formula::Or(parts) => decided(parts, true, known),
+            Formula::Not(inner) => inner.truth(known).map(|truth| !truth),
+        }
+    }
+}
+
+/// The truth of parts of which one that is `by` decides.
+fn decided(
+    parts: &[Formula],
+    by: bool,
+    known: &mut dyn FnMut(usize) -> Option<bool>,
+) -> Option<bool> {
+    let mut all_known = true;
+    for part in parts {
+        match part.truth(known) {
+            Some(truth) if truth == by => return Some(by),
+            Some(_) => {}
+            None => all_known = false,
+        }
+    }
+    all_known.then_some(!by)
+}
+
+/// A condition, ready for evaluation.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    formula: Formula,
+    tests: Vec<Test>,
+    /// For each test, how JSON is tested, unless its truth comes from elsewhere.
+    json: Vec<Option<JsonTest>>,
+    trie: Trie,
+}
+
+impl Filter {
+    /// Compiles a condition, all of it to be evaluated on JSON.
+    pub fn new(expr: &Expr) -> Filter {
+        Filter::with(expr, |_| false)
+    }
+
+    /// Compiles a condition. The truth of the tests on paths that are `declared` will come from elsewhere.
+    pub fn with(expr: &Expr, declared: impl Fn(&Path) -> bool) -> Filter {
+        let mut tests = Vec::new();
+        let formula = compile(expr, &mut tests);
+        let mut trie = Trie::new();
+        let mut json = Vec::with_capacity(tests.len());
+        for (at, test) in tests.iter().enumerate() {
+            let here = !declared(&test.path);
+            if here {
+                trie.add(&test.path, at as u32);
+            }
+            json.push(here.then(|| JsonTest::new(test)));
+        }
+        Filter {
+            formula,
+            tests,
+            json,
+            trie,
+        }
+    }
+
+    /// The formula. Bounds of one range are one test.
+    pub fn formula(&self) -> &Formula {
+        &self.formula
+    }
+
+    /// The tests that the formula speaks of, by number.
+    pub fn tests(&self) -> &[Test] {
+        &self.tests
+    }
+
+    /// True when the record with this body matches. `elsewhere` gives the truth of the tests on declared paths. The
+    /// body is read when they do not decide, in one pass that ends as soon as the answer is known. A body that
+    /// is not JSON does not match.
+    pub fn matches(&self, elsewhere: &mut dyn FnMut(usize) -> bool, body: &[u8]) -> bool {
+        let is_json = |test: usize| matches!(self.json.get(test), Some(Some(_)));
+        let mut met = Bits::default();
+        let early = self.formula.truth(&mut |test| {
+            if is_json(test) {
+                return None;
+            }
+            let truth = elsewhere(test);
+            if truth {
+                met.insert(test);
+            }
+            Some(truth)
+        });
+        if let Some(truth) = early {
+            return truth;
+        }
+        // The first that decided a part may have spared others; they are needed where the rest is still open.
+        for test in 0..self.tests.len() {
+            if !is_json(test) && !met.contains(test) && elsewhere(test) {
+                met.insert(test);
+            }
+        }
+        let mut walk = Walk {
+            filter: self,
+            met,
+            decided: None,
+        };
+        let mut input = serde_json::Deserializer::from_slice(body);
+        // The walk ends with an error both on bad JSON and when the answer is known.
+        let walked = self.trie.walk(&mut input, Rest::Skipped, &mut walk);
+        if let Some(truth) = walk.decided {
+            return truth;
+        }
+        let met = walk.met;
+        walked.is_ok()
+            && self
+                .formula
+                .truth(&mut |test| Some(met.contains(test)))
+                .unwrap_or(false)
+    }
+
+    /// True when the record with this body matches, all of it evaluated on JSON.
+    pub fn matches_json(&self, body: &[u8]) -> bool {
+        self.matches(&mut |_| false, body)
+    }
+}
+
+fn compile(expr: &Expr, tests: &mut Vec<Test>) -> Formula {
+    match &expr.node {
+        Node::Test(path, predicate) => {
+            tests.push(Test {
+                path: path.clone(),
+                predicates: vec![predicate.clone()],
+            });
+            Formula::Test(tests.len() - 1)
+        }
+        Node::And(parts) => {
+            let mut all = Vec::with_capacity(parts.len());
+            // Which tests of this chain are ranges.
+            let mut ranges: Vec<usize> = Vec::new();
+            for part in parts {
+                if let Node::Test(path, predicate @ Predicate::Compare(op, _)) = &part.node
+                    && op.bounds_a_range()
+                {
+                    let same = ranges
+                        .iter()
+                        .copied()
+                        .find(|at| tests.get(*at).is_some_and(|test| test.path == *path));
+                    if let Some(test) = same.and_then(|at| tests.get_mut(at)) {
+                        test.predicates.push(predicate.clone());
+                        continue;
+                    }
+                    ranges.push(tests.len());
+                }
+                all.push(compile(part, tests));
+            }
+            match all.len() {
+                1 => all.remove(0),
+                _ => Formula::And(all),
+            }
+        }
+        Node::Or(parts) => Formula::Or(parts.iter().map(|part| compile(part, tests)).collect()),
+        Node::Not(inner) => Formula::Not(Box::new(compile(inner, tests))),
+        // Queries refuse it before.
+        Node::Invalid(_) => Formula::Or(Vec::new()),
+    }
+}
+
+struct Walk<'a> {
+    filter: &'a Filter,
+    met: Bits,
+    decided: Option<bool>,
+}
+
+impl Sink for Walk<'_> {
+    fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        let mut new = false;
+        for target in targets {
+            let target = *target as usize;
+            if !self.met.contains(target)
+                && let Some(Some(test)) = self.filter.json.get(target)
+                && test.accepts(found)
+            {
+                self.met.insert(target);
+                new = true;
+            }
+        }
+        if !new {
+            return ControlFlow::Continue(());
+        }
+        let (json, met) = (&self.filter.json, &self.met);
+        self.decided = self.filter.formula.truth(&mut |test| {
+            let open = !met.contains(test) && matches!(json.get(test), Some(Some(_)));
+            (!open).then(|| met.contains(test))
+        });
+        match self.decided {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// How values of JSON are tested.
+#[derive(Debug, Clone)]
+struct JsonTest(Vec<JsonPredicate>);
+
+#[derive(Debug, Clone)]
+enum JsonPredicate {
+    Compare(Op, JsonOperand),
+    In(Vec<JsonOperand>),
+    Exists,
+}
+
+/// What an operand is for values of each type.
+#[derive(Debug, Clone, Default)]
+struct JsonOperand {
+    number: Option<Number>,
+    text: Option<String>,
+    truth: Option<bool>,
+    time: Option<i64>,
+}
+
+impl JsonTest {
+    fn new(test: &Test) -> JsonTest {
+        let each = test.predicates.iter().map(|predicate| match predicate {
+            Predicate::Compare(op, operand) => JsonPredicate::Compare(*op, operand.into()),
+            Predicate::In(operands) => {
+                JsonPredicate::In(operands.iter().map(JsonOperand::from).collect())
+            }
+            Predicate::Exists => JsonPredicate::Exists,
+        });
+        JsonTest(each.collect())
+    }
+
+    fn accepts(&self, found: Found<'_>) -> bool {
+        !matches!(found, Found::Null) && self.0.iter().all(|predicate| predicate.accepts(found))
+    }
+}
+
+impl JsonPredicate {
+    fn accepts(&self, found: Found<'_>) -> bool {
+        match self {
+            JsonPredicate::Exists => true,
+            JsonPredicate::In(operands) => operands
+                .iter()
+                .any(|operand| operand.order(found).is_some_and(Ordering::is_eq)),
+            JsonPredicate::Compare(Op::Prefix, operand) => match (found, &operand.text) {
+                (Found::Str(v), Some(text)) => v.starts_with(text),
+                _ => false,
+            },
+            JsonPredicate::Compare(op, operand) => {
+                let order = operand.order(found);
+                match op {
+                    Op::Ne => order != Some(Ordering::Equal),
+                    Op::Eq => order.is_some_and(Ordering::is_eq),
+                    Op::Ge => order.is_some_and(Ordering::is_ge),
+                    Op::Le => order.is_some_and(Ordering::is_le),
+                    Op::Gt => order.is_some_and(Ordering::is_gt),
+                    Op::Lt => order.is_some_and(Ordering::is_lt),
+                    Op::Prefix => false,
+                }
+            }
+        }
+    }
+}
+
+impl From<&Operand> for JsonOperand {
+    fn from(operand: &Operand) -> JsonOperand {
+        let mut made = JsonOperand::default();
+        match operand {
+            Operand::Text(text) => {
+                made.number = Number::parse(text);
+                made.truth = text.parse().ok();
+                made.text = Some(text.clone());
+            }
+            Operand::Value(Value::String(text)) => made.text = Some(text.clone()),
+            Operand::Value(Value::Int(v)) => made.number = Some(Number::Int(*v)),
+            Operand::Value(Value::Float(v)) => made.number = Some(Number::Float(*v)),
+            Operand::Value(Value::Bool(v)) => made.truth = Some(*v),
+            Operand::Value(Value::Time(v)) => made.time = Some(*v),
+        }
+        made
+    }
+}
+
+impl JsonOperand {
+    /// How a value stands to the operand; `None` when the two cannot be compared.
+    fn order(&self, found: Found<'_>) -> Option<Ordering> {
+        if let Some(time) = self.time {
+            return Some(time_of(found)?.cmp(&time));
+        }
+        match found {
+            Found::Str(v) => Some(v.cmp(self.text.as_deref()?)),
+            Found::Bool(v) => Some(v.cmp(&self.truth?)),
+            Found::Int(v) => Number::Int(v).compare(self.number?),
+            Found::Float(v) => Number::Float(v).compare(self.number?),
+            Found::Null | Found::Object => None,
+        }
+    }
+}
+
+/// The time that a value of JSON is, as a declared attribute reads it.
+fn time_of(found: Found<'_>) -> Option<i64> {
+    match found {
+        Found::Str(text) => time::parse_rfc3339(text),
+        Found::Int(seconds) => time::from_seconds(seconds),
+        Found::Float(seconds) => time::from_decimal_seconds(seconds),
+        Found::Null | Found::Bool(_) | Found::Object => None,
+    }
+}

@@ -1,0 +1,98 @@
+//! What values are compared with.
+
+use std::time::SystemTime;
+
+use crate::schema::Value;
+
+/// What a comparison compares with.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Operand {
+    /// A value of a type. A string is read as the declared type where the path is declared.
+    Value(Value),
+    /// Text without quotes: takes the type of what it is compared with.
+    Text(String),
+}
+
+impl Operand {
+    /// Text as a person writes it without quotes: takes the type of what it is compared with.
+    pub fn text(text: impl Into<String>) -> Operand {
+        Operand::Text(text.into())
+    }
+
+    /// The text, unless the operand is of another type than a string.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Operand::Value(Value::String(text)) | Operand::Text(text) => Some(text),
+            Operand::Value(_) => None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self {
+            Operand::Value(Value::Float(v)) if !v.is_finite() => {
+                Err(format!("a condition cannot compare with {v}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<Value> for Operand {
+    fn from(value: Value) -> Operand {
+        Operand::Value(value)
+    }
+}
+
+macro_rules! from_int {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Operand {
+            fn from(v: $t) -> Operand {
+                Operand::Value(Value::Int(i128::from(v)))
+            }
+        }
+    )*};
+}
+from_int!(i32, u32, i64, u64);
+
+impl From<f64> for Operand {
+    fn from(v: f64) -> Operand {
+        Operand::Value(Value::Float(v))
+    }
+}
+
+impl From<bool> for Operand {
+    fn from(v: bool) -> Operand {
+        Operand::Value(Value::Bool(v))
+    }
+}
+
+impl From<&str> for Operand {
+    fn from(v: &str) -> Operand {
+        Operand::Value(Value::String(v.to_owned()))
+    }
+}
+
+impl From<&String> for Operand {
+    fn from(v: &String) -> Operand {
+        Operand::Value(Value::String(v.clone()))
+    }
+}
+
+impl From<String> for Operand {
+    fn from(v: String) -> Operand {
+        Operand::Value(Value::String(v))
+    }
+}
+
+/// To the microsecond, downwards; times that are too far away become the farthest.
+impl From<SystemTime> for Operand {
+    fn from(v: SystemTime) -> Operand {
+        let micros = match v.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_nanos().div_ceil(1000))
+                .map_or(i64::MIN, |micros| -micros),
+        };
+        Operand::Value(Value::Time(micros))
+    }
+}

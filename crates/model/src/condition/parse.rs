@@ -1,0 +1,418 @@
+//! The reader of conditions as people write them: recursive descent over characters.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::display::quoted;
+use super::{Expr, MAX_DEPTH, Op, Operand, Predicate};
+use crate::error::Error;
+use crate::schema::{Path, Type, Value};
+
+/// What is wrong with a condition, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParseError {
+    /// The condition.
+    pub text: String,
+    /// The character at which reading stopped, from 1.
+    pub column: usize,
+    /// What was expected there, or what is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ParseError { text, column, what } = self;
+        write!(f, "condition `{text}`, column {column}: {what}")
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+impl From<ParseError> for Error {
+    fn from(error: ParseError) -> Error {
+        Error::bad_input(error.to_string())
+    }
+}
+
+impl FromStr for Expr {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Expr, ParseError> {
+        let mut parser = Parser { text, at: 0 };
+        let read = parser.any(0).and_then(|expr| {
+            if parser.skip_blanks().is_empty() {
+                // Brackets and `not` count as they are read; the tree has its own bound.
+                return match expr.check() {
+                    Ok(()) => Ok(expr),
+                    Err(why) => Err(parser.error(why)),
+                };
+            }
+            Err(parser.expected("`and`, `or` or the end"))
+        });
+        read.map_err(|Wrong { at, what }| ParseError {
+            text: text.to_owned(),
+            column: text.get(..at).unwrap_or(text).chars().count() + 1,
+            what,
+        })
+    }
+}
+
+/// True for words that mean something in a condition.
+pub(super) fn is_keyword(word: &str) -> bool {
+    const WORDS: [&str; 8] = ["and", "or", "not", "in", "contains", "exists", "is", "null"];
+    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+/// The name before the bracket of `int(5)`, if the text begins so.
+pub(super) fn typed_name(text: &str) -> Option<&'static str> {
+    const NAMES: [&str; 6] = ["int", "float", "string", "bool", "time", "text"];
+    let (name, _) = text.split_once('(')?;
+    NAMES.into_iter().find(|known| *known == name)
+}
+
+/// A mistake at a byte of the text.
+struct Wrong {
+    at: usize,
+    what: String,
+}
+
+type Parsed<T> = Result<T, Wrong>;
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn skip_blanks(&mut self) -> &'a str {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+        self.rest()
+    }
+
+    fn error(&self, what: impl Into<String>) -> Wrong {
+        Wrong {
+            at: self.at,
+            what: what.into(),
+        }
+    }
+
+    /// An error that names what stands here instead.
+    fn expected(&self, what: &str) -> Wrong {
+        let rest = self.rest().trim_start();
+        match rest.split_whitespace().next() {
+            Some(word) => self.error(format!("expected {what}, found `{word}`")),
+            None => self.error(format!("expected {what}, found the end")),
+        }
+    }
+
+    /// Takes the symbol, if it stands here.
+    fn take(&mut self, symbol: &str) -> bool {
+        let found = self.rest().starts_with(symbol);
+        if found {
+            self.at += symbol.len();
+        }
+        found
+    }
+
+    /// The word that stands here: up to a blank, a bracket, a comma, a quote or an operator.
+    fn word(&self) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c: char| c.is_whitespace() || "()=<>!^,\"'".contains(c));
+        rest.get(..end.unwrap_or(rest.len())).unwrap_or_default()
+    }
+
+    /// Takes the keyword, if it stands here.
+    fn keyword(&mut self, keyword: &str) -> bool {
+        self.skip_blanks();
+        let word = self.word();
+        let found = word.eq_ignore_ascii_case(keyword);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    /// The operator that stands here.
+    fn operator(&self) -> Option<Op> {
+        let rest = self.rest();
+        Op::ALL.into_iter().find(|op| rest.starts_with(op.symbol()))
+    }
+
+    fn any(&mut self, depth: usize) -> Parsed<Expr> {
+        let mut expr = self.all(depth)?;
+        while self.keyword("or") {
+            expr = expr | self.all(depth)?;
+        }
+        Ok(expr)
+    }
+
+    fn all(&mut self, depth: usize) -> Parsed<Expr> {
+        let mut expr = self.one(depth)?;
+        while self.keyword("and") {
+            expr = expr & self.one(depth)?;
+        }
+        Ok(expr)
+    }
+
+    fn one(&mut self, depth: usize) -> Parsed<Expr> {
+        if depth > MAX_DEPTH {
+            return Err(self.error(format!("a condition has more than {MAX_DEPTH} levels")));
+        }
+        self.skip_blanks();
+        if self.take("(") {
+            let inner = self.any(depth + 1)?;
+            self.skip_blanks();
+            if !self.take(")") {
+                return Err(self.expected("`)`, `and` or `or`"));
+            }
+            return Ok(inner);
+        }
+        let start = self.at;
+        if self.keyword("not") {
+            self.skip_blanks();
+            if self.operator().is_none() {
+                return Ok(!self.one(depth + 1)?);
+            }
+            // A field of that name.
+            self.at = start;
+        }
+        self.test()
+    }
+
+    fn test(&mut self) -> Parsed<Expr> {
+        let start = self.at;
+        let path = self.path()?;
+        self.skip_blanks();
+        if let Some(op) = self.operator() {
+            self.at += op.symbol().len();
+            let value = self.at;
+            let operand = self.operand(false)?;
+            self.ends(start, value)?;
+            return Ok(Expr::compare(path, op, operand));
+        }
+        if self.keyword("contains") {
+            let value = self.at;
+            let operand = self.operand(false)?;
+            self.ends(start, value)?;
+            return Ok(Expr::compare(path, Op::Eq, operand));
+        }
+        if self.keyword("exists") {
+            return Ok(Expr::test(path, Predicate::Exists));
+        }
+        if self.keyword("is") {
+            let negated = self.keyword("not");
+            if !self.keyword("null") {
+                return Err(self.expected("`null`"));
+            }
+            let exists = Expr::test(path, Predicate::Exists);
+            return Ok(if negated { exists } else { !exists });
+        }
+        let negated = self.keyword("not");
+        if self.keyword("in") {
+            let found = Expr::test(path, Predicate::In(self.list()?));
+            return Ok(if negated { !found } else { found });
+        }
+        if negated {
+            return Err(self.expected("`in`"));
+        }
+        self.skip_blanks();
+        Err(self.expected("one of = != < <= > >= ^= in contains exists `is null`"))
+    }
+
+    fn list(&mut self) -> Parsed<Vec<Operand>> {
+        self.skip_blanks();
+        if !self.take("(") {
+            return Err(self.expected("`(` and a list of values"));
+        }
+        let mut operands = Vec::new();
+        self.skip_blanks();
+        if self.take(")") {
+            return Ok(operands);
+        }
+        loop {
+            operands.push(self.operand(true)?);
+            self.skip_blanks();
+            if self.take(")") {
+                return Ok(operands);
+            }
+            if !self.take(",") {
+                return Err(self.expected("`,` or `)`; a value with blanks is quoted"));
+            }
+        }
+    }
+
+    fn path(&mut self) -> Parsed<Path> {
+        let start = self.at;
+        if self.rest().starts_with(['"', '\'']) {
+            let text = self.string()?;
+            return Path::parse(&text).map_err(|what| Wrong { at: start, what });
+        }
+        let rest = self.rest();
+        let mut end = rest.len();
+        let mut escaped = false;
+        for (at, c) in rest.char_indices() {
+            if escaped {
+                escaped = false;
+            } else if c == '\\' {
+                escaped = true;
+            } else if c.is_whitespace()
+                || "(),\"'".contains(c)
+                || Op::ALL
+                    .into_iter()
+                    .any(|op| rest.get(at..).is_some_and(|r| r.starts_with(op.symbol())))
+            {
+                end = at;
+                break;
+            }
+        }
+        let text = rest.get(..end).unwrap_or_default();
+        if text.is_empty() {
+            return Err(self.expected("the path of a field"));
+        }
+        self.at += end;
+        if matches!(text.to_ascii_lowercase().as_str(), "and" | "or") {
+            self.skip_blanks();
+            if self.operator().is_none() {
+                self.at = start;
+                return Err(self.expected("the path of a field"));
+            }
+        }
+        Path::parse(text).map_err(|what| Wrong { at: start, what })
+    }
+
+    /// A text in quotes.
+    fn string(&mut self) -> Parsed<String> {
+        let start = self.at;
+        let mut chars = self.rest().char_indices();
+        let quote = chars.next().map_or('"', |(_, quote)| quote);
+        let mut text = String::new();
+        while let Some((at, c)) = chars.next() {
+            if c == quote {
+                self.at += at + c.len_utf8();
+                return Ok(text);
+            }
+            if c != '\\' {
+                text.push(c);
+                continue;
+            }
+            match chars.next() {
+                Some((_, c)) if c == quote || c == '\\' => text.push(c),
+                Some((_, c)) => {
+                    text.push('\\');
+                    text.push(c);
+                }
+                None => break,
+            }
+        }
+        Err(Wrong {
+            at: start,
+            what: format!("a text in quotes without the closing {quote}"),
+        })
+    }
+
+    fn operand(&mut self, in_list: bool) -> Parsed<Operand> {
+        let rest = self.skip_blanks();
+        if rest.starts_with(['"', '\'']) {
+            let text = self.string()?;
+            let next = self.rest().chars().next();
+            if next.is_some_and(|c| !c.is_whitespace() && !"),".contains(c)) {
+                return Err(self.expected("a blank or `)` behind a text in quotes"));
+            }
+            return Ok(Operand::from(text));
+        }
+        if let Some(name) = typed_name(rest) {
+            return self.typed(name);
+        }
+        let ends = |c: char| c.is_whitespace() || c == ')' || (in_list && c == ',');
+        let end = rest.find(ends).unwrap_or(rest.len());
+        let text = rest.get(..end).unwrap_or_default();
+        if text.is_empty() {
+            return Err(self.expected("a value (the empty text is \"\")"));
+        }
+        self.at += end;
+        Ok(Operand::text(text))
+    }
+
+    /// An operand of a type: `int(5)`.
+    fn typed(&mut self, name: &str) -> Parsed<Operand> {
+        self.at += name.len() + 1;
+        let start = self.at;
+        self.skip_blanks();
+        let text = if self.rest().starts_with(['"', '\'']) {
+            self.string()?
+        } else {
+            let rest = self.rest();
+            let end = rest.find(')').unwrap_or(rest.len());
+            self.at += end;
+            rest.get(..end).unwrap_or_default().trim().to_owned()
+        };
+        self.skip_blanks();
+        if !self.take(")") {
+            return Err(self.expected("`)`"));
+        }
+        if name == "text" {
+            return Ok(Operand::text(text));
+        }
+        let ty: Type = name.parse().map_err(|e: Error| Wrong {
+            at: start,
+            what: e.to_string(),
+        })?;
+        // Programs compare with numbers that no attribute holds.
+        if ty == Type::Int
+            && let Ok(v) = text.parse()
+        {
+            return Ok(Operand::Value(Value::Int(v)));
+        }
+        let value = Value::parse(ty, &text).map_err(|what| Wrong { at: start, what })?;
+        Ok(Operand::Value(value))
+    }
+
+    /// Refuses what looks like a value with blanks, and shows how it is written. The test began at `start`, its value
+    /// at `value`.
+    fn ends(&mut self, start: usize, value: usize) -> Parsed<()> {
+        let end = self.at;
+        let rest = self.skip_blanks();
+        let word = self.word();
+        let fine = rest.is_empty()
+            || rest.starts_with(')')
+            || word.eq_ignore_ascii_case("and")
+            || word.eq_ignore_ascii_case("or");
+        if fine {
+            self.at = end;
+            return Ok(());
+        }
+        let begun = self.text.get(value..).unwrap_or_default();
+        let first = begun.trim_start();
+        if first.starts_with(['"', '\'']) {
+            return Err(self.expected("`and`, `or`, `)` or the end"));
+        }
+        // The value goes on to the next word that joins conditions, or to the bracket.
+        let mut last = self.at;
+        while let Some(next) = self.text.get(last..) {
+            let word = next.trim_start();
+            let blanks = next.len() - word.len();
+            let length = word.find(|c: char| c.is_whitespace() || c == ')');
+            let word = word.get(..length.unwrap_or(word.len())).unwrap_or_default();
+            if word.is_empty() || matches!(word.to_ascii_lowercase().as_str(), "and" | "or") {
+                break;
+            }
+            last += blanks + word.len();
+        }
+        let head = self.text.get(start..value).unwrap_or_default().trim_end();
+        let whole = self.text.get(value..last).unwrap_or_default().trim();
+        let blank = if head.ends_with("contains") { " " } else { "" };
+        let mut form = format!("{head}{blank}");
+        // Writing to a string does not fail.
+        let _ = quoted(&mut form, whole);
+        Err(self.error(format!(
+            "expected `and`, `or` or the end, found `{}`; a value with blanks is quoted: {form}",
+            rest.split_whitespace().next().unwrap_or_default()
+        )))
+    }
+}

@@ -1,0 +1,133 @@
+//! Predicates on declared attributes: ranges of encoded values.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use super::number::Number;
+use super::{Op, Operand, Predicate};
+use crate::range::Range;
+use crate::schema::{Type, Value, string_prefix_range, time};
+
+/// Every value.
+const ALL: Range = Range {
+    lo: Bound::Unbounded,
+    hi: Bound::Unbounded,
+};
+
+impl Predicate {
+    /// The encoded values of type `t` that satisfy the predicate: ranges in order, which do not overlap. None is
+    /// empty, and there are none where no value of the type satisfies it.
+    ///
+    /// # Errors
+    /// The operand cannot be compared with the type, or a prefix is asked of something other than a string.
+    pub fn to_ranges(&self, t: Type) -> Result<Vec<Range>, String> {
+        let ranges = match self {
+            Predicate::Exists => vec![ALL],
+            Predicate::Compare(Op::Prefix, operand) => vec![prefix(operand, t)?],
+            Predicate::Compare(op, operand) => {
+                let (value, order) = operand.nearest(t)?;
+                compare(*op, value.encoded(), order)
+            }
+            Predicate::In(operands) => {
+                let mut points = Vec::new();
+                for operand in operands {
+                    let (value, order) = operand.nearest(t)?;
+                    if order.is_eq() {
+                        points.push(value.encoded());
+                    }
+                }
+                points.sort_unstable();
+                points.dedup();
+                points.into_iter().map(point).collect()
+            }
+        };
+        Ok(ranges)
+    }
+}
+
+fn point(value: Vec<u8>) -> Range {
+    Range {
+        lo: Bound::Included(value.clone()),
+        hi: Bound::Included(value),
+    }
+}
+
+fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
+    let text = operand
+        .as_text()
+        .filter(|_| t == Type::String)
+        .ok_or_else(|| format!("^= works on strings, and the attribute is of type {t}"))?;
+    let (lo, hi) = string_prefix_range(text);
+    Ok(Range { lo, hi })
+}
+
+/// What relates so to an operand whose nearest value of the type is `value`, which stands in `order` to it. There is
+/// no value of the type between the two.
+fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
+    let above = |bound| Range {
+        lo: bound,
+        hi: Bound::Unbounded,
+    };
+    let below = |bound| Range {
+        lo: Bound::Unbounded,
+        hi: bound,
+    };
+    let included = Bound::Included(value.clone());
+    let excluded = Bound::Excluded(value.clone());
+    let one = match (op, order) {
+        (Op::Eq, Ordering::Equal) => point(value),
+        (Op::Eq | Op::Prefix, _) => return Vec::new(),
+        (Op::Ne, Ordering::Equal) => return vec![below(excluded.clone()), above(excluded)],
+        (Op::Ne, _) => ALL,
+        (Op::Ge, Ordering::Equal | Ordering::Greater) => above(included),
+        (Op::Ge, Ordering::Less) => above(excluded),
+        (Op::Gt, Ordering::Greater) => above(included),
+        (Op::Gt, Ordering::Equal | Ordering::Less) => above(excluded),
+        (Op::Le, Ordering::Equal | Ordering::Less) => below(included),
+        (Op::Le, Ordering::Greater) => below(excluded),
+        (Op::Lt, Ordering::Less) => below(included),
+        (Op::Lt, Ordering::Equal | Ordering::Greater) => below(excluded),
+    };
+    vec![one]
+}
+
+impl Operand {
+    /// The value of type `t` that is nearest to the operand, and how it stands to it.
+    fn nearest(&self, t: Type) -> Result<(Value, Ordering), String> {
+        let value = match self {
+            Operand::Text(text) | Operand::Value(Value::String(text)) => Value::parse(t, text)?,
+            Operand::Value(value) => match (value, t) {
+                (Value::Int(v), Type::Int) => {
+                    let inside = (*v).clamp(i128::from(i64::MIN), i128::from(u64::MAX));
+                    return Ok((Value::Int(inside), inside.cmp(v)));
+                }
+                (Value::Float(v), Type::Int) => {
+                    let whole = v.floor() as i128;
+                    let inside = whole.clamp(i128::from(i64::MIN), i128::from(u64::MAX));
+                    let order = Number::Int(inside).compare(Number::Float(*v));
+                    let order = order.ok_or_else(|| mismatch(value, t))?;
+                    return Ok((Value::Int(inside), order));
+                }
+                (Value::Int(v), Type::Float) => Value::Float(*v as f64),
+                (Value::Float(v), Type::Float) if v.is_finite() => Value::Float(*v),
+                (Value::Bool(v), Type::Bool) => Value::Bool(*v),
+                (Value::Time(v), Type::Time) => Value::Time(*v),
+                (Value::Int(v), Type::Time) => {
+                    Value::Time(time::from_seconds(*v).ok_or_else(|| mismatch(value, t))?)
+                }
+                (Value::Float(v), Type::Time) => {
+                    Value::Time(time::from_decimal_seconds(*v).ok_or_else(|| mismatch(value, t))?)
+                }
+                _ => return Err(mismatch(value, t)),
+            },
+        };
+        Ok((value, Ordering::Equal))
+    }
+}
+
+fn mismatch(value: &Value, t: Type) -> String {
+    format!(
+        "{value} is of type {}, and cannot be compared with one of type {t}",
+        value.type_of()
+    )
+}

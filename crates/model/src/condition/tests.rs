@@ -1,0 +1,374 @@
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::schema::{Extracted, Extraction, KeyType, Type, Value};
+
+mod random;
+
+const SEED: u64 = 0x5eed_0005;
+
+fn read(text: &str) -> Expr {
+    text.parse().unwrap()
+}
+
+fn refused(text: &str) -> ParseError {
+    text.parse::<Expr>().unwrap_err()
+}
+
+fn matches(text: &str, body: &Json) -> bool {
+    Filter::new(&read(text)).matches_json(body.to_string().as_bytes())
+}
+
+#[test]
+fn comparisons_are_read_as_they_were_without_and_and_or() {
+    for (text, path, op, value) in [
+        ("a=1", "a", Op::Eq, "1"),
+        ("a.b>=1", "a.b", Op::Ge, "1"),
+        ("a<=1", "a", Op::Le, "1"),
+        ("a>1", "a", Op::Gt, "1"),
+        ("a<1", "a", Op::Lt, "1"),
+        ("a!=1", "a", Op::Ne, "1"),
+        ("a^=x", "a", Op::Prefix, "x"),
+        ("at>=2024-05-01", "at", Op::Ge, "2024-05-01"),
+        ("a=b>=c=d", "a", Op::Eq, "b>=c=d"),
+        (
+            "kind=amenity=restaurant",
+            "kind",
+            Op::Eq,
+            "amenity=restaurant",
+        ),
+        ("a==b", "a", Op::Eq, "=b"),
+        ("a=C:\\x", "a", Op::Eq, "C:\\x"),
+        ("a=O'Brien", "a", Op::Eq, "O'Brien"),
+        ("a=x(y", "a", Op::Eq, "x(y"),
+        ("  a \t=  1 ", "a", Op::Eq, "1"),
+        ("a contains 1", "a", Op::Eq, "1"),
+        ("a CONTAINS 1", "a", Op::Eq, "1"),
+        (r"a\=b=c", r"a\=b", Op::Eq, "c"),
+        (r"a\\=c", r"a\\", Op::Eq, "c"),
+        (r"a\ b=c", "a b", Op::Eq, "c"),
+        ("\"a b\"=c", "a b", Op::Eq, "c"),
+        ("\"not\"=c", "not", Op::Eq, "c"),
+        ("not=c", "not", Op::Eq, "c"),
+        ("or = c", "or", Op::Eq, "c"),
+        ("a^b=c", "a^b", Op::Eq, "c"),
+        ("in=c", "in", Op::Eq, "c"),
+        ("a=and", "a", Op::Eq, "and"),
+    ] {
+        let path = Path::parse(path).unwrap();
+        assert_eq!(
+            read(text),
+            Expr::compare(path, op, Operand::text(value)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn trees_are_read_by_precedence() {
+    let f = |name: &str| field(name).eq(Operand::text("1"));
+    for (text, expr) in [
+        ("a=1 and b=1 or c=1", (f("a") & f("b")) | f("c")),
+        ("a=1 or b=1 and c=1", f("a") | (f("b") & f("c"))),
+        ("(a=1 or b=1) and c=1", (f("a") | f("b")) & f("c")),
+        ("( a = 1 or b=1 )and c=1", (f("a") | f("b")) & f("c")),
+        ("not a=1 and b=1", !f("a") & f("b")),
+        ("NOT (a=1 AND b=1)", !(f("a") & f("b"))),
+        ("not not a=1", f("a")),
+        ("a is null", field("a").is_null()),
+        ("a Is Not Null", field("a").exists()),
+        ("not a exists", field("a").is_null()),
+        ("(a exists)", field("a").exists()),
+        (
+            "a in (1,2 , 3)",
+            field("a").one_of(["1", "2", "3"].map(Operand::text)),
+        ),
+        ("a in(\"x, y\",'z')", field("a").one_of(["x, y", "z"])),
+        ("a not in (1)", !field("a").one_of([Operand::text("1")])),
+        ("a in ()", field("a").one_of::<i64>([])),
+        ("a=\"b c\"", field("a").eq("b c")),
+        ("a='it\\'s'", field("a").eq("it's")),
+        (r#"a="C:\x\\""#, field("a").eq(r"C:\x\")),
+        ("a=\"\"", field("a").eq("")),
+        ("a=int(-5)", field("a").eq(-5)),
+        ("a=float(2)", field("a").eq(2.0)),
+        ("a=bool(true)", field("a").eq(true)),
+        ("a>time(1970-01-01)", field("a").gt(std::time::UNIX_EPOCH)),
+        ("a=text(\"b c\")", field("a").eq(Operand::text("b c"))),
+    ] {
+        assert_eq!(read(text), expr, "{text}");
+        assert_eq!(read(&expr.to_string()), expr, "{expr}");
+    }
+}
+
+#[test]
+fn mistakes_name_the_column_and_what_was_expected() {
+    for (text, column, what) in [
+        ("", 1, "expected the path of a field, found the end"),
+        ("a", 2, "expected one of ="),
+        ("=1", 1, "expected the path of a field, found `=1`"),
+        (
+            "a=",
+            3,
+            "expected a value (the empty text is \"\"), found the end",
+        ),
+        ("a..b=1", 1, "a field name is empty"),
+        (r"a\x=1", 1, "a backslash"),
+        ("a^1", 4, "expected one of"),
+        ("a=1 or", 7, "expected the path of a field"),
+        (
+            "a=1 and or b=1",
+            9,
+            "expected the path of a field, found `or`",
+        ),
+        ("(a=1", 5, "expected `)`, `and` or `or`, found the end"),
+        ("a=1)", 4, "expected `and`, `or` or the end, found `)`"),
+        (
+            "é=1 und b=1",
+            5,
+            "found `und`; a value with blanks is quoted: é=\"1 und b=1\"",
+        ),
+        ("a = b c or x=1", 7, "quoted: a =\"b c\""),
+        ("a=b \"c\" d and x=1", 5, r#"quoted: a="b \"c\" d""#),
+        ("(a contains b c)", 15, "quoted: a contains \"b c\""),
+        ("a=\"b", 3, "without the closing \""),
+        ("a=\"b\"c", 6, "expected a blank"),
+        ("a=\"b\" c", 7, "expected `and`"),
+        ("a in 1", 6, "expected `(`"),
+        ("a in (1 2)", 9, "expected `,` or `)`"),
+        ("a not 1", 7, "expected `in`"),
+        ("a is 1", 6, "expected `null`"),
+        ("a=int(x)", 7, "not of type int"),
+        ("a=int(1", 8, "expected `)`"),
+    ] {
+        let error = refused(text);
+        assert!(error.what.contains(what), "{text}: {error}");
+        assert_eq!(error.column, column, "{text}: {error}");
+        assert!(error.to_string().contains(&format!("column {column}")));
+    }
+    let deep = |n: usize, open: &str, close: &str| {
+        format!("{}a=1{}", open.repeat(n), close.repeat(n)).parse::<Expr>()
+    };
+    assert!(deep(60, "(", ")").is_ok() && deep(100_000, "(", ")").is_err());
+    assert!(deep(60, "not ", "").is_ok() && deep(100_000, "not ", "").is_err());
+    let chain = vec!["a=1"; 2000].join(" and ");
+    assert_eq!(read(&chain).to_string().matches(" and ").count(), 1999);
+}
+
+#[test]
+fn what_cannot_be_built_is_told_when_it_is_used() {
+    let wrong = field("a..b").eq(1) & field("c").eq(2);
+    assert!(wrong.check().unwrap_err().contains("field name is empty"));
+    assert!((!field("").exists()).check().is_err());
+    assert!(field("a").eq(f64::NAN).check().is_err());
+    assert!(field("a").one_of([1.0, f64::INFINITY]).check().is_err());
+    let mut deep = field("a").eq(1);
+    for _ in 0..100_000 {
+        deep = !(deep & field("b").eq(2));
+    }
+    assert!(deep.check().unwrap_err().contains("levels"));
+}
+
+#[test]
+fn json_is_compared_by_what_stands_there() {
+    let body = json!({"n": 9_007_199_254_740_993_i64, "f": 1.5, "s": "10", "b": true, "z": null,
+        "o": {"x": -0.0}, "list": [1, [9]], "big": 1e300, "users": [{"name": "al"}, {"name": "bo"}, {}],
+        "é": "x", "t": "2024-05-01T00:00:00Z", "empty": [], "nulls": [null], "mixed": [1, "x", null]});
+    for yes in [
+        "n=9007199254740993",
+        "n>9007199254740992",
+        "n<9007199254740992.5e3",
+        "n!=9007199254740992",
+        "f=1.5",
+        "f>1",
+        "f<2",
+        "f=15e-1",
+        "s=10",
+        "s^=1",
+        "s<9",
+        "b=true",
+        "b>false",
+        "o.x=0",
+        "list=9",
+        "list<2",
+        "list>8",
+        "users.name=bo",
+        "users.name^=a",
+        "é=x",
+        "n<1e300",
+        "big>170141183460469231731687303715884105727",
+        "f>-99999999999999999999999999999999999999999",
+        "s=\"10\"",
+        "f=float(1.5)",
+        "n>float(9007199254740992)",
+        "b=bool(true)",
+        "t=time(2024-05-01)",
+        "f=time(1970-01-01T00:00:01.5Z)",
+        "t<time(2024-05-02)",
+        "t<2024-05-02",
+        // Of another type is not equal.
+        "s!=int(10)",
+        "o!=1",
+        "s!=time(2024-05-01)",
+        "mixed!=1",
+        "mixed=x",
+        "mixed=1",
+        "z is null",
+        "missing is null",
+        "n.x is null",
+        "empty is null",
+        "nulls is null",
+        "mixed exists",
+        "o exists",
+        "users exists",
+        "users.name exists",
+        "not z exists",
+        "not z=1",
+        "not z!=1",
+        "not missing in (1)",
+        "n in (x, 9007199254740993)",
+        "list in (2, 9)",
+        "list contains 9",
+        "not list contains 2",
+        "list=1 and list=9",
+        "list>8 or list<0",
+        "list<2 and not list>9",
+        "not (list>8 and list<2)",
+        "list>8 and not not list<2 or true=1 or n exists",
+    ] {
+        assert!(matches(yes, &body), "{yes}");
+    }
+    for no in [
+        "n=9007199254740992",
+        "n=9007199254740992.0",
+        "n=x",
+        "n^=9",
+        "s=10.0",
+        "s>9",
+        "b=1",
+        "b=false",
+        "z=null",
+        "o={}",
+        "missing=1",
+        "list=2",
+        "f=nan",
+        "f<inf",
+        "n.x=1",
+        "users=al",
+        "f^=1",
+        "b^=t",
+        "s=int(10)",
+        "f=\"1.5\"",
+        "b=\"true\"",
+        "n!=9007199254740993",
+        "z!=1",
+        "missing!=1",
+        "empty!=1",
+        "nulls!=1",
+        "z exists",
+        "empty exists",
+        "users.age exists",
+        "n is null",
+        "missing in (1)",
+        "list in (2, 3)",
+        "n in ()",
+        // Bounds on one path hold for one element together, however they are grouped.
+        "list>8 and list<2",
+        "list>8 and (n exists and list<2)",
+    ] {
+        assert!(!matches(no, &body), "{no}");
+    }
+    assert!(!Filter::new(&read("not a=1")).matches_json(b"{\"b\":"));
+    assert!(!Filter::new(&read("a=1")).matches_json(b"["));
+}
+
+#[test]
+fn more_conditions_than_bits_in_a_word() {
+    let all: Vec<String> = (0..100).map(|i| format!("n in ({i}, 100)")).collect();
+    let all = all.join(" and ");
+    assert!(matches(&all, &json!({"n": 100})));
+    assert!(!matches(&all, &json!({"n": 99})));
+    let bounds: Vec<String> = (0..100).map(|i| format!("n>{i}")).collect();
+    assert!(matches(&bounds.join(" and "), &json!({"n": [99, 100]})));
+    assert!(!matches(&bounds.join(" and "), &json!({"n": [99, 0]})));
+}
+
+/// The predicate of a condition of one test.
+fn predicate(expr: &Expr) -> Predicate {
+    match &expr.node {
+        Node::Test(_, predicate) => predicate.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ranges_hold_what_satisfies_the_condition() {
+    let holds = |expr: &Expr, t, value: &str| {
+        let value = Value::parse(t, value).unwrap().encoded();
+        let ranges = predicate(expr).to_ranges(t).unwrap();
+        assert!(ranges.iter().filter(|range| range.contains(&value)).count() <= 1);
+        ranges.iter().any(|range| range.contains(&value))
+    };
+    for (op, below, equal, above) in [
+        ("=", false, true, false),
+        ("!=", true, false, true),
+        (">=", false, true, true),
+        ("<=", true, true, false),
+        (">", false, false, true),
+        ("<", true, false, false),
+    ] {
+        for (t, low, middle, high) in [
+            (Type::Int, "-10", "-9", "300"),
+            (Type::Float, "-1e9", "0", "0.5"),
+            (Type::String, "a", "ab", "b"),
+            (Type::Time, "2023-12-31", "2024-01-01", "1800000000"),
+            (Type::Int, "-10", "float(-9)", "300"),
+            (Type::Float, "-1e9", "int(0)", "0.5"),
+            (Type::Time, "2023-12-31", "\"2024-01-01\"", "1800000000"),
+            (Type::Time, "-1", "int(0)", "1"),
+        ] {
+            let expr = read(&format!("x{op}{middle}"));
+            let value = middle.trim_matches('"');
+            let inner = value
+                .split_once('(')
+                .map_or(value, |(_, v)| v.trim_end_matches(')'));
+            assert_eq!(holds(&expr, t, low), below, "{expr} {t}");
+            assert_eq!(holds(&expr, t, inner), equal, "{expr} {t}");
+            assert_eq!(holds(&expr, t, high), above, "{expr} {t}");
+        }
+        // Between two values of the type.
+        for middle in [2.5, 1e300, -1e300] {
+            let expr = Expr::compare(Path::parse("x").unwrap(), read_op(op), middle);
+            for value in ["-9223372036854775808", "2", "3", "18446744073709551615"] {
+                let number: f64 = value.parse().unwrap();
+                let wanted = match op {
+                    "=" => false,
+                    "!=" => true,
+                    ">" | ">=" => number > middle,
+                    _ => number < middle,
+                };
+                assert_eq!(holds(&expr, Type::Int, value), wanted, "{expr} {value}");
+            }
+        }
+    }
+    assert!(holds(&read("x^=a"), Type::String, "ab") && !holds(&read("x^=ab"), Type::String, "a"));
+    assert!(
+        holds(&read("x^=\"\""), Type::String, "") && holds(&read("x=true"), Type::Bool, "true")
+    );
+    assert!(
+        holds(&read("x exists"), Type::Int, "5") && holds(&read("x in (5,5,6)"), Type::Int, "5")
+    );
+    assert!(!holds(&read("x in (5,6)"), Type::Int, "7"));
+    let error = |text: &str, t| predicate(&read(text)).to_ranges(t).unwrap_err();
+    assert!(error("n^=1", Type::Int).contains("strings"));
+    assert!(error("n>x", Type::Int).contains("not of type int"));
+    assert!(error("n>int(5)", Type::String).contains("cannot be compared"));
+    assert!(error("n in (1, x)", Type::Int).contains("not of type int"));
+}
+
+fn read_op(symbol: &str) -> Op {
+    Op::ALL
+        .into_iter()
+        .find(|op| op.symbol() == symbol)
+        .unwrap()
+}
