@@ -1,18 +1,19 @@
 //! A store: datasets in a folder, over one tree group.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use lsm::{Account, Budget, Durability, Group, Loan, Stop};
-use parking_lot::{Condvar, Mutex};
+use lsm::{Budget, Durability, Group, Stop};
+use serde_json::Value as Json;
 
+use crate::background::Keeper;
+use crate::catalog::{Layout, Step, check_dataset_name, new_trees};
+use crate::check::{self, CheckReport};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Current, Layout, Step};
-use crate::trees::{Trees, dataset_of, new_trees};
-use crate::upkeep::Keeper;
-use crate::usage::{self, Usage, UsageCounts};
+use crate::stats;
+use crate::store::{Settings, State, Store};
+use crate::trees::Trees;
 use model::definition::{DatasetDef, StoredDef};
 
 /// Settings of a store.
@@ -112,114 +113,9 @@ impl Default for Options {
 pub struct Database {
     /// Before the store, so that the upkeep ends first.
     keeper: Arc<Keeper>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Arc<Store>,
     /// What stops the reads that users ask for.
     pub(crate) stop: Option<Stop>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) group: Group,
-    pub(crate) durability: Durability,
-    /// Whether changes and repairs are done that nobody asked for.
-    pub(crate) upkeep: bool,
-    pub(crate) choose_every: u64,
-    /// Held for no I/O and no waiting: whoever wants a handle takes it.
-    /// By name, so that whatever is done for all of them is done in the same order each time.
-    datasets: Mutex<BTreeMap<String, Arc<Current>>>,
-    names: Names,
-    /// Held while `USAGE` is replaced.
-    usage_file: Mutex<()>,
-}
-
-impl Shared {
-    /// Borrows memory for a query or a build: a sixteenth of the budget for each of two steps that are held at a time.
-    pub(crate) fn borrow(&self, account: Account) -> Loan {
-        let budget = self.group.options().memory_budget;
-        let want = match account {
-            Account::Queries => budget / 8,
-            _ => budget / 16,
-        };
-        let least = budget / LEAST_LOAN;
-        self.group.budget().borrow(account, least, want)
-    }
-}
-
-/// Queries and builds go on with such a part of the budget where no more is free.
-const LEAST_LOAN: usize = 128;
-
-/// The names of datasets that are created or dropped now: one at a time for each name.
-#[derive(Default)]
-struct Names {
-    taken: Mutex<BTreeSet<String>>,
-    given_back: Condvar,
-}
-
-/// A name that nobody else creates or drops a dataset of, until this is dropped.
-struct Reserved<'a> {
-    names: &'a Names,
-    name: &'a str,
-}
-
-impl Names {
-    /// Waits for whoever has the name.
-    fn reserve<'a>(&'a self, name: &'a str) -> Reserved<'a> {
-        let mut taken = self.taken.lock();
-        while !taken.insert(name.to_string()) {
-            self.given_back.wait(&mut taken);
-        }
-        Reserved { names: self, name }
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.names.taken.lock().remove(self.name);
-        self.names.given_back.notify_all();
-    }
-}
-
-impl Shared {
-    /// The datasets as of now, by name.
-    pub(crate) fn currents(&self) -> Vec<Arc<Current>> {
-        self.datasets.lock().values().cloned().collect()
-    }
-
-    /// Keeps what was counted, when something was written. A failure loses statistics only.
-    fn keep_usage(&self) {
-        let datasets = self.currents();
-        // All are asked: each notes that it is kept now.
-        let written = datasets.iter().filter(|d| d.usage.take_written());
-        if written.count() > 0 {
-            self.replace_usage();
-        }
-    }
-
-    /// Makes durable what queries found to be over, where this handle writes.
-    fn keep_over(&self) {
-        for current in self.currents() {
-            current.try_keep_over(&self.group);
-        }
-    }
-
-    fn replace_usage(&self) {
-        if self.group.is_reader() {
-            return;
-        }
-        let _replacing = self.usage_file.lock();
-        let counts: BTreeMap<String, UsageCounts> = self
-            .currents()
-            .into_iter()
-            .map(|current| (current.name.clone(), current.usage.read()))
-            .collect();
-        let _ = usage::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.keep_over();
-        self.keep_usage();
-    }
 }
 
 impl Database {
@@ -255,7 +151,7 @@ impl Database {
     /// ```
     pub fn open_reader(dir: &FsPath, options: Options) -> Result<Database> {
         let (engine, trees) = Database::engine(&options);
-        Database::over(Group::open_reader(dir, engine, Arc::new(trees))?, options)
+        Database::over(Group::open_reader(dir, engine, Arc::new(trees))?, &options)
     }
 
     /// Of a store that was opened with [`Database::open_reader`]: takes over what was acknowledged to writers since, datasets that were
@@ -265,21 +161,15 @@ impl Database {
     /// # Errors
     /// What reading fails with; [`ErrorKind::OtherHistory`] when another store is in the place of this one. What was seen before stays.
     pub fn refresh(&self) -> Result<()> {
-        let group = &self.shared.group;
-        if !group.is_reader() {
+        if !self.store.group.is_reader() {
             return Ok(());
         }
-        group.refresh()?;
-        let snapshot = group.snapshot();
-        let mut datasets = self.shared.datasets.lock();
-        let found = found_datasets(&snapshot, &datasets, |_| Usage::default())?;
-        *datasets = found;
-        Ok(())
+        self.store.refresh()
     }
 
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
         let (engine, trees) = Database::engine(&options);
-        Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)
+        Database::over(Group::open(dir, engine, Arc::new(trees), create)?, &options)
     }
 
     fn engine(options: &Options) -> (lsm::Options, Trees) {
@@ -308,32 +198,22 @@ impl Database {
         (engine, trees)
     }
 
-    /// The store over an open group.
-    fn over(group: Group, options: Options) -> Result<Database> {
-        let counted = usage::load(options.fs.as_ref(), group.dir());
-        let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
-        let datasets = found_datasets(&group.snapshot(), &BTreeMap::new(), usage)?;
-        let shared = Shared {
-            group,
+    fn over(group: Group, options: &Options) -> Result<Database> {
+        let settings = Settings {
             durability: options.durability,
             upkeep: options.tuning.upkeep,
             choose_every: options.tuning.choose_every,
-            datasets: Mutex::new(datasets),
-            names: Names::default(),
-            usage_file: Mutex::default(),
         };
         Ok(Database {
             keeper: Arc::default(),
-            shared: Arc::new(shared),
+            store: Arc::new(Store::over(group, &settings)?),
             stop: None,
         })
     }
 
-    fn handle(&self, current: Arc<Current>) -> Dataset {
-        Dataset {
-            stop: self.stop.clone(),
-            ..Dataset::new(self.shared.clone(), current, Some(self.keeper.clone()))
-        }
+    fn handle(&self, state: Arc<State>) -> Dataset {
+        let (store, keeper) = (self.store.clone(), self.keeper.clone());
+        Dataset::new(store, state, keeper, self.stop.clone())
     }
 
     /// A handle whose reads `stop` stops, with [`ErrorKind::Cancelled`]: [`Database::check`], [`Database::backup`], and those of the
@@ -347,85 +227,70 @@ impl Database {
 
     /// The names of the datasets, sorted.
     pub fn dataset_names(&self) -> Vec<String> {
-        self.shared.datasets.lock().keys().cloned().collect()
+        self.store.names()
     }
 
     /// The dataset called `name`. Waits for nothing, also while datasets are created and dropped.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
-        Ok(self.handle(self.current(name)?))
-    }
-
-    fn current(&self, name: &str) -> Result<Arc<Current>> {
-        let current = self.shared.datasets.lock().get(name).cloned();
-        current.ok_or_else(|| {
-            Error::new(
-                ErrorKind::UnknownDataset,
-                format!("no dataset `{name}` here"),
-            )
-        })
+        Ok(self.handle(self.store.state(name)?))
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
         check_dataset_name(name)?;
         def.validate()?;
-        let _reserved = self.shared.names.reserve(name);
-        if self.shared.datasets.lock().contains_key(name) {
+        let _reserved = self.store.reserve(name);
+        if self.store.state(name).is_ok() {
             return Err(Error::new(
                 ErrorKind::Exists,
                 format!("dataset `{name}` exists"),
             ));
         }
-        let stored = StoredDef::new(&def);
-        let group = &self.shared.group;
-        group.create_trees(&new_trees(name, &stored))?;
-        let layout = Layout::new(name, group.snapshot().version())
-            .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
-        let current = Arc::new(Current::new(name, layout, Usage::default()));
-        let mut datasets = self.shared.datasets.lock();
-        datasets.insert(name.to_string(), current.clone());
-        drop(datasets);
-        Ok(self.handle(current))
+        let trees = new_trees(name, &StoredDef::new(&def));
+        self.store.group.create_trees(&trees)?;
+        Ok(self.handle(self.store.insert(name)?))
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
     /// ([`ErrorKind::Busy`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
-        let _reserved = self.shared.names.reserve(name);
-        let current = self.current(name)?;
-        let _changing = current.claim()?;
-        let group = &self.shared.group;
-        let layout = current.layout_in(group.snapshot().version());
+        let _reserved = self.store.reserve(name);
+        let state = self.store.state(name)?;
+        let _changing = state.claim()?;
+        let group = &self.store.group;
+        let layout = state.layout_in(group.snapshot().version());
         group.drop_trees(&layout.trees())?;
-        self.shared.datasets.lock().remove(name);
-        self.shared.replace_usage();
+        self.store.remove(name);
         Ok(())
     }
 
     /// Makes everything that was written durable.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.shared.group.sync()?)
+        Ok(self.store.group.sync()?)
     }
 
     /// Writes the memtables to tables.
     pub fn flush(&self) -> Result<()> {
-        self.shared.keep_over();
-        Ok(self.shared.group.flush()?)
+        self.store.keep_over();
+        Ok(self.store.group.flush()?)
     }
 
     /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
     /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let layouts: Vec<_> = match dataset {
-            Some(name) => vec![self.dataset(name)?.layout()],
-            None => {
-                let all = self.shared.currents().into_iter();
-                all.map(|current| self.handle(current).layout()).collect()
-            }
+        let states = match dataset {
+            Some(name) => vec![self.store.state(name)?],
+            None => self.store.states(),
         };
+        let snapshot = self.store.group.snapshot();
+        let layouts = states
+            .iter()
+            .map(|state| state.layout_in(snapshot.version()));
+        let layouts: Vec<Arc<Layout>> = layouts.collect();
+        drop(snapshot);
         // Each step needs what those before it told: what is obsolete and nobody has any more is forgotten when all
         // others have been merged. Trees that are dropped meanwhile are passed over.
-        let group = &self.shared.group;
+        let group = &self.store.group;
         let trees_in = |step| -> Vec<_> {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
             trees.collect()
@@ -442,12 +307,26 @@ impl Database {
     /// go on: a store of its own with everything written before the call.
     pub fn backup(&self, dest: &FsPath) -> Result<()> {
         let stop = self.stop.as_ref();
-        Ok(self.shared.group.checkpoint_until(dest, stop)?)
+        Ok(self.store.group.checkpoint_until(dest, stop)?)
+    }
+
+    /// Reads every file and compares every stand-alone index with the data, in bounded memory. All
+    /// damage is reported, not the first only.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
+    pub fn check(&self) -> Result<CheckReport> {
+        check::check(&self.store, self.stop.as_ref())
+    }
+
+    /// The state of the whole store: datasets, memory, counters since opening.
+    pub fn stats(&self) -> Json {
+        stats::of_store(&self.store)
     }
 
     /// The engine below, for its counters and snapshots.
     pub fn group(&self) -> &Group {
-        &self.shared.group
+        &self.store.group
     }
 
     /// Closes the store: what was written is made durable, and later writes are refused, by clones
@@ -458,47 +337,8 @@ impl Database {
     pub fn close(self) -> Result<()> {
         self.keeper.stop();
         // Nothing depends on what queries noted: what is forgotten is found again.
-        self.shared.keep_over();
-        self.shared.keep_usage();
-        Ok(self.shared.group.close()?)
+        self.store.keep_over();
+        self.store.keep_usage();
+        Ok(self.store.group.close()?)
     }
-}
-
-/// The datasets of a snapshot, by name; those that are known already are taken over.
-pub(crate) fn found_datasets(
-    snapshot: &lsm::Snapshot,
-    known: &BTreeMap<String, Arc<Current>>,
-    usage: impl Fn(&str) -> Usage,
-) -> Result<BTreeMap<String, Arc<Current>>> {
-    let mut datasets = BTreeMap::new();
-    for tree in snapshot.version().trees.values() {
-        let Some(name) = dataset_of(&tree.name) else {
-            continue;
-        };
-        let known = known.get(name).filter(|known| known.data == tree.id);
-        let current = match known {
-            Some(known) => known.clone(),
-            None => {
-                let layout = Layout::new(name, snapshot.version()).ok_or_else(|| {
-                    Error::damaged(format!(
-                        "dataset {name}: its definition does not fit its trees"
-                    ))
-                })?;
-                Arc::new(Current::new(name, layout, usage(name)))
-            }
-        };
-        datasets.insert(name.to_string(), current);
-    }
-    Ok(datasets)
-}
-
-/// Tells whether a dataset can have this name: 1 to 64 letters, digits, `-`, `_` and `.`.
-pub fn check_dataset_name(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-        return Err(Error::bad_input(format!(
-            "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
-        )));
-    }
-    Ok(())
 }

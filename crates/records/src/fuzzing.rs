@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use lsm::coding::Reader;
 use serde_json::Value as Json;
 
-use crate::trees::TreeConfig;
+use crate::catalog::TreeConfig;
 use model::condition::{Condition, JsonFilter};
 use model::definition::StoredDef;
 use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};

@@ -34,36 +34,38 @@
 //! ```
 
 mod advise;
-mod batch;
-mod change;
+mod background;
+mod catalog;
 mod check;
-mod coverage;
 mod database;
 mod dataset;
+mod ddl;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
-mod layout;
-mod online;
+mod maintenance;
 mod query;
 mod record;
 mod repair;
-mod replaced;
 mod snapshots;
 mod stats;
+mod store;
+mod telemetry;
 mod trees;
-mod upkeep;
-mod usage;
+mod write;
 
 pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
-pub use batch::WriteBatch;
-pub use change::{IndexChange, IndexProgress, IndexStep, OnProgress};
+pub use catalog::check_dataset_name;
 pub use check::CheckReport;
 #[doc(hidden)]
 pub use database::Tuning;
-pub use database::{Database, Options, check_dataset_name};
-pub use dataset::{Dataset, DatasetSnapshot};
+pub use database::{Database, Options};
+pub use dataset::{Dataset, DatasetSnapshot, WriteBatch};
+pub use ddl::{
+    IndexChange, IndexProgress, IndexStep, OnProgress, OnSwitch, SwitchProgress, SwitchReport,
+    SwitchStep,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use lsm::fs;
 pub use lsm::{Budget, Durability, LookupOptions, NamedSnapshot, Stop};
@@ -98,8 +100,7 @@ pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
 };
 pub use snapshots::StoreSnapshot;
-pub use upkeep::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
-pub use usage::{Asked, UsageCounts};
+pub use telemetry::{Asked, UsageCounts};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {

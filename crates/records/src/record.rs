@@ -1,10 +1,8 @@
 //! Records that reads return.
 
 use lsm::{Seq, Slice};
-use model::Key;
 use model::record::RecordRef;
 
-use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 
 /// A record that a read returned.
@@ -40,10 +38,5 @@ impl Record {
     /// The sequence number of the write that put it: larger is newer.
     pub fn seq(&self) -> Seq {
         self.seq
-    }
-
-    /// The primary key as text.
-    pub fn key_text(&self, dataset: &Dataset) -> String {
-        Key::display(dataset.key_type(), &self.key)
     }
 }

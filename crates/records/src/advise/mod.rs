@@ -3,7 +3,7 @@
 //! LevelDB++ ends in a decision diagram: embedded when the attribute grows with time, when space is short, or when
 //! writes are more than half of all operations and lookups less than a twentieth; else lazy for a small K, composite without one.
 //! Here the same figures are measured (`sample.rs`: how much zone maps rule out, how many values there are;
-//! `usage.rs`: what was asked), and a model of costs (`cost.rs`) takes the place of the thresholds.
+//! `telemetry/usage.rs`: what was asked), and a model of costs (`cost.rs`) takes the place of the thresholds.
 
 mod cost;
 mod sample;
@@ -12,9 +12,10 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::usage::{Asked, UsageCounts};
+use crate::query::Scan;
+use crate::store::View;
+use crate::telemetry::{Asked, UsageCounts};
 use model::definition::IndexKind;
 use model::schema::{Extraction, Path, infer};
 use sample::{Facts, Reader};
@@ -150,79 +151,65 @@ pub struct Advice {
     pub attributes: Vec<AttributeAdvice>,
 }
 
-impl Dataset {
-    /// What was counted of the dataset's use: by this handle, and by those before that wrote and were closed. A handle that
-    /// only reads leaves nothing on disk, so what it counted goes with it.
-    pub fn usage(&self) -> UsageCounts {
-        self.current.usage.read()
+/// [`crate::Dataset::advise`].
+pub(crate) fn advise(view: &View, mix: Option<&Mix>) -> Result<Advice> {
+    if let Some(mix) = mix {
+        mix.check()?;
     }
-
-    /// Which kind of index fits each attribute, for the given mix of operations or, without one, for what was
-    /// counted ([`Dataset::usage`]). Reads about two thousand data blocks, spread evenly, whatever the size of the dataset.
-    ///
-    /// # Errors
-    /// Those of reading; [`crate::ErrorKind::BadInput`] when the mix is negative or empty.
-    pub fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
-        if let Some(mix) = mix {
-            mix.check()?;
-        }
-        let snapshot = self.snapshot();
-        let layout = &snapshot.layout;
-        let counts = self.usage();
-        let mut attributes: Vec<(Path, Option<IndexKind>)> = Vec::new();
-        let mut readers = Vec::new();
-        for attribute in &layout.attributes {
-            attributes.push((attribute.path.clone(), Some(attribute.kind)));
-            readers.push(Reader::Declared(attribute));
-        }
-        let key = (layout.stored.key.clone(), layout.stored.key_type);
-        let others = counts.attributes.keys();
-        let others =
-            others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
-        let others: Vec<Path> = others.cloned().collect();
-        if !others.is_empty() {
-            let first = snapshot.scan(None, None, false)?.take(SAMPLE);
-            let first = first.collect::<Result<Vec<_>>>()?;
-            let bodies: Vec<&[u8]> = first.iter().map(|record| record.body()).collect();
-            for path in others {
-                // A path that records do not have needs no index.
-                let Some(ty) = infer(&bodies, &path) else {
-                    continue;
-                };
-                let one = vec![(path.clone(), ty)];
-                readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
-                attributes.push((path, None));
-            }
-        }
-        let cost = snapshot.snapshot.cost();
-        let measured = sample::measure(&snapshot.snapshot, layout.data, &readers, &cost);
-        self.shared.group.count(&cost);
-        let (records, facts) = measured?;
-        let source = match mix {
-            Some(_) => MixSource::Given,
-            None if reads(&counts) > 0 => MixSource::Counted,
-            None => MixSource::Assumed,
-        };
-        let advised = attributes
-            .into_iter()
-            .zip(&facts)
-            .map(|((path, now), facts)| {
-                let asked = counts.attributes.get(&path).copied().unwrap_or_default();
-                let workload = match (mix, source) {
-                    (Some(mix), _) => mix.workload(&asked),
-                    (None, MixSource::Counted) => counted(&counts, &asked),
-                    (None, _) => Mix::default().workload(&asked),
-                };
-                advise(path, now, asked, workload, facts)
-            });
-        Ok(Advice {
-            dataset: self.name().to_string(),
-            records,
-            source,
-            attributes: advised.collect(),
-            counts,
-        })
+    let (dataset, layout) = (&view.dataset, &view.layout);
+    let counts = dataset.state.usage.read();
+    let mut attributes: Vec<(Path, Option<IndexKind>)> = Vec::new();
+    let mut readers = Vec::new();
+    for attribute in &layout.attributes {
+        attributes.push((attribute.path.clone(), Some(attribute.kind)));
+        readers.push(Reader::Declared(attribute));
     }
+    let key = (layout.stored.key.clone(), layout.stored.key_type);
+    let others = counts.attributes.keys();
+    let others = others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
+    let others: Vec<Path> = others.cloned().collect();
+    if !others.is_empty() {
+        let first = Scan::new(view.clone(), None, None, false)?.take(SAMPLE);
+        let first = first.collect::<Result<Vec<_>>>()?;
+        let bodies: Vec<&[u8]> = first.iter().map(|record| record.body()).collect();
+        for path in others {
+            // A path that records do not have needs no index.
+            let Some(ty) = infer(&bodies, &path) else {
+                continue;
+            };
+            let one = vec![(path.clone(), ty)];
+            readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
+            attributes.push((path, None));
+        }
+    }
+    let cost = view.snapshot.cost();
+    let measured = sample::measure(&view.snapshot, layout.data, &readers, &cost);
+    dataset.store.group.count(&cost);
+    let (records, facts) = measured?;
+    let source = match mix {
+        Some(_) => MixSource::Given,
+        None if reads(&counts) > 0 => MixSource::Counted,
+        None => MixSource::Assumed,
+    };
+    let advised = attributes
+        .into_iter()
+        .zip(&facts)
+        .map(|((path, now), facts)| {
+            let asked = counts.attributes.get(&path).copied().unwrap_or_default();
+            let workload = match (mix, source) {
+                (Some(mix), _) => mix.workload(&asked),
+                (None, MixSource::Counted) => counted(&counts, &asked),
+                (None, _) => Mix::default().workload(&asked),
+            };
+            of_attribute(path, now, asked, workload, facts)
+        });
+    Ok(Advice {
+        dataset: dataset.name().to_string(),
+        records,
+        source,
+        attributes: advised.collect(),
+        counts,
+    })
 }
 
 /// Reads that were counted.
@@ -292,7 +279,7 @@ impl Mix {
     }
 }
 
-fn advise(
+fn of_attribute(
     path: Path,
     now: Option<IndexKind>,
     asked: Asked,

@@ -7,8 +7,8 @@ use lsm::table::BlockHint;
 use lsm::version::TableFile;
 use lsm::{Component, Cost, Cursor, Kind, Snapshot, TreeId};
 
+use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::layout::Attribute;
 use model::record::RecordRef;
 use model::schema::{Extracted, Extraction};
 

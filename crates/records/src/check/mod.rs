@@ -6,16 +6,16 @@ mod numbers;
 mod obsolete;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, TreeId};
+use lsm::{Component, Cursor, Expected, Group, Kind, LookupOptions, Seq, Snapshot, Stop, TreeId};
 
-use crate::database::Database;
-use crate::dataset::Dataset;
+use crate::catalog::dataset_of;
+use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, VisitFact};
-use crate::layout::{Attribute, Layout};
-use crate::trees::dataset_of;
+use crate::store::{Context, Store, View};
 use model::record::RecordRef;
 use obsolete::{Derived, Known};
 
@@ -68,61 +68,58 @@ impl Sum {
     }
 }
 
-impl Database {
-    /// Reads every file and compares every stand-alone index with the data, in bounded memory. All
-    /// damage is reported, not the first only.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
-    pub fn check(&self) -> Result<CheckReport> {
-        let engine = self.group().check_until(self.stop.as_ref())?;
-        let mut report = CheckReport {
-            errors: engine.errors.iter().map(ToString::to_string).collect(),
-            files: engine.tables,
-            bytes: engine.bytes,
-            entries: engine.entries,
-            ..CheckReport::default()
+/// [`crate::Database::check`].
+pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckReport> {
+    let engine = store.group.check_until(stop)?;
+    let mut report = CheckReport {
+        errors: engine.errors.iter().map(ToString::to_string).collect(),
+        files: engine.tables,
+        bytes: engine.bytes,
+        entries: engine.entries,
+        ..CheckReport::default()
+    };
+    report.errors.extend(ownerless_trees(&store.group));
+    for state in store.states() {
+        let dataset = Context {
+            store: store.clone(),
+            state,
         };
-        report.errors.extend(self.ownerless_trees());
-        for name in self.dataset_names() {
-            // One that is dropped meanwhile has nothing to check.
-            let Ok(dataset) = self.dataset(&name) else {
-                continue;
-            };
-            match check_dataset(&dataset, &mut report) {
-                Err(error) if error.is_cancelled() => return Err(error),
-                Err(error) => report.errors.push(format!("dataset {name}: {error}")),
-                Ok(()) => {}
+        let now = dataset.now().with_stop(stop.cloned());
+        match check_dataset(&now, &mut report) {
+            Err(error) if error.is_cancelled() => return Err(error),
+            Err(error) => {
+                let name = dataset.name();
+                report.errors.push(format!("dataset {name}: {error}"));
             }
+            Ok(()) => {}
         }
-        report.errors.sort();
-        report.errors.dedup();
-        Ok(report)
     }
+    report.errors.sort();
+    report.errors.dedup();
+    Ok(report)
 }
 
-impl Database {
-    /// Trees that no definition of a dataset has.
-    fn ownerless_trees(&self) -> Vec<String> {
-        let snapshot = self.group().snapshot();
-        let version = snapshot.version();
-        let mut known: HashSet<TreeId> = HashSet::new();
-        for tree in version.trees.values() {
-            let layout = dataset_of(&tree.name).and_then(|name| Layout::new(name, version));
-            known.extend(layout.iter().flat_map(Layout::trees));
-        }
-        let unknown = version.trees.values().filter(|t| !known.contains(&t.id));
-        unknown
-            .map(|tree| format!("tree {}: it belongs to no dataset", tree.name))
-            .collect()
+/// Trees that no definition of a dataset has.
+fn ownerless_trees(group: &Group) -> Vec<String> {
+    let snapshot = group.snapshot();
+    let version = snapshot.version();
+    let mut known: HashSet<TreeId> = HashSet::new();
+    for tree in version.trees.values() {
+        let layout = dataset_of(&tree.name).and_then(|name| Layout::new(name, version));
+        known.extend(layout.iter().flat_map(Layout::trees));
     }
+    let unknown = version.trees.values().filter(|t| !known.contains(&t.id));
+    unknown
+        .map(|tree| format!("tree {}: it belongs to no dataset", tree.name))
+        .collect()
 }
 
-fn check_dataset(dataset: &Dataset, report: &mut CheckReport) -> Result<()> {
-    let now = dataset.snapshot();
+fn check_dataset(now: &View, report: &mut CheckReport) -> Result<()> {
+    // One that was dropped meanwhile has nothing to check.
     if now.is_dropped() {
         return Ok(());
     }
+    let dataset = &now.dataset;
     let (snapshot, layout) = (&now.snapshot, &now.layout);
     let building = layout.building.as_ref();
     let gathered = match building.and_then(|building| building.staging) {

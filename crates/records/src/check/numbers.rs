@@ -3,7 +3,7 @@
 
 use lsm::{Seq, Snapshot};
 
-use crate::layout::Layout;
+use crate::catalog::Layout;
 
 /// What is wrong, in words.
 pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {

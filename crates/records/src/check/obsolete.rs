@@ -2,9 +2,9 @@
 
 use lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
 
-use crate::coverage::{Complete, Coverage, Source};
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-use crate::layout::{Attribute, Layout};
+use crate::maintenance::{Complete, Coverage, Source};
 use model::definition::Maintenance;
 use model::record::RecordRef;
 

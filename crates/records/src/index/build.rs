@@ -17,8 +17,8 @@ use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
 
 use super::eager::{CHUNK_BYTES, FIRST_WHILE_BUILT};
 use super::recent;
+use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::layout::Attribute;
 use model::definition::IndexKind;
 use model::posting::{self, Posting, PostingWriter};
 use model::schema::Value;

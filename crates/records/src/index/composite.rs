@@ -6,8 +6,8 @@ use lsm::Kind;
 
 use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Range, Writes, also, estimate_tree, tree_of};
+use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::layout::Attribute;
 use model::schema::Value;
 
 pub(super) struct Composite;

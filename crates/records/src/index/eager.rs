@@ -15,8 +15,8 @@ use lsm::{Batch, Component, Cursor, Kind, Seq, Snapshot, TreeCursor, TreeId};
 
 use super::lazy::offer_piece;
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, estimate_tree, tree_of};
+use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::layout::Attribute;
 use model::posting::{Posting, PostingMerge};
 
 /// Bytes at which a chunk is full.

@@ -20,8 +20,8 @@ use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind};
 
 use super::{Best, Fact, Index, Lookup, Range, Writes};
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-use crate::layout::{Attribute, Layout};
 use model::definition::Repair;
 use model::record::RecordRef;
 

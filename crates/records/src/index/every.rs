@@ -4,8 +4,8 @@
 use lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};
 
 use super::{facts, tree_of};
+use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::layout::Attribute;
 
 /// Goes through the entries of an index, in the order of its tree.
 pub(crate) struct EveryFact<'a> {

@@ -22,9 +22,9 @@ use lsm::version::{ComponentId, Run};
 use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
 
 use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
-use crate::coverage::{Coverage, Source};
+use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::layout::Attribute;
+use crate::maintenance::{Coverage, Source};
 use model::definition::Maintenance;
 use model::record::RecordRef;
 

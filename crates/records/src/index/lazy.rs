@@ -7,8 +7,8 @@ use lsm::{Kind, Seq};
 
 use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
+use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::layout::Attribute;
 use model::posting::{self, Posting, PostingList};
 
 pub(super) struct Lazy;

@@ -17,8 +17,8 @@ use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
 use super::seen::Seen;
 use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
+use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::layout::Attribute;
 
 pub(super) struct Recent;
 

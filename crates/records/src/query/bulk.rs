@@ -10,14 +10,14 @@ use lsm::{Account, Cursor, Expected, Seq, Slice};
 use serde_json::Value as Json;
 
 use super::answer::{Answer, parse};
-use super::current::Validity;
 use super::explain::Steps;
 use super::plan::Driver;
 use super::predicate::Predicates;
 use super::{Query, scan};
+use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
 use crate::index::{self, Lookup};
-use crate::layout::{Attribute, Layout};
+use crate::maintenance::Validity;
 use crate::record::Record;
 
 /// In which order [`Query::visit`] gives records.
@@ -51,7 +51,7 @@ pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Re
 
 impl Answer {
     fn visit_in_bulk(&mut self, order: BulkOrder, visit: &mut Visit<'_>) -> Result<()> {
-        let layout = self.snapshot.layout.clone();
+        let layout = self.view.layout.clone();
         let Driver::Index(at) = self.plan.driver else {
             return self.visit_scan(&layout, visit);
         };
@@ -62,7 +62,7 @@ impl Answer {
         let driver = self.predicates.declared.get(at);
         let attribute = driver.and_then(|driver| layout.attributes.get(driver.attribute));
         // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.
-        let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
+        let loan = self.view.dataset.store.borrow(Account::Queries);
         let share = loan.bytes() / 4;
         let sorted = match attribute {
             Some(attribute) if attribute.kind.is_standalone() => {
@@ -85,7 +85,7 @@ impl Answer {
     }
 
     fn visit_scan(&mut self, layout: &Layout, visit: &mut Visit<'_>) -> Result<()> {
-        let mut cursor = self.snapshot.snapshot.cursor(layout.data, scan::READAHEAD);
+        let mut cursor = self.view.snapshot.cursor(layout.data, scan::READAHEAD);
         cursor.seek_first()?;
         let mut sieve = self.sieve(layout, None, visit);
         while cursor.valid() && !sieve.is_done() {
@@ -101,7 +101,7 @@ impl Answer {
     }
 
     fn sorter(&self, memory: usize) -> Sorter {
-        let group = &self.snapshot.dataset.shared.group;
+        let group = &self.view.dataset.store.group;
         Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
@@ -118,7 +118,7 @@ impl Answer {
         let Some(range) = declared.and_then(|predicate| predicate.sought.as_ref()) else {
             return Ok(sorter.finish()?);
         };
-        let snapshot = &self.snapshot.snapshot;
+        let snapshot = &self.view.snapshot;
         let lookup = Lookup {
             layout,
             snapshot,
@@ -174,7 +174,7 @@ impl Answer {
     ) -> Result<()> {
         let mut options = self.lookup;
         options.batch_bytes = options.batch_bytes.min(share);
-        let snapshot = self.snapshot.snapshot.clone();
+        let snapshot = self.view.snapshot.clone();
         let components = snapshot.components(layout.data);
         let cost = snapshot.cost();
         let validity = self.asks.then(|| self.validity.clone());

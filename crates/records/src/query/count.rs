@@ -8,9 +8,9 @@ use super::explain::Steps;
 use super::plan::Driver;
 use super::predicate::Predicates;
 use super::scan;
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
-use crate::layout::{Attribute, Layout};
 use model::definition::IndexKind;
 use model::tokens::Tokenizer;
 
@@ -23,7 +23,7 @@ const FACT_BYTES: usize = size_of::<(Vec<u8>, Seq, Vec<u8>)>() + 32;
 impl Answer {
     /// Counts what is left of the answer.
     pub(super) fn count_rest(&mut self) -> Result<u64> {
-        let layout = self.snapshot.layout.clone();
+        let layout = self.view.layout.clone();
         if self.remaining.is_none() && self.after.is_none() && !self.exhausted {
             match self.plan.driver {
                 Driver::Scan => return self.count_scan(&layout),
@@ -51,7 +51,7 @@ impl Answer {
     }
 
     fn count_scan(&mut self, layout: &Layout) -> Result<u64> {
-        let snapshot = &self.snapshot.snapshot;
+        let snapshot = &self.view.snapshot;
         let mut cursor = snapshot.cursor(layout.data, scan::READAHEAD);
         cursor.seek_first()?;
         while cursor.valid() {
@@ -79,7 +79,7 @@ impl Answer {
     ) -> Result<u64> {
         let lookup = Lookup {
             layout,
-            snapshot: &self.snapshot.snapshot,
+            snapshot: &self.view.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
         };
@@ -109,11 +109,11 @@ impl Answer {
             return self.count_facts(layout, attribute, range);
         }
         let (lo, hi) = range.key_bounds();
-        let snapshot = self.snapshot.snapshot.clone();
+        let snapshot = self.view.snapshot.clone();
         let index_cost = snapshot.cost();
         let mut facts: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
         // Facts whose records are looked up together: the more, the closer to each other they are.
-        let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
+        let loan = self.view.dataset.store.borrow(Account::Queries);
         let room = loan.bytes() / 2;
         self.lookup.batch_bytes = self.lookup.batch_bytes.min(room);
         let mut bytes = 0;
@@ -151,7 +151,7 @@ impl Answer {
         range: &Range,
     ) -> Result<u64> {
         let (lo, hi) = range.key_bounds();
-        let snapshot = self.snapshot.snapshot.clone();
+        let snapshot = self.view.snapshot.clone();
         let (index_cost, keys_cost) = (snapshot.cost(), snapshot.cost());
         let (validity, steps) = (&self.validity, &mut self.steps);
         let mut counted = SeqSet::new();
@@ -227,7 +227,7 @@ impl Answer {
         steps.candidates += keys.len() as u64;
         steps.fetched += keys.len() as u64;
         let mut confirmed = 0;
-        let snapshot = &self.snapshot.snapshot;
+        let snapshot = &self.view.snapshot;
         let components = snapshot.components(layout.data);
         let (expected, cost) = (Expected::AtLeast(&seqs), &self.data_cost);
         let lookup = snapshot.lookup(&components, &keys, expected, self.lookup, cost);

@@ -1,24 +1,22 @@
 //! The way of a query: candidates from one index, then for all kinds the same steps: is the
 //! candidate current, fetch its record, confirm the other conditions, answer in order of recency.
 
+mod accounting;
 mod answer;
-mod asked;
 mod bulk;
-mod candidates;
 mod count;
-mod current;
 mod explain;
 mod plan;
 mod predicate;
 mod scan;
+mod version_search;
 mod versions;
 
 pub use answer::{Answer, Keys, PageToken};
 pub use bulk::BulkOrder;
-pub(crate) use current::KeptFilter;
-pub use current::Validation;
 pub use scan::Scan;
 pub use versions::{Page, ValuePage, ValueToken};
+pub(crate) use versions::{read_key, read_values};
 
 use std::ops::ControlFlow;
 
@@ -26,10 +24,11 @@ use lsm::LookupOptions;
 use serde_json::Value as Json;
 
 pub use crate::index::Order;
+pub use crate::maintenance::Validation;
 
-use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::record::Record;
+use crate::store::View;
 use model::condition::{Condition, Op};
 use model::schema::Path;
 
@@ -40,7 +39,7 @@ use model::schema::Path;
 /// `tag=a tag=b` finds arrays that have both.
 #[derive(Clone)]
 pub struct Query {
-    snapshot: DatasetSnapshot,
+    view: View,
     conditions: Vec<Condition>,
     limit: Option<usize>,
     order: Order,
@@ -51,9 +50,9 @@ pub struct Query {
 }
 
 impl Query {
-    pub(crate) fn new(snapshot: DatasetSnapshot) -> Query {
+    pub(crate) fn new(view: View) -> Query {
         Query {
-            snapshot,
+            view,
             conditions: Vec::new(),
             limit: None,
             order: Order::Newest,
@@ -143,7 +142,7 @@ impl Query {
     pub fn count(self) -> Result<(u64, Json)> {
         if self.conditions.is_empty() && self.after.is_none() {
             let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
-            return scan::count_all(&self.snapshot, limit);
+            return scan::count_all(&self.view, limit);
         }
         let mut answer = Answer::new(Query {
             keys_only: true,

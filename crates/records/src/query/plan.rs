@@ -1,9 +1,9 @@
 //! Which index drives a query: the one that is expected to make the least work.
 
 use super::predicate::Predicates;
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Lookup, Range};
-use crate::layout::{Attribute, Layout};
 use model::definition::IndexKind;
 
 /// How candidates are found.

@@ -3,9 +3,9 @@
 
 use std::ops::Bound;
 
+use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::Range;
-use crate::layout::Layout;
 use model::condition::{Condition, JsonFilter, Op};
 use model::record::RecordRef;
 use model::schema::Path;

@@ -4,9 +4,9 @@ use lsm::{Cost, Cursor, MAX_SEQ, TreeCursor};
 use serde_json::{Value as Json, json};
 
 use super::explain;
-use crate::dataset::DatasetSnapshot;
 use crate::error::{Error, Result};
 use crate::record::Record;
+use crate::store::View;
 use model::Key;
 
 /// Bytes that a scan reads ahead.
@@ -14,7 +14,7 @@ pub(super) const READAHEAD: usize = 256 << 10;
 
 /// An iterator over records by primary key.
 pub struct Scan {
-    snapshot: DatasetSnapshot,
+    view: View,
     cursor: TreeCursor,
     from: Option<Key>,
     to: Option<Key>,
@@ -26,7 +26,7 @@ pub struct Scan {
 
 impl Scan {
     pub(crate) fn new(
-        snapshot: DatasetSnapshot,
+        view: View,
         from: Option<Key>,
         to: Option<Key>,
         reverse: bool,
@@ -38,9 +38,9 @@ impl Scan {
                 "the range of keys is upside down: {from} is above {to}"
             )));
         }
-        let cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
+        let cursor = view.snapshot.cursor(view.layout.data, READAHEAD);
         Ok(Scan {
-            snapshot,
+            view,
             cursor,
             from,
             to,
@@ -116,19 +116,15 @@ impl Iterator for Scan {
         let next = self.step().transpose();
         if !matches!(next, Some(Ok(_))) {
             self.done = true;
-            self.snapshot
-                .dataset
-                .shared
-                .group
-                .count(&self.cursor.cost());
+            self.view.dataset.store.group.count(&self.cursor.cost());
         }
         next
     }
 }
 
 /// Counts the records of a dataset, at most `limit`.
-pub(super) fn count_all(snapshot: &DatasetSnapshot, limit: u64) -> Result<(u64, Json)> {
-    let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
+pub(super) fn count_all(view: &View, limit: u64) -> Result<(u64, Json)> {
+    let mut cursor = view.snapshot.cursor(view.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {
@@ -136,7 +132,7 @@ pub(super) fn count_all(snapshot: &DatasetSnapshot, limit: u64) -> Result<(u64, 
         cursor.next()?;
     }
     let cost: Cost = cursor.cost();
-    snapshot.dataset.shared.group.count(&cost);
+    view.dataset.store.group.count(&cost);
     let explain = json!({
         "plan": { "scan": "keys, ascending" },
         "steps": { "answers": count },

@@ -10,9 +10,9 @@ use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
 use super::sorter::Sorted;
 use super::work::{Tally, Work};
 use super::{READAHEAD, runs};
-use crate::coverage::Coverage;
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-use crate::layout::{Attribute, Layout};
+use crate::maintenance::Coverage;
 use model::definition::Merging;
 
 pub(super) struct Against<'w> {

@@ -8,9 +8,9 @@ use super::against::{Against, Shortcut};
 use super::sorter::Sorter;
 use super::work::{Reporter, Tally, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
+use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index;
-use crate::layout::{Attribute, Layout};
 
 /// `told`: merges tell of every write that they leave out.
 pub(super) fn run(

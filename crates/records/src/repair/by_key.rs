@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::work::{KeyRange, Reporter, Tally, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
+use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
 
 pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
     let keys = layout.keys;

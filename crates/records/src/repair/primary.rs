@@ -6,8 +6,8 @@ use lsm::{Cursor, Kind, MAX_SEQ, TreeId};
 
 use super::work::{KeyRange, Reporter, Tally, Work};
 use super::{OnRepair, READAHEAD, entries, runs};
+use crate::catalog::Layout;
 use crate::error::Result;
-use crate::layout::Layout;
 
 pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
     let (data, versions) = (layout.data, layout.stored.upkeep.versions);

@@ -3,23 +3,22 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::{Batch, Durability, Kind, Snapshot};
+use lsm::{Durability, Kind, Snapshot};
 
-use crate::dataset::Dataset;
+use super::preimage::{Conflict, Replaced, Touched};
+use crate::catalog::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
-use crate::layout::Layout;
-use crate::replaced::{Conflict, Replaced, Touched};
-use crate::upkeep::Measured;
+use crate::store::{Context, Store};
+use crate::telemetry::Measured;
 use model::Key;
 use model::definition::Maintenance;
 use model::record::{self, RecordRef};
 use model::schema::Extracted;
 
-/// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
-/// which saves allocations.
-pub struct WriteBatch {
-    dataset: Dataset,
+/// Writes to one dataset that happen together or not at all.
+pub(crate) struct Batch {
+    dataset: Context,
     /// What the writes were made for. When it is not the dataset's any more at the commit they are made
     /// again.
     layout: Arc<Layout>,
@@ -40,10 +39,10 @@ pub struct WriteBatch {
     replaced: (u64, u64),
 }
 
-impl WriteBatch {
-    pub(crate) fn new(dataset: Dataset) -> WriteBatch {
-        WriteBatch {
-            layout: dataset.current.latest(),
+impl Batch {
+    pub(crate) fn new(dataset: Context) -> Batch {
+        Batch {
+            layout: dataset.state.latest(),
             dataset,
             writes: Writes::default(),
             extracted: Extracted::default(),
@@ -59,7 +58,7 @@ impl WriteBatch {
 
     /// Adds a record (a JSON object) that replaces the one of the same key. After an error the batch
     /// is as it was.
-    pub fn put(&mut self, json: &[u8]) -> Result<()> {
+    pub(crate) fn put(&mut self, json: &[u8]) -> Result<()> {
         self.put_as(json, false)
     }
 
@@ -80,12 +79,12 @@ impl WriteBatch {
 
     /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
     /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
-    pub fn insert(&mut self, json: &[u8]) -> Result<()> {
+    pub(crate) fn insert(&mut self, json: &[u8]) -> Result<()> {
         self.put_as(json, true)
     }
 
     /// Adds the deletion of a key, there or not.
-    pub fn delete(&mut self, key: &Key) -> Result<()> {
+    pub(crate) fn delete(&mut self, key: &Key) -> Result<()> {
         self.delete_encoded(key.as_bytes(), false)?;
         self.deletes += 1;
         Ok(())
@@ -184,7 +183,7 @@ impl WriteBatch {
         {
             return Ok(());
         }
-        let group = &self.dataset.shared.group;
+        let group = &self.dataset.store.group;
         let before = self.before.get_or_insert_with(|| group.snapshot());
         let Some(old) = before.get_in_memory(layout.data, key) else {
             return Ok(());
@@ -217,22 +216,22 @@ impl WriteBatch {
     }
 
     /// Number of records put, inserted and deleted.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.records
     }
 
-    /// True when there is nothing to commit.
-    pub fn is_empty(&self) -> bool {
-        self.records == 0
+    /// The store that it writes to.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.dataset.store
     }
 
     /// Bytes that the batch will take in the log.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.writes.batch.bytes()
     }
 
     /// Forgets all that was added.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.writes.clear();
         self.touched.clear();
         self.inserts = false;
@@ -240,28 +239,25 @@ impl WriteBatch {
         self.records = 0;
         self.deletes = 0;
         self.replaced = (0, 0);
-        self.layout = self.dataset.current.latest();
+        self.layout = self.dataset.state.latest();
     }
 
     /// Writes the batch, all of it or nothing, as durably as asked; then the batch is empty. After
     /// an error the batch is as it was, and nothing of it is visible; but where a sync failed it may be
     /// in the log, and there after the store was reopened.
-    pub fn commit(&mut self, durability: Durability) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        let shared = self.dataset.shared.clone();
+    pub(crate) fn commit(&mut self, durability: Durability) -> Result<()> {
+        let store = self.dataset.store.clone();
         self.keep_last_versions()?;
         loop {
             let mark = self.writes.mark();
             self.writes.batch.made_for(self.layout.seen());
-            let result = self.append(&shared.group, durability).and_then(|ticket| {
+            let result = self.append(&store.group, durability).and_then(|ticket| {
                 // From here on the batch is in the log, whatever happens to its acknowledgement.
-                Ok(shared.group.settle(ticket)?)
+                Ok(store.group.settle(ticket)?)
             });
             let Err(error) = result else {
                 let puts = self.records - self.deletes;
-                let usage = &self.dataset.current.usage;
+                let usage = &self.dataset.state.usage;
                 let measured = Measured {
                     written: self.records as u64,
                     known: self.replaced.0,
@@ -270,10 +266,7 @@ impl WriteBatch {
                 };
                 usage.wrote(puts as u64, self.deletes as u64, measured);
                 self.clear();
-                self.dataset.current.wrote(&shared.group);
-                if let Some(keeper) = &self.dataset.keeper {
-                    keeper.wrote(&shared);
-                }
+                self.dataset.state.wrote(&store.group);
                 return Ok(());
             };
             self.writes.rewind(mark);
@@ -289,8 +282,8 @@ impl WriteBatch {
     /// Makes the writes again where the dataset has another layout now: from the records that are in
     /// them. After an error (a record does not fit a new attribute) the batch is as it was.
     fn renew(&mut self) -> Result<()> {
-        let snapshot = self.dataset.shared.group.snapshot();
-        let current = &self.dataset.current;
+        let snapshot = self.dataset.store.group.snapshot();
+        let current = &self.dataset.state;
         if !snapshot.version().trees.contains_key(&current.data) {
             return Err(Error::new(
                 ErrorKind::UnknownDataset,
@@ -397,7 +390,7 @@ impl WriteBatch {
                 let mark = self.writes.mark();
                 let heads = index::Heads::look_up(&self.writes.eager, &group.latest())?;
                 let Writes { batch, eager, .. } = &mut self.writes;
-                let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
+                let mut complete = |batch: &mut lsm::Batch, first, snapshot: &lsm::Snapshot| {
                     index::complete_eager(batch, eager, &heads, first, snapshot)
                 };
                 match group.append_with(batch, durability, &mut complete) {
@@ -418,7 +411,7 @@ impl WriteBatch {
             drop(latest);
             let Writes { batch, eager, .. } = &mut self.writes;
             let (mut conflict, touched) = (None, &self.touched);
-            let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
+            let mut complete = |batch: &mut lsm::Batch, first, snapshot: &lsm::Snapshot| {
                 match replaced.complete(&layout, touched, batch, snapshot) {
                     Ok(result) => result?,
                     Err(why) => {

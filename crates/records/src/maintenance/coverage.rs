@@ -17,7 +17,7 @@
 
 use lsm::{Seq, Superseded};
 
-use crate::layout::{Attribute, Layout};
+use crate::catalog::{Attribute, Layout};
 use model::definition::Repair;
 
 /// Where candidates come from.

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 
 use lsm::{Batch, Cost, Kind, Seq, Snapshot};
 
+use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{self, Fact, Writes};
-use crate::layout::Layout;
 use model::definition::Maintenance;
 use model::record::RecordRef;
 

@@ -1,25 +1,19 @@
-//! What a dataset consists of, ready for use: its attributes and their trees, as one definition says.
+//! What a dataset consists of, ready for use: its attributes and their trees, as one definition says. Immutable.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use lsm::version::Version;
 use lsm::{Seq, TreeId};
-use parking_lot::{Mutex, MutexGuard};
 
-use crate::error::{Error, Result};
-use crate::online::Online;
-use crate::query::KeptFilter;
-use crate::trees::{
+use super::names::{
     data_tree, deleted_tree, index_tree, keys_tree, staging_tree, superseded_tree, widened_tree,
 };
-use crate::usage::Usage;
-use model::definition::{IndexKind, StoredAttribute, StoredDef};
+use crate::error::{Error, Result};
+use model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
 use model::record::RecordRef;
-use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type, Value};
 use model::tokens::Tokenizer;
 
 /// One attribute, ready for use.
@@ -301,118 +295,42 @@ impl Layout {
         trees
     }
 
+    /// A value of the attribute at `path` from text, read as the attribute's type; where none is declared, as a number if it
+    /// looks like one, else as a string.
+    pub(crate) fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
+        let mut attributes = self.attributes.iter();
+        match attributes.find(|attribute| attribute.path == *path) {
+            Some(attribute) => Value::parse(attribute.ty, text)
+                .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
+            None => Ok(Value::parse(Type::Int, text)
+                .or_else(|_| Value::parse(Type::Float, text))
+                .unwrap_or_else(|_| Value::String(text.to_string()))),
+        }
+    }
+
+    /// Refuses what cannot be done while the change of an index is unfinished.
+    pub(crate) fn refuse_unfinished(&self) -> Result<()> {
+        match &self.stored.change {
+            None => Ok(()),
+            Some(StoredChange { attribute, .. }) => Err(Error::busy(format!(
+                "the change of the index of `{0}` to {1} is unfinished: resume it, or drop `{0}` to take it back",
+                attribute.def.path, attribute.def.kind
+            ))),
+        }
+    }
+
+    /// True when this was made of the same definition that `config` has.
+    pub(crate) fn is_of(&self, config: &Arc<Vec<u8>>) -> bool {
+        Arc::ptr_eq(config, &self.config)
+    }
+
+    /// Notes that it is still the right one after so many changes of trees.
+    pub(crate) fn saw(&self, changes: u64) {
+        self.seen.fetch_max(changes, Ordering::Relaxed);
+    }
+
     /// The last count of tree changes after which this was still the layout of the dataset.
     pub(crate) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
-    }
-}
-
-/// What all handles of a dataset share: its layout changes while they are in use.
-///
-/// The layout is a function of the engine's version, whose data tree has the definition for its
-/// configuration. So a snapshot and its layout always fit, whenever either was taken, and a batch
-/// that was made for an older layout is refused by the engine ([`lsm::Batch::made_for`]).
-pub(crate) struct Current {
-    pub(crate) name: String,
-    pub(crate) data: TreeId,
-    pub(crate) key_type: KeyType,
-    pub(crate) usage: Usage,
-    pub(crate) kept_filter: Arc<KeptFilter>,
-    /// What queries found to be over.
-    pub(crate) online: Online,
-    layout: ArcSwap<Layout>,
-    /// Held by whoever changes an index or the strategy, or drops the dataset.
-    changing: Mutex<()>,
-    /// Up while the upkeep may hold it, which gives way to those who wait.
-    gives_way: AtomicBool,
-    waiting: AtomicUsize,
-}
-
-impl Current {
-    pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> Current {
-        Current {
-            name: name.to_string(),
-            data: layout.data,
-            key_type: layout.stored.key_type,
-            usage,
-            kept_filter: Arc::default(),
-            online: Online::default(),
-            layout: ArcSwap::from_pointee(layout),
-            changing: Mutex::new(()),
-            gives_way: AtomicBool::new(false),
-            waiting: AtomicUsize::new(0),
-        }
-    }
-
-    /// The right to change the dataset's trees; refused while somebody else has it.
-    pub(crate) fn claim(&self) -> Result<MutexGuard<'_, ()>> {
-        if self.gives_way.load(Ordering::SeqCst) {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let claimed = self.changing.try_lock_for(GIVES_WAY);
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return claimed.ok_or_else(|| self.is_changing());
-        }
-        self.changing.try_lock().ok_or_else(|| self.is_changing())
-    }
-
-    /// The upkeep is at work, until the guard is dropped. Refused while somebody changes the dataset.
-    pub(crate) fn give_way(&self) -> Result<impl Drop + '_> {
-        drop(self.changing.try_lock().ok_or_else(|| self.is_changing())?);
-        self.gives_way.store(true, Ordering::SeqCst);
-        Ok(GivesWay(&self.gives_way))
-    }
-
-    /// True when somebody waits for the right to change the dataset's trees.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
-    }
-
-    pub(crate) fn is_changing(&self) -> Error {
-        Error::busy(format!("dataset `{}` is being changed", self.name))
-    }
-
-    /// The layout that was right a moment ago: for writers, which are told when it is not any more.
-    pub(crate) fn latest(&self) -> Arc<Layout> {
-        self.layout.load_full()
-    }
-
-    /// The layout in `version`; the latest when the dataset is not in it.
-    pub(crate) fn layout_in(&self, version: &Version) -> Arc<Layout> {
-        let latest = self.layout.load();
-        if latest.seen() == version.changes() {
-            return Arc::clone(&latest);
-        }
-        let Some(tree) = version.trees.get(&self.data) else {
-            return Arc::clone(&latest);
-        };
-        if Arc::ptr_eq(&tree.config, &latest.config) {
-            latest.seen.fetch_max(version.changes(), Ordering::Relaxed);
-            return Arc::clone(&latest);
-        }
-        let Some(layout) = Layout::new(&self.name, version) else {
-            // It was read before it was written.
-            return Arc::clone(&latest);
-        };
-        let layout = Arc::new(layout);
-        // An old snapshot has an old layout, which must not become the latest.
-        self.layout.rcu(|latest| {
-            if latest.seen() < layout.seen() {
-                layout.clone()
-            } else {
-                latest.clone()
-            }
-        });
-        layout
-    }
-}
-
-/// How long the upkeep may take to give way.
-const GIVES_WAY: Duration = Duration::from_secs(60);
-
-struct GivesWay<'a>(&'a AtomicBool);
-
-impl Drop for GivesWay<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
     }
 }

@@ -11,15 +11,27 @@
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
 use lsm::table::KeyFilter;
-use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
+use lsm::{Component, Cost, Cursor, Seq, Slice, Snapshot, Superseded, TreeId};
 
-use crate::coverage::{Complete, Coverage, Source};
+use super::coverage::{Complete, Coverage, Source};
+use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
-use crate::index::Candidate;
-use crate::layout::{Attribute, Layout};
+use crate::store::{Kept, KeptFilter, Name, View};
 use model::definition::{Maintenance, Repair};
+
+/// A record that may match: what an index gives.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) seq: Seq,
+    pub(crate) key: Vec<u8>,
+    /// The stored record, where the index came by it, and which component it was found in: no newer one
+    /// may have the key. [`CURRENT`] when that is known already.
+    pub(crate) record: Option<(Slice, usize)>,
+}
+
+/// In the place of a component: the record is known to be current.
+pub(crate) const CURRENT: usize = usize::MAX;
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +69,13 @@ const MOST_KEYS: u64 = 1 << 20;
 
 /// Bits of that filter per key.
 const FILTER_BITS: usize = 12;
+
+/// Leaves out the candidates that earlier queries of this process found to be obsolete.
+pub(crate) fn leave_out_noted(view: &View, candidates: &mut Vec<Candidate>) {
+    if let Some(noted) = view.dataset.state.read_repair.noted() {
+        candidates.retain(|candidate| !noted.is_over(candidate.seq, view.seq()));
+    }
+}
 
 /// What a snapshot knows of the facts of one index.
 pub(crate) struct Validity {
@@ -370,15 +389,6 @@ impl Newer {
     }
 }
 
-/// What tells a component of a tree from others, and from itself before more was written to it: sequence
-/// numbers are given out once.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Name {
-    min: Seq,
-    max: Seq,
-    entries: u64,
-}
-
 impl Span {
     fn name(&self) -> Name {
         Name {
@@ -386,29 +396,5 @@ impl Span {
             max: self.max,
             entries: self.component.entries(),
         }
-    }
-}
-
-/// The filter of the last query that gathered one, for the next: of which components of which tree.
-#[derive(Default)]
-pub(crate) struct KeptFilter(ArcSwapOption<Kept>);
-
-struct Kept {
-    tree: TreeId,
-    names: Vec<Name>,
-    filter: Arc<KeyFilter>,
-}
-
-impl KeptFilter {
-    /// A filter of at least so many of the newest components, and of how many.
-    fn get(&self, tree: TreeId, names: &[Name], wanted: usize) -> Option<(usize, Arc<KeyFilter>)> {
-        let kept = self.0.load();
-        let kept = kept.as_ref().filter(|kept| kept.tree == tree)?;
-        let fits = kept.names.len() >= wanted && names.starts_with(&kept.names);
-        fits.then(|| (kept.names.len(), kept.filter.clone()))
-    }
-
-    fn put(&self, kept: Kept) {
-        self.0.store(Some(Arc::new(kept)));
     }
 }

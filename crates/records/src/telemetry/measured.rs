@@ -1,4 +1,4 @@
-//! What is measured for the upkeep: counts of operations that old ones fade from, and the last repair.
+//! What is measured for background maintenance: counts of operations that old ones fade from, and the last repair.
 //!
 //! They fade by operations and not by time, so what follows from them is the same on every machine. Kept with the
 //! counters of use (`usage.rs`), as statistics.
@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::Error;
-use crate::repair::RepairReport;
 
 /// Writes and queries after which all counts are halved.
 const WINDOW: u64 = 1 << 16;
@@ -131,18 +130,6 @@ pub(crate) struct LastRepair {
 }
 
 impl LastRepair {
-    pub(crate) fn new(report: &RepairReport, writes: u64, over: u64, why: &str) -> LastRepair {
-        LastRepair {
-            mark: report.mark,
-            writes,
-            over,
-            entries: report.entries + report.looked_up,
-            found: report.found,
-            micros: report.elapsed.as_micros() as u64,
-            why: why.to_string(),
-        }
-    }
-
     fn to_json(&self) -> Json {
         json!({
             "up_to": self.mark,
@@ -192,18 +179,18 @@ const LONGEST_PAUSE: u32 = 255;
 impl Remembered {
     /// To be called once a look: whether it is too early to try again. Counted in looks and not in time, so that without
     /// background threads a run is the same each time.
-    pub(super) fn pauses(&mut self) -> bool {
+    pub(crate) fn pauses(&mut self) -> bool {
         let pauses = self.pause > 0;
         self.pause = self.pause.saturating_sub(1);
         pauses
     }
 
-    pub(super) fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         self.error = None;
         self.failures = 0;
     }
 
-    pub(super) fn failed(&mut self, error: &Error) {
+    pub(crate) fn failed(&mut self, error: &Error) {
         self.error = Some(error.to_string());
         self.failures = self.failures.saturating_add(1);
         // 1, 3, 7 and so on.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::database::Shared;
-use crate::dataset::Dataset;
+use super::step::keep_up;
+use crate::store::{Context, Store};
 
 /// Between two looks at what is due.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -34,33 +34,33 @@ struct Closing {
 
 impl Keeper {
     /// To be called after each write.
-    pub(crate) fn wrote(&self, shared: &Arc<Shared>) {
-        if !shared.upkeep {
+    pub(crate) fn wrote(&self, store: &Arc<Store>) {
+        if !store.upkeep {
             return;
         }
-        if !shared.group.options().background {
-            return self.inline(shared);
+        if !store.group.options().background {
+            return self.inline(store);
         }
         if self.started.load(Relaxed) || self.started.swap(true, SeqCst) {
             return;
         }
-        let (shared, closing) = (shared.clone(), self.closing.clone());
+        let (store, closing) = (store.clone(), self.closing.clone());
         let mut thread = self.thread.lock();
         if closing.now.load(SeqCst) {
             return;
         }
         let builder = std::thread::Builder::new().name("esker-upkeep".to_string());
         // Without it nothing is wrong, only less is known.
-        *thread = builder.spawn(move || run(shared, &closing)).ok();
+        *thread = builder.spawn(move || run(store, &closing)).ok();
     }
 
-    fn inline(&self, shared: &Arc<Shared>) {
-        let flushed = shared.group.snapshot().flushed();
+    fn inline(&self, store: &Arc<Store>) {
+        let flushed = store.group.snapshot().flushed();
         if self.flushed.swap(flushed, SeqCst) == flushed {
             return;
         }
         if let Some(_busy) = self.busy.try_lock() {
-            step(shared, &|| true);
+            step(store, &|| true);
         }
     }
 
@@ -84,7 +84,7 @@ impl Drop for Keeper {
     }
 }
 
-fn run(shared: Arc<Shared>, closing: &Closing) {
+fn run(store: Arc<Store>, closing: &Closing) {
     let goes = || !closing.now.load(SeqCst);
     while goes() {
         let mut lock = closing.lock.lock();
@@ -92,16 +92,20 @@ fn run(shared: Arc<Shared>, closing: &Closing) {
             closing.wake.wait_for(&mut lock, PAUSE);
         }
         drop(lock);
-        step(&shared, &goes);
+        step(&store, &goes);
     }
 }
 
 /// Does for each dataset what is due.
-fn step(shared: &Arc<Shared>, go_on: &dyn Fn() -> bool) {
-    for current in shared.currents() {
+fn step(store: &Arc<Store>, go_on: &dyn Fn() -> bool) {
+    for state in store.states() {
         if !go_on() {
             return;
         }
-        Dataset::new(shared.clone(), current, None).keep_up(go_on);
+        let dataset = Context {
+            store: store.clone(),
+            state,
+        };
+        keep_up(&dataset, go_on);
     }
 }

@@ -14,7 +14,7 @@ use lsm::LazyStriped;
 use lsm::fs::Fs;
 use serde_json::{Map, Value as Json, json};
 
-use crate::upkeep::{Live, Measured};
+use super::measured::{Live, Measured};
 use model::definition::MAX_INDEXES;
 use model::schema::Path;
 

@@ -1,0 +1,196 @@
+//! Reads the shape of a crate off its sources, and holds it against the table of layers that ARCHITECTURE.md has of it. Used by
+//! the test `architecture` of each crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+/// The code of a file: without comments, and without the unit tests at its end.
+fn code(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.trim_start() {
+        comment if comment.starts_with("//") => "",
+        _ => line,
+    });
+    let code: Vec<&str> = lines.collect();
+    let code = code.join("\n");
+    let tests = code.find("#[cfg(test)]\nmod tests {");
+    code[..tests.unwrap_or(code.len())].to_string()
+}
+
+/// The names behind each `crate::`, the ones in braces, too.
+fn named(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| -> String {
+        text.chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            names.insert(word(rest));
+            continue;
+        };
+        let (mut depth, mut begins) = (0, true);
+        for (at, c) in list.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => begins = true,
+                _ if begins && !c.is_whitespace() => {
+                    names.insert(word(&list[at..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// What the names that the root exports stand for: `pub use module::{A, B};`.
+fn exported(root: &str) -> BTreeMap<String, String> {
+    let mut modules = BTreeMap::new();
+    for statement in code(root).split(';') {
+        let Some((_, path)) = statement.split_once("pub use ") else {
+            continue;
+        };
+        let Some((module, names)) = path.split_once("::") else {
+            continue;
+        };
+        for name in names.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            modules.insert(name.to_string(), module.to_string());
+        }
+    }
+    modules
+}
+
+/// Which modules of `src` use which, by the first part of their paths.
+fn uses(src: &Path) -> Uses {
+    let roots = ["lib.rs", "main.rs"].map(|root| src.join(root));
+    let root = roots.iter().find(|root| root.exists()).unwrap();
+    let exported = exported(&std::fs::read_to_string(root).unwrap());
+    let mut found = Uses::new();
+    let mut folders = vec![src.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_string();
+            if path.is_dir() {
+                if name != "tests" {
+                    folders.push(path);
+                }
+                continue;
+            }
+            let is_test = name == "tests.rs" || name.ends_with("_tests.rs");
+            if is_test || !name.ends_with(".rs") || path == *root {
+                continue;
+            }
+            let first = path.strip_prefix(src).unwrap().iter().next().unwrap();
+            let module = Path::new(first).file_stem().unwrap().to_str().unwrap();
+            let uses = found.entry(module.to_string()).or_default();
+            for name in named(&code(&std::fs::read_to_string(&path).unwrap())) {
+                uses.insert(exported.get(&name).cloned().unwrap_or(name));
+            }
+            uses.remove(module);
+        }
+    }
+    found
+}
+
+/// Modules by layer, 0 at the top, as the table behind `heading` has them.
+fn layers(text: &str, heading: &str) -> BTreeMap<String, usize> {
+    let (_, table) = text.split_once(heading).expect("the table is there");
+    let rows = table
+        .lines()
+        .skip_while(|line| !line.starts_with("| "))
+        .take_while(|line| line.starts_with("| "))
+        .filter(|line| line.contains('`'));
+    let mut layers = BTreeMap::new();
+    for (layer, row) in rows.enumerate() {
+        let modules = row.split('|').nth(2).unwrap();
+        for name in modules.split('`').skip(1).step_by(2) {
+            let module = name.trim_end_matches('/').trim_end_matches(".rs");
+            layers.insert(module.to_string(), layer);
+        }
+    }
+    layers
+}
+
+/// A ring of modules that use each other, if there is one.
+fn ring(uses: &Uses) -> Option<Vec<String>> {
+    fn visit(at: &str, uses: &Uses, path: &mut Vec<String>, done: &mut BTreeSet<String>) -> bool {
+        if let Some(from) = path.iter().position(|module| module == at) {
+            path.drain(..from);
+            return true;
+        }
+        if done.contains(at) {
+            return false;
+        }
+        path.push(at.to_string());
+        for next in uses.get(at).into_iter().flatten() {
+            if visit(next, uses, path, done) {
+                return true;
+            }
+        }
+        path.pop();
+        done.insert(at.to_string());
+        false
+    }
+    let mut done = BTreeSet::new();
+    uses.keys().find_map(|module| {
+        let mut path = Vec::new();
+        visit(module, uses, &mut path, &mut done).then_some(path)
+    })
+}
+
+/// Checks a crate: every module stands in the table of layers behind `heading`, uses only modules of its own layer and of those
+/// below, and none of them uses itself in a ring. `known` is a use that must have been found.
+pub(crate) fn check(crate_dir: &str, heading: &str, known: (&str, &str)) {
+    let here = Path::new(crate_dir);
+    let uses = uses(&here.join("src"));
+    let found = uses.get(known.0).is_some_and(|used| used.contains(known.1));
+    assert!(found, "{uses:?}");
+    assert_eq!(ring(&uses), None, "modules that use each other in a ring");
+    let text = std::fs::read_to_string(here.join("../../ARCHITECTURE.md")).unwrap();
+    let layers = layers(&text, heading);
+    for (module, used) in &uses {
+        let layer = layers
+            .get(module)
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md has no layer for {module}"));
+        for below in used {
+            let its = layers
+                .get(below)
+                .unwrap_or_else(|| panic!("ARCHITECTURE.md has no layer for {below}"));
+            assert!(layer <= its, "{module} uses {below}, which is above it");
+        }
+    }
+    let gone = layers.keys().find(|module| !uses.contains_key(*module));
+    assert_eq!(gone, None, "in ARCHITECTURE.md only");
+}
+
+#[test]
+fn what_is_read_off_sources_is_what_they_say() {
+    let text = "use crate::{a::{X, Y}, b, Seq};\n// crate::not\nfn f() { crate::c::g(); }\n#[cfg(test)]\nmod tests {\nuse crate::d;\n}";
+    let names = named(&code(text));
+    assert_eq!(
+        names.into_iter().collect::<Vec<_>>(),
+        ["Seq", "a", "b", "c"]
+    );
+    let root = "pub use entry::{Kind, Seq};\npub use x::Y;";
+    assert_eq!(exported(root)["Seq"], "entry");
+    let graph = |arrows: &[(&str, &str)]| {
+        let mut uses = Uses::new();
+        for (from, to) in arrows {
+            uses.entry(from.to_string())
+                .or_default()
+                .insert(to.to_string());
+        }
+        ring(&uses)
+    };
+    assert_eq!(graph(&[("a", "b"), ("b", "c"), ("a", "c")]), None);
+    let found = graph(&[("a", "b"), ("b", "c"), ("c", "b")]).unwrap();
+    assert_eq!(found, ["b", "c"]);
+}

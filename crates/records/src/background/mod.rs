@@ -1,0 +1,10 @@
+//! Background maintenance of a dataset's indexes: which strategy (`choose.rs`), and when to repair (`pacing.rs`), from what is
+//! measured (`telemetry/measured.rs`). `step.rs` does what is due, `keeper.rs` has it done.
+
+mod choose;
+mod keeper;
+mod pacing;
+mod step;
+
+pub(crate) use keeper::Keeper;
+pub(crate) use step::upkeep_stats;

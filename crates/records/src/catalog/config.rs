@@ -1,0 +1,140 @@
+//! What is stored with each tree of a dataset, so that it can be opened without the dataset's definition.
+
+use super::names::{data_tree, deleted_tree, index_tree, keys_tree, superseded_tree, widened_tree};
+use model::definition::{IndexKind, Maintenance, Merging, Repair, StoredDef, Upkeep};
+
+/// What the configuration of a dataset's tree says, other than the data tree's: words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeConfig {
+    pub(crate) role: Role,
+    pub(crate) merging: Merging,
+    /// Older entries are still to come.
+    pub(crate) incomplete: bool,
+    /// Merges do not tell the superseded tree what they leave out.
+    pub(crate) silent: bool,
+    /// How many versions of a record an index keeps facts of.
+    pub(crate) versions: u32,
+}
+
+/// What such a tree is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Index(IndexKind),
+    Staging,
+    Keys,
+    Superseded,
+    Deleted,
+    Widened,
+}
+
+const INCOMPLETE: &str = "incomplete";
+const SILENT: &str = "silent";
+const VERSIONS: &str = "versions=";
+
+impl TreeConfig {
+    pub(crate) fn new(role: Role, upkeep: &Upkeep) -> TreeConfig {
+        TreeConfig {
+            role,
+            merging: upkeep.merging,
+            incomplete: false,
+            silent: upkeep.repair != Repair::Merge && matches!(role, Role::Keys | Role::Deleted),
+            versions: match role {
+                Role::Index(_) => upkeep.versions,
+                _ => 1,
+            },
+        }
+    }
+
+    /// The same for a tree whose older entries are still to come.
+    pub(crate) fn incomplete(self) -> TreeConfig {
+        TreeConfig {
+            incomplete: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut text = match self.role {
+            Role::Index(kind) => kind.to_string(),
+            Role::Staging => "staging".to_string(),
+            Role::Keys => "keys".to_string(),
+            Role::Superseded => "superseded".to_string(),
+            Role::Deleted => "deleted".to_string(),
+            Role::Widened => "widened".to_string(),
+        };
+        if self.merging != Merging::Leveled {
+            text += &format!(" {}", self.merging);
+        }
+        for (word, set) in [(INCOMPLETE, self.incomplete), (SILENT, self.silent)] {
+            if set {
+                text += " ";
+                text += word;
+            }
+        }
+        if self.versions > 1 {
+            text += &format!(" {VERSIONS}{}", self.versions);
+        }
+        text.into_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<TreeConfig> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        let mut config = TreeConfig {
+            role: match words.next()? {
+                "staging" => Role::Staging,
+                "keys" => Role::Keys,
+                "superseded" => Role::Superseded,
+                "deleted" => Role::Deleted,
+                "widened" => Role::Widened,
+                kind => Role::Index(kind.parse().ok()?),
+            },
+            merging: Merging::Leveled,
+            incomplete: false,
+            silent: false,
+            versions: 1,
+        };
+        for word in words {
+            match word {
+                INCOMPLETE => config.incomplete = true,
+                SILENT => config.silent = true,
+                word => match word.strip_prefix(VERSIONS) {
+                    Some(number) => {
+                        config.versions = number.parse().ok().filter(|versions| *versions > 0)?;
+                    }
+                    None => config.merging = word.parse().ok()?,
+                },
+            }
+        }
+        Some(config)
+    }
+}
+
+/// The trees of a new dataset, data first: names and configurations.
+pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)> {
+    let upkeep = &stored.upkeep;
+    let config = |role| TreeConfig::new(role, upkeep).to_bytes();
+    let mut trees = vec![(data_tree(name), stored.to_bytes())];
+    for attribute in &stored.attributes {
+        if widens(upkeep, attribute.def.kind) {
+            trees.push((widened_tree(name, attribute.id), config(Role::Widened)));
+        }
+        if !attribute.def.kind.is_standalone() {
+            continue;
+        }
+        let tree = index_tree(name, attribute.id, attribute.tree);
+        trees.push((tree, config(Role::Index(attribute.def.kind))));
+        if upkeep.maintenance == Maintenance::DeletedKey {
+            trees.push((deleted_tree(name, attribute.id), config(Role::Deleted)));
+        }
+    }
+    if upkeep.maintenance.uses_keys() {
+        trees.push((keys_tree(name), config(Role::Keys)));
+    }
+    trees.push((superseded_tree(name), config(Role::Superseded)));
+    trees
+}
+
+/// True when writes tell a range filter of this kind what they replaced.
+pub(crate) fn widens(upkeep: &Upkeep, kind: IndexKind) -> bool {
+    upkeep.maintenance == Maintenance::Eager && kind == IndexKind::Filter
+}

@@ -1,0 +1,152 @@
+//! Changing a dataset while it is in use, repairing it, and what it looks like.
+
+use serde_json::Value as Json;
+
+use super::Dataset;
+use crate::advise::{self, Advice, Mix};
+use crate::ddl::{self, IndexChange, OnProgress, OnSwitch, SwitchReport};
+use crate::error::Result;
+use crate::repair::{self, OnRepair, RepairOptions, RepairReport};
+use crate::stats;
+use crate::telemetry::UsageCounts;
+use model::definition::{IndexDef, IndexKind, Maintenance};
+use model::schema::{Path, Type};
+use model::tokens::Tokenizer;
+
+impl Dataset {
+    /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
+    /// inferred from the first records if it is not said. Writes and queries go on meanwhile; queries use the index when this
+    /// returns. Called again after it was cut off, it goes on where it was.
+    ///
+    /// Reads every record once; memory is borrowed from the budget, a sixteenth of it at most.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`] when the attribute has an index; [`ErrorKind::BadInput`] when a record does
+    /// not fit the type, and then everything is as before; [`ErrorKind::Busy`] while another index of the dataset
+    /// is changed, or that is unfinished.
+    pub fn add_index(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        ty: Option<Type>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        self.add_tokenized(path, kind, ty, Tokenizer::Exact, progress)
+    }
+
+    /// As [`Dataset::add_index`], with an index of tokens.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadInput`] too when the tokenizer does not go with the kind or the type.
+    pub fn add_tokenized(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        ty: Option<Type>,
+        tokenizer: Tokenizer,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        ddl::add_tokenized(&self.context, path, kind, ty, tokenizer, progress)
+    }
+
+    /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
+    /// tells the errors too; the old index answers until the new one is complete. The tokenizer stays.
+    pub fn switch_index(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        ddl::switch_index(&self.context, path, kind, progress)
+    }
+
+    /// Builds the index of the attribute at `path` again, from the records alone: the way out when its files are damaged or
+    /// missing. Its kind and tokenizer stay; the old one answers, as far as it can be read, until the new one is complete. As
+    /// [`Dataset::add_index`] does, which tells the other errors too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadInput`] when the attribute has no index; what reading the records gives.
+    pub fn rebuild_index(&self, path: &Path, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
+        ddl::rebuild_index(&self.context, path, progress)
+    }
+
+    /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind
+    /// [`IndexKind::None`]: records are still refused where they do not fit its type. An index that is being
+    /// built, and was cut off, is taken back instead: everything is as before the change.
+    pub fn drop_index(&self, path: &Path) -> Result<IndexChange> {
+        ddl::drop_index(&self.context, path)
+    }
+
+    /// The change of an index that was begun and is not complete: the attribute as it will be.
+    /// One that is under way now counts too.
+    pub fn unfinished_index(&self) -> Option<IndexDef> {
+        ddl::unfinished_index(&self.context)
+    }
+
+    /// Goes on with a change of an index that was cut off; `None` when there is none.
+    pub fn resume_index(&self, progress: &mut OnProgress<'_>) -> Result<Option<IndexChange>> {
+        ddl::resume_index(&self.context, progress)
+    }
+
+    /// Changes the maintenance strategy. Writes and queries go on meanwhile and stay exact: the new strategy
+    /// is in force for all writes after the first moment, and queries use what it knows when this
+    /// returns. Called again after it was cut off, it goes on.
+    ///
+    /// To a strategy with a primary-key index from one without, every record is read once. What the old
+    /// strategy left behind is found by a repair by index, unless the old one was eager or
+    /// mutable-bitmap, which leave nothing.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`] when the strategy does not go with the definition (several versions, staged
+    /// repair); [`crate::ErrorKind::Busy`] while an index of the dataset is changed, or that is unfinished.
+    pub fn set_maintenance(
+        &self,
+        maintenance: Maintenance,
+        progress: &mut OnSwitch<'_>,
+    ) -> Result<SwitchReport> {
+        ddl::switch(&self.context, maintenance, false, progress)
+    }
+
+    /// From now on the strategy is chosen by what is measured ([`crate::DatasetDef::auto`]). Begins with the present
+    /// one if it is among the choices, else changes to validation, as [`Dataset::set_maintenance`] does,
+    /// which tells the errors too.
+    pub fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
+        ddl::set_auto(&self.context, progress)
+    }
+
+    /// Finds what writes are over and not known to be: those that were superseded by anything written before the
+    /// call. Reads and writes go on meanwhile; snapshots see what they saw. Flushes the store first.
+    ///
+    /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`] when the method does not fit the dataset; [`crate::ErrorKind::Busy`] by index while an
+    /// index is changed, or that is unfinished; what reading and writing files gives.
+    pub fn repair(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
+        repair::repair(&self.context, options, progress)
+    }
+
+    /// What was counted of the dataset's use: by this handle, and by those before that wrote and were closed. A handle that
+    /// only reads leaves nothing on disk, so what it counted goes with it.
+    pub fn usage(&self) -> UsageCounts {
+        self.context.state.usage.read()
+    }
+
+    /// Which kind of index fits each attribute, for the given mix of operations or, without one, for what was
+    /// counted ([`Dataset::usage`]). Reads about two thousand data blocks, spread evenly, whatever the size of the dataset.
+    ///
+    /// # Errors
+    /// Those of reading; [`crate::ErrorKind::BadInput`] when the mix is negative or empty.
+    pub fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
+        advise::advise(&self.view(), mix)
+    }
+
+    /// The state of the dataset: its definition, and its trees level by level.
+    pub fn stats(&self) -> Json {
+        stats::of_dataset(&self.context)
+    }
+}

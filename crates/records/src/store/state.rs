@@ -1,0 +1,127 @@
+//! What all handles of a dataset share while it is in use: the layout, which changes, and what is remembered beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use lsm::TreeId;
+use lsm::version::Version;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::key_filter::KeptFilter;
+use super::read_repair::ReadRepair;
+use crate::catalog::Layout;
+use crate::error::{Error, Result};
+use crate::telemetry::Usage;
+use model::schema::KeyType;
+
+/// What all handles of a dataset share: its layout changes while they are in use.
+///
+/// The layout is a function of the engine's version, whose data tree has the definition for its
+/// configuration. So a snapshot and its layout always fit, whenever either was taken, and a batch
+/// that was made for an older layout is refused by the engine ([`lsm::Batch::made_for`]).
+pub(crate) struct State {
+    pub(crate) name: String,
+    pub(crate) data: TreeId,
+    pub(crate) key_type: KeyType,
+    pub(crate) usage: Usage,
+    pub(crate) kept_filter: Arc<KeptFilter>,
+    /// What queries found to be over.
+    pub(crate) read_repair: ReadRepair,
+    layout: ArcSwap<Layout>,
+    /// Held by whoever changes an index or the strategy, or drops the dataset.
+    changing: Mutex<()>,
+    /// Up while the upkeep may hold it, which gives way to those who wait.
+    gives_way: AtomicBool,
+    waiting: AtomicUsize,
+}
+
+impl State {
+    pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> State {
+        State {
+            name: name.to_string(),
+            data: layout.data,
+            key_type: layout.stored.key_type,
+            usage,
+            kept_filter: Arc::default(),
+            read_repair: ReadRepair::default(),
+            layout: ArcSwap::from_pointee(layout),
+            changing: Mutex::new(()),
+            gives_way: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The right to change the dataset's trees; refused while somebody else has it.
+    pub(crate) fn claim(&self) -> Result<MutexGuard<'_, ()>> {
+        if self.gives_way.load(Ordering::SeqCst) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let claimed = self.changing.try_lock_for(GIVES_WAY);
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return claimed.ok_or_else(|| self.is_changing());
+        }
+        self.changing.try_lock().ok_or_else(|| self.is_changing())
+    }
+
+    /// The upkeep is at work, until the guard is dropped. Refused while somebody changes the dataset.
+    pub(crate) fn give_way(&self) -> Result<impl Drop + '_> {
+        drop(self.changing.try_lock().ok_or_else(|| self.is_changing())?);
+        self.gives_way.store(true, Ordering::SeqCst);
+        Ok(GivesWay(&self.gives_way))
+    }
+
+    /// True when somebody waits for the right to change the dataset's trees.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn is_changing(&self) -> Error {
+        Error::busy(format!("dataset `{}` is being changed", self.name))
+    }
+
+    /// The layout that was right a moment ago: for writers, which are told when it is not any more.
+    pub(crate) fn latest(&self) -> Arc<Layout> {
+        self.layout.load_full()
+    }
+
+    /// The layout in `version`; the latest when the dataset is not in it.
+    pub(crate) fn layout_in(&self, version: &Version) -> Arc<Layout> {
+        let latest = self.layout.load();
+        if latest.seen() == version.changes() {
+            return Arc::clone(&latest);
+        }
+        let Some(tree) = version.trees.get(&self.data) else {
+            return Arc::clone(&latest);
+        };
+        if latest.is_of(&tree.config) {
+            latest.saw(version.changes());
+            return Arc::clone(&latest);
+        }
+        let Some(layout) = Layout::new(&self.name, version) else {
+            // It was read before it was written.
+            return Arc::clone(&latest);
+        };
+        let layout = Arc::new(layout);
+        // An old snapshot has an old layout, which must not become the latest.
+        self.layout.rcu(|latest| {
+            if latest.seen() < layout.seen() {
+                layout.clone()
+            } else {
+                latest.clone()
+            }
+        });
+        layout
+    }
+}
+
+/// How long the upkeep may take to give way.
+const GIVES_WAY: Duration = Duration::from_secs(60);
+
+struct GivesWay<'a>(&'a AtomicBool);
+
+impl Drop for GivesWay<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
