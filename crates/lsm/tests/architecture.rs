@@ -1,14 +1,42 @@
 //! The shape that ARCHITECTURE.md claims for this crate, read off its sources.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "common/layers.rs"]
+#[path = "../../../tests/layers.rs"]
 mod layers;
+
+use std::path::Path;
+
+use layers::{Uses, assert_layers, code, exported, named, ring};
 
 #[test]
 fn modules_use_only_what_is_below_them() {
-    layers::check(
-        env!("CARGO_MANIFEST_DIR"),
-        "Layers of `crates/lsm/src`",
-        ("group", "compaction"),
+    let uses = assert_layers(Path::new(env!("CARGO_MANIFEST_DIR")), "lsm");
+    assert!(
+        uses.len() > 20 && uses["group"].contains("compaction"),
+        "{uses:?}"
     );
+}
+
+#[test]
+fn what_is_read_off_sources_is_what_they_say() {
+    let text = "use crate::{a::{X, Y}, b, Seq};\n// crate::not\nfn f() { crate::c::g(); }\n#[cfg(test)]\nmod tests {\nuse crate::d;\n}";
+    let names = named(&code(text));
+    assert_eq!(
+        names.into_iter().collect::<Vec<_>>(),
+        ["Seq", "a", "b", "c"]
+    );
+    let root = "pub use entry::{Kind, Seq};\npub use x::Y;";
+    assert_eq!(exported(root)["Seq"], "entry");
+    let graph = |arrows: &[(&str, &str)]| {
+        let mut uses = Uses::new();
+        for (from, to) in arrows {
+            uses.entry(from.to_string())
+                .or_default()
+                .insert(to.to_string());
+        }
+        ring(&uses)
+    };
+    assert_eq!(graph(&[("a", "b"), ("b", "c"), ("a", "c")]), None);
+    let found = graph(&[("a", "b"), ("b", "c"), ("c", "b")]).unwrap();
+    assert_eq!(found, ["b", "c"]);
 }

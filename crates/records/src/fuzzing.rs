@@ -12,9 +12,6 @@
 use std::collections::BTreeSet;
 
 use lsm::coding::Reader;
-use serde_json::Value as Json;
-
-use crate::catalog::TreeConfig;
 use model::condition::{Condition, JsonFilter};
 use model::definition::StoredDef;
 use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
@@ -23,6 +20,9 @@ use model::schema::{
     Extracted, Extraction, KeyType, Type, Value, decode_key, encode_key, infer, infer_key,
     without_negative_zeros,
 };
+use serde_json::Value as Json;
+
+use crate::catalog::TreeConfig;
 
 #[cfg(test)]
 #[path = "fuzzing_tests.rs"]

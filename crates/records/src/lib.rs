@@ -24,7 +24,7 @@
 //! batch.commit(esker::Durability::Sync)?;
 //!
 //! let newest = events.query().equals(&"user.name".parse()?, "ann").limit(Some(10)).run()?;
-//! let ids: Vec<String> = newest.map(|r| Ok(r?.key_text(&events))).collect::<Result<_, esker::Error>>()?;
+//! let ids: Vec<String> = newest.map(|r| Ok(r?.key().to_string())).collect::<Result<_, esker::Error>>()?;
 //! assert_eq!(ids, ["3", "1"]);
 //!
 //! let minute = events.query().between(&"at".parse()?, "2026-11-21T09:00:00Z", "2026-11-21T09:01:00Z");
@@ -34,11 +34,10 @@
 //! ```
 
 mod advise;
+mod api;
 mod background;
 mod catalog;
 mod check;
-mod database;
-mod dataset;
 mod ddl;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -48,7 +47,6 @@ mod maintenance;
 mod query;
 mod record;
 mod repair;
-mod snapshots;
 mod stats;
 mod store;
 mod telemetry;
@@ -56,12 +54,10 @@ mod trees;
 mod write;
 
 pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
-pub use catalog::check_dataset_name;
-pub use check::CheckReport;
 #[doc(hidden)]
-pub use database::Tuning;
-pub use database::{Database, Options};
-pub use dataset::{Dataset, DatasetSnapshot, WriteBatch};
+pub use api::Tuning;
+pub use api::{Database, Dataset, DatasetSnapshot, Options, StoreSnapshot};
+pub use check::CheckReport;
 pub use ddl::{
     IndexChange, IndexProgress, IndexStep, OnProgress, OnSwitch, SwitchProgress, SwitchReport,
     SwitchStep,
@@ -69,6 +65,7 @@ pub use ddl::{
 pub use error::{Error, ErrorKind, Result};
 pub use lsm::fs;
 pub use lsm::{Budget, Durability, LookupOptions, NamedSnapshot, Stop};
+pub use maintenance::Validation;
 pub use model::Error as ModelError;
 pub use model::Key;
 pub use model::condition::{Condition, Op};
@@ -93,14 +90,15 @@ pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value
 /// ```
 pub use model::tokens::Tokenizer;
 pub use query::{
-    Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, Validation, ValuePage, ValueToken,
+    Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use repair::{
     Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
 };
-pub use snapshots::StoreSnapshot;
+pub use store::check_dataset_name;
 pub use telemetry::{Asked, UsageCounts};
+pub use write::WriteBatch;
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {

@@ -1,6 +1,7 @@
 //! Records that reads return.
 
 use lsm::{Seq, Slice};
+use model::Key;
 use model::record::RecordRef;
 
 use crate::error::{Error, Result};
@@ -8,14 +9,14 @@ use crate::error::{Error, Result};
 /// A record that a read returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    key: Vec<u8>,
+    key: Key,
     seq: Seq,
     stored: Slice,
     body_at: usize,
 }
 
 impl Record {
-    pub(crate) fn new(key: Vec<u8>, seq: Seq, stored: Slice) -> Result<Record> {
+    pub(crate) fn new(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
         let body = RecordRef::body_of(&stored).map(<[u8]>::len);
         let body = body.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
         Ok(Record {
@@ -31,7 +32,8 @@ impl Record {
         self.stored.get(self.body_at..).unwrap_or_default()
     }
 
-    pub(crate) fn key(&self) -> &[u8] {
+    /// Its primary key.
+    pub fn key(&self) -> &Key {
         &self.key
     }
 

@@ -6,52 +6,51 @@ use lsm::version::{Run, TreeVersion};
 use lsm::{EndedJob, Job, JobAbout, JobFailure, NamedSnapshot, Retry, RunningJob, Why};
 use serde_json::{Map, Value as Json, json};
 
-use crate::background::upkeep_stats;
 use crate::catalog::Layout;
-use crate::store::{Context, Store};
+use crate::store::{Handle, Store};
 
-/// [`crate::Database::stats`].
-pub(crate) fn of_store(store: &Arc<Store>) -> Json {
-    let group = &store.group;
-    let mut counters = Map::new();
-    for (name, value) in group.stats().each() {
-        counters.insert(name.to_string(), json!(value));
+impl Store {
+    /// See [`crate::Database::stats`].
+    pub(crate) fn stats(self: &Arc<Store>) -> Json {
+        let group = &self.group;
+        let mut counters = Map::new();
+        for (name, value) in group.stats().each() {
+            counters.insert(name.to_string(), json!(value));
+        }
+        let memory = group.memory();
+        let held = memory.held.iter();
+        let held = held.map(|(account, bytes)| (account.name().to_string(), json!(bytes)));
+        let held: Map<String, Json> = held.collect();
+        let mut datasets = Map::new();
+        for current in self.currents() {
+            let name = current.name.clone();
+            let handle = Handle::new(self.clone(), current, None);
+            datasets.insert(name, handle.stats());
+        }
+        json!({
+            "datasets": datasets,
+            "memory": {
+                "held_bytes": held,
+                "waiting": memory.waiting,
+                "waits": memory.waits,
+                "overdrafts": memory.overdrafts,
+                "cache_limit_bytes": memory.cache_limit,
+                "budget_bytes": group.options().memory_budget,
+                "memtable_bytes": group.memtable_bytes(),
+                "cache_bytes": group.cache().used_bytes(),
+                "cache_capacity_bytes": group.cache().capacity(),
+            },
+            "counters": counters,
+            "snapshots": group.snapshots().iter().map(snapshot).collect::<Vec<_>>(),
+            // Of tables that are there for snapshots alone.
+            "snapshot_bytes": group.snapshot_bytes(),
+            // Milliseconds since 1970; nothing that expires is dropped before somebody confirms it.
+            "unconfirmed_time": group.unconfirmed_time(),
+            "failures": group.failures().iter().map(failure).collect::<Vec<_>>(),
+            "jobs": group.jobs().iter().map(running).collect::<Vec<_>>(),
+            "ended_jobs": group.ended_jobs().iter().map(ended).collect::<Vec<_>>(),
+        })
     }
-    let memory = group.memory();
-    let held = memory.held.iter();
-    let held = held.map(|(account, bytes)| (account.name().to_string(), json!(bytes)));
-    let held: Map<String, Json> = held.collect();
-    let mut datasets = Map::new();
-    for state in store.states() {
-        let dataset = Context {
-            store: store.clone(),
-            state,
-        };
-        datasets.insert(dataset.name().to_string(), of_dataset(&dataset));
-    }
-    json!({
-        "datasets": datasets,
-        "memory": {
-            "held_bytes": held,
-            "waiting": memory.waiting,
-            "waits": memory.waits,
-            "overdrafts": memory.overdrafts,
-            "cache_limit_bytes": memory.cache_limit,
-            "budget_bytes": group.options().memory_budget,
-            "memtable_bytes": group.memtable_bytes(),
-            "cache_bytes": group.cache().used_bytes(),
-            "cache_capacity_bytes": group.cache().capacity(),
-        },
-        "counters": counters,
-        "snapshots": group.snapshots().iter().map(snapshot).collect::<Vec<_>>(),
-        // Of tables that are there for snapshots alone.
-        "snapshot_bytes": group.snapshot_bytes(),
-        // Milliseconds since 1970; nothing that expires is dropped before somebody confirms it.
-        "unconfirmed_time": group.unconfirmed_time(),
-        "failures": group.failures().iter().map(failure).collect::<Vec<_>>(),
-        "jobs": group.jobs().iter().map(running).collect::<Vec<_>>(),
-        "ended_jobs": group.ended_jobs().iter().map(ended).collect::<Vec<_>>(),
-    })
 }
 
 fn snapshot(kept: &NamedSnapshot) -> Json {
@@ -63,53 +62,55 @@ fn snapshot(kept: &NamedSnapshot) -> Json {
     })
 }
 
-/// [`crate::Dataset::stats`].
-pub(crate) fn of_dataset(dataset: &Context) -> Json {
-    let snapshot = dataset.store.group.snapshot();
-    let mut trees = Vec::new();
-    let layout = dataset.state.layout_in(snapshot.version());
-    for id in layout.trees() {
-        let Some(tree) = snapshot.version().trees.get(&id) else {
-            continue;
-        };
-        let memtables = snapshot.components(id);
-        let (mut entries, mut bytes) = (0, 0);
-        for component in &memtables {
-            if let lsm::Component::Memtable(memtable) = component {
-                entries += memtable.len();
-                bytes += memtable.memory();
+impl Handle {
+    /// See [`crate::Dataset::stats`].
+    pub(crate) fn stats(&self) -> Json {
+        let snapshot = self.shared.group.snapshot();
+        let mut trees = Vec::new();
+        let layout = self.current.layout_in(snapshot.version());
+        for id in layout.trees() {
+            let Some(tree) = snapshot.version().trees.get(&id) else {
+                continue;
+            };
+            let memtables = snapshot.components(id);
+            let (mut entries, mut bytes) = (0, 0);
+            for component in &memtables {
+                if let lsm::Component::Memtable(memtable) = component {
+                    entries += memtable.len();
+                    bytes += memtable.memory();
+                }
             }
+            trees.push(json!({
+                "name": tree_label(&layout, tree),
+                "memtable": { "entries": entries, "bytes": bytes },
+                "levels": levels(tree),
+                "bytes": tree.size(),
+            }));
         }
-        trees.push(json!({
-            "name": tree_label(&layout, tree),
-            "memtable": { "entries": entries, "bytes": bytes },
-            "levels": levels(tree),
-            "bytes": tree.size(),
-        }));
-    }
-    let failures = dataset.store.group.failures();
-    let own = |failure: &&JobFailure| match &failure.tree {
-        Some((id, _)) => layout.trees().contains(id),
-        None => true,
-    };
-    let failures: Vec<Json> = failures.iter().filter(own).map(failure).collect();
-    let def = layout.stored.def();
-    let mut stats = json!({
-        "definition": def.to_string(),
-        "upkeep": upkeep_stats(dataset, &layout, &snapshot),
-        "trees": trees,
-        "failures": failures,
-    });
-    if let (Some(change), Json::Object(fields)) = (&layout.stored.change, &mut stats) {
-        let def = &change.attribute.def;
-        let unfinished = json!({
-            "path": def.path.to_string(),
-            "kind": def.kind.to_string(),
-            "type": def.ty.to_string(),
+        let failures = self.shared.group.failures();
+        let own = |failure: &&JobFailure| match &failure.tree {
+            Some((id, _)) => layout.trees().contains(id),
+            None => true,
+        };
+        let failures: Vec<Json> = failures.iter().filter(own).map(failure).collect();
+        let def = layout.stored.def();
+        let mut stats = json!({
+            "definition": def.to_string(),
+            "upkeep": self.upkeep_stats(&layout, &snapshot),
+            "trees": trees,
+            "failures": failures,
         });
-        fields.insert("unfinished".to_string(), unfinished);
+        if let (Some(change), Json::Object(fields)) = (&layout.stored.change, &mut stats) {
+            let def = &change.attribute.def;
+            let unfinished = json!({
+                "path": def.path.to_string(),
+                "kind": def.kind.to_string(),
+                "type": def.ty.to_string(),
+            });
+            fields.insert("unfinished".to_string(), unfinished);
+        }
+        stats
     }
-    stats
 }
 
 /// A background job that fails: what, where, why, how often, and when it is tried again.

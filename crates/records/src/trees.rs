@@ -7,11 +7,11 @@ use lsm::{
     CompactionPolicy, LazyLeveled, LeavesOut, Leveled, SupersededBy, Tiered, TreeOptions,
     TreeProvider,
 };
+use model::definition::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef};
+use model::record::RecordRef;
 
 use crate::catalog::{Late, Role, TreeConfig, data_tree, dataset_of, superseded_tree, widens};
 use crate::index;
-use model::definition::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef};
-use model::record::RecordRef;
 
 /// Tells the engine the attributes of stored records that have an index that tables carry.
 struct EmbeddedAttributes {

@@ -51,7 +51,7 @@ fn definition(maintenance: Maintenance) -> DatasetDef {
 fn agree(dataset: &Dataset) -> u64 {
     let snapshot = dataset.snapshot();
     let mut right: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for (key, body) in common::scan(dataset, &snapshot).unwrap() {
+    for (key, body) in common::scan(&snapshot).unwrap() {
         let json: serde_json::Value = serde_json::from_str(&body).unwrap();
         right
             .entry(json["a"].as_u64().unwrap())

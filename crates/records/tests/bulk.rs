@@ -46,10 +46,10 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
     (db, dataset)
 }
 
-fn ids(dataset: &Dataset, query: Query, order: BulkOrder) -> Vec<u64> {
+fn ids(query: Query, order: BulkOrder) -> Vec<u64> {
     let mut found = Vec::new();
     let visit = &mut |record| {
-        found.push(row(dataset, Ok(record)).unwrap().0.parse().unwrap());
+        found.push(row(Ok(record)).unwrap().0.parse().unwrap());
         ControlFlow::Continue(())
     };
     query.visit(order, visit).unwrap();
@@ -66,33 +66,25 @@ fn every_record_comes_once_however_many_facts_it_has() {
     for name in PATHS {
         let range = |lo: &str, hi: &str| dataset.query().between(&path(name), lo, hi);
         for (query, right) in [(range("0", "60"), &all), (range("51", "60"), &new)] {
-            assert_eq!(
-                &ids(&dataset, query.clone(), BulkOrder::Key),
-                right,
-                "{name}"
-            );
-            let mut any = ids(&dataset, query.clone(), BulkOrder::Any);
+            assert_eq!(&ids(query.clone(), BulkOrder::Key), right, "{name}");
+            let mut any = ids(query.clone(), BulkOrder::Any);
             any.sort_unstable();
             assert_eq!(&any, right, "{name}");
             let few = query.limit(Some(100));
-            assert_eq!(
-                ids(&dataset, few.clone(), BulkOrder::Key),
-                right[..100],
-                "{name}"
-            );
-            let mut any = ids(&dataset, few, BulkOrder::Any);
+            assert_eq!(ids(few.clone(), BulkOrder::Key), right[..100], "{name}");
+            let mut any = ids(few, BulkOrder::Any);
             any.sort_unstable();
             any.dedup();
             assert_eq!(any.len(), 100, "{name}");
         }
-        assert!(ids(&dataset, range("70", "80"), BulkOrder::Key).is_empty());
+        assert!(ids(range("70", "80"), BulkOrder::Key).is_empty());
         // Another condition, that no index answers.
         let both = range("0", "60").equals(&path("version"), "51");
-        assert_eq!(ids(&dataset, both, BulkOrder::Key), new, "{name}");
+        assert_eq!(ids(both, BulkOrder::Key), new, "{name}");
     }
     let scanned = dataset.query().equals(&path("version"), "51");
-    assert_eq!(ids(&dataset, scanned, BulkOrder::Key), new);
-    assert_eq!(ids(&dataset, dataset.query(), BulkOrder::Any), all);
+    assert_eq!(ids(scanned, BulkOrder::Key), new);
+    assert_eq!(ids(dataset.query(), BulkOrder::Any), all);
     let names = fs.list(FsPath::new(DIR)).unwrap();
     assert!(
         !names

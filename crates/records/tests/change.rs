@@ -74,13 +74,13 @@ fn change(
 }
 
 /// Each index tells what a scan tells.
-fn agree(snapshot: &DatasetSnapshot, dataset: &Dataset, values: std::ops::Range<i64>) {
+fn agree(snapshot: &DatasetSnapshot, values: std::ops::Range<i64>) {
     let mut by_value: BTreeMap<i64, Vec<(u64, String)>> = BTreeMap::new();
     for record in snapshot.scan(None, None, false).unwrap() {
         let record = record.unwrap();
         let json: serde_json::Value = serde_json::from_slice(record.body()).unwrap();
         let v = json["v"].as_i64().unwrap();
-        let row = (record.seq(), record.key_text(dataset));
+        let row = (record.seq(), record.key().to_string());
         by_value.entry(v).or_default().push(row);
     }
     for v in values {
@@ -88,10 +88,10 @@ fn agree(snapshot: &DatasetSnapshot, dataset: &Dataset, values: std::ops::Range<
         right.sort_by(|a, b| b.cmp(a));
         let right: Vec<String> = right.into_iter().map(|row| row.1).collect();
         let query = || snapshot.query().equals(&path("v"), &v.to_string());
-        assert_eq!(keys(dataset, query()), right, "v = {v}");
+        assert_eq!(keys(query()), right, "v = {v}");
         assert_eq!(query().count().unwrap().0, right.len() as u64);
         let newest: Vec<String> = right.into_iter().take(3).collect();
-        assert_eq!(keys(dataset, query().limit(Some(3))), newest, "v = {v}");
+        assert_eq!(keys(query().limit(Some(3))), newest, "v = {v}");
     }
 }
 
@@ -103,7 +103,7 @@ fn an_index_of_a_store_that_was_never_written_to_is_added() {
         let change = dataset.add_index(&v, kind, Some(Type::Int), &mut go_on);
         assert!(change.unwrap().complete);
         put(&dataset, 1, 5);
-        agree(&dataset.snapshot(), &dataset, 4..7);
+        agree(&dataset.snapshot(), 4..7);
         check(&db);
     }
 }
@@ -126,7 +126,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
             dataset.delete(&key, Durability::Os).unwrap();
             if told % 3 == 0 {
                 check(&db);
-                agree(&dataset.snapshot(), &dataset, 0..7);
+                agree(&dataset.snapshot(), 0..7);
             }
             if told == 4 {
                 settle(&db);
@@ -143,12 +143,12 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
         put(&dataset, 5, 3);
         for snapshot in [Some(before), amid, Some(dataset.snapshot())] {
             let Some(snapshot) = snapshot else { continue };
-            agree(&snapshot, &dataset, 0..7);
+            agree(&snapshot, 0..7);
         }
         check(&db);
         db.compact(None).unwrap();
         check(&db);
-        agree(&dataset.snapshot(), &dataset, 0..7);
+        agree(&dataset.snapshot(), 0..7);
         let trees = dataset.stats()["trees"].as_array().unwrap().len();
         // The data, and the set of writes that are over.
         assert_eq!(trees, 2 + usize::from(to.is_standalone()), "{from:?} {to}");
@@ -182,14 +182,14 @@ fn the_newest_of_a_long_list_come_first_whenever_they_were_written() {
         let done = change(&dataset, None, to, &mut progress).unwrap();
         assert!(done.complete && next > 6010, "{next}");
         for _ in 0..2 {
-            agree(&dataset.snapshot(), &dataset, 0..4);
+            agree(&dataset.snapshot(), 0..4);
             for id in 7000..7003 {
                 put(&dataset, id, 1);
             }
         }
         check(&db);
         db.compact(None).unwrap();
-        agree(&dataset.snapshot(), &dataset, 0..4);
+        agree(&dataset.snapshot(), 0..4);
         check(&db);
     }
 }
@@ -214,7 +214,7 @@ fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_m
             put(&dataset, 3, 4);
             put(&dataset, 500, 4);
             check(&db);
-            agree(&dataset.snapshot(), &dataset, 0..7);
+            agree(&dataset.snapshot(), 0..7);
             let other = dataset.add_index(&path("pad"), IndexKind::Lazy, None, &mut go_on);
             let error = other.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Busy);
@@ -229,7 +229,7 @@ fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_m
                 assert_eq!(dataset.def(), def);
                 assert_eq!(dataset.unfinished_index(), None);
             }
-            agree(&dataset.snapshot(), &dataset, 0..7);
+            agree(&dataset.snapshot(), 0..7);
             check(&db);
             db.compact(None).unwrap();
             check(&db);
@@ -263,9 +263,9 @@ fn a_batch_that_was_begun_before_a_change_is_in_the_new_index() {
         second.commit(Durability::Os).unwrap();
         assert!(batch.is_empty() && second.is_empty());
         assert_eq!(dataset.get(&four).unwrap(), None);
-        let found = keys(&dataset, dataset.query().equals(&path("v"), "9"));
+        let found = keys(dataset.query().equals(&path("v"), "9"));
         assert_eq!(found, ["103", "102", "101", "100", "3"], "{from:?} {to}");
-        agree(&dataset.snapshot(), &dataset, 0..10);
+        agree(&dataset.snapshot(), 0..10);
         check(&db);
     }
 }
@@ -315,11 +315,11 @@ fn a_record_that_does_not_fit_fails_the_add_and_leaves_everything_as_before() {
         let before = dataset.snapshot();
         assert!(try_add().unwrap().complete, "{kind}");
         assert_eq!(
-            keys(&dataset, dataset.query().equals(&path("v"), "8")),
+            keys(dataset.query().equals(&path("v"), "8")),
             ["152", "151", "150"]
         );
-        agree(&before, &dataset, 0..9);
-        agree(&dataset.snapshot(), &dataset, 0..9);
+        agree(&before, 0..9);
+        agree(&dataset.snapshot(), 0..9);
         check(&db);
     }
 }
@@ -363,10 +363,10 @@ fn a_snapshot_from_before_a_drop_is_answered_by_the_dropped_index() {
         put(&dataset, 300, 2);
         db.compact(None).unwrap();
         assert_eq!(answer.count(), 40, "{kind}: begun before");
-        agree(&before, &dataset, 0..5);
+        agree(&before, 0..5);
         let explain = before.query().equals(&path("v"), "2").run().unwrap();
         assert_eq!(explain.explain()["plan"]["kind"], kind.to_string());
-        agree(&dataset.snapshot(), &dataset, 0..5);
+        agree(&dataset.snapshot(), 0..5);
     }
 }
 
@@ -442,14 +442,14 @@ fn writers_go_on_while_the_kind_is_switched() {
                 let mut progress = |_| {
                     told += 1;
                     if told % 8 == 1 {
-                        agree(&dataset.snapshot(), &dataset, 0..7);
+                        agree(&dataset.snapshot(), 0..7);
                     }
                     ControlFlow::Continue(())
                 };
                 let before = written.load(Ordering::Relaxed);
                 let done = dataset.switch_index(&path("v"), to, &mut progress).unwrap();
                 assert!(done.complete);
-                agree(&dataset.snapshot(), &dataset, 0..7);
+                agree(&dataset.snapshot(), 0..7);
                 from = to;
                 // Some writes with each kind.
                 while written.load(Ordering::Relaxed) < before + 20 {
@@ -460,6 +460,6 @@ fn writers_go_on_while_the_kind_is_switched() {
         over.store(true, Ordering::Relaxed);
         failed.unwrap();
     });
-    agree(&dataset.snapshot(), &dataset, 0..7);
+    agree(&dataset.snapshot(), 0..7);
     check(&db);
 }

@@ -202,7 +202,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
         let db = Database::open(dir, options()).unwrap();
         let dataset = db.dataset("d").unwrap();
         unfinished += usize::from(dataset.unfinished_index().is_some());
-        let found = scan(&dataset, &dataset.snapshot()).unwrap();
+        let found = scan(&dataset.snapshot()).unwrap();
         // The batch after the last acknowledged one may be there, and no other.
         let reached = |upto: u64| found.last().unwrap().1 == body(LAST, VALUES, upto);
         let upto = if reached(last) { last } else { last + 1 };
@@ -222,7 +222,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
             let mut right: Vec<String> = right.map(|(key, _)| key.to_string()).collect();
             right.sort();
             let query = dataset.query().equals(&path("v"), &value.to_string());
-            let mut found = keys(&dataset, query);
+            let mut found = keys(query);
             found.sort();
             assert_eq!(found, right, "v = {value}");
         }

@@ -32,7 +32,7 @@ fn ask(dataset: &Dataset, a: u64, right: &[&str]) {
             .validation(validation)
             .run()
             .unwrap()
-            .map(|record| record.unwrap().key_text(dataset))
+            .map(|record| record.unwrap().key().to_string())
             .collect();
         records.sort();
         assert_eq!(records, right, "records");

@@ -70,24 +70,20 @@ fn undamaged(closed: bool) -> (Memory, Answers) {
 /// Asks every kind about every value; a scan comes first.
 fn ask(dataset: &Dataset) -> Vec<Result<Vec<Row>, Error>> {
     let snapshot = dataset.snapshot();
-    let mut answers = vec![scan(dataset, &snapshot)];
+    let mut answers = vec![scan(&snapshot)];
     for at in PATHS {
         for value in 0..VALUES {
             let query = snapshot
                 .query()
                 .equals(&path(at), &format!("value {value}"));
-            answers.push(
-                query
-                    .run()
-                    .and_then(|found| found.map(|r| row(dataset, r)).collect()),
-            );
+            answers.push(query.run().and_then(|found| found.map(row).collect()));
         }
         let range = snapshot.query().between(&path(at), "value 1", "value 2");
         answers.push(
             range
                 .limit(Some(10))
                 .run()
-                .and_then(|found| found.map(|r| row(dataset, r)).collect()),
+                .and_then(|found| found.map(row).collect()),
         );
     }
     answers

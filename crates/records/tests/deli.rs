@@ -53,7 +53,7 @@ fn what_queries_find_to_be_over_is_made_durable_by_a_handle_that_writes_and_by_n
     let seq = first.seq();
     let ask = |db: &Database| {
         let dataset = db.dataset("d").unwrap();
-        let count = |value| keys(&dataset, dataset.query().equals(&path("v"), value)).len();
+        let count = |value| keys(dataset.query().equals(&path("v"), value)).len();
         assert_eq!((count("old"), count("new")), (0, 1));
     };
     drop(first);
@@ -101,7 +101,7 @@ fn a_snapshot_from_before_still_sees_what_later_queries_find_to_be_over() {
                 let page = snapshot.read_value(&path("v"), "old", None, 2, Page::newest(9));
                 let versions = page.unwrap().records.len();
                 let query = snapshot.query().equals(&path("v"), "old");
-                (versions, keys(&dataset, query).len())
+                (versions, keys(query).len())
             };
             for _ in 0..2 {
                 assert_eq!(found(&dataset.snapshot()), (0, 0), "{kind}");
@@ -145,7 +145,7 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
             let found: Vec<u64> = page.unwrap().records.iter().map(|r| r.seq()).collect();
             assert!(!found.contains(&dangling) && !found.contains(&written));
             let query = dataset.query().equals(&path("v"), "a");
-            assert!(!keys(&dataset, query).contains(&"2".to_string()));
+            assert!(!keys(query).contains(&"2".to_string()));
             db.flush().unwrap();
         }
         let is_over = over(&db);
@@ -272,7 +272,7 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
             for record in dataset.scan(None, None, false).unwrap() {
                 let record = record.unwrap();
                 assert!(!is_over(record.seq()), "a record that is there is over");
-                let key = record.key_text(&dataset).parse().unwrap();
+                let key = record.key().to_string().parse().unwrap();
                 assert!(
                     synced
                         .remove(&key)

@@ -271,7 +271,7 @@ impl Run {
                     1 => {
                         let mut keys = Vec::new();
                         let mut visit = |record: esker::Record| {
-                            keys.push(record.key_text(&dataset));
+                            keys.push(record.key().to_string());
                             ControlFlow::Continue(())
                         };
                         query.visit(BulkOrder::Any, &mut visit).unwrap();
@@ -279,7 +279,7 @@ impl Run {
                     }
                     _ => {
                         let found = query.limit(Some(20)).run().unwrap();
-                        let keys = found.map(|record| record.unwrap().key_text(&dataset));
+                        let keys = found.map(|record| record.unwrap().key().to_string());
                         format!("{:?}", keys.collect::<Vec<_>>())
                     }
                 }
@@ -339,7 +339,7 @@ impl Run {
                 for dataset in datasets {
                     dataset.put(br#"{"id":1,"a":1,"tags":[]}"#).unwrap();
                     let query = dataset.query().between(&path("tags"), "a", "z");
-                    found.extend(query.run().unwrap().map(|r| r.unwrap().key_text(&dataset)));
+                    found.extend(query.run().unwrap().map(|r| r.unwrap().key().to_string()));
                 }
                 format!("{:?} {found:?}", self.db().flush())
             }

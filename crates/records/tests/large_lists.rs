@@ -109,7 +109,7 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
             let newest = |query: esker::Query| -> Vec<String> {
                 let answer = query.limit(Some(10)).run().unwrap();
                 answer
-                    .map(|record| record.unwrap().key_text(&dataset))
+                    .map(|record| record.unwrap().key().to_string())
                     .collect()
             };
             let right: Vec<String> = (records - 10..records)

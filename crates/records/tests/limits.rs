@@ -60,7 +60,7 @@ fn the_longest_keys_and_values_are_found_and_longer_ones_refused() {
             assert_eq!(error.kind(), ErrorKind::BadInput);
         }
         for _ in 0..2 {
-            let found = rows(&dataset, dataset.query().equals(&path("s"), &value));
+            let found = rows(dataset.query().equals(&path("s"), &value));
             let right = [key.as_str(), "short"].map(|key| (key.to_string(), record(key, &value)));
             assert!(found == right, "{kind}: {} rows", found.len());
             assert!(
@@ -88,7 +88,7 @@ fn a_refused_batch_is_as_it_was_and_can_be_committed_later() {
         }
         batch.insert(br#"{"id":1,"n":4}"#).unwrap();
         let n = |value: &str| {
-            let found = rows(&dataset, dataset.query().equals(&path("n"), value));
+            let found = rows(dataset.query().equals(&path("n"), value));
             found.into_iter().map(|row| row.0).collect::<Vec<_>>()
         };
         for _ in 0..2 {

@@ -67,18 +67,12 @@ impl Store {
 
     /// The keys of the records whose `v` is `value`, newest first.
     fn lookup(&self, value: &str) -> Vec<String> {
-        keys(
-            &self.dataset,
-            self.dataset.query().equals(&path("v"), value),
-        )
+        keys(self.dataset.query().equals(&path("v"), value))
     }
 
     /// The keys of the records whose `v` lies between two values, newest first.
     fn range(&self, lo: &str, hi: &str) -> Vec<String> {
-        keys(
-            &self.dataset,
-            self.dataset.query().between(&path("v"), lo, hi),
-        )
+        keys(self.dataset.query().between(&path("v"), lo, hi))
     }
 
     fn body(&self, key: &str) -> Option<String> {
@@ -127,10 +121,7 @@ fn fault_4_1_1_numbers_come_back_as_they_were_written() {
         place.bring(&store.db);
         for (id, number) in numbers.iter().enumerate() {
             assert_eq!(store.body(&id.to_string()), Some(body(id, number)));
-            let found = rows(
-                &store.dataset,
-                store.dataset.query().equals(&path("v"), number),
-            );
+            let found = rows(store.dataset.query().equals(&path("v"), number));
             assert_eq!(found, [(id.to_string(), body(id, number))]);
         }
     });
@@ -175,7 +166,7 @@ fn fault_4_1_3_a_snapshot_is_read_through_the_index_as_well() {
         place.bring(&store.db);
         assert_eq!(store.lookup("0"), [""; 0]);
         assert_eq!(store.lookup("7").len(), 33);
-        let then = |value: &str| keys(&store.dataset, snapshot.query().equals(&path("v"), value));
+        let then = |value: &str| keys(snapshot.query().equals(&path("v"), value));
         assert_eq!(then("0").len(), 25);
         assert_eq!(then("1").len(), 25);
         assert_eq!(then("7"), [""; 0]);
@@ -235,7 +226,7 @@ fn fault_4_1_5_bad_input_is_refused_and_harms_nothing() {
             assert_eq!(error.kind(), ErrorKind::BadInput);
             place.bring(&store.db);
             assert_eq!(store.lookup("3"), ["1"]);
-            let all = scan(&store.dataset, &store.dataset.snapshot()).unwrap();
+            let all = scan(&store.dataset.snapshot()).unwrap();
             assert_eq!(all.len(), 1);
             check(&store.db);
         }
@@ -340,7 +331,7 @@ fn fault_4_2_3_the_top_k_are_the_k_newest() {
     for value in 0..VALUES {
         for at in names {
             let query = dataset.query().equals(&path(at), &value.to_string());
-            let found = keys(&dataset, query.limit(Some(10)));
+            let found = keys(query.limit(Some(10)));
             assert_eq!(found, newest(value, value, Order::Newest), "{at} {value}");
         }
     }
@@ -349,7 +340,7 @@ fn fault_4_2_3_the_top_k_are_the_k_newest() {
             for at in names {
                 let (from, to) = (lo.to_string(), (lo + 25).to_string());
                 let query = dataset.query().between(&path(at), &from, &to).order(order);
-                let found = keys(&dataset, query.limit(Some(10)));
+                let found = keys(query.limit(Some(10)));
                 assert_eq!(found, newest(lo, lo + 25, order), "{at} {lo} {order:?}");
             }
         }
@@ -365,7 +356,7 @@ fn fault_4_2_4_the_top_k_of_a_range_are_the_newest_not_the_first_values() {
         }
         place.bring(&store.db);
         let query = store.dataset.query().between(&path("v"), "0", "99");
-        let found = keys(&store.dataset, query.limit(Some(10)));
+        let found = keys(query.limit(Some(10)));
         let right: Vec<String> = (990..1000).rev().map(|id| id.to_string()).collect();
         assert_eq!(found, right);
     });
@@ -441,7 +432,7 @@ fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
                         // Distinct values: what was acknowledged must be found.
                         let id = rng.u64(0..there);
                         let value = (id * 7919).to_string();
-                        let found = keys(&dataset, dataset.query().equals(&path("v"), &value));
+                        let found = keys(dataset.query().equals(&path("v"), &value));
                         assert_eq!(found, [id.to_string()], "{kind}");
                     }
                 });
@@ -462,7 +453,7 @@ fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
         });
         for id in 0..RECORDS {
             let value = (id * 7919).to_string();
-            let found = keys(&dataset, dataset.query().equals(&path("v"), &value));
+            let found = keys(dataset.query().equals(&path("v"), &value));
             assert_eq!(found, [id.to_string()], "{kind}");
         }
         check(&db);
@@ -663,9 +654,9 @@ fn fault_4_4_2_rows_come_with_their_values() {
         place.bring(&store.db);
         let row = [("k".to_string(), body.to_string())];
         let query = || store.dataset.query();
-        assert_eq!(rows(&store.dataset, query().equals(&path("v"), "x")), row);
+        assert_eq!(rows(query().equals(&path("v"), "x")), row);
         let range = query().between(&path("v"), "a", "z");
-        assert_eq!(rows(&store.dataset, range), row);
+        assert_eq!(rows(range), row);
     });
 }
 
@@ -777,7 +768,7 @@ fn fault_4_5_dropping_a_dataset_drops_its_indexes() {
         assert_eq!(tables(&fs), 0, "{kind}");
         let dataset = db.create_dataset("d", def).unwrap();
         dataset.put(br#"{"id":1,"v":1}"#).unwrap();
-        let found = keys(&dataset, dataset.query().between(&path("v"), "0", "5"));
+        let found = keys(dataset.query().between(&path("v"), "0", "5"));
         assert_eq!(found, ["1"], "{kind}");
         drop(dataset);
         db.close().unwrap();

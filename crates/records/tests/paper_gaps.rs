@@ -73,9 +73,9 @@ fn body(id: u64, v: u64) -> String {
 }
 
 /// The keys of the records whose `v` is `value`, newest first.
-fn of(dataset: &Dataset, snapshot: &DatasetSnapshot, value: u64) -> Vec<String> {
+fn of(snapshot: &DatasetSnapshot, value: u64) -> Vec<String> {
     let query = snapshot.query().equals(&path("v"), &value.to_string());
-    keys_in_every_way(dataset, &query)
+    keys_in_every_way(&query)
 }
 
 impl Store {
@@ -89,7 +89,7 @@ impl Store {
     }
 
     fn of(&self, value: u64) -> Vec<String> {
-        of(&self.dataset, &self.dataset.snapshot(), value)
+        of(&self.dataset.snapshot(), value)
     }
 
     fn tree(&self, name: &str) -> Option<TreeId> {
@@ -166,9 +166,9 @@ fn old_and_new(def: DatasetDef, by_hand: bool) {
                 true => (evens.as_slice(), &[][..]),
                 false => (&[][..], &moved[..]),
             };
-            assert_eq!(of(&store.dataset, snapshot, 0), zero);
-            assert_eq!(of(&store.dataset, snapshot, 7), seven);
-            assert_eq!(of(&store.dataset, snapshot, 1).len(), 10);
+            assert_eq!(of(snapshot, 0), zero);
+            assert_eq!(of(snapshot, 7), seven);
+            assert_eq!(of(snapshot, 1).len(), 10);
         }
     };
     hold();
@@ -482,12 +482,7 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
                 assert_eq!(store.of(1), ["0", "5", "4"], "round {round}");
                 assert_eq!(store.of(2), ["3"], "round {round}");
                 assert_eq!(store.of(3), ["8", "1"], "round {round}");
-                assert_eq!(
-                    scan(&store.dataset, &store.dataset.snapshot())
-                        .unwrap()
-                        .len(),
-                    6
-                );
+                assert_eq!(scan(&store.dataset.snapshot()).unwrap().len(), 6);
                 store.check();
                 match round {
                     0 => store.db.flush().unwrap(),
@@ -545,11 +540,11 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
             while !done.load(SeqCst) {
                 store.db.flush().unwrap();
                 let snapshot = store.dataset.snapshot();
-                let all = scan(&store.dataset, &snapshot).unwrap();
+                let all = scan(&snapshot).unwrap();
                 for v in 0..4 {
                     let part = format!(r#""v":{v},"#);
                     let right = all.iter().filter(|row| row.1.contains(&part)).count();
-                    assert_eq!(of(&store.dataset, &snapshot, v).len(), right, "v = {v}");
+                    assert_eq!(of(&snapshot, v).len(), right, "v = {v}");
                 }
             }
         });

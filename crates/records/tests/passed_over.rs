@@ -57,7 +57,7 @@ fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &
     let dataset = db.dataset("d").unwrap();
     let report = db.check().unwrap();
     assert_eq!(report.errors, Vec::<String>::new(), "{what}, {cut:?}");
-    let scanned = scan(&dataset, &dataset.snapshot()).unwrap().len() as u64;
+    let scanned = scan(&dataset.snapshot()).unwrap().len() as u64;
     for at in ["a", "b"] {
         let all = dataset.query().between(&path(at), "0", "9");
         assert_eq!(all.count().unwrap().0, scanned, "{what}, {at}, {cut:?}");

@@ -174,7 +174,7 @@ fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
         let last = kill_after(dir, first, acknowledgements).unwrap();
         let db = Database::open(dir, options()).unwrap();
         let dataset = db.dataset("d").unwrap();
-        let found = scan(&dataset, &dataset.snapshot()).unwrap();
+        let found = scan(&dataset.snapshot()).unwrap();
         // The batch after the last acknowledged one may be there, and no other.
         let reached = |upto: u64| found.last().unwrap().1 == body(LAST, VALUES, upto);
         let upto = if reached(last) { last } else { last + 1 };
@@ -205,7 +205,7 @@ fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
             right.sort();
             for at in PATHS {
                 let query = dataset.query().equals(&path(at), &value.to_string());
-                let mut found = keys_in_every_way(&dataset, &query);
+                let mut found = keys_in_every_way(&query);
                 found.sort();
                 assert_eq!(found, right, "{at} = {value}");
             }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, path, row_of, small};
+use common::{DIR, path, row, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
@@ -51,9 +51,7 @@ type Rows = Vec<(String, String)>;
 /// What is found by each value of both attributes, in both orders, by keys alone and counted; and by a scan.
 fn answers(snapshot: &DatasetSnapshot) -> (Rows, Vec<(Rows, Rows, u64)>) {
     let rows = |records: &mut dyn Iterator<Item = esker::Result<esker::Record>>| -> Rows {
-        records
-            .map(|record| row_of(snapshot, record).unwrap())
-            .collect()
+        records.map(|record| row(record).unwrap()).collect()
     };
     let scanned = rows(&mut snapshot.scan(None, None, false).unwrap());
     let mut found = Vec::new();

@@ -183,7 +183,7 @@ fn with_threads(seed: u64) {
             .map(|writer| writer.join().unwrap())
             .collect()
     });
-    let found = scan(&dataset, &dataset.snapshot()).unwrap();
+    let found = scan(&dataset.snapshot()).unwrap();
     let mut right: Vec<(u64, String)> = Vec::new();
     for (key, (value, order)) in models.into_iter().flatten() {
         right.push((key, body(key, value, order)));

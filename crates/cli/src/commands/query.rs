@@ -80,7 +80,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     let records = scan.by_ref().take(args.query.limit.unwrap_or(usize::MAX));
     if args.query.keys_only {
         for record in records {
-            output.line(dataset.key_text(&record?))?;
+            output.line(record?.key())?;
             printed += 1;
         }
     } else {

@@ -5,9 +5,10 @@
 //! but nearly the same order, and the order is what a choice needs. A kind that is better by less than a tenth is
 //! not called better ([`super::WORTH`]).
 
+use model::definition::IndexKind;
+
 use super::sample::Facts;
 use super::{Mix, Workload};
-use model::definition::IndexKind;
 
 /// The kinds that are compared, none aside. Eager is never recommended: its writes grow with its lists.
 /// Nor is a filter: how much it passes over depends on how components are merged, which no sample tells.

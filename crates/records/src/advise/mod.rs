@@ -3,22 +3,22 @@
 //! LevelDB++ ends in a decision diagram: embedded when the attribute grows with time, when space is short, or when
 //! writes are more than half of all operations and lookups less than a twentieth; else lazy for a small K, composite without one.
 //! Here the same figures are measured (`sample.rs`: how much zone maps rule out, how many values there are;
-//! `telemetry/usage.rs`: what was asked), and a model of costs (`cost.rs`) takes the place of the thresholds.
+//! `usage.rs`: what was asked), and a model of costs (`cost.rs`) takes the place of the thresholds.
 
 mod cost;
 mod sample;
 
 use std::fmt;
 
+use model::definition::IndexKind;
+use model::schema::{Extraction, Path, infer};
+use sample::{Facts, Reader};
 use serde_json::{Value as Json, json};
 
 use crate::error::{Error, Result};
 use crate::query::Scan;
-use crate::store::View;
+use crate::store::Handle;
 use crate::telemetry::{Asked, UsageCounts};
-use model::definition::IndexKind;
-use model::schema::{Extraction, Path, infer};
-use sample::{Facts, Reader};
 
 /// A change is advised when what is left of the cost is less than this share: less is within the error of the model.
 const WORTH: f64 = 0.9;
@@ -151,65 +151,74 @@ pub struct Advice {
     pub attributes: Vec<AttributeAdvice>,
 }
 
-/// [`crate::Dataset::advise`].
-pub(crate) fn advise(view: &View, mix: Option<&Mix>) -> Result<Advice> {
-    if let Some(mix) = mix {
-        mix.check()?;
+impl Handle {
+    /// See [`crate::Dataset::usage`].
+    pub(crate) fn usage(&self) -> UsageCounts {
+        self.current.usage.read()
     }
-    let (dataset, layout) = (&view.dataset, &view.layout);
-    let counts = dataset.state.usage.read();
-    let mut attributes: Vec<(Path, Option<IndexKind>)> = Vec::new();
-    let mut readers = Vec::new();
-    for attribute in &layout.attributes {
-        attributes.push((attribute.path.clone(), Some(attribute.kind)));
-        readers.push(Reader::Declared(attribute));
-    }
-    let key = (layout.stored.key.clone(), layout.stored.key_type);
-    let others = counts.attributes.keys();
-    let others = others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
-    let others: Vec<Path> = others.cloned().collect();
-    if !others.is_empty() {
-        let first = Scan::new(view.clone(), None, None, false)?.take(SAMPLE);
-        let first = first.collect::<Result<Vec<_>>>()?;
-        let bodies: Vec<&[u8]> = first.iter().map(|record| record.body()).collect();
-        for path in others {
-            // A path that records do not have needs no index.
-            let Some(ty) = infer(&bodies, &path) else {
-                continue;
-            };
-            let one = vec![(path.clone(), ty)];
-            readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
-            attributes.push((path, None));
+
+    /// See [`crate::Dataset::advise`].
+    pub(crate) fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
+        if let Some(mix) = mix {
+            mix.check()?;
         }
+        let snapshot = self.snapshot();
+        let layout = &snapshot.layout;
+        let counts = self.usage();
+        let mut attributes: Vec<(Path, Option<IndexKind>)> = Vec::new();
+        let mut readers = Vec::new();
+        for attribute in &layout.attributes {
+            attributes.push((attribute.path.clone(), Some(attribute.kind)));
+            readers.push(Reader::Declared(attribute));
+        }
+        let key = (layout.stored.key.clone(), layout.stored.key_type);
+        let others = counts.attributes.keys();
+        let others =
+            others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
+        let others: Vec<Path> = others.cloned().collect();
+        if !others.is_empty() {
+            let first = Scan::new(snapshot.clone(), None, None, false)?.take(SAMPLE);
+            let first = first.collect::<Result<Vec<_>>>()?;
+            let bodies: Vec<&[u8]> = first.iter().map(|record| record.body()).collect();
+            for path in others {
+                // A path that records do not have needs no index.
+                let Some(ty) = infer(&bodies, &path) else {
+                    continue;
+                };
+                let one = vec![(path.clone(), ty)];
+                readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
+                attributes.push((path, None));
+            }
+        }
+        let cost = snapshot.snapshot.cost();
+        let measured = sample::measure(&snapshot.snapshot, layout.data, &readers, &cost);
+        self.shared.group.count(&cost);
+        let (records, facts) = measured?;
+        let source = match mix {
+            Some(_) => MixSource::Given,
+            None if reads(&counts) > 0 => MixSource::Counted,
+            None => MixSource::Assumed,
+        };
+        let advised = attributes
+            .into_iter()
+            .zip(&facts)
+            .map(|((path, now), facts)| {
+                let asked = counts.attributes.get(&path).copied().unwrap_or_default();
+                let workload = match (mix, source) {
+                    (Some(mix), _) => mix.workload(&asked),
+                    (None, MixSource::Counted) => counted(&counts, &asked),
+                    (None, _) => Mix::default().workload(&asked),
+                };
+                advise(path, now, asked, workload, facts)
+            });
+        Ok(Advice {
+            dataset: self.name().to_string(),
+            records,
+            source,
+            attributes: advised.collect(),
+            counts,
+        })
     }
-    let cost = view.snapshot.cost();
-    let measured = sample::measure(&view.snapshot, layout.data, &readers, &cost);
-    dataset.store.group.count(&cost);
-    let (records, facts) = measured?;
-    let source = match mix {
-        Some(_) => MixSource::Given,
-        None if reads(&counts) > 0 => MixSource::Counted,
-        None => MixSource::Assumed,
-    };
-    let advised = attributes
-        .into_iter()
-        .zip(&facts)
-        .map(|((path, now), facts)| {
-            let asked = counts.attributes.get(&path).copied().unwrap_or_default();
-            let workload = match (mix, source) {
-                (Some(mix), _) => mix.workload(&asked),
-                (None, MixSource::Counted) => counted(&counts, &asked),
-                (None, _) => Mix::default().workload(&asked),
-            };
-            of_attribute(path, now, asked, workload, facts)
-        });
-    Ok(Advice {
-        dataset: dataset.name().to_string(),
-        records,
-        source,
-        attributes: advised.collect(),
-        counts,
-    })
 }
 
 /// Reads that were counted.
@@ -279,7 +288,7 @@ impl Mix {
     }
 }
 
-fn of_attribute(
+fn advise(
     path: Path,
     now: Option<IndexKind>,
     asked: Asked,

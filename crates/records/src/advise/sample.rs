@@ -6,11 +6,11 @@ use std::sync::Arc;
 use lsm::table::BlockHint;
 use lsm::version::TableFile;
 use lsm::{Component, Cost, Cursor, Kind, Snapshot, TreeId};
+use model::record::RecordRef;
+use model::schema::{Extracted, Extraction};
 
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use model::record::RecordRef;
-use model::schema::{Extracted, Extraction};
 
 /// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
 /// from a disk.

@@ -30,7 +30,7 @@ fn workload(writes: f64, lookups: f64, ranges: f64) -> Workload {
 }
 
 fn advised(now: Option<IndexKind>, work: Workload, facts: &Facts) -> AttributeAdvice {
-    of_attribute("a".parse().unwrap(), now, Asked::default(), work, facts)
+    advise("a".parse().unwrap(), now, Asked::default(), work, facts)
 }
 
 fn kind(work: Workload, facts: &Facts) -> IndexKind {

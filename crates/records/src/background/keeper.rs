@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::step::keep_up;
-use crate::store::{Context, Store};
+use crate::store::{Background, Handle, Store};
 
 /// Between two looks at what is due.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -32,35 +31,36 @@ struct Closing {
     wake: Condvar,
 }
 
-impl Keeper {
-    /// To be called after each write.
-    pub(crate) fn wrote(&self, store: &Arc<Store>) {
-        if !store.upkeep {
+impl Background for Keeper {
+    fn wrote(&self, shared: &Arc<Store>) {
+        if !shared.upkeep {
             return;
         }
-        if !store.group.options().background {
-            return self.inline(store);
+        if !shared.group.options().background {
+            return self.inline(shared);
         }
         if self.started.load(Relaxed) || self.started.swap(true, SeqCst) {
             return;
         }
-        let (store, closing) = (store.clone(), self.closing.clone());
+        let (shared, closing) = (shared.clone(), self.closing.clone());
         let mut thread = self.thread.lock();
         if closing.now.load(SeqCst) {
             return;
         }
         let builder = std::thread::Builder::new().name("esker-upkeep".to_string());
         // Without it nothing is wrong, only less is known.
-        *thread = builder.spawn(move || run(store, &closing)).ok();
+        *thread = builder.spawn(move || run(shared, &closing)).ok();
     }
+}
 
-    fn inline(&self, store: &Arc<Store>) {
-        let flushed = store.group.snapshot().flushed();
+impl Keeper {
+    fn inline(&self, shared: &Arc<Store>) {
+        let flushed = shared.group.snapshot().flushed();
         if self.flushed.swap(flushed, SeqCst) == flushed {
             return;
         }
         if let Some(_busy) = self.busy.try_lock() {
-            step(store, &|| true);
+            step(shared, &|| true);
         }
     }
 
@@ -84,7 +84,7 @@ impl Drop for Keeper {
     }
 }
 
-fn run(store: Arc<Store>, closing: &Closing) {
+fn run(shared: Arc<Store>, closing: &Closing) {
     let goes = || !closing.now.load(SeqCst);
     while goes() {
         let mut lock = closing.lock.lock();
@@ -92,20 +92,16 @@ fn run(store: Arc<Store>, closing: &Closing) {
             closing.wake.wait_for(&mut lock, PAUSE);
         }
         drop(lock);
-        step(&store, &goes);
+        step(&shared, &goes);
     }
 }
 
 /// Does for each dataset what is due.
-fn step(store: &Arc<Store>, go_on: &dyn Fn() -> bool) {
-    for state in store.states() {
+fn step(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
+    for current in shared.currents() {
         if !go_on() {
             return;
         }
-        let dataset = Context {
-            store: store.clone(),
-            state,
-        };
-        keep_up(&dataset, go_on);
+        Handle::new(shared.clone(), current, None).keep_up(go_on);
     }
 }

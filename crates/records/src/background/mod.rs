@@ -1,5 +1,5 @@
-//! Background maintenance of a dataset's indexes: which strategy (`choose.rs`), and when to repair (`pacing.rs`), from what is
-//! measured (`telemetry/measured.rs`). `step.rs` does what is due, `keeper.rs` has it done.
+//! Background maintenance of a dataset's indexes: which maintenance strategy (`choose.rs`), and when to repair
+//! (`pacing.rs`), from what is measured. `step.rs` does what is due, `keeper.rs` has it done.
 
 mod choose;
 mod keeper;
@@ -7,4 +7,3 @@ mod pacing;
 mod step;
 
 pub(crate) use keeper::Keeper;
-pub(crate) use step::upkeep_stats;

@@ -5,271 +5,261 @@ use std::ops::ControlFlow;
 
 use lsm::version::TreeVersion;
 use lsm::{Component, Snapshot, TreeId};
+use model::definition::{Maintenance, Repair};
 use serde_json::json;
 
 use super::choose::{Workload, choose};
 use super::pacing::{Backlog, due};
-use crate::catalog::Layout;
-use crate::ddl;
+use crate::catalog::{Coverage, Layout};
 use crate::error::Result;
-use crate::maintenance::Coverage;
-use crate::repair::{self, RepairOptions, RepairReport};
-use crate::store::Context;
+use crate::repair::RepairOptions;
+use crate::store::Handle;
 use crate::telemetry::{LastRepair, Measured};
-use model::definition::{Maintenance, Repair};
 
 /// Bytes that repairs in the background read in a second.
 const RATE: u64 = 64 << 20;
 
-/// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks, and tried again
-/// after growing pauses.
-pub(super) fn keep_up(dataset: &Context, go_on: &dyn Fn() -> bool) {
-    let live = dataset.state.usage.upkeep();
-    if live.remembered.lock().pauses() {
-        return;
-    }
-    let result = try_keep_up(dataset, go_on);
-    let ended = !go_on() || dataset.now().is_dropped();
-    let mut remembered = live.remembered.lock();
-    match result {
-        Ok(()) => remembered.succeeded(),
-        // Somebody is changing the dataset, or an index is unfinished: later.
-        Err(error) if error.is_busy() || ended => {}
-        Err(error) => remembered.failed(&error),
-    }
-}
-
-fn try_keep_up(dataset: &Context, go_on: &dyn Fn() -> bool) -> Result<()> {
-    let now = dataset.now();
-    let (layout, snapshot) = (&now.layout, &now.snapshot);
-    let upkeep = &layout.stored.upkeep;
-    if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
-        return Ok(());
-    }
-    if !ddl::is_settled(dataset) {
-        return change_to(dataset, upkeep.maintenance, upkeep.auto, go_on);
-    }
-    if upkeep.auto && consider(dataset, layout, snapshot, go_on)? {
-        return Ok(());
-    }
-    let repairs = upkeep.repair == Repair::Merge && !upkeep.maintenance.looks_at_writes();
-    if repairs && let Some(why) = due(&backlog(dataset, layout, snapshot)) {
-        repair_now(dataset, why, go_on)?;
-    }
-    Ok(())
-}
-
-fn change_to(
-    dataset: &Context,
-    to: Maintenance,
-    auto: bool,
-    go_on: &dyn Fn() -> bool,
-) -> Result<()> {
-    let report = while_wanted(dataset, go_on, |go_on| {
-        ddl::switch(dataset, to, auto, &mut |_| on(go_on()))
-    })?;
-    if !report.complete {
-        return Err(dataset.state.is_changing());
-    }
-    if let Some(repair) = report.repair {
-        note_repair(dataset, &repair, "the strategy was changed");
-    }
-    Ok(())
-}
-
-fn repair_now(dataset: &Context, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
-    let options = dataset.store.group.options();
-    let options = RepairOptions {
-        memory: (options.memory_budget / 16).max(64 << 10),
-        threads: 1,
-        bytes_per_second: options.background.then_some(RATE),
-        ..RepairOptions::default()
-    };
-    let report = while_wanted(dataset, go_on, |go_on| {
-        repair::repair_flushed(dataset, &options, &mut |_| on(go_on()))
-    })?;
-    if !report.complete {
-        return Err(dataset.state.is_changing());
-    }
-    note_repair(dataset, &report, why);
-    Ok(())
-}
-
-/// Does work that gives way to everybody else who wants to change the dataset.
-fn while_wanted<T>(
-    dataset: &Context,
-    go_on: &dyn Fn() -> bool,
-    work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
-) -> Result<T> {
-    let state = &dataset.state;
-    let _gives_way = state.give_way()?;
-    work(&|| go_on() && !state.is_wanted())
-}
-
-fn note_repair(dataset: &Context, report: &RepairReport, why: &str) {
-    let usage = &dataset.state.usage;
-    let now = dataset.now();
-    let layout = &now.layout;
-    let over = layout
-        .superseded
-        .and_then(|tree| version(&now.snapshot, tree));
-    let over = over.map_or(0, TreeVersion::noted);
-    let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
-    let mut repair = LastRepair {
-        mark: report.mark,
-        writes: usage.writes(),
-        over,
-        entries: report.entries + report.looked_up,
-        found: report.found,
-        micros: report.elapsed.as_micros() as u64,
-        why: why.to_string(),
-    };
-    if !dataset.store.group.options().background {
-        // It is kept in a file, and a run of the store is to be the same each time.
-        repair.micros = 0;
-    }
-    usage.upkeep().repaired(repair, blind);
-}
-
-/// Thinks about the strategy, where enough happened since it was last done; true when it was changed.
-fn consider(
-    dataset: &Context,
-    layout: &Layout,
-    snapshot: &Snapshot,
-    go_on: &dyn Fn() -> bool,
-) -> Result<bool> {
-    let live = dataset.state.usage.upkeep();
-    let operations = live.operations();
-    let considered = live.remembered.lock().considered;
-    if operations < considered.saturating_add(dataset.store.choose_every) {
-        return Ok(false);
-    }
-    live.remembered.lock().considered = operations;
-    let Some(work) = workload(dataset, layout, snapshot, &live.read()) else {
-        return Ok(false);
-    };
-    let present = layout.stored.upkeep.maintenance;
-    let choice = choose(&work, present);
-    let costs = choice.costs.iter();
-    let costs = costs.map(|(s, cost)| (s.to_string(), json!((cost * 100.0).round() / 100.0)));
-    live.remembered.lock().choice = Some(json!({
-        "strategy": choice.strategy.to_string(),
-        "why": choice.reason,
-        "would_change": choice.change,
-        "micros_per_write": serde_json::Map::from_iter(costs),
-    }));
-    if choice.strategy == present {
-        return Ok(false);
-    }
-    change_to(dataset, choice.strategy, true, go_on)?;
-    Ok(true)
-}
-
-/// Writes of which it must be known whether they replaced something, before their share counts.
-fn known_least(dataset: &Context) -> u64 {
-    dataset.store.choose_every / 32
-}
-
-/// What is measured, for the choice; `None` while it is not known how many writes replace something.
-fn workload(
-    dataset: &Context,
-    layout: &Layout,
-    snapshot: &Snapshot,
-    measured: &Measured,
-) -> Option<Workload> {
-    let writes = measured.written.max(1) as f64;
-    let cache = dataset.store.group.cache().capacity() as f64;
-    let bytes = |tree| version(snapshot, tree).map_or(0, TreeVersion::size) as f64;
-    let cached = |bytes: f64| (cache / bytes.max(1.0)).min(1.0);
-    let keys = layout.keys.map_or(0.0, bytes);
-    let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
-    let update_ratio = measured.update_ratio(known_least(dataset))?;
-    let wasted = match layout.stored.upkeep.maintenance {
-        Maintenance::Validation if measured.fetched > 0 => {
-            measured.wasted as f64 / measured.fetched as f64
+impl Handle {
+    /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks, and tried again
+    /// after growing pauses.
+    pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
+        let live = self.current.usage.upkeep();
+        if live.remembered.lock().pauses() {
+            return;
         }
-        // Half of what a repair finds is there on average, and repairs come at a part of the writes.
-        _ => update_ratio / 4.0,
-    };
-    Some(Workload {
-        update_ratio,
-        indexes: standalone.count() as f64,
-        entries: measured.entries as f64 / writes,
-        fetched: measured.fetched as f64 / writes,
-        wasted,
-        scanned: measured.scanned as f64 / writes,
-        keys_cached: cached(keys),
-        data_cached: cached(keys + bytes(layout.data)),
-    })
-}
+        let result = self.try_keep_up(go_on);
+        let ended = !go_on() || self.now().is_dropped();
+        let mut remembered = live.remembered.lock();
+        match result {
+            Ok(()) => remembered.succeeded(),
+            // Somebody is changing the dataset, or an index is unfinished: later.
+            Err(error) if error.is_busy() || ended => {}
+            Err(error) => remembered.failed(&error),
+        }
+    }
 
-fn backlog(dataset: &Context, layout: &Layout, snapshot: &Snapshot) -> Backlog {
-    let mark = layout.superseded.and_then(|tree| version(snapshot, tree));
-    let mark = mark.map_or(0, TreeVersion::mark);
-    let (mut entries, mut new) = (0, 0);
-    for component in snapshot.components(layout.keys.unwrap_or(layout.data)) {
-        if let Component::Run(run) = &component {
-            entries += component.entries();
-            if run.component().max > mark {
-                new += component.entries();
+    fn try_keep_up(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let now = self.now();
+        let (layout, snapshot) = (&now.layout, &now.snapshot);
+        let upkeep = &layout.stored.upkeep;
+        if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
+            return Ok(());
+        }
+        if !self.is_settled() {
+            return self.change_to(upkeep.maintenance, upkeep.auto, go_on);
+        }
+        if upkeep.auto && self.consider(layout, snapshot, go_on)? {
+            return Ok(());
+        }
+        let repairs = upkeep.repair == Repair::Merge && !upkeep.maintenance.looks_at_writes();
+        if repairs && let Some(why) = due(&self.backlog(layout, snapshot)) {
+            self.repair_now(why, go_on)?;
+        }
+        Ok(())
+    }
+
+    fn change_to(&self, to: Maintenance, auto: bool, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let report =
+            self.while_wanted(go_on, |go_on| self.switch(to, auto, &mut |_| on(go_on())))?;
+        if !report.complete {
+            return Err(self.current.is_changing());
+        }
+        if let Some(repair) = report.repair {
+            self.note_repair(&repair, "the strategy was changed");
+        }
+        Ok(())
+    }
+
+    fn repair_now(&self, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let options = self.shared.group.options();
+        let options = RepairOptions {
+            memory: (options.memory_budget / 16).max(64 << 10),
+            threads: 1,
+            bytes_per_second: options.background.then_some(RATE),
+            ..RepairOptions::default()
+        };
+        let report = self.while_wanted(go_on, |go_on| {
+            self.repair_flushed(&options, &mut |_| on(go_on()))
+        })?;
+        if !report.complete {
+            return Err(self.current.is_changing());
+        }
+        self.note_repair(&report, why);
+        Ok(())
+    }
+
+    /// Does work that gives way to everybody else who wants to change the dataset.
+    fn while_wanted<T>(
+        &self,
+        go_on: &dyn Fn() -> bool,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
+    ) -> Result<T> {
+        let current = &self.current;
+        let _gives_way = current.give_way()?;
+        work(&|| go_on() && !current.is_wanted())
+    }
+
+    fn note_repair(&self, report: &crate::repair::RepairReport, why: &str) {
+        let usage = &self.current.usage;
+        let now = self.now();
+        let layout = &now.layout;
+        let over = layout
+            .superseded
+            .and_then(|tree| version(&now.snapshot, tree));
+        let over = over.map_or(0, TreeVersion::noted);
+        let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
+        let mut repair = LastRepair {
+            mark: report.mark,
+            writes: usage.writes(),
+            over,
+            entries: report.entries + report.looked_up,
+            found: report.found,
+            micros: report.elapsed.as_micros() as u64,
+            why: why.to_string(),
+        };
+        if !self.shared.group.options().background {
+            // It is kept in a file, and a run of the store is to be the same each time.
+            repair.micros = 0;
+        }
+        usage.upkeep().repaired(repair, blind);
+    }
+
+    /// Thinks about the strategy, where enough happened since it was last done; true when it was changed.
+    fn consider(
+        &self,
+        layout: &Layout,
+        snapshot: &Snapshot,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let live = self.current.usage.upkeep();
+        let operations = live.operations();
+        let considered = live.remembered.lock().considered;
+        if operations < considered.saturating_add(self.shared.choose_every) {
+            return Ok(false);
+        }
+        live.remembered.lock().considered = operations;
+        let Some(work) = self.workload(layout, snapshot, &live.read()) else {
+            return Ok(false);
+        };
+        let present = layout.stored.upkeep.maintenance;
+        let choice = choose(&work, present);
+        let costs = choice.costs.iter();
+        let costs = costs.map(|(s, cost)| (s.to_string(), json!((cost * 100.0).round() / 100.0)));
+        live.remembered.lock().choice = Some(json!({
+            "strategy": choice.strategy.to_string(),
+            "why": choice.reason,
+            "would_change": choice.change,
+            "micros_per_write": serde_json::Map::from_iter(costs),
+        }));
+        if choice.strategy == present {
+            return Ok(false);
+        }
+        self.change_to(choice.strategy, true, go_on)?;
+        Ok(true)
+    }
+
+    /// Writes of which it must be known whether they replaced something, before their share counts.
+    fn known_least(&self) -> u64 {
+        self.shared.choose_every / 32
+    }
+
+    /// What is measured, for the choice; `None` while it is not known how many writes replace something.
+    fn workload(
+        &self,
+        layout: &Layout,
+        snapshot: &Snapshot,
+        measured: &Measured,
+    ) -> Option<Workload> {
+        let writes = measured.written.max(1) as f64;
+        let cache = self.shared.group.cache().capacity() as f64;
+        let bytes = |tree| version(snapshot, tree).map_or(0, TreeVersion::size) as f64;
+        let cached = |bytes: f64| (cache / bytes.max(1.0)).min(1.0);
+        let keys = layout.keys.map_or(0.0, bytes);
+        let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
+        let update_ratio = measured.update_ratio(self.known_least())?;
+        let wasted = match layout.stored.upkeep.maintenance {
+            Maintenance::Validation if measured.fetched > 0 => {
+                measured.wasted as f64 / measured.fetched as f64
+            }
+            // Half of what a repair finds is there on average, and repairs come at a part of the writes.
+            _ => update_ratio / 4.0,
+        };
+        Some(Workload {
+            update_ratio,
+            indexes: standalone.count() as f64,
+            entries: measured.entries as f64 / writes,
+            fetched: measured.fetched as f64 / writes,
+            wasted,
+            scanned: measured.scanned as f64 / writes,
+            keys_cached: cached(keys),
+            data_cached: cached(keys + bytes(layout.data)),
+        })
+    }
+
+    fn backlog(&self, layout: &Layout, snapshot: &Snapshot) -> Backlog {
+        let mark = layout.superseded.and_then(|tree| version(snapshot, tree));
+        let mark = mark.map_or(0, TreeVersion::mark);
+        let (mut entries, mut new) = (0, 0);
+        for component in snapshot.components(layout.keys.unwrap_or(layout.data)) {
+            if let Component::Run(run) = &component {
+                entries += component.entries();
+                if run.component().max > mark {
+                    new += component.entries();
+                }
             }
         }
+        let usage = &self.current.usage;
+        let live = usage.upkeep();
+        let (asked, wasted) = live.wasted();
+        let remembered = live.remembered.lock();
+        let last = remembered.repair.as_ref();
+        let measured = last.filter(|last| last.entries > 1000);
+        let measured = measured.map(|last| last.micros as f64 / last.entries as f64);
+        Backlog {
+            written: usage
+                .writes()
+                .saturating_sub(last.map_or(0, |last| last.writes)),
+            entries,
+            new,
+            asked,
+            wasted,
+            by_key: layout.keys.is_some(),
+            // Without threads of its own a run of the store is the same each time.
+            per_entry: measured.filter(|_| self.shared.group.options().background),
+        }
     }
-    let usage = &dataset.state.usage;
-    let live = usage.upkeep();
-    let (asked, wasted) = live.wasted();
-    let remembered = live.remembered.lock();
-    let last = remembered.repair.as_ref();
-    let measured = last.filter(|last| last.entries > 1000);
-    let measured = measured.map(|last| last.micros as f64 / last.entries as f64);
-    Backlog {
-        written: usage
-            .writes()
-            .saturating_sub(last.map_or(0, |last| last.writes)),
-        entries,
-        new,
-        asked,
-        wasted,
-        by_key: layout.keys.is_some(),
-        // Without threads of its own a run of the store is the same each time.
-        per_entry: measured.filter(|_| dataset.store.group.options().background),
-    }
-}
 
-/// What `stat` says of the upkeep.
-pub(crate) fn upkeep_stats(
-    dataset: &Context,
-    layout: &Layout,
-    snapshot: &Snapshot,
-) -> serde_json::Value {
-    let upkeep = &layout.stored.upkeep;
-    let over = layout.superseded.and_then(|tree| version(snapshot, tree));
-    let mark = over.map_or(0, TreeVersion::mark);
-    let whole = over
-        .filter(|tree| tree.damage().is_none())
-        .map(TreeVersion::mark);
-    let usage = &dataset.state.usage;
-    let backlog = backlog(dataset, layout, snapshot);
-    let mut json = json!({
-        "maintenance": upkeep.maintenance.to_string(),
-        "automatic": upkeep.auto,
-        "settled": upkeep.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
-        "repair": upkeep.repair.to_string(),
-        "merging": upkeep.merging.to_string(),
-        "versions": upkeep.versions,
-        "last_write": snapshot.seq(),
-        "repaired_up_to": mark,
-        "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
-        "update_ratio": usage.upkeep().read().update_ratio(known_least(dataset)),
-        "wasted_micros": backlog.waste().round() as u64,
-        "next_repair_micros": backlog.cost().round() as u64,
-    });
-    if let (Some(fields), serde_json::Value::Object(more)) =
-        (json.as_object_mut(), usage.upkeep().to_json())
-    {
-        fields.extend(more);
+    /// What `stat` says of the upkeep.
+    pub(crate) fn upkeep_stats(&self, layout: &Layout, snapshot: &Snapshot) -> serde_json::Value {
+        let upkeep = &layout.stored.upkeep;
+        let over = layout.superseded.and_then(|tree| version(snapshot, tree));
+        let mark = over.map_or(0, TreeVersion::mark);
+        let whole = over
+            .filter(|tree| tree.damage().is_none())
+            .map(TreeVersion::mark);
+        let usage = &self.current.usage;
+        let backlog = self.backlog(layout, snapshot);
+        let mut json = json!({
+            "maintenance": upkeep.maintenance.to_string(),
+            "automatic": upkeep.auto,
+            "settled": upkeep.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
+            "repair": upkeep.repair.to_string(),
+            "merging": upkeep.merging.to_string(),
+            "versions": upkeep.versions,
+            "last_write": snapshot.seq(),
+            "repaired_up_to": mark,
+            "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
+            "update_ratio": usage.upkeep().read().update_ratio(self.known_least()),
+            "wasted_micros": backlog.waste().round() as u64,
+            "next_repair_micros": backlog.cost().round() as u64,
+        });
+        if let (Some(fields), serde_json::Value::Object(more)) =
+            (json.as_object_mut(), usage.upkeep().to_json())
+        {
+            fields.extend(more);
+        }
+        json
     }
-    json
 }
 
 fn version(snapshot: &Snapshot, tree: TreeId) -> Option<&TreeVersion> {

@@ -1,4 +1,4 @@
-//! What a dataset consists of, ready for use: its attributes and their trees, as one definition says. Immutable.
+//! What a dataset consists of, ready for use: its attributes and their trees, as one definition says.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lsm::version::Version;
 use lsm::{Seq, TreeId};
+use model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
+use model::record::RecordRef;
+use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use model::tokens::Tokenizer;
 
 use super::names::{
     data_tree, deleted_tree, index_tree, keys_tree, staging_tree, superseded_tree, widened_tree,
 };
 use crate::error::{Error, Result};
-use model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
-use model::record::RecordRef;
-use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type, Value};
-use model::tokens::Tokenizer;
 
 /// One attribute, ready for use.
 pub(crate) struct Attribute {
@@ -295,20 +295,22 @@ impl Layout {
         trees
     }
 
-    /// A value of the attribute at `path` from text, read as the attribute's type; where none is declared, as a number if it
-    /// looks like one, else as a string.
-    pub(crate) fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
-        let mut attributes = self.attributes.iter();
-        match attributes.find(|attribute| attribute.path == *path) {
-            Some(attribute) => Value::parse(attribute.ty, text)
-                .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
-            None => Ok(Value::parse(Type::Int, text)
-                .or_else(|_| Value::parse(Type::Float, text))
-                .unwrap_or_else(|_| Value::String(text.to_string()))),
-        }
+    /// The last count of tree changes after which this was still the layout of the dataset.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
     }
 
-    /// Refuses what cannot be done while the change of an index is unfinished.
+    /// The layout is that of a later version, too.
+    pub(crate) fn is_seen_in(&self, version: &Version) {
+        self.seen.fetch_max(version.changes(), Ordering::Relaxed);
+    }
+
+    /// True when it was made of this configuration.
+    pub(crate) fn is_of(&self, config: &Arc<Vec<u8>>) -> bool {
+        Arc::ptr_eq(config, &self.config)
+    }
+
+    /// Refuses while the change of an index is unfinished.
     pub(crate) fn refuse_unfinished(&self) -> Result<()> {
         match &self.stored.change {
             None => Ok(()),
@@ -317,20 +319,5 @@ impl Layout {
                 attribute.def.path, attribute.def.kind
             ))),
         }
-    }
-
-    /// True when this was made of the same definition that `config` has.
-    pub(crate) fn is_of(&self, config: &Arc<Vec<u8>>) -> bool {
-        Arc::ptr_eq(config, &self.config)
-    }
-
-    /// Notes that it is still the right one after so many changes of trees.
-    pub(crate) fn saw(&self, changes: u64) {
-        self.seen.fetch_max(changes, Ordering::Relaxed);
-    }
-
-    /// The last count of tree changes after which this was still the layout of the dataset.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen.load(Ordering::Relaxed)
     }
 }

@@ -1,13 +1,13 @@
-//! What a dataset is made of: the names and configurations of its trees, and its definition resolved to them.
+//! What the definition of a dataset comes to: its attributes and trees in one version of the store, the names and configurations
+//! of its trees, and what its obsolete set is known to hold. Nothing here changes.
 
-mod config;
+mod coverage;
 mod layout;
 mod names;
 
-pub(crate) use config::{Role, TreeConfig, new_trees, widens};
+pub(crate) use coverage::{Complete, Coverage, Source};
 pub(crate) use layout::{Attribute, Building, Late, Layout, Step};
-pub use names::check_dataset_name;
 pub(crate) use names::{
-    data_tree, dataset_of, deleted_tree, index_tree, keys_tree, staging_tree, superseded_tree,
-    widened_tree,
+    Role, TreeConfig, data_tree, dataset_of, deleted_tree, index_tree, keys_tree, new_trees,
+    staging_tree, superseded_tree, widened_tree, widens,
 };

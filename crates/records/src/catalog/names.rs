@@ -1,14 +1,14 @@
-//! The names of a dataset's trees.
+//! The trees of a dataset: their names and configurations.
 //!
 //! A dataset `d` has a tree `d/data` (primary key -> stored record), and one tree `d/index/N` for
 //! each attribute N with a stand-alone index: `d/index/N.1` after the first change of its kind, and
 //! so on. While an index is built, `d/staging` gathers its facts. Beside them `d/keys` is the primary-key
 //! index (keys alone, under the sequence numbers of their records), where the maintenance strategy uses
-//! one; `d/superseded` is the bitmap tree of the obsolete writes; and under deleted-key
+//! one; `d/superseded` is the bitmap tree of the writes that are over; and under deleted-key
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 
-use crate::error::{Error, Result};
+use model::definition::{IndexKind, Maintenance, Merging, Repair, StoredDef, Upkeep};
 
 const DATA: &str = "/data";
 
@@ -55,13 +55,138 @@ pub(crate) fn widened_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/widened/{id}")
 }
 
-/// Tells whether a dataset can have this name: 1 to 64 letters, digits, `-`, `_` and `.`.
-pub fn check_dataset_name(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-        return Err(Error::bad_input(format!(
-            "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
-        )));
+/// What the configuration of a dataset's tree says, other than the data tree's: words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeConfig {
+    pub(crate) role: Role,
+    pub(crate) merging: Merging,
+    /// Older entries are still to come.
+    pub(crate) incomplete: bool,
+    /// Merges do not tell the superseded tree what they leave out.
+    pub(crate) silent: bool,
+    /// How many versions of a record an index keeps facts of.
+    pub(crate) versions: u32,
+}
+
+/// What such a tree is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Index(IndexKind),
+    Staging,
+    Keys,
+    Superseded,
+    Deleted,
+    Widened,
+}
+
+const INCOMPLETE: &str = "incomplete";
+const SILENT: &str = "silent";
+const VERSIONS: &str = "versions=";
+
+impl TreeConfig {
+    pub(crate) fn new(role: Role, upkeep: &Upkeep) -> TreeConfig {
+        TreeConfig {
+            role,
+            merging: upkeep.merging,
+            incomplete: false,
+            silent: upkeep.repair != Repair::Merge && matches!(role, Role::Keys | Role::Deleted),
+            versions: match role {
+                Role::Index(_) => upkeep.versions,
+                _ => 1,
+            },
+        }
     }
-    Ok(())
+
+    /// The same for a tree whose older entries are still to come.
+    pub(crate) fn incomplete(self) -> TreeConfig {
+        TreeConfig {
+            incomplete: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut text = match self.role {
+            Role::Index(kind) => kind.to_string(),
+            Role::Staging => "staging".to_string(),
+            Role::Keys => "keys".to_string(),
+            Role::Superseded => "superseded".to_string(),
+            Role::Deleted => "deleted".to_string(),
+            Role::Widened => "widened".to_string(),
+        };
+        if self.merging != Merging::Leveled {
+            text += &format!(" {}", self.merging);
+        }
+        for (word, set) in [(INCOMPLETE, self.incomplete), (SILENT, self.silent)] {
+            if set {
+                text += " ";
+                text += word;
+            }
+        }
+        if self.versions > 1 {
+            text += &format!(" {VERSIONS}{}", self.versions);
+        }
+        text.into_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<TreeConfig> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        let mut config = TreeConfig {
+            role: match words.next()? {
+                "staging" => Role::Staging,
+                "keys" => Role::Keys,
+                "superseded" => Role::Superseded,
+                "deleted" => Role::Deleted,
+                "widened" => Role::Widened,
+                kind => Role::Index(kind.parse().ok()?),
+            },
+            merging: Merging::Leveled,
+            incomplete: false,
+            silent: false,
+            versions: 1,
+        };
+        for word in words {
+            match word {
+                INCOMPLETE => config.incomplete = true,
+                SILENT => config.silent = true,
+                word => match word.strip_prefix(VERSIONS) {
+                    Some(number) => {
+                        config.versions = number.parse().ok().filter(|versions| *versions > 0)?;
+                    }
+                    None => config.merging = word.parse().ok()?,
+                },
+            }
+        }
+        Some(config)
+    }
+}
+
+/// The trees of a new dataset, data first: names and configurations.
+pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)> {
+    let upkeep = &stored.upkeep;
+    let config = |role| TreeConfig::new(role, upkeep).to_bytes();
+    let mut trees = vec![(data_tree(name), stored.to_bytes())];
+    for attribute in &stored.attributes {
+        if widens(upkeep, attribute.def.kind) {
+            trees.push((widened_tree(name, attribute.id), config(Role::Widened)));
+        }
+        if !attribute.def.kind.is_standalone() {
+            continue;
+        }
+        let tree = index_tree(name, attribute.id, attribute.tree);
+        trees.push((tree, config(Role::Index(attribute.def.kind))));
+        if upkeep.maintenance == Maintenance::DeletedKey {
+            trees.push((deleted_tree(name, attribute.id), config(Role::Deleted)));
+        }
+    }
+    if upkeep.maintenance.uses_keys() {
+        trees.push((keys_tree(name), config(Role::Keys)));
+    }
+    trees.push((superseded_tree(name), config(Role::Superseded)));
+    trees
+}
+
+/// True when writes tell a range filter of this kind what they replaced.
+pub(crate) fn widens(upkeep: &Upkeep, kind: IndexKind) -> bool {
+    upkeep.maintenance == Maintenance::Eager && kind == IndexKind::Filter
 }

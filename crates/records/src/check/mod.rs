@@ -8,16 +8,15 @@ mod obsolete;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::{Component, Cursor, Expected, Group, Kind, LookupOptions, Seq, Snapshot, Stop, TreeId};
+use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Stop, TreeId};
+use model::record::RecordRef;
+use obsolete::{Derived, Known};
 
-use crate::catalog::dataset_of;
-use crate::catalog::{Attribute, Layout};
+use crate::catalog::{Attribute, Layout, dataset_of};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, VisitFact};
-use crate::store::{Context, Store, View};
-use model::record::RecordRef;
-use obsolete::{Derived, Known};
+use crate::store::{Handle, Store};
 
 /// What a check found.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +67,7 @@ impl Sum {
     }
 }
 
-/// [`crate::Database::check`].
+/// Checks a store: see [`crate::Database::check`].
 pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckReport> {
     let engine = store.group.check_until(stop)?;
     let mut report = CheckReport {
@@ -78,19 +77,17 @@ pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckRepo
         entries: engine.entries,
         ..CheckReport::default()
     };
-    report.errors.extend(ownerless_trees(&store.group));
-    for state in store.states() {
-        let dataset = Context {
-            store: store.clone(),
-            state,
+    report.errors.extend(store.ownerless_trees());
+    for current in store.currents() {
+        let dataset = Handle {
+            stop: stop.cloned(),
+            ..Handle::new(store.clone(), current, None)
         };
-        let now = dataset.now().with_stop(stop.cloned());
-        match check_dataset(&now, &mut report) {
+        match check_dataset(&dataset, &mut report) {
             Err(error) if error.is_cancelled() => return Err(error),
-            Err(error) => {
-                let name = dataset.name();
-                report.errors.push(format!("dataset {name}: {error}"));
-            }
+            Err(error) => report
+                .errors
+                .push(format!("dataset {}: {error}", dataset.name())),
             Ok(()) => {}
         }
     }
@@ -99,27 +96,28 @@ pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckRepo
     Ok(report)
 }
 
-/// Trees that no definition of a dataset has.
-fn ownerless_trees(group: &Group) -> Vec<String> {
-    let snapshot = group.snapshot();
-    let version = snapshot.version();
-    let mut known: HashSet<TreeId> = HashSet::new();
-    for tree in version.trees.values() {
-        let layout = dataset_of(&tree.name).and_then(|name| Layout::new(name, version));
-        known.extend(layout.iter().flat_map(Layout::trees));
+impl Store {
+    /// Trees that no definition of a dataset has.
+    fn ownerless_trees(&self) -> Vec<String> {
+        let snapshot = self.group.snapshot();
+        let version = snapshot.version();
+        let mut known: HashSet<TreeId> = HashSet::new();
+        for tree in version.trees.values() {
+            let layout = dataset_of(&tree.name).and_then(|name| Layout::new(name, version));
+            known.extend(layout.iter().flat_map(Layout::trees));
+        }
+        let unknown = version.trees.values().filter(|t| !known.contains(&t.id));
+        unknown
+            .map(|tree| format!("tree {}: it belongs to no dataset", tree.name))
+            .collect()
     }
-    let unknown = version.trees.values().filter(|t| !known.contains(&t.id));
-    unknown
-        .map(|tree| format!("tree {}: it belongs to no dataset", tree.name))
-        .collect()
 }
 
-fn check_dataset(now: &View, report: &mut CheckReport) -> Result<()> {
-    // One that was dropped meanwhile has nothing to check.
+fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
+    let now = dataset.snapshot();
     if now.is_dropped() {
         return Ok(());
     }
-    let dataset = &now.dataset;
     let (snapshot, layout) = (&now.snapshot, &now.layout);
     let building = layout.building.as_ref();
     let gathered = match building.and_then(|building| building.staging) {

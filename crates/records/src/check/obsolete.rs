@@ -1,12 +1,11 @@
 //! The obsolete set, and the trees that tell what writes replaced, against all versions of the records, as these go by.
 
 use lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
-
-use crate::catalog::{Attribute, Layout};
-use crate::error::Result;
-use crate::maintenance::{Complete, Coverage, Source};
 use model::definition::Maintenance;
 use model::record::RecordRef;
+
+use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
+use crate::error::Result;
 
 const READAHEAD: usize = 256 << 10;
 

@@ -4,16 +4,15 @@
 use std::ops::ControlFlow;
 
 use lsm::{Cursor, Kind, RunSink, TreeChange, TreeId};
+use model::record::RecordRef;
+use model::schema::{Extracted, RecordError};
 
-use super::index::{IndexProgress, IndexStep, OnProgress};
-use crate::catalog::{Building, Layout};
-use crate::catalog::{Role, TreeConfig};
+use super::indexes::{IndexProgress, IndexStep, OnProgress};
+use crate::catalog::{Building, Layout, Role, TreeConfig};
 use crate::error::Error;
 use crate::index::VisitFact;
 use crate::index::build::{Gathered, Oldest, Piece, each_staged};
-use crate::store::Context;
-use model::record::RecordRef;
-use model::schema::{Extracted, RecordError};
+use crate::store::Handle;
 
 /// Bytes that the passes over records and facts read ahead.
 const READAHEAD: usize = 256 << 10;
@@ -47,7 +46,7 @@ impl From<lsm::Error> for Stop {
 
 /// A change under way.
 pub(super) struct Build<'b, 'p> {
-    pub(super) dataset: &'b Context,
+    pub(super) dataset: &'b Handle,
     pub(super) layout: &'b Layout,
     pub(super) building: &'b Building,
     pub(super) progress: &'b mut OnProgress<'p>,
@@ -94,12 +93,12 @@ impl Build<'_, '_> {
         self.records = gathered.records;
         // Where no record was left there was no piece to sync the log for: a power cut must not bring back
         // what was deleted while the index was built without it.
-        self.dataset.store.group.sync()?;
-        let snapshot = self.dataset.store.group.snapshot();
+        self.dataset.shared.group.sync()?;
+        let snapshot = self.dataset.shared.group.snapshot();
         let attribute = &self.building.attribute;
         let mut oldest = Oldest::new(attribute.kind);
         let (mut written, mut stop) = (0, None);
-        let group = &self.dataset.store.group;
+        let group = &self.dataset.shared.group;
         let mut change = self.last_step();
         let config = TreeConfig::new(Role::Index(attribute.kind), &self.layout.stored.upkeep);
         change.configured.push((tree, config.to_bytes()));
@@ -138,12 +137,12 @@ impl Build<'_, '_> {
 
     /// Brings the facts of the records up to the begin of the change into the staging tree.
     fn gather(&mut self, staging: TreeId) -> std::result::Result<Gathered, Stop> {
-        let group = &self.dataset.store.group;
+        let group = &self.dataset.shared.group;
         let mut gathered = Gathered::read(&group.snapshot(), staging)?;
         let mut piece = Piece::new(self.building.attribute.kind);
         // Nothing was written before the change.
         gathered.complete |= self.building.since == 0;
-        let loan = self.dataset.store.borrow(lsm::Account::Builds);
+        let loan = self.dataset.shared.borrow(lsm::Account::Builds);
         let limit = loan.bytes();
         while !gathered.complete {
             let mut facts = 0;
@@ -182,7 +181,7 @@ impl Build<'_, '_> {
         after: Option<Vec<u8>>,
         show: &mut VisitFact<'_>,
     ) -> std::result::Result<(u64, Option<Vec<u8>>), Stop> {
-        let group = &self.dataset.store.group;
+        let group = &self.dataset.shared.group;
         let limit = (group.options().memory_budget >> 14).clamp(1, ROUND);
         let snapshot = group.snapshot();
         let versions = self.layout.stored.upkeep.versions;
@@ -232,7 +231,7 @@ impl Build<'_, '_> {
 
     /// A change to a kind without a tree.
     pub(super) fn in_place(&mut self) -> std::result::Result<(), Stop> {
-        let group = &self.dataset.store.group;
+        let group = &self.dataset.shared.group;
         let attribute = &self.building.attribute;
         if self.building.is_new {
             // Every record has to fit the type.

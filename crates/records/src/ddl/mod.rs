@@ -1,12 +1,10 @@
-//! Changing a dataset while it is in use: its indexes (`index.rs`, `build.rs`), and its maintenance strategy (`migration.rs`).
+//! Changing what a dataset is while it is in use: its indexes (`indexes.rs`, `build.rs`) and its maintenance strategy
+//! (`strategy.rs`). Both begin with one edit of the engine after which writes do both the old and the new, bring the older
+//! records over in rounds, and can be cut off anywhere and resumed.
 
 mod build;
-mod index;
-mod migration;
+mod indexes;
+mod strategy;
 
-pub use index::{IndexChange, IndexProgress, IndexStep, OnProgress};
-pub(crate) use index::{
-    add_tokenized, drop_index, rebuild_index, resume_index, switch_index, unfinished_index,
-};
-pub use migration::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
-pub(crate) use migration::{is_settled, set_auto, switch};
+pub use indexes::{IndexChange, IndexProgress, IndexStep, OnProgress};
+pub use strategy::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};

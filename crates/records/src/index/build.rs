@@ -14,14 +14,14 @@ use std::cmp::Reverse;
 
 use lsm::coding::{Reader, put_bytes, put_varint};
 use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
+use model::definition::IndexKind;
+use model::posting::{self, Posting, PostingWriter};
+use model::schema::Value;
 
 use super::eager::{CHUNK_BYTES, FIRST_WHILE_BUILT};
 use super::recent;
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use model::definition::IndexKind;
-use model::posting::{self, Posting, PostingWriter};
-use model::schema::Value;
 
 const GATHERED: u8 = 0;
 const FACT: u8 = 1;

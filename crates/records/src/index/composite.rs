@@ -3,12 +3,12 @@
 //! and no value is found under another that it begins with.
 
 use lsm::Kind;
+use model::schema::Value;
 
 use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Range, Writes, also, estimate_tree, tree_of};
 use crate::catalog::Attribute;
 use crate::error::Result;
-use model::schema::Value;
 
 pub(super) struct Composite;
 

@@ -12,12 +12,12 @@ use std::collections::hash_map::Entry;
 
 use lsm::entry::MAX_SEQ;
 use lsm::{Batch, Component, Cursor, Kind, Seq, Snapshot, TreeCursor, TreeId};
+use model::posting::{Posting, PostingMerge};
 
 use super::lazy::offer_piece;
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, estimate_tree, tree_of};
 use crate::catalog::Attribute;
 use crate::error::Result;
-use model::posting::{Posting, PostingMerge};
 
 /// Bytes at which a chunk is full.
 pub(super) const CHUNK_BYTES: usize = 8 << 10;

@@ -18,12 +18,12 @@ use lsm::memtable::Memtable;
 use lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
 use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind};
+use model::definition::Repair;
+use model::record::RecordRef;
 
 use super::{Best, Fact, Index, Lookup, Range, Writes};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-use model::definition::Repair;
-use model::record::RecordRef;
 
 pub(super) struct Embedded;
 

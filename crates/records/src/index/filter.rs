@@ -20,13 +20,12 @@ use lsm::synopsis::ValueRange;
 use lsm::table::{ReadOptions, TableMeta};
 use lsm::version::{ComponentId, Run};
 use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
-
-use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
-use crate::catalog::Attribute;
-use crate::error::Result;
-use crate::maintenance::{Coverage, Source};
 use model::definition::Maintenance;
 use model::record::RecordRef;
+
+use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
+use crate::catalog::{Attribute, Coverage, Source};
+use crate::error::Result;
 
 pub(super) struct Filter;
 

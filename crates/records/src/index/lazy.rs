@@ -4,12 +4,12 @@
 //! newest first, within a component and from component to component, so a top-K lookup stops early.
 
 use lsm::{Kind, Seq};
+use model::posting::{self, Posting, PostingList};
 
 use super::walk::{Tells, walk};
 use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use model::posting::{self, Posting, PostingList};
 
 pub(super) struct Lazy;
 

@@ -18,7 +18,7 @@ mod walk;
 use std::sync::Arc;
 
 use lsm::synopsis::ValueRange;
-use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId, TreeOptions};
 
 pub use best::Order;
 pub(crate) use best::{Best, Window};
@@ -29,7 +29,6 @@ use posting_merge::PostingOperator;
 
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-pub(crate) use crate::maintenance::{CURRENT, Candidate};
 use model::definition::IndexKind;
 use model::posting::PostingMerge;
 use model::schema::Value;
@@ -66,6 +65,19 @@ impl Writes {
         self.eager.clear();
     }
 }
+
+/// A record that may match: what an index gives.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) seq: Seq,
+    pub(crate) key: Vec<u8>,
+    /// The stored record, where the index came by it, and which component it was found in: no newer one
+    /// may have the key. [`CURRENT`] when that is known already.
+    pub(crate) record: Option<(Slice, usize)>,
+}
+
+/// In the place of a component: the record is known to be current.
+pub(crate) const CURRENT: usize = usize::MAX;
 
 /// What a lookup in an index works with.
 pub(crate) struct Lookup<'a> {

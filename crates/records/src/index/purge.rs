@@ -3,7 +3,6 @@
 
 use lsm::Seq;
 use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
-
 use model::posting::{PostingList, PostingWriter};
 
 pub(super) struct Purge;

@@ -10,9 +10,8 @@
 //! That a record is there twice (updated without changing the value), or not any more (cancelled), is
 //! found out by merges, as far as they can remember it: [`Cleaning`].
 
-use lsm::Kind;
-use lsm::Seq;
 use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
+use lsm::{Kind, Seq};
 
 use super::seen::Seen;
 use super::walk::{Tells, walk};

@@ -12,26 +12,13 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 use lsm::table::KeyFilter;
-use lsm::{Component, Cost, Cursor, Seq, Slice, Snapshot, Superseded, TreeId};
-
-use super::coverage::{Complete, Coverage, Source};
-use crate::catalog::{Attribute, Layout};
-use crate::error::{Error, Result};
-use crate::store::{Kept, KeptFilter, Name, View};
+use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
 use model::definition::{Maintenance, Repair};
 
-/// A record that may match: what an index gives.
-#[derive(Debug, Clone)]
-pub(crate) struct Candidate {
-    pub(crate) seq: Seq,
-    pub(crate) key: Vec<u8>,
-    /// The stored record, where the index came by it, and which component it was found in: no newer one
-    /// may have the key. [`CURRENT`] when that is known already.
-    pub(crate) record: Option<(Slice, usize)>,
-}
-
-/// In the place of a component: the record is known to be current.
-pub(crate) const CURRENT: usize = usize::MAX;
+use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
+use crate::error::{Error, Result};
+use crate::index::Candidate;
+use crate::store::{Kept, KeptFilter, Name};
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,13 +56,6 @@ const MOST_KEYS: u64 = 1 << 20;
 
 /// Bits of that filter per key.
 const FILTER_BITS: usize = 12;
-
-/// Leaves out the candidates that earlier queries of this process found to be obsolete.
-pub(crate) fn leave_out_noted(view: &View, candidates: &mut Vec<Candidate>) {
-    if let Some(noted) = view.dataset.state.read_repair.noted() {
-        candidates.retain(|candidate| !noted.is_over(candidate.seq, view.seq()));
-    }
-}
 
 /// What a snapshot knows of the facts of one index.
 pub(crate) struct Validity {

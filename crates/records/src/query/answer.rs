@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lsm::{Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, Slice};
+use model::Key;
+use model::record::RecordRef;
 use serde_json::{Map, Value as Json, json};
 
 use super::explain::{self, Steps};
@@ -12,11 +14,9 @@ use super::predicate::Predicates;
 use super::{Order, Query, scan};
 use crate::error::{Error, Result};
 use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
-use crate::maintenance::{Validation, Validity, leave_out_noted};
+use crate::maintenance::{Validation, Validity};
 use crate::record::Record;
 use crate::store::View;
-use model::Key;
-use model::record::RecordRef;
 
 /// The most candidates that are asked for at a time.
 const PAGE: usize = 256 << 10;
@@ -40,7 +40,7 @@ pub(super) struct Ready {
 
 /// Matching records in order, found as they are asked for.
 pub struct Answer {
-    pub(super) view: View,
+    pub(super) snapshot: View,
     pub(super) components: Vec<Component>,
     pub(super) predicates: Predicates,
     pub(super) plan: Plan,
@@ -76,9 +76,9 @@ pub struct Answer {
 
 impl Answer {
     pub(super) fn new(query: Query) -> Result<Answer> {
-        let layout = &*query.view.layout;
+        let layout = &*query.snapshot.layout;
         let predicates = Predicates::new(layout, &query.conditions)?;
-        let snapshot = &query.view.snapshot;
+        let snapshot = &query.snapshot.snapshot;
         let (data_cost, index_cost, keys_cost) =
             (snapshot.cost(), snapshot.cost(), snapshot.cost());
         let lookup = Lookup {
@@ -93,13 +93,13 @@ impl Answer {
             Driver::Scan => None,
         };
         let driver = driver.and_then(|predicate| layout.attributes.get(predicate.attribute));
-        let kept = &query.view.dataset.state.kept_filter;
+        let kept = &query.snapshot.dataset.current.kept_filter;
         let validity = Validity::new(snapshot, layout, driver, kept);
         let asks = match query.validation {
             Validation::Direct => false,
             Validation::Timestamp => validity.asks(),
             Validation::Auto => {
-                let wasteful = query.view.dataset.state.usage.is_wasteful();
+                let wasteful = query.snapshot.dataset.current.usage.is_wasteful();
                 validity.asks() && (query.keys_only || wasteful)
             }
         };
@@ -150,7 +150,7 @@ impl Answer {
             index_cost,
             keys_cost,
             notes,
-            view: query.view,
+            snapshot: query.snapshot,
         })
     }
 
@@ -166,7 +166,7 @@ impl Answer {
 
     /// What the query did so far and what it cost.
     pub fn explain(&self) -> Json {
-        let layout = &self.view.layout;
+        let layout = &self.snapshot.layout;
         let name = |at: usize| {
             self.predicates
                 .declared
@@ -212,7 +212,7 @@ impl Answer {
 
     /// Asks the driver for the next candidates.
     fn refill(&mut self) -> Result<()> {
-        let layout = &*self.view.layout;
+        let layout = &*self.snapshot.layout;
         // With a limit, some more than wanted, for those that turn out to be superseded or not to
         // meet the other conditions; each further round asks for more.
         let want = match self.remaining {
@@ -222,7 +222,7 @@ impl Answer {
             None => usize::MAX,
         };
         self.loan = None;
-        let shared = &self.view.dataset.store;
+        let shared = &self.snapshot.dataset.shared;
         let is_large = want > FIRST_FETCH;
         self.loan = is_large.then(|| shared.borrow(Account::Queries));
         let small = shared.group.options().memory_budget / 8;
@@ -237,7 +237,7 @@ impl Answer {
         let mut best = Best::new(window).without(self.validity.over());
         let lookup = Lookup {
             layout,
-            snapshot: &self.view.snapshot,
+            snapshot: &self.snapshot.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
         };
@@ -275,8 +275,8 @@ impl Answer {
 
     /// Offers every record that meets the conditions.
     fn scan_all(&self, best: &mut Best, want: usize) -> Result<()> {
-        let layout = &self.view.layout;
-        let mut cursor = self.view.snapshot.cursor(layout.data, scan::READAHEAD);
+        let layout = &self.snapshot.layout;
+        let mut cursor = self.snapshot.snapshot.cursor(layout.data, scan::READAHEAD);
         cursor.seek_first()?;
         while cursor.valid() {
             let seq = cursor.seq();
@@ -308,7 +308,7 @@ impl Answer {
         let wanted = self.remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
-        leave_out_noted(&self.view, &mut chunk);
+        self.snapshot.leave_out_noted(&mut chunk);
         self.steps.superseded += (take - chunk.len()) as u64;
         if self.asks {
             let total = (chunk.len() + self.pending.len()) as u64;
@@ -326,8 +326,8 @@ impl Answer {
             return Ok(());
         }
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
-        let layout = &*self.view.layout;
-        let snapshot = &self.view.snapshot;
+        let layout = &*self.snapshot.layout;
+        let snapshot = &self.snapshot.snapshot;
         let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
         for (at, candidate) in chunk.iter_mut().enumerate() {
             let Some((record, component)) = candidate.record.take() else {
@@ -377,7 +377,7 @@ impl Answer {
                 if found.seq == candidate.seq {
                     *slot = Some(found.value.compact());
                 } else if layout.stored.upkeep.versions == 1 {
-                    self.view.note_over(candidate.seq, found.seq);
+                    self.snapshot.note_over(candidate.seq, found.seq);
                 }
             }
         })?;
@@ -466,7 +466,7 @@ impl Iterator for Answer {
             let value = |ready: Ready| Some((ready.key, ready.seq, ready.value?));
             let record = ready.and_then(value);
             record
-                .map(|(key, seq, value)| Record::new(key, seq, value))
+                .map(|(key, seq, value)| self.snapshot.record(key, seq, value))
                 .transpose()
         });
         self.failed = next.is_err();
@@ -503,7 +503,7 @@ impl Iterator for Keys {
         }
         let next = self.0.step();
         self.0.failed = next.is_err();
-        let ty = self.0.view.dataset.key_type();
+        let ty = self.0.snapshot.dataset.key_type();
         let key = |ready: Ready| Key::from_encoded(ty, ready.key);
         next.map(|ready| ready.map(key)).transpose()
     }
@@ -512,12 +512,12 @@ impl Iterator for Keys {
 impl Drop for Answer {
     fn drop(&mut self) {
         self.count_use();
-        let group = &self.view.dataset.store.group;
+        let group = &self.snapshot.dataset.shared.group;
         group.count(&self.data_cost);
         group.count(&self.index_cost);
         group.count(&self.keys_cost);
         let steps = &self.steps;
-        let usage = &self.view.dataset.state.usage;
+        let usage = &self.snapshot.dataset.current.usage;
         let validated = steps.asked.max(steps.fetched);
         usage.queried(steps.superseded, validated, self.measured());
     }

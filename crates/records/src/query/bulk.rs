@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use lsm::sort::{Sorted, Sorter};
 use lsm::{Account, Cursor, Expected, Seq, Slice};
+use model::Key;
 use serde_json::Value as Json;
 
 use super::answer::{Answer, parse};
@@ -51,7 +52,7 @@ pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Re
 
 impl Answer {
     fn visit_in_bulk(&mut self, order: BulkOrder, visit: &mut Visit<'_>) -> Result<()> {
-        let layout = self.view.layout.clone();
+        let layout = self.snapshot.layout.clone();
         let Driver::Index(at) = self.plan.driver else {
             return self.visit_scan(&layout, visit);
         };
@@ -62,7 +63,7 @@ impl Answer {
         let driver = self.predicates.declared.get(at);
         let attribute = driver.and_then(|driver| layout.attributes.get(driver.attribute));
         // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.
-        let loan = self.view.dataset.store.borrow(Account::Queries);
+        let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
         let share = loan.bytes() / 4;
         let sorted = match attribute {
             Some(attribute) if attribute.kind.is_standalone() => {
@@ -85,7 +86,7 @@ impl Answer {
     }
 
     fn visit_scan(&mut self, layout: &Layout, visit: &mut Visit<'_>) -> Result<()> {
-        let mut cursor = self.view.snapshot.cursor(layout.data, scan::READAHEAD);
+        let mut cursor = self.snapshot.snapshot.cursor(layout.data, scan::READAHEAD);
         cursor.seek_first()?;
         let mut sieve = self.sieve(layout, None, visit);
         while cursor.valid() && !sieve.is_done() {
@@ -101,7 +102,7 @@ impl Answer {
     }
 
     fn sorter(&self, memory: usize) -> Sorter {
-        let group = &self.view.dataset.store.group;
+        let group = &self.snapshot.dataset.shared.group;
         Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
@@ -118,7 +119,7 @@ impl Answer {
         let Some(range) = declared.and_then(|predicate| predicate.sought.as_ref()) else {
             return Ok(sorter.finish()?);
         };
-        let snapshot = &self.view.snapshot;
+        let snapshot = &self.snapshot.snapshot;
         let lookup = Lookup {
             layout,
             snapshot,
@@ -155,7 +156,7 @@ impl Answer {
         let limit = self.remaining.take();
         for record in self.by_ref() {
             let record = record?;
-            sorter.add(record.key(), record.seq())?;
+            sorter.add(record.key().as_bytes(), record.seq())?;
         }
         self.remaining = limit;
         self.steps.answers = 0;
@@ -174,7 +175,7 @@ impl Answer {
     ) -> Result<()> {
         let mut options = self.lookup;
         options.batch_bytes = options.batch_bytes.min(share);
-        let snapshot = self.view.snapshot.clone();
+        let snapshot = self.snapshot.snapshot.clone();
         let components = snapshot.components(layout.data);
         let cost = snapshot.cost();
         let validity = self.asks.then(|| self.validity.clone());
@@ -284,7 +285,13 @@ impl Sieve<'_> {
         }
         *self.remaining = self.remaining.map(|left| left - 1);
         self.steps.answers += 1;
-        if (self.visit)(Record::new(key.to_vec(), seq, value)?).is_break() {
+        if (self.visit)(Record::new(
+            Key::from_encoded(self.layout.stored.key_type, key.to_vec()),
+            seq,
+            value,
+        )?)
+        .is_break()
+        {
             *self.remaining = Some(0);
         }
         Ok(())

@@ -2,6 +2,8 @@
 //! needs to be kept.
 
 use lsm::{Account, Component, Cursor, Expected, Seq, SeqSet};
+use model::definition::IndexKind;
+use model::tokens::Tokenizer;
 
 use super::answer::{Answer, parse};
 use super::explain::Steps;
@@ -11,8 +13,6 @@ use super::scan;
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
-use model::definition::IndexKind;
-use model::tokens::Tokenizer;
 
 /// Facts whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;
@@ -23,7 +23,7 @@ const FACT_BYTES: usize = size_of::<(Vec<u8>, Seq, Vec<u8>)>() + 32;
 impl Answer {
     /// Counts what is left of the answer.
     pub(super) fn count_rest(&mut self) -> Result<u64> {
-        let layout = self.view.layout.clone();
+        let layout = self.snapshot.layout.clone();
         if self.remaining.is_none() && self.after.is_none() && !self.exhausted {
             match self.plan.driver {
                 Driver::Scan => return self.count_scan(&layout),
@@ -51,7 +51,7 @@ impl Answer {
     }
 
     fn count_scan(&mut self, layout: &Layout) -> Result<u64> {
-        let snapshot = &self.view.snapshot;
+        let snapshot = &self.snapshot.snapshot;
         let mut cursor = snapshot.cursor(layout.data, scan::READAHEAD);
         cursor.seek_first()?;
         while cursor.valid() {
@@ -79,7 +79,7 @@ impl Answer {
     ) -> Result<u64> {
         let lookup = Lookup {
             layout,
-            snapshot: &self.view.snapshot,
+            snapshot: &self.snapshot.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
         };
@@ -109,11 +109,11 @@ impl Answer {
             return self.count_facts(layout, attribute, range);
         }
         let (lo, hi) = range.key_bounds();
-        let snapshot = self.view.snapshot.clone();
+        let snapshot = self.snapshot.snapshot.clone();
         let index_cost = snapshot.cost();
         let mut facts: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
         // Facts whose records are looked up together: the more, the closer to each other they are.
-        let loan = self.view.dataset.store.borrow(Account::Queries);
+        let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
         let room = loan.bytes() / 2;
         self.lookup.batch_bytes = self.lookup.batch_bytes.min(room);
         let mut bytes = 0;
@@ -151,7 +151,7 @@ impl Answer {
         range: &Range,
     ) -> Result<u64> {
         let (lo, hi) = range.key_bounds();
-        let snapshot = self.view.snapshot.clone();
+        let snapshot = self.snapshot.snapshot.clone();
         let (index_cost, keys_cost) = (snapshot.cost(), snapshot.cost());
         let (validity, steps) = (&self.validity, &mut self.steps);
         let mut counted = SeqSet::new();
@@ -227,7 +227,7 @@ impl Answer {
         steps.candidates += keys.len() as u64;
         steps.fetched += keys.len() as u64;
         let mut confirmed = 0;
-        let snapshot = &self.view.snapshot;
+        let snapshot = &self.snapshot.snapshot;
         let components = snapshot.components(layout.data);
         let (expected, cost) = (Expected::AtLeast(&seqs), &self.data_cost);
         let lookup = snapshot.lookup(&components, &keys, expected, self.lookup, cost);

@@ -1,22 +1,21 @@
 //! The way of a query: candidates from one index, then for all kinds the same steps: is the
 //! candidate current, fetch its record, confirm the other conditions, answer in order of recency.
 
-mod accounting;
 mod answer;
+mod asked;
 mod bulk;
+mod candidates;
 mod count;
 mod explain;
 mod plan;
 mod predicate;
 mod scan;
-mod version_search;
 mod versions;
 
 pub use answer::{Answer, Keys, PageToken};
 pub use bulk::BulkOrder;
 pub use scan::Scan;
 pub use versions::{Page, ValuePage, ValueToken};
-pub(crate) use versions::{read_key, read_values};
 
 use std::ops::ControlFlow;
 
@@ -24,9 +23,9 @@ use lsm::LookupOptions;
 use serde_json::Value as Json;
 
 pub use crate::index::Order;
-pub use crate::maintenance::Validation;
 
 use crate::error::{Error, Result};
+use crate::maintenance::Validation;
 use crate::record::Record;
 use crate::store::View;
 use model::condition::{Condition, Op};
@@ -39,7 +38,7 @@ use model::schema::Path;
 /// `tag=a tag=b` finds arrays that have both.
 #[derive(Clone)]
 pub struct Query {
-    view: View,
+    snapshot: View,
     conditions: Vec<Condition>,
     limit: Option<usize>,
     order: Order,
@@ -50,9 +49,9 @@ pub struct Query {
 }
 
 impl Query {
-    pub(crate) fn new(view: View) -> Query {
+    pub(crate) fn new(snapshot: View) -> Query {
         Query {
-            view,
+            snapshot,
             conditions: Vec::new(),
             limit: None,
             order: Order::Newest,
@@ -142,7 +141,7 @@ impl Query {
     pub fn count(self) -> Result<(u64, Json)> {
         if self.conditions.is_empty() && self.after.is_none() {
             let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
-            return scan::count_all(&self.view, limit);
+            return scan::count_all(&self.snapshot, limit);
         }
         let mut answer = Answer::new(Query {
             keys_only: true,

@@ -1,10 +1,11 @@
 //! Which index drives a query: the one that is expected to make the least work.
 
+use model::definition::IndexKind;
+
 use super::predicate::Predicates;
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Lookup, Range};
-use model::definition::IndexKind;
 
 /// How candidates are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 
 use std::ops::Bound;
 
-use crate::catalog::Layout;
-use crate::error::{Error, Result};
-use crate::index::Range;
 use model::condition::{Condition, JsonFilter, Op};
 use model::record::RecordRef;
 use model::schema::Path;
 use model::tokens::{Tokenizer, prefix_token};
+
+use crate::catalog::Layout;
+use crate::error::{Error, Result};
+use crate::index::Range;
 
 /// "Some value of the attribute lies in the range."
 pub(super) struct Predicate {

@@ -1,20 +1,20 @@
 //! Records in key order.
 
 use lsm::{Cost, Cursor, MAX_SEQ, TreeCursor};
+use model::Key;
 use serde_json::{Value as Json, json};
 
 use super::explain;
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::View;
-use model::Key;
 
 /// Bytes that a scan reads ahead.
 pub(super) const READAHEAD: usize = 256 << 10;
 
 /// An iterator over records by primary key.
 pub struct Scan {
-    view: View,
+    snapshot: View,
     cursor: TreeCursor,
     from: Option<Key>,
     to: Option<Key>,
@@ -26,7 +26,7 @@ pub struct Scan {
 
 impl Scan {
     pub(crate) fn new(
-        view: View,
+        snapshot: View,
         from: Option<Key>,
         to: Option<Key>,
         reverse: bool,
@@ -38,9 +38,9 @@ impl Scan {
                 "the range of keys is upside down: {from} is above {to}"
             )));
         }
-        let cursor = view.snapshot.cursor(view.layout.data, READAHEAD);
+        let cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
         Ok(Scan {
-            view,
+            snapshot,
             cursor,
             from,
             to,
@@ -102,7 +102,8 @@ impl Scan {
             return Ok(None);
         }
         self.records += 1;
-        Record::new(key.to_vec(), self.cursor.seq(), self.cursor.value_slice()).map(Some)
+        let key = Key::from_encoded(self.snapshot.dataset.key_type(), key.to_vec());
+        Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 }
 
@@ -116,15 +117,19 @@ impl Iterator for Scan {
         let next = self.step().transpose();
         if !matches!(next, Some(Ok(_))) {
             self.done = true;
-            self.view.dataset.store.group.count(&self.cursor.cost());
+            self.snapshot
+                .dataset
+                .shared
+                .group
+                .count(&self.cursor.cost());
         }
         next
     }
 }
 
 /// Counts the records of a dataset, at most `limit`.
-pub(super) fn count_all(view: &View, limit: u64) -> Result<(u64, Json)> {
-    let mut cursor = view.snapshot.cursor(view.layout.data, READAHEAD);
+pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Json)> {
+    let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {
@@ -132,7 +137,7 @@ pub(super) fn count_all(view: &View, limit: u64) -> Result<(u64, Json)> {
         cursor.next()?;
     }
     let cost: Cost = cursor.cost();
-    view.dataset.store.group.count(&cost);
+    snapshot.dataset.shared.group.count(&cost);
     let explain = json!({
         "plan": { "scan": "keys, ascending" },
         "steps": { "answers": count },

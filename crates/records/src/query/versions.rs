@@ -10,17 +10,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lsm::{Kind, Seq};
-
-use super::predicate::Predicates;
-use super::version_search::{Kept, Search};
-use crate::error::{Error, Result};
-use crate::record::Record;
-use crate::store::View;
-use crate::telemetry::Asked;
 use model::Key;
 use model::condition::{Condition, Op};
 use model::schema::Path;
 use model::tokens::Tokenizer;
+
+use super::candidates::{Kept, Search};
+use super::predicate::Predicates;
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::store::View;
+use crate::telemetry::Asked;
 
 /// Which part of the versions with a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,113 +91,126 @@ impl FromStr for ValueToken {
     }
 }
 
-/// [`crate::DatasetSnapshot::read_key`].
-pub(crate) fn read_key(view: &View, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
-    view.dataset.state.usage.got();
-    let at = ts.unwrap_or(view.seq());
-    let mut kept = Kept::new(view, key.as_bytes());
-    let mut records = Vec::new();
-    while records.len() < m
-        && let Some(entry) = kept.next_entry()?
-    {
-        match entry.kind {
-            _ if entry.seq > at => {}
-            Kind::Put => {
-                let key = key.as_bytes().to_vec();
-                records.push(Record::new(key, entry.seq, entry.value)?);
+impl View {
+    /// See [`crate::DatasetSnapshot::read_key`].
+    pub(crate) fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
+        self.dataset.current.usage.got();
+        let at = ts.unwrap_or(self.seq());
+        let mut kept = Kept::new(self, key.as_bytes());
+        let mut records = Vec::new();
+        while records.len() < m
+            && let Some(entry) = kept.next_entry()?
+        {
+            match entry.kind {
+                _ if entry.seq > at => {}
+                Kind::Put => {
+                    records.push(Record::new(key.clone(), entry.seq, entry.value)?);
+                }
+                _ => break,
             }
-            _ => break,
         }
+        self.dataset.shared.group.count(kept.walk.cost());
+        Ok(records)
     }
-    view.dataset.store.group.count(kept.walk.cost());
-    Ok(records)
-}
 
-/// [`crate::DatasetSnapshot::read_values`].
-pub(crate) fn read_values(
-    view: &View,
-    tokens: &[(&Path, &str)],
-    ts: Option<Seq>,
-    m: usize,
-    Page { limit, after }: Page,
-) -> Result<ValuePage> {
-    if tokens.is_empty() || m == 0 || limit == 0 {
-        return Err(Error::bad_input(
-            "versions by value: at least one token, one version and a limit of one are needed",
-        ));
+    /// See [`crate::DatasetSnapshot::read_value`].
+    pub(crate) fn read_value(
+        &self,
+        path: &Path,
+        token: &str,
+        ts: Option<Seq>,
+        m: usize,
+        page: Page,
+    ) -> Result<ValuePage> {
+        self.read_values(&[(path, token)], ts, m, page)
     }
-    if let (Some(ts), Some(after)) = (ts, after)
-        && ts != after.at
-        && ts != after.asked
-    {
-        return Err(Error::bad_input(format!(
-            "the page before was as of write {}, not {ts}",
-            after.asked
-        )));
-    }
-    let at = after.map(|after| after.at).or(ts);
-    let predicates = Predicates::new(&view.layout, &conditions(view, tokens))?;
-    let over = view.layout.superseded;
-    let over = over.and_then(|tree| view.snapshot.superseded(tree));
-    let mut search = Search {
-        at: at.unwrap_or(view.seq()).min(view.seq()),
-        m,
-        view,
-        predicates: &predicates,
-        over: over.map(Arc::new),
-        data_cost: view.snapshot.cost(),
-        index_cost: view.snapshot.cost(),
-    };
-    // The next candidates are below this one.
-    let below = after.map_or(search.at.saturating_add(1), |after| after.after);
-    let streams = search.streams()?;
-    let by_scan = streams.is_empty();
-    let (mut records, more) = match by_scan {
-        true => search.by_scan(below, limit)?,
-        false => search.by_index(streams, below, limit)?,
-    };
-    let more = more || records.len() > limit;
-    records.truncate(limit);
-    let group = &view.dataset.store.group;
-    group.count(&search.data_cost);
-    group.count(&search.index_cost);
-    count_use(view, tokens, limit, by_scan);
-    let last = records.last().filter(|_| more);
-    Ok(ValuePage {
-        next: last.map(|last| ValueToken {
-            at: search.at,
-            after: last.seq(),
-            asked: after.map(|after| after.asked).or(ts).unwrap_or(search.at),
-        }),
-        records,
-    })
-}
 
-/// What tokens ask for.
-fn conditions(view: &View, tokens: &[(&Path, &str)]) -> Vec<Condition> {
-    let tokenizer = |path: &Path| {
-        let mut attributes = view.layout.attributes.iter();
-        attributes.find(|a| a.path == *path).map(|a| a.tokenizer)
-    };
-    let conditions = tokens.iter().map(|(path, token)| {
-        let op = match tokenizer(path) {
-            Some(Tokenizer::Prefix) => Op::Prefix,
-            _ => Op::Eq,
+    /// See [`crate::DatasetSnapshot::read_values`].
+    pub(crate) fn read_values(
+        &self,
+        tokens: &[(&Path, &str)],
+        ts: Option<Seq>,
+        m: usize,
+        Page { limit, after }: Page,
+    ) -> Result<ValuePage> {
+        if tokens.is_empty() || m == 0 || limit == 0 {
+            return Err(Error::bad_input(
+                "versions by value: at least one token, one version and a limit of one are needed",
+            ));
+        }
+        if let (Some(ts), Some(after)) = (ts, after)
+            && ts != after.at
+            && ts != after.asked
+        {
+            return Err(Error::bad_input(format!(
+                "the page before was as of write {}, not {ts}",
+                after.asked
+            )));
+        }
+        let at = after.map(|after| after.at).or(ts);
+        let predicates = Predicates::new(&self.layout, &self.conditions(tokens))?;
+        let over = self.layout.superseded;
+        let over = over.and_then(|tree| self.snapshot.superseded(tree));
+        let mut search = Search {
+            at: at.unwrap_or(self.seq()).min(self.seq()),
+            m,
+            snapshot: self,
+            predicates: &predicates,
+            over: over.map(Arc::new),
+            data_cost: self.snapshot.cost(),
+            index_cost: self.snapshot.cost(),
         };
-        Condition::new((*path).clone(), op, *token)
-    });
-    conditions.collect()
-}
-
-fn count_use(view: &View, tokens: &[(&Path, &str)], limit: usize, by_scan: bool) {
-    for (path, _) in tokens {
-        let asked = Asked {
-            lookups: 1,
-            limited: 1,
-            limits: (limit as u64).min(1 << 32),
-            scans: u64::from(by_scan),
-            ..Asked::default()
+        // The next candidates are below this one.
+        let below = after.map_or(search.at.saturating_add(1), |after| after.after);
+        let streams = search.streams()?;
+        let by_scan = streams.is_empty();
+        let (mut records, more) = match by_scan {
+            true => search.by_scan(below, limit)?,
+            false => search.by_index(streams, below, limit)?,
         };
-        view.dataset.state.usage.asked(path, asked);
+        let more = more || records.len() > limit;
+        records.truncate(limit);
+        let group = &self.dataset.shared.group;
+        group.count(&search.data_cost);
+        group.count(&search.index_cost);
+        self.count_use(tokens, limit, by_scan);
+        let last = records.last().filter(|_| more);
+        Ok(ValuePage {
+            next: last.map(|last| ValueToken {
+                at: search.at,
+                after: last.seq(),
+                asked: after.map(|after| after.asked).or(ts).unwrap_or(search.at),
+            }),
+            records,
+        })
+    }
+
+    /// What tokens ask for.
+    fn conditions(&self, tokens: &[(&Path, &str)]) -> Vec<Condition> {
+        let tokenizer = |path: &Path| {
+            let mut attributes = self.layout.attributes.iter();
+            attributes.find(|a| a.path == *path).map(|a| a.tokenizer)
+        };
+        let conditions = tokens.iter().map(|(path, token)| {
+            let op = match tokenizer(path) {
+                Some(Tokenizer::Prefix) => Op::Prefix,
+                _ => Op::Eq,
+            };
+            Condition::new((*path).clone(), op, *token)
+        });
+        conditions.collect()
+    }
+
+    fn count_use(&self, tokens: &[(&Path, &str)], limit: usize, by_scan: bool) {
+        for (path, _) in tokens {
+            let asked = Asked {
+                lookups: 1,
+                limited: 1,
+                limits: (limit as u64).min(1 << 32),
+                scans: u64::from(by_scan),
+                ..Asked::default()
+            };
+            self.dataset.current.usage.asked(path, asked);
+        }
     }
 }

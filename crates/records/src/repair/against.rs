@@ -6,14 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use lsm::version::ComponentId;
 use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
+use model::definition::Merging;
 
 use super::sorter::Sorted;
 use super::work::{Tally, Work};
 use super::{READAHEAD, runs};
-use crate::catalog::{Attribute, Layout};
+use crate::catalog::{Attribute, Coverage, Layout};
 use crate::error::Result;
-use crate::maintenance::Coverage;
-use model::definition::Merging;
 
 pub(super) struct Against<'w> {
     work: &'w Work<'w>,

@@ -6,8 +6,9 @@
 //! a probe of a key filter, or by reading them beside the new ones, when those are many. Only the newest older
 //! version matters, the others were superseded before the mark.
 
-use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
 use std::sync::atomic::Ordering::Relaxed;
+
+use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
 
 use super::work::{KeyRange, Reporter, Tally, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};

@@ -23,14 +23,12 @@ use std::time::Duration;
 
 use lsm::version::TreeVersion;
 use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
-
-use crate::catalog::Layout;
-use crate::catalog::{Role, TreeConfig, superseded_tree};
-use crate::error::{Error, Result};
-use crate::maintenance::{Coverage, Source};
-use crate::store::Context;
 use model::definition::{IndexKind, Maintenance, Repair};
 use work::Work;
+
+use crate::catalog::{Coverage, Layout, Role, Source, TreeConfig, superseded_tree};
+use crate::error::{Error, Result};
+use crate::store::Handle;
 
 /// Bytes that passes over entries read ahead.
 const READAHEAD: usize = 256 << 10;
@@ -153,139 +151,142 @@ pub struct RepairReport {
     pub complete: bool,
 }
 
-/// [`crate::Dataset::repair`].
-pub(crate) fn repair(
-    dataset: &Context,
-    options: &RepairOptions,
-    progress: &mut OnRepair<'_>,
-) -> Result<RepairReport> {
-    if options.bytes_per_second == Some(0) {
-        return Err(Error::bad_input(
-            "a repair that may read 0 bytes a second never ends",
-        ));
+impl Handle {
+    /// See [`crate::Dataset::repair`].
+    pub(crate) fn repair(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
+        if options.bytes_per_second == Some(0) {
+            return Err(Error::bad_input(
+                "a repair that may read 0 bytes a second never ends",
+            ));
+        }
+        self.superseded(Readable::Verified)?;
+        self.shared.group.flush()?;
+        self.repair_flushed(options, progress)
     }
-    superseded(dataset, Readable::Verified)?;
-    dataset.store.group.flush()?;
-    repair_flushed(dataset, options, progress)
-}
 
-/// The same for what was flushed.
-pub(crate) fn repair_flushed(
-    dataset: &Context,
-    options: &RepairOptions,
-    progress: &mut OnRepair<'_>,
-) -> Result<RepairReport> {
-    let group = &dataset.store.group;
-    let superseded = superseded(dataset, Readable::AsOpened)?;
-    dataset.state.keep_over(group)?;
-    let now = dataset.now();
-    let layout = &now.layout;
-    let before = mark(&now.snapshot, superseded);
-    let complete = Coverage::at(layout, Some(before)).loses_nothing();
-    let method = choose(options.method, layout, complete)?;
-    // An index that is being built gets facts that this would not see.
-    let _claim = match method {
-        RepairMethod::Index => {
-            let claim = dataset.state.claim()?;
-            dataset.layout().refuse_unfinished()?;
-            Some(claim)
-        }
-        _ => None,
-    };
-    let now = match method {
-        RepairMethod::Primary {
-            compaction: Compaction::After,
-        } => {
-            group.compact(Some(layout.data))?;
-            let now = dataset.now();
-            // The strategy may have changed meanwhile, and then merges have left out what nobody was told of.
-            let before = mark(&now.snapshot, superseded);
-            let complete = Coverage::at(&now.layout, Some(before)).loses_nothing();
-            choose(method, &now.layout, complete)?;
-            now
-        }
-        // Before it was claimed, an index may have been added.
-        RepairMethod::Index => dataset.now(),
-        _ => now,
-    };
-    let layout = &now.layout;
-    let known = now.snapshot.superseded(superseded);
-    let known = known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
-    let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
-    // Where each write says what it replaces there is nothing to be found.
-    let coverage = Coverage::at(layout, Some(before));
-    let says = coverage.of(Source::IndexEntries).is_always();
-    let result = match method {
-        _ if says && options.method == RepairMethod::Auto => Ok(()),
-        RepairMethod::Key => by_key::run(&work, layout, progress),
-        RepairMethod::Index => {
-            let mark = mark(&now.snapshot, superseded);
-            let complete = Coverage::at(layout, Some(mark)).loses_nothing();
-            let told = complete && layout.stored.upkeep.repair == Repair::Merge;
-            let mut result = by_index::run(&work, layout, told, progress);
-            let filters = layout
-                .attributes
-                .iter()
-                .any(|a| a.kind == IndexKind::Filter);
-            if filters && !complete {
-                // A range filter's facts are the records themselves, all versions that are there.
-                result = result.and_then(|()| primary::run(&work, layout, progress));
+    /// The same for what was flushed.
+    pub(crate) fn repair_flushed(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
+        let group = &self.shared.group;
+        let superseded = self.superseded(Readable::AsOpened)?;
+        self.current.keep_over(group)?;
+        let now = self.now();
+        let layout = &now.layout;
+        let before = mark(&now.snapshot, superseded);
+        let complete = Coverage::at(layout, Some(before)).loses_nothing();
+        let method = choose(options.method, layout, complete)?;
+        // An index that is being built gets facts that this would not see.
+        let _claim = match method {
+            RepairMethod::Index => {
+                let claim = self.current.claim()?;
+                self.layout().refuse_unfinished()?;
+                Some(claim)
             }
-            result
+            _ => None,
+        };
+        let now = match method {
+            RepairMethod::Primary {
+                compaction: Compaction::After,
+            } => {
+                group.compact(Some(layout.data))?;
+                let now = self.now();
+                // The strategy may have changed meanwhile, and then merges have left out what nobody was told of.
+                let before = mark(&now.snapshot, superseded);
+                let complete = Coverage::at(&now.layout, Some(before)).loses_nothing();
+                choose(method, &now.layout, complete)?;
+                now
+            }
+            // Before it was claimed, an index may have been added.
+            RepairMethod::Index => self.now(),
+            _ => now,
+        };
+        let layout = &now.layout;
+        let known = now.snapshot.superseded(superseded);
+        let known =
+            known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
+        let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
+        // Where each write says what it replaces there is nothing to be found.
+        let coverage = Coverage::at(layout, Some(before));
+        let says = coverage.of(Source::IndexEntries).is_always();
+        let result = match method {
+            _ if says && options.method == RepairMethod::Auto => Ok(()),
+            RepairMethod::Key => by_key::run(&work, layout, progress),
+            RepairMethod::Index => {
+                let mark = mark(&now.snapshot, superseded);
+                let complete = Coverage::at(layout, Some(mark)).loses_nothing();
+                let told = complete && layout.stored.upkeep.repair == Repair::Merge;
+                let mut result = by_index::run(&work, layout, told, progress);
+                let filters = layout
+                    .attributes
+                    .iter()
+                    .any(|a| a.kind == IndexKind::Filter);
+                if filters && !complete {
+                    // A range filter's facts are the records themselves, all versions that are there.
+                    result = result.and_then(|()| primary::run(&work, layout, progress));
+                }
+                result
+            }
+            RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
+            RepairMethod::Auto => Ok(()),
+        };
+        let finished = work.finish(result)?;
+        if let RepairMethod::Primary {
+            compaction: Compaction::Before,
+        } = method
+        {
+            group.compact(Some(layout.data))?;
         }
-        RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
-        RepairMethod::Auto => Ok(()),
-    };
-    let finished = work.finish(result)?;
-    if let RepairMethod::Primary {
-        compaction: Compaction::Before,
-    } = method
-    {
-        group.compact(Some(layout.data))?;
-    }
-    Ok(RepairReport {
-        method,
-        mark_before: before,
-        mark: mark(&group.snapshot(), superseded),
-        ..finished
-    })
-}
-
-/// The tree of the obsolete set. It is made where a store that was created before there was one lacks it, and made anew
-/// where its files cannot be read: what was in it is looked for again then, as after a change of strategy.
-fn superseded(dataset: &Context, wanted: Readable) -> Result<TreeId> {
-    let readable = |layout: &Layout| {
-        let snapshot = dataset.store.group.snapshot();
-        let id = layout.superseded?;
-        let tree = snapshot.version().trees.get(&id)?;
-        let is_readable =
-            tree.damage().is_none() && (wanted == Readable::AsOpened || is_undamaged(tree));
-        is_readable.then_some(id)
-    };
-    if let Some(tree) = readable(&dataset.layout()) {
-        return Ok(tree);
-    }
-    let _claim = dataset.state.claim()?;
-    let layout = dataset.layout();
-    // Somebody else may have made it meanwhile.
-    if let Some(tree) = readable(&layout) {
-        return Ok(tree);
-    }
-    let config = TreeConfig::new(Role::Superseded, &layout.stored.upkeep);
-    let mut stored = layout.stored.clone();
-    let made = dataset.store.group.change_trees(&mut |last| {
-        if layout.superseded.is_some() {
-            stored.upkeep.since = last;
-        }
-        Ok(TreeChange {
-            created: vec![(superseded_tree(dataset.name()), config.to_bytes())],
-            // With the definition, so that layouts of it are made anew.
-            configured: vec![(layout.data, stored.to_bytes())],
-            dropped: layout.superseded.into_iter().collect(),
+        Ok(RepairReport {
+            method,
+            mark_before: before,
+            mark: mark(&group.snapshot(), superseded),
+            ..finished
         })
-    })?;
-    let made = made.first().copied();
-    made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
+    }
+
+    /// The tree of the obsolete set. It is made where a store that was created before there was one lacks it, and made anew
+    /// where its files cannot be read: what was in it is looked for again then, as after a change of strategy.
+    fn superseded(&self, wanted: Readable) -> Result<TreeId> {
+        let readable = |layout: &Layout| {
+            let snapshot = self.shared.group.snapshot();
+            let id = layout.superseded?;
+            let tree = snapshot.version().trees.get(&id)?;
+            let is_readable =
+                tree.damage().is_none() && (wanted == Readable::AsOpened || is_undamaged(tree));
+            is_readable.then_some(id)
+        };
+        if let Some(tree) = readable(&self.layout()) {
+            return Ok(tree);
+        }
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        // Somebody else may have made it meanwhile.
+        if let Some(tree) = readable(&layout) {
+            return Ok(tree);
+        }
+        let config = TreeConfig::new(Role::Superseded, &layout.stored.upkeep);
+        let mut stored = layout.stored.clone();
+        let made = self.shared.group.change_trees(&mut |last| {
+            if layout.superseded.is_some() {
+                stored.upkeep.since = last;
+            }
+            Ok(TreeChange {
+                created: vec![(superseded_tree(self.name()), config.to_bytes())],
+                // With the definition, so that layouts of it are made anew.
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: layout.superseded.into_iter().collect(),
+            })
+        })?;
+        let made = made.first().copied();
+        made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
+    }
 }
 
 /// When the files of the obsolete set pass for readable.

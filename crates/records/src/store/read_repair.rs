@@ -1,4 +1,4 @@
-//! Read repair, which DELI calls online repair (section IV-B): what queries find to be over is remembered, passed over by later
+//! Online repair (DELI section IV-B): what queries find to be over is remembered, passed over by later
 //! queries of this process at once, and put into the set of writes that are over at the next flush or close
 //! of a handle that writes. A handle that only reads changes nothing on disk, and forgets it.
 //!
@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use lsm::{Cursor, Group, Kind, Seq};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-use super::{State, View};
 use crate::catalog::Layout;
 use crate::error::Result;
-use model::definition::Maintenance;
+use crate::store::Current;
 
 /// Numbers that are remembered, at most.
 const MOST: usize = 64 << 10;
@@ -23,7 +22,7 @@ const READAHEAD: usize = 256 << 10;
 
 /// What queries of a dataset found, since it was last made durable.
 #[derive(Default)]
-pub(crate) struct ReadRepair {
+pub(crate) struct Online {
     noted: RwLock<Noted>,
     /// How many numbers are in it: under most strategies none ever is, and queries need no lock to see that.
     count: AtomicUsize,
@@ -54,7 +53,7 @@ impl Noted {
     }
 }
 
-impl ReadRepair {
+impl Online {
     /// What was noted so far, `None` if nothing. To be held for some questions, not for I/O.
     pub(crate) fn noted(&self) -> Option<RwLockReadGuard<'_, Noted>> {
         (self.count.load(Relaxed) > 0).then(|| self.noted.read())
@@ -98,46 +97,21 @@ impl ReadRepair {
     }
 }
 
-impl View {
-    /// Notes that the write `seq` is over, as of the write `by`, which the snapshot sees: what an index entry said of a
-    /// record that is not there any more. For deferred maintenance; the others have ways of their own.
-    pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
-        if self.notes() && seq < by {
-            self.dataset.state.read_repair.note_over(seq, by);
-        } else if seq > by {
-            // All that there is of its record is older.
-            self.note_dangling(seq);
-        }
-    }
-
-    /// Notes that there is an index entry of the write `seq`, and no record.
-    pub(crate) fn note_dangling(&self, seq: Seq) {
-        if self.notes() {
-            self.dataset.state.read_repair.note_dangling(seq);
-        }
-    }
-
-    fn notes(&self) -> bool {
-        self.layout.superseded.is_some()
-            && self.layout.stored.upkeep.maintenance == Maintenance::Deferred
-    }
-}
-
-impl State {
+impl Current {
     /// To be called after each write: what was noted is made durable when the buffer is full.
     pub(crate) fn wrote(&self, group: &Group) {
-        if !self.read_repair.writes.load(Relaxed) {
-            self.read_repair.writes.store(true, Relaxed);
+        if !self.online.writes.load(Relaxed) {
+            self.online.writes.store(true, Relaxed);
         }
-        if self.read_repair.count.load(Relaxed) >= MOST
-            && let Some(_alone) = self.read_repair.keeping.try_lock()
+        if self.online.count.load(Relaxed) >= MOST
+            && let Some(_alone) = self.online.keeping.try_lock()
         {
             // The write is done, whatever becomes of this.
             self.try_keep_over(group);
         }
     }
 
-    /// As [`State::keep_over`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
+    /// As [`Current::keep_over`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
     pub(crate) fn try_keep_over(&self, group: &Group) {
         if let Err(error) = self.keep_over(group) {
             self.usage.upkeep().remembered.lock().not_kept = Some(error.to_string());
@@ -150,10 +124,10 @@ impl State {
     /// The log is synced first: a number must not be over on disk while the write that made it so can still be
     /// lost, since merges leave out what is over.
     pub(crate) fn keep_over(&self, group: &Group) -> Result<()> {
-        if !self.read_repair.writes.load(Relaxed) {
+        if !self.online.writes.load(Relaxed) {
             return Ok(());
         }
-        let Some(noted) = self.read_repair.noted() else {
+        let Some(noted) = self.online.noted() else {
             return Ok(());
         };
         let mut numbers: BTreeSet<Seq> = noted.over.keys().copied().collect();
@@ -161,7 +135,7 @@ impl State {
         drop(noted);
         let taken: Vec<Seq> = numbers.union(&dangling).copied().collect();
         let result = self.write_over(group, &mut numbers, &mut dangling);
-        self.read_repair.change(|noted| {
+        self.online.change(|noted| {
             for seq in taken {
                 noted.over.remove(&seq);
                 noted.dangling.remove(&seq);

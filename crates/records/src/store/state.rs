@@ -1,4 +1,4 @@
-//! What all handles of a dataset share while it is in use: the layout, which changes, and what is remembered beside it.
+//! What all handles of a dataset share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,28 +7,28 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use lsm::TreeId;
 use lsm::version::Version;
+use model::schema::KeyType;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::key_filter::KeptFilter;
-use super::read_repair::ReadRepair;
+use super::kept_filter::KeptFilter;
+use super::read_repair::Online;
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::telemetry::Usage;
-use model::schema::KeyType;
 
 /// What all handles of a dataset share: its layout changes while they are in use.
 ///
 /// The layout is a function of the engine's version, whose data tree has the definition for its
 /// configuration. So a snapshot and its layout always fit, whenever either was taken, and a batch
 /// that was made for an older layout is refused by the engine ([`lsm::Batch::made_for`]).
-pub(crate) struct State {
+pub(crate) struct Current {
     pub(crate) name: String,
     pub(crate) data: TreeId,
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
     pub(crate) kept_filter: Arc<KeptFilter>,
     /// What queries found to be over.
-    pub(crate) read_repair: ReadRepair,
+    pub(crate) online: Online,
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index or the strategy, or drops the dataset.
     changing: Mutex<()>,
@@ -37,15 +37,15 @@ pub(crate) struct State {
     waiting: AtomicUsize,
 }
 
-impl State {
-    pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> State {
-        State {
+impl Current {
+    pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> Current {
+        Current {
             name: name.to_string(),
             data: layout.data,
             key_type: layout.stored.key_type,
             usage,
             kept_filter: Arc::default(),
-            read_repair: ReadRepair::default(),
+            online: Online::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
             gives_way: AtomicBool::new(false),
@@ -95,7 +95,7 @@ impl State {
             return Arc::clone(&latest);
         };
         if latest.is_of(&tree.config) {
-            latest.saw(version.changes());
+            latest.is_seen_in(version);
             return Arc::clone(&latest);
         }
         let Some(layout) = Layout::new(&self.name, version) else {

@@ -1,8 +1,8 @@
-//! What is counted: the use of a dataset, and what operations cost, for the advisor and for background maintenance.
+//! Counters of how a dataset is used and of what its maintenance costs: statistics, and no part of the store.
 
 mod measured;
 mod usage;
 
-pub(crate) use measured::{LastRepair, Measured};
+pub(crate) use measured::{LastRepair, Live, Measured};
 pub use usage::{Asked, UsageCounts};
 pub(crate) use usage::{Usage, keep, load};

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arc_swap::ArcSwap;
 use lsm::LazyStriped;
 use lsm::fs::Fs;
-use serde_json::{Map, Value as Json, json};
-
-use super::measured::{Live, Measured};
 use model::definition::MAX_INDEXES;
 use model::schema::Path;
+use serde_json::{Map, Value as Json, json};
+
+use super::{Live, Measured};
 
 const NAME: &str = "USAGE";
 const TEMPORARY: &str = "USAGE.new";

@@ -3,22 +3,23 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::{Durability, Kind, Snapshot};
-
-use super::preimage::{Conflict, Replaced, Touched};
-use crate::catalog::Layout;
-use crate::error::{Error, ErrorKind, Result};
-use crate::index::{self, Fact, Writes};
-use crate::store::{Context, Store};
-use crate::telemetry::Measured;
+use lsm::{Batch, Durability, Kind, Snapshot};
 use model::Key;
 use model::definition::Maintenance;
 use model::record::{self, RecordRef};
 use model::schema::Extracted;
 
-/// Writes to one dataset that happen together or not at all.
-pub(crate) struct Batch {
-    dataset: Context,
+use super::pre_images::{Conflict, Replaced, Touched};
+use crate::catalog::Layout;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::{self, Fact, Writes};
+use crate::store::Handle;
+use crate::telemetry::Measured;
+
+/// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
+/// which saves allocations.
+pub struct WriteBatch {
+    dataset: Handle,
     /// What the writes were made for. When it is not the dataset's any more at the commit they are made
     /// again.
     layout: Arc<Layout>,
@@ -39,10 +40,10 @@ pub(crate) struct Batch {
     replaced: (u64, u64),
 }
 
-impl Batch {
-    pub(crate) fn new(dataset: Context) -> Batch {
-        Batch {
-            layout: dataset.state.latest(),
+impl WriteBatch {
+    pub(crate) fn new(dataset: Handle) -> WriteBatch {
+        WriteBatch {
+            layout: dataset.current.latest(),
             dataset,
             writes: Writes::default(),
             extracted: Extracted::default(),
@@ -58,7 +59,7 @@ impl Batch {
 
     /// Adds a record (a JSON object) that replaces the one of the same key. After an error the batch
     /// is as it was.
-    pub(crate) fn put(&mut self, json: &[u8]) -> Result<()> {
+    pub fn put(&mut self, json: &[u8]) -> Result<()> {
         self.put_as(json, false)
     }
 
@@ -79,12 +80,12 @@ impl Batch {
 
     /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
     /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
-    pub(crate) fn insert(&mut self, json: &[u8]) -> Result<()> {
+    pub fn insert(&mut self, json: &[u8]) -> Result<()> {
         self.put_as(json, true)
     }
 
     /// Adds the deletion of a key, there or not.
-    pub(crate) fn delete(&mut self, key: &Key) -> Result<()> {
+    pub fn delete(&mut self, key: &Key) -> Result<()> {
         self.delete_encoded(key.as_bytes(), false)?;
         self.deletes += 1;
         Ok(())
@@ -183,7 +184,7 @@ impl Batch {
         {
             return Ok(());
         }
-        let group = &self.dataset.store.group;
+        let group = &self.dataset.shared.group;
         let before = self.before.get_or_insert_with(|| group.snapshot());
         let Some(old) = before.get_in_memory(layout.data, key) else {
             return Ok(());
@@ -216,22 +217,22 @@ impl Batch {
     }
 
     /// Number of records put, inserted and deleted.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.records
     }
 
-    /// The store that it writes to.
-    pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.dataset.store
+    /// True when there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
     }
 
     /// Bytes that the batch will take in the log.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.writes.batch.bytes()
     }
 
     /// Forgets all that was added.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.writes.clear();
         self.touched.clear();
         self.inserts = false;
@@ -239,25 +240,28 @@ impl Batch {
         self.records = 0;
         self.deletes = 0;
         self.replaced = (0, 0);
-        self.layout = self.dataset.state.latest();
+        self.layout = self.dataset.current.latest();
     }
 
     /// Writes the batch, all of it or nothing, as durably as asked; then the batch is empty. After
     /// an error the batch is as it was, and nothing of it is visible; but where a sync failed it may be
     /// in the log, and there after the store was reopened.
-    pub(crate) fn commit(&mut self, durability: Durability) -> Result<()> {
-        let store = self.dataset.store.clone();
+    pub fn commit(&mut self, durability: Durability) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let shared = self.dataset.shared.clone();
         self.keep_last_versions()?;
         loop {
             let mark = self.writes.mark();
             self.writes.batch.made_for(self.layout.seen());
-            let result = self.append(&store.group, durability).and_then(|ticket| {
+            let result = self.append(&shared.group, durability).and_then(|ticket| {
                 // From here on the batch is in the log, whatever happens to its acknowledgement.
-                Ok(store.group.settle(ticket)?)
+                Ok(shared.group.settle(ticket)?)
             });
             let Err(error) = result else {
                 let puts = self.records - self.deletes;
-                let usage = &self.dataset.state.usage;
+                let usage = &self.dataset.current.usage;
                 let measured = Measured {
                     written: self.records as u64,
                     known: self.replaced.0,
@@ -266,7 +270,10 @@ impl Batch {
                 };
                 usage.wrote(puts as u64, self.deletes as u64, measured);
                 self.clear();
-                self.dataset.state.wrote(&store.group);
+                self.dataset.current.wrote(&shared.group);
+                if let Some(background) = &self.dataset.background {
+                    background.wrote(&shared);
+                }
                 return Ok(());
             };
             self.writes.rewind(mark);
@@ -282,8 +289,8 @@ impl Batch {
     /// Makes the writes again where the dataset has another layout now: from the records that are in
     /// them. After an error (a record does not fit a new attribute) the batch is as it was.
     fn renew(&mut self) -> Result<()> {
-        let snapshot = self.dataset.store.group.snapshot();
-        let current = &self.dataset.state;
+        let snapshot = self.dataset.shared.group.snapshot();
+        let current = &self.dataset.current;
         if !snapshot.version().trees.contains_key(&current.data) {
             return Err(Error::new(
                 ErrorKind::UnknownDataset,
@@ -390,7 +397,7 @@ impl Batch {
                 let mark = self.writes.mark();
                 let heads = index::Heads::look_up(&self.writes.eager, &group.latest())?;
                 let Writes { batch, eager, .. } = &mut self.writes;
-                let mut complete = |batch: &mut lsm::Batch, first, snapshot: &lsm::Snapshot| {
+                let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
                     index::complete_eager(batch, eager, &heads, first, snapshot)
                 };
                 match group.append_with(batch, durability, &mut complete) {
@@ -411,7 +418,7 @@ impl Batch {
             drop(latest);
             let Writes { batch, eager, .. } = &mut self.writes;
             let (mut conflict, touched) = (None, &self.touched);
-            let mut complete = |batch: &mut lsm::Batch, first, snapshot: &lsm::Snapshot| {
+            let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
                 match replaced.complete(&layout, touched, batch, snapshot) {
                     Ok(result) => result?,
                     Err(why) => {

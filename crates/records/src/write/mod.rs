@@ -1,7 +1,7 @@
-//! The write path: records and their index entries become one batch (`batch.rs`); what it replaces is looked up where a
-//! strategy, or an insert, has to know (`preimage.rs`).
+//! The write path: records become one batch of the engine (`batch.rs`), and what they replace is looked up where an insert or the
+//! maintenance strategy has to know it (`pre_images.rs`).
 
 mod batch;
-mod preimage;
+mod pre_images;
 
-pub(crate) use batch::Batch;
+pub use batch::WriteBatch;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use esker::fs::Fs;
 use esker::{
-    Condition, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, IndexKind, Maintenance,
-    Merging, Op, Options, Order, Path, Query, Repair, Type, Validation, Value,
+    Condition, Database, DatasetDef, DatasetSnapshot, Durability, IndexKind, Maintenance, Merging,
+    Op, Options, Order, Path, Query, Repair, Type, Validation, Value,
 };
 use lsm::Cursor;
 use serde_json::{Map, Value as Json, json};
@@ -141,14 +141,14 @@ pub(crate) fn upkeep(def: DatasetDef, number: usize) -> DatasetDef {
 }
 
 /// A query's keys in order, found in every way that there is: all must agree.
-pub(crate) fn keys_in_every_way(dataset: &Dataset, query: &Query) -> Vec<String> {
-    let found = keys(dataset, query.clone());
+pub(crate) fn keys_in_every_way(query: &Query) -> Vec<String> {
+    let found = keys(query.clone());
     for validation in [Validation::Auto, Validation::Direct, Validation::Timestamp] {
         let query = query.clone().validation(validation);
         let alone = query.clone().keys().unwrap();
         let alone: Vec<String> = alone.map(|key| key.unwrap().to_string()).collect();
         assert_eq!(alone, found, "keys alone, {validation:?}");
-        assert_eq!(keys(dataset, query.clone()), found, "{validation:?}");
+        assert_eq!(keys(query.clone()), found, "{validation:?}");
         let count = query.count().unwrap().0;
         assert_eq!(count, found.len() as u64, "count, {validation:?}");
     }
@@ -159,32 +159,23 @@ pub(crate) fn keys_in_every_way(dataset: &Dataset, query: &Query) -> Vec<String>
 pub(crate) type Row = (String, String);
 
 /// The rows of a query.
-pub(crate) fn rows(dataset: &Dataset, query: Query) -> Vec<Row> {
-    try_rows(dataset, query).unwrap()
+pub(crate) fn rows(query: Query) -> Vec<Row> {
+    try_rows(query).unwrap()
 }
 
-pub(crate) fn try_rows(dataset: &Dataset, query: Query) -> esker::Result<Vec<Row>> {
-    query.run()?.map(|record| row(dataset, record)).collect()
+pub(crate) fn try_rows(query: Query) -> esker::Result<Vec<Row>> {
+    query.run()?.map(row).collect()
 }
 
 /// The rows of a scan of a whole snapshot.
-pub(crate) fn scan(dataset: &Dataset, snapshot: &DatasetSnapshot) -> esker::Result<Vec<Row>> {
+pub(crate) fn scan(snapshot: &DatasetSnapshot) -> esker::Result<Vec<Row>> {
     let records = snapshot.scan(None, None, false)?;
-    records.map(|record| row(dataset, record)).collect()
+    records.map(row).collect()
 }
 
-pub(crate) fn row(dataset: &Dataset, record: esker::Result<esker::Record>) -> esker::Result<Row> {
+pub(crate) fn row(record: esker::Result<esker::Record>) -> esker::Result<Row> {
     let record = record?;
-    Ok((record.key_text(dataset), body(&record)))
-}
-
-/// The same of a snapshot's record.
-pub(crate) fn row_of(
-    snapshot: &DatasetSnapshot,
-    record: esker::Result<esker::Record>,
-) -> esker::Result<Row> {
-    let record = record?;
-    Ok((snapshot.key_text(&record), body(&record)))
+    Ok((record.key().to_string(), body(&record)))
 }
 
 fn body(record: &esker::Record) -> String {
@@ -192,8 +183,8 @@ fn body(record: &esker::Record) -> String {
 }
 
 /// The keys of a query's answer.
-pub(crate) fn keys(dataset: &Dataset, query: Query) -> Vec<String> {
-    rows(dataset, query).into_iter().map(|row| row.0).collect()
+pub(crate) fn keys(query: Query) -> Vec<String> {
+    rows(query).into_iter().map(|row| row.0).collect()
 }
 
 /// A record of a model: what was put, when, and what its attributes are.

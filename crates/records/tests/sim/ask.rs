@@ -9,7 +9,7 @@ use esker::{
 };
 
 use crate::action::PATHS;
-use crate::common::{Row, Wanted, domain, meets, path, row_of, skewed};
+use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
 use crate::model::{KEYS, Records, key};
 
 /// What a dataset looks like to who asks.
@@ -176,10 +176,7 @@ impl Asker<'_> {
     }
 
     fn rows(&self, query: Query) -> Result<Vec<Row>> {
-        query
-            .run()?
-            .map(|record| row_of(self.snapshot, record))
-            .collect()
+        query.run()?.map(row).collect()
     }
 
     /// Whether one of the ways is taken.
@@ -263,7 +260,7 @@ impl Asker<'_> {
     fn in_bulk(&self, query: Query, order: BulkOrder) -> Result<Vec<Row>> {
         let mut found = Vec::new();
         query.visit(order, &mut |record| {
-            found.push(row_of(self.snapshot, Ok(record)).unwrap());
+            found.push(row(Ok(record)).unwrap());
             ControlFlow::Continue(())
         })?;
         Ok(found)
@@ -294,7 +291,7 @@ impl Asker<'_> {
             } else {
                 let mut answer = page.run()?;
                 for record in answer.by_ref() {
-                    pages.push(row_of(self.snapshot, record)?);
+                    pages.push(row(record)?);
                 }
                 token = answer.token();
             }
@@ -348,7 +345,7 @@ impl Asker<'_> {
                 .map(|key| self.snapshot.parse_key(&key.to_string()).unwrap())
         };
         let found = self.snapshot.scan(api(&from), api(&to), reverse)?;
-        let found = found.map(|record| row_of(self.snapshot, record));
+        let found = found.map(row);
         let found = found.collect::<Result<Vec<Row>>>()?;
         same(&found, &right, || format!("scan {from:?} {to:?} {reverse}"));
         Ok(())

@@ -332,7 +332,7 @@ impl World {
             let scan = dataset.scan(None, None, false).unwrap();
             let found: Vec<(u64, String)> = scan
                 .map(|record| record.unwrap())
-                .map(|record| (record.seq(), record.key_text(&dataset)))
+                .map(|record| (record.seq(), record.key().to_string()))
                 .collect();
             let records = store.records(set.uid);
             let right: Vec<(u64, String)> = records

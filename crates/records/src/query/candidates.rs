@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lsm::{Account, Cost, Cursor, Entries, Kind, Loan, Seq, Slice, Superseded, WalkEntry};
+use model::definition::{IndexKind, Maintenance};
 
 use super::answer::parse;
 use super::predicate::Predicates;
@@ -13,10 +14,8 @@ use super::{Order, plan};
 use crate::catalog::Attribute;
 use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Index, Lookup, Range, Window};
-use crate::maintenance::leave_out_noted;
 use crate::record::Record;
 use crate::store::View;
-use model::definition::IndexKind;
 
 /// The most candidates that are asked for at a time, and the least.
 const MOST: usize = 64 << 10;
@@ -32,10 +31,10 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn new(view: &View, key: &[u8]) -> Kept {
+    pub(super) fn new(snapshot: &View, key: &[u8]) -> Kept {
         Kept {
-            walk: view.snapshot.walk(view.layout.data, key),
-            left: view.layout.stored.upkeep.versions,
+            walk: snapshot.snapshot.walk(snapshot.layout.data, key),
+            left: snapshot.layout.stored.upkeep.versions,
         }
     }
 
@@ -51,7 +50,7 @@ impl Kept {
 
 /// A search for versions by value.
 pub(super) struct Search<'a> {
-    pub(super) view: &'a View,
+    pub(super) snapshot: &'a View,
     pub(super) predicates: &'a Predicates,
     /// Versions as of this write.
     pub(super) at: Seq,
@@ -78,8 +77,8 @@ pub(super) struct Stream<'a> {
 impl<'a> Search<'a> {
     fn lookup(&self) -> Lookup<'_> {
         Lookup {
-            layout: &self.view.layout,
-            snapshot: &self.view.snapshot,
+            layout: &self.snapshot.layout,
+            snapshot: &self.snapshot.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
         }
@@ -87,20 +86,20 @@ impl<'a> Search<'a> {
 
     /// Memory for candidates, where there may be many.
     fn borrow(&self, limit: usize) -> Option<Loan> {
-        let shared = &self.view.dataset.store;
+        let shared = &self.snapshot.dataset.shared;
         (limit > LEAST).then(|| shared.borrow(Account::Queries))
     }
 
     /// Bytes that the candidates may take; the other half is for what is done with them.
     fn bytes(&self, loan: Option<&Loan>) -> usize {
-        let small = || self.view.dataset.store.group.options().memory_budget / 8;
+        let small = || self.snapshot.dataset.shared.group.options().memory_budget / 8;
         loan.map_or_else(small, Loan::bytes) / 2
     }
 
     /// The indexes that can be asked, the one that is expected to have the least first.
     pub(super) fn streams(&self) -> Result<Vec<Stream<'a>>> {
         let mut streams = Vec::new();
-        let layout = &self.view.layout;
+        let layout = &self.snapshot.layout;
         for (attribute, range) in plan::indexed(layout, self.predicates) {
             // A range filter gives the newest of each key, and no other version.
             let index = index::of(attribute.kind).filter(|_| attribute.kind != IndexKind::Filter);
@@ -232,9 +231,9 @@ impl<'a> Search<'a> {
 
     /// Adds those of the candidates (newest first) that are among the latest versions of their keys and match.
     fn confirm(&mut self, mut chunk: Vec<Candidate>, records: &mut Vec<Record>) -> Result<()> {
-        let snapshot = &self.view.snapshot;
-        let layout = &self.view.layout;
-        leave_out_noted(self.view, &mut chunk);
+        let snapshot = &self.snapshot.snapshot;
+        let layout = &self.snapshot.layout;
+        self.snapshot.leave_out_noted(&mut chunk);
         let key = |at: &usize| chunk.get(*at).map_or(&[][..], |c| c.key.as_slice());
         let mut order: Vec<usize> = (0..chunk.len()).collect();
         // Stable: of a key the newest stays first.
@@ -270,7 +269,7 @@ impl<'a> Search<'a> {
             if let Some(value) = value
                 && self.predicates.confirm(&parse(&value)?, layout, None)
             {
-                records.push(Record::new(candidate.key, candidate.seq, value)?);
+                records.push(self.snapshot.record(candidate.key, candidate.seq, value)?);
             }
         }
         Ok(())
@@ -283,7 +282,7 @@ impl<'a> Search<'a> {
         candidates: &[(usize, Seq)],
         fresh: &mut dyn FnMut(usize, Slice),
     ) -> Result<()> {
-        let mut kept = Kept::new(self.view, key);
+        let mut kept = Kept::new(self.snapshot, key);
         let mut left = candidates.iter().copied().peekable();
         let (mut rank, mut ended, mut newest) = (0, false, None);
         while left.peek().is_some()
@@ -292,7 +291,7 @@ impl<'a> Search<'a> {
             newest = newest.or(Some(entry.seq));
             // Its record is not where it should be, between those that are there.
             while let Some((_, seq)) = left.next_if(|(_, seq)| *seq > entry.seq) {
-                self.view.note_dangling(seq);
+                self.snapshot.note_dangling(seq);
             }
             let is_version = !ended && entry.seq <= self.at;
             ended |= is_version && entry.kind != Kind::Put;
@@ -306,16 +305,16 @@ impl<'a> Search<'a> {
             }
         }
         self.data_cost.absorb(kept.walk.cost());
-        let versions = self.view.layout.stored.upkeep.versions;
+        let versions = self.snapshot.layout.stored.upkeep.versions;
         // Where one version is kept, a deletion goes with what it deleted.
         let is_gone = kept.left == 0 || (versions == 1 && newest.is_none());
         for (_, seq) in left {
             match is_gone {
                 true => {
-                    let by = newest.unwrap_or(self.view.seq());
-                    self.view.note_over(seq, by);
+                    let by = newest.unwrap_or(self.snapshot.seq());
+                    self.snapshot.note_over(seq, by);
                 }
-                false => self.view.note_dangling(seq),
+                false => self.snapshot.note_dangling(seq),
             }
         }
         Ok(())
@@ -323,7 +322,7 @@ impl<'a> Search<'a> {
 
     /// Finds one version more than `limit` where there is one, by reading all records. The versions are below `below`.
     pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
-        let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
+        let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
         let loan = self.borrow(limit);
         let mut best = Best::new(Window {
             order: Order::Newest,
@@ -368,19 +367,51 @@ impl<'a> Search<'a> {
         for candidate in candidates {
             match candidate.record {
                 Some((value, _)) => {
-                    records.push(Record::new(candidate.key, candidate.seq, value)?);
+                    records.push(self.snapshot.record(candidate.key, candidate.seq, value)?);
                 }
                 // Too large to be held while the others were looked for.
                 None => {
                     let (key, seq) = (candidate.key, candidate.seq);
                     let mut walk = snapshot.walk_from(layout.data, &key, seq);
                     if let Some(entry) = walk.next_entry()?.filter(|entry| entry.seq == seq) {
-                        records.push(Record::new(key, seq, entry.value)?);
+                        records.push(self.snapshot.record(key, seq, entry.value)?);
                     }
                     self.data_cost.absorb(walk.cost());
                 }
             }
         }
         Ok((records, more))
+    }
+}
+
+impl View {
+    /// Notes that the write `seq` is over, as of the write `by`, which the snapshot sees: what an index entry said of a
+    /// record that is not there any more. For deferred maintenance; the others have ways of their own.
+    pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
+        if self.notes() && seq < by {
+            self.dataset.current.online.note_over(seq, by);
+        } else if seq > by {
+            // All that there is of its record is older.
+            self.note_dangling(seq);
+        }
+    }
+
+    /// Notes that there is an index entry of the write `seq`, and no record.
+    pub(crate) fn note_dangling(&self, seq: Seq) {
+        if self.notes() {
+            self.dataset.current.online.note_dangling(seq);
+        }
+    }
+
+    /// Leaves the candidates out that are known to be over.
+    pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
+        if let Some(noted) = self.dataset.current.online.noted() {
+            candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));
+        }
+    }
+
+    fn notes(&self) -> bool {
+        self.layout.superseded.is_some()
+            && self.layout.stored.upkeep.maintenance == Maintenance::Deferred
     }
 }

@@ -16,9 +16,9 @@
 //! one snapshot: the definition and the set are that snapshot's, and the set hides nothing that it sees.
 
 use lsm::{Seq, Superseded};
-
-use crate::catalog::{Attribute, Layout};
 use model::definition::Repair;
+
+use super::{Attribute, Layout};
 
 /// Where candidates come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A filter of keys that one query gathered from the newest components of a tree, kept for the next one.
+//! The key filter that one query gathers and the next ones use.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ pub(crate) struct Name {
 #[derive(Default)]
 pub(crate) struct KeptFilter(ArcSwapOption<Kept>);
 
+/// Such a filter.
 pub(crate) struct Kept {
     pub(crate) tree: TreeId,
     pub(crate) names: Vec<Name>,

@@ -2,7 +2,7 @@
 //! snapshot. How they are kept is the engine's ([`lsm::Group::keep_snapshot`]).
 //!
 //! The datasets of a kept snapshot are those that it saw, whatever has become of their definitions or of themselves since. So each is
-//! read with the layout of its version, and through a [`State`] of its own: what queries of the past note and count is nothing that
+//! read with the layout of its version, and through a [`Current`] of its own: what queries of the past note and count is nothing that
 //! the dataset of now should go by.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,9 @@ use std::sync::Arc;
 
 use lsm::{NamedSnapshot, Seq, Snapshot, Stop};
 
-use crate::catalog::check_dataset_name;
-use crate::database::Database;
-use crate::dataset::DatasetSnapshot;
+use super::{Database, DatasetSnapshot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Context, State, Store, View, found_datasets};
+use crate::store::{Current, Handle, Store, View, check_dataset_name, found_datasets};
 use crate::telemetry::Usage;
 
 impl Database {
@@ -45,7 +43,7 @@ impl Database {
     /// [`ErrorKind::Exists`]; [`ErrorKind::BadInput`] for other names, and for more than 1024 snapshots; what a write fails with.
     pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
         check_name(name)?;
-        Ok(self.store.group.keep_snapshot(name)?)
+        Ok(self.shared.group.keep_snapshot(name)?)
     }
 
     /// Drops the snapshot that is kept under `name`, and gives back the space of what only it needed.
@@ -53,12 +51,12 @@ impl Database {
     /// # Errors
     /// [`ErrorKind::UnknownSnapshot`]; what a write fails with.
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
-        Ok(self.store.group.drop_snapshot(name)?)
+        Ok(self.shared.group.drop_snapshot(name)?)
     }
 
     /// The snapshots that are kept, by name.
     pub fn snapshots(&self) -> Vec<NamedSnapshot> {
-        self.store.group.snapshots()
+        self.shared.group.snapshots()
     }
 
     /// The snapshot that is kept under `name`.
@@ -66,10 +64,10 @@ impl Database {
     /// # Errors
     /// [`ErrorKind::UnknownSnapshot`].
     pub fn kept_snapshot(&self, name: &str) -> Result<StoreSnapshot> {
-        let snapshot = self.store.group.kept_snapshot(name)?;
+        let snapshot = self.shared.group.kept_snapshot(name)?;
         let datasets = found_datasets(&snapshot, &BTreeMap::new(), |_| Usage::default())?;
         Ok(StoreSnapshot {
-            store: self.store.clone(),
+            shared: self.shared.clone(),
             snapshot,
             datasets: Arc::new(datasets),
             stop: self.stop.clone(),
@@ -89,9 +87,9 @@ fn check_name(name: &str) -> Result<()> {
 /// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Can be read also when it has been dropped meanwhile.
 #[derive(Clone)]
 pub struct StoreSnapshot {
-    store: Arc<Store>,
+    shared: Arc<Store>,
     snapshot: Snapshot,
-    datasets: Arc<BTreeMap<String, Arc<State>>>,
+    datasets: Arc<BTreeMap<String, Arc<Current>>>,
     stop: Option<Stop>,
 }
 
@@ -111,17 +109,16 @@ impl StoreSnapshot {
     /// # Errors
     /// [`ErrorKind::UnknownDataset`].
     pub fn dataset(&self, name: &str) -> Result<DatasetSnapshot> {
-        let state = self.datasets.get(name).cloned().ok_or_else(|| {
+        let current = self.datasets.get(name).cloned().ok_or_else(|| {
             let text = format!("no dataset `{name}` in this snapshot");
             Error::new(ErrorKind::UnknownDataset, text)
         })?;
-        Ok(DatasetSnapshot::new(View {
-            layout: state.layout_in(self.snapshot.version()),
-            dataset: Context {
-                store: self.store.clone(),
-                state,
+        Ok(DatasetSnapshot {
+            view: View {
+                layout: current.layout_in(self.snapshot.version()),
+                dataset: Handle::new(self.shared.clone(), current, None),
+                snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
             },
-            snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
-        }))
+        })
     }
 }

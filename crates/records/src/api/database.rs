@@ -1,20 +1,21 @@
 //! A store: datasets in a folder, over one tree group.
 
+use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use lsm::{Budget, Durability, Group, Stop};
+use model::definition::{DatasetDef, StoredDef};
 use serde_json::Value as Json;
 
+use super::Dataset;
 use crate::background::Keeper;
-use crate::catalog::{Layout, Step, check_dataset_name, new_trees};
+use crate::catalog::{Layout, Step, new_trees};
 use crate::check::{self, CheckReport};
-use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, Result};
-use crate::stats;
-use crate::store::{Settings, State, Store};
+use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
+use crate::telemetry::{self, Usage};
 use crate::trees::Trees;
-use model::definition::{DatasetDef, StoredDef};
 
 /// Settings of a store.
 #[derive(Clone)]
@@ -113,7 +114,7 @@ impl Default for Options {
 pub struct Database {
     /// Before the store, so that the upkeep ends first.
     keeper: Arc<Keeper>,
-    pub(crate) store: Arc<Store>,
+    pub(crate) shared: Arc<Store>,
     /// What stops the reads that users ask for.
     pub(crate) stop: Option<Stop>,
 }
@@ -151,7 +152,7 @@ impl Database {
     /// ```
     pub fn open_reader(dir: &FsPath, options: Options) -> Result<Database> {
         let (engine, trees) = Database::engine(&options);
-        Database::over(Group::open_reader(dir, engine, Arc::new(trees))?, &options)
+        Database::over(Group::open_reader(dir, engine, Arc::new(trees))?, options)
     }
 
     /// Of a store that was opened with [`Database::open_reader`]: takes over what was acknowledged to writers since, datasets that were
@@ -161,15 +162,21 @@ impl Database {
     /// # Errors
     /// What reading fails with; [`ErrorKind::OtherHistory`] when another store is in the place of this one. What was seen before stays.
     pub fn refresh(&self) -> Result<()> {
-        if !self.store.group.is_reader() {
+        let group = &self.shared.group;
+        if !group.is_reader() {
             return Ok(());
         }
-        self.store.refresh()
+        group.refresh()?;
+        let snapshot = group.snapshot();
+        let mut datasets = self.shared.datasets.lock();
+        let found = found_datasets(&snapshot, &datasets, |_| Usage::default())?;
+        *datasets = found;
+        Ok(())
     }
 
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
         let (engine, trees) = Database::engine(&options);
-        Database::over(Group::open(dir, engine, Arc::new(trees), create)?, &options)
+        Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)
     }
 
     fn engine(options: &Options) -> (lsm::Options, Trees) {
@@ -198,22 +205,34 @@ impl Database {
         (engine, trees)
     }
 
-    fn over(group: Group, options: &Options) -> Result<Database> {
-        let settings = Settings {
+    /// The store over an open group.
+    fn over(group: Group, options: Options) -> Result<Database> {
+        let counted = telemetry::load(options.fs.as_ref(), group.dir());
+        let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
+        let datasets = found_datasets(&group.snapshot(), &BTreeMap::new(), usage)?;
+        let shared = Store {
+            group,
             durability: options.durability,
             upkeep: options.tuning.upkeep,
             choose_every: options.tuning.choose_every,
+            datasets: datasets.into(),
+            names: Default::default(),
+            usage_file: Default::default(),
         };
         Ok(Database {
             keeper: Arc::default(),
-            store: Arc::new(Store::over(group, &settings)?),
+            shared: Arc::new(shared),
             stop: None,
         })
     }
 
-    fn handle(&self, state: Arc<State>) -> Dataset {
-        let (store, keeper) = (self.store.clone(), self.keeper.clone());
-        Dataset::new(store, state, keeper, self.stop.clone())
+    fn handle(&self, current: Arc<Current>) -> Dataset {
+        Dataset {
+            handle: Handle {
+                stop: self.stop.clone(),
+                ..Handle::new(self.shared.clone(), current, Some(self.keeper.clone()))
+            },
+        }
     }
 
     /// A handle whose reads `stop` stops, with [`ErrorKind::Cancelled`]: [`Database::check`], [`Database::backup`], and those of the
@@ -227,70 +246,86 @@ impl Database {
 
     /// The names of the datasets, sorted.
     pub fn dataset_names(&self) -> Vec<String> {
-        self.store.names()
+        self.shared.datasets.lock().keys().cloned().collect()
     }
 
     /// The dataset called `name`. Waits for nothing, also while datasets are created and dropped.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
-        Ok(self.handle(self.store.state(name)?))
+        Ok(self.handle(self.current(name)?))
+    }
+
+    fn current(&self, name: &str) -> Result<Arc<Current>> {
+        let current = self.shared.datasets.lock().get(name).cloned();
+        current.ok_or_else(|| {
+            Error::new(
+                ErrorKind::UnknownDataset,
+                format!("no dataset `{name}` here"),
+            )
+        })
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
         check_dataset_name(name)?;
         def.validate()?;
-        let _reserved = self.store.reserve(name);
-        if self.store.state(name).is_ok() {
+        let _reserved = self.shared.names.reserve(name);
+        if self.shared.datasets.lock().contains_key(name) {
             return Err(Error::new(
                 ErrorKind::Exists,
                 format!("dataset `{name}` exists"),
             ));
         }
-        let trees = new_trees(name, &StoredDef::new(&def));
-        self.store.group.create_trees(&trees)?;
-        Ok(self.handle(self.store.insert(name)?))
+        let stored = StoredDef::new(&def);
+        let group = &self.shared.group;
+        group.create_trees(&new_trees(name, &stored))?;
+        let layout = Layout::new(name, group.snapshot().version())
+            .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
+        let current = Arc::new(Current::new(name, layout, Usage::default()));
+        let mut datasets = self.shared.datasets.lock();
+        datasets.insert(name.to_string(), current.clone());
+        drop(datasets);
+        Ok(self.handle(current))
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
     /// ([`ErrorKind::Busy`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
-        let _reserved = self.store.reserve(name);
-        let state = self.store.state(name)?;
-        let _changing = state.claim()?;
-        let group = &self.store.group;
-        let layout = state.layout_in(group.snapshot().version());
+        let _reserved = self.shared.names.reserve(name);
+        let current = self.current(name)?;
+        let _changing = current.claim()?;
+        let group = &self.shared.group;
+        let layout = current.layout_in(group.snapshot().version());
         group.drop_trees(&layout.trees())?;
-        self.store.remove(name);
+        self.shared.datasets.lock().remove(name);
+        self.shared.replace_usage();
         Ok(())
     }
 
     /// Makes everything that was written durable.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.store.group.sync()?)
+        Ok(self.shared.group.sync()?)
     }
 
     /// Writes the memtables to tables.
     pub fn flush(&self) -> Result<()> {
-        self.store.keep_over();
-        Ok(self.store.group.flush()?)
+        self.shared.keep_over();
+        Ok(self.shared.group.flush()?)
     }
 
     /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
     /// facts of all writes that are known to be over.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let states = match dataset {
-            Some(name) => vec![self.store.state(name)?],
-            None => self.store.states(),
+        let layouts: Vec<_> = match dataset {
+            Some(name) => vec![self.dataset(name)?.handle.layout()],
+            None => {
+                let all = self.shared.currents().into_iter();
+                all.map(|current| self.handle(current).handle.layout())
+                    .collect()
+            }
         };
-        let snapshot = self.store.group.snapshot();
-        let layouts = states
-            .iter()
-            .map(|state| state.layout_in(snapshot.version()));
-        let layouts: Vec<Arc<Layout>> = layouts.collect();
-        drop(snapshot);
         // Each step needs what those before it told: what is obsolete and nobody has any more is forgotten when all
         // others have been merged. Trees that are dropped meanwhile are passed over.
-        let group = &self.store.group;
+        let group = &self.shared.group;
         let trees_in = |step| -> Vec<_> {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
             trees.collect()
@@ -307,7 +342,7 @@ impl Database {
     /// go on: a store of its own with everything written before the call.
     pub fn backup(&self, dest: &FsPath) -> Result<()> {
         let stop = self.stop.as_ref();
-        Ok(self.store.group.checkpoint_until(dest, stop)?)
+        Ok(self.shared.group.checkpoint_until(dest, stop)?)
     }
 
     /// Reads every file and compares every stand-alone index with the data, in bounded memory. All
@@ -316,17 +351,17 @@ impl Database {
     /// # Errors
     /// [`crate::ErrorKind::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
     pub fn check(&self) -> Result<CheckReport> {
-        check::check(&self.store, self.stop.as_ref())
+        check::check(&self.shared, self.stop.as_ref())
     }
 
     /// The state of the whole store: datasets, memory, counters since opening.
     pub fn stats(&self) -> Json {
-        stats::of_store(&self.store)
+        self.shared.stats()
     }
 
     /// The engine below, for its counters and snapshots.
     pub fn group(&self) -> &Group {
-        &self.store.group
+        &self.shared.group
     }
 
     /// Closes the store: what was written is made durable, and later writes are refused, by clones
@@ -337,8 +372,8 @@ impl Database {
     pub fn close(self) -> Result<()> {
         self.keeper.stop();
         // Nothing depends on what queries noted: what is forgotten is found again.
-        self.store.keep_over();
-        self.store.keep_usage();
-        Ok(self.store.group.close()?)
+        self.shared.keep_over();
+        self.shared.keep_usage();
+        Ok(self.shared.group.close()?)
     }
 }

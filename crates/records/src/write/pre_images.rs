@@ -10,12 +10,12 @@
 use std::collections::HashMap;
 
 use lsm::{Batch, Cost, Kind, Seq, Snapshot};
+use model::definition::Maintenance;
+use model::record::RecordRef;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{self, Fact, Writes};
-use model::definition::Maintenance;
-use model::record::RecordRef;
 
 /// A record that a batch puts or deletes.
 pub(crate) struct Touched {

@@ -1,11 +1,11 @@
 //! Counting of queries for the advisor.
 
+use model::definition::IndexKind;
+
 use super::answer::Answer;
 use super::plan::Driver;
 use super::predicate::Predicate;
-use crate::telemetry::Asked;
-use crate::telemetry::Measured;
-use model::definition::IndexKind;
+use crate::telemetry::{Asked, Measured};
 
 impl Answer {
     /// What the query was, for the upkeep.
@@ -14,7 +14,7 @@ impl Answer {
             return Measured::default();
         };
         let driver = self.predicates.declared.get(at);
-        let attribute = driver.and_then(|p| self.view.layout.attributes.get(p.attribute));
+        let attribute = driver.and_then(|p| self.snapshot.layout.attributes.get(p.attribute));
         let steps = &self.steps;
         if !attribute.is_some_and(|attribute| attribute.kind.is_standalone()) {
             return Measured {
@@ -40,7 +40,7 @@ impl Answer {
     /// Counts the query, when it is over, for the attribute whose index answered it; where a scan did, for each
     /// that it asked for. Of attributes that are not declared a query counts as a lookup.
     pub(super) fn count_use(&self) {
-        let usage = &self.view.dataset.state.usage;
+        let usage = &self.snapshot.dataset.current.usage;
         // Enough for sums that do not overflow.
         let limit = self
             .remaining
@@ -57,7 +57,7 @@ impl Answer {
             scans: u64::from(scan),
         };
         let count = |predicate: &Predicate, scan| {
-            if let Some(attribute) = self.view.layout.attributes.get(predicate.attribute) {
+            if let Some(attribute) = self.snapshot.layout.attributes.get(predicate.attribute) {
                 let point = predicate.range.point().is_some();
                 usage.asked(&attribute.path, asked(point, scan));
             }

@@ -1,17 +1,16 @@
-//! Changing a dataset while it is in use, repairing it, and what it looks like.
+//! Changing a dataset's indexes and strategy, repairing it, looking at it.
 
-use serde_json::Value as Json;
-
-use super::Dataset;
-use crate::advise::{self, Advice, Mix};
-use crate::ddl::{self, IndexChange, OnProgress, OnSwitch, SwitchReport};
-use crate::error::Result;
-use crate::repair::{self, OnRepair, RepairOptions, RepairReport};
-use crate::stats;
-use crate::telemetry::UsageCounts;
 use model::definition::{IndexDef, IndexKind, Maintenance};
 use model::schema::{Path, Type};
 use model::tokens::Tokenizer;
+use serde_json::Value as Json;
+
+use super::Dataset;
+use crate::advise::{Advice, Mix};
+use crate::ddl::{IndexChange, OnProgress, OnSwitch, SwitchReport};
+use crate::error::Result;
+use crate::repair::{OnRepair, RepairOptions, RepairReport};
+use crate::telemetry::UsageCounts;
 
 impl Dataset {
     /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
@@ -31,7 +30,7 @@ impl Dataset {
         ty: Option<Type>,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        self.add_tokenized(path, kind, ty, Tokenizer::Exact, progress)
+        self.handle.add_index(path, kind, ty, progress)
     }
 
     /// As [`Dataset::add_index`], with an index of tokens.
@@ -46,7 +45,8 @@ impl Dataset {
         tokenizer: Tokenizer,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        ddl::add_tokenized(&self.context, path, kind, ty, tokenizer, progress)
+        self.handle
+            .add_tokenized(path, kind, ty, tokenizer, progress)
     }
 
     /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
@@ -57,7 +57,7 @@ impl Dataset {
         kind: IndexKind,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        ddl::switch_index(&self.context, path, kind, progress)
+        self.handle.switch_index(path, kind, progress)
     }
 
     /// Builds the index of the attribute at `path` again, from the records alone: the way out when its files are damaged or
@@ -67,25 +67,25 @@ impl Dataset {
     /// # Errors
     /// [`ErrorKind::BadInput`] when the attribute has no index; what reading the records gives.
     pub fn rebuild_index(&self, path: &Path, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
-        ddl::rebuild_index(&self.context, path, progress)
+        self.handle.rebuild_index(path, progress)
     }
 
     /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind
     /// [`IndexKind::None`]: records are still refused where they do not fit its type. An index that is being
     /// built, and was cut off, is taken back instead: everything is as before the change.
     pub fn drop_index(&self, path: &Path) -> Result<IndexChange> {
-        ddl::drop_index(&self.context, path)
+        self.handle.drop_index(path)
     }
 
     /// The change of an index that was begun and is not complete: the attribute as it will be.
     /// One that is under way now counts too.
     pub fn unfinished_index(&self) -> Option<IndexDef> {
-        ddl::unfinished_index(&self.context)
+        self.handle.unfinished_index()
     }
 
     /// Goes on with a change of an index that was cut off; `None` when there is none.
     pub fn resume_index(&self, progress: &mut OnProgress<'_>) -> Result<Option<IndexChange>> {
-        ddl::resume_index(&self.context, progress)
+        self.handle.resume_index(progress)
     }
 
     /// Changes the maintenance strategy. Writes and queries go on meanwhile and stay exact: the new strategy
@@ -104,14 +104,14 @@ impl Dataset {
         maintenance: Maintenance,
         progress: &mut OnSwitch<'_>,
     ) -> Result<SwitchReport> {
-        ddl::switch(&self.context, maintenance, false, progress)
+        self.handle.set_maintenance(maintenance, progress)
     }
 
     /// From now on the strategy is chosen by what is measured ([`crate::DatasetDef::auto`]). Begins with the present
     /// one if it is among the choices, else changes to validation, as [`Dataset::set_maintenance`] does,
     /// which tells the errors too.
     pub fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
-        ddl::set_auto(&self.context, progress)
+        self.handle.set_auto(progress)
     }
 
     /// Finds what writes are over and not known to be: those that were superseded by anything written before the
@@ -127,13 +127,13 @@ impl Dataset {
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
-        repair::repair(&self.context, options, progress)
+        self.handle.repair(options, progress)
     }
 
     /// What was counted of the dataset's use: by this handle, and by those before that wrote and were closed. A handle that
     /// only reads leaves nothing on disk, so what it counted goes with it.
     pub fn usage(&self) -> UsageCounts {
-        self.context.state.usage.read()
+        self.handle.usage()
     }
 
     /// Which kind of index fits each attribute, for the given mix of operations or, without one, for what was
@@ -142,11 +142,11 @@ impl Dataset {
     /// # Errors
     /// Those of reading; [`crate::ErrorKind::BadInput`] when the mix is negative or empty.
     pub fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
-        advise::advise(&self.view(), mix)
+        self.handle.advise(mix)
     }
 
     /// The state of the dataset: its definition, and its trees level by level.
     pub fn stats(&self) -> Json {
-        stats::of_dataset(&self.context)
+        self.handle.stats()
     }
 }

@@ -1,0 +1,323 @@
+//! A dataset: records by primary key, and by any attribute.
+
+use lsm::{Durability, Seq, Stop};
+use model::Key;
+use model::definition::DatasetDef;
+use model::schema::{Path, Type, Value};
+
+use crate::catalog::Layout;
+use crate::error::{Error, Result};
+use crate::query::{Page, Query, Scan, ValuePage};
+use crate::record::Record;
+use crate::store::{Handle, View};
+use crate::write::WriteBatch;
+
+/// A dataset of an open store. Cheap to clone; usable from any number of threads.
+#[derive(Clone)]
+pub struct Dataset {
+    pub(crate) handle: Handle,
+}
+
+impl Dataset {
+    /// A handle whose reads `stop` stops, with [`crate::ErrorKind::Cancelled`]: gets, queries, scans, versions and
+    /// [`Dataset::advise`], and those of its snapshots. What writes, repairs and changes of indexes read is not affected.
+    /// In the place of one that the handle had.
+    ///
+    /// An answer that is iterated gives the error once and ends; a new one, without the token or with another, can be asked for at
+    /// once.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use std::time::Duration;
+    ///
+    /// use esker::{Database, DatasetDef, ErrorKind, KeyType, Options, Stop};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// events.put(br#"{"id": 1}"#)?;
+    ///
+    /// let hurried = events.with_stop(&Stop::after(Duration::from_secs(60)));
+    /// assert_eq!(hurried.query().count()?.0, 1);
+    ///
+    /// let stop = Stop::new();
+    /// let waiting = events.with_stop(&stop);
+    /// stop.cancel(); // From another thread, say.
+    /// assert_eq!(waiting.query().count().unwrap_err().kind(), ErrorKind::Cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_stop(&self, stop: &Stop) -> Dataset {
+        Dataset {
+            handle: Handle {
+                stop: Some(stop.clone()),
+                ..self.handle.clone()
+            },
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.handle.name()
+    }
+
+    /// Its definition. An index that is being built is not in it yet.
+    pub fn def(&self) -> DatasetDef {
+        self.handle.layout().stored.def()
+    }
+
+    /// A key of this dataset from text.
+    pub fn parse_key(&self, text: &str) -> Result<Key> {
+        Key::parse(self.handle.key_type(), text).map_err(Error::bad_input)
+    }
+
+    /// A value of the attribute at `path` from text, read as the attribute's type; where none is
+    /// declared, as a number if it looks like one, else as a string.
+    pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
+        parse_value(&self.handle.layout(), path, text)
+    }
+
+    /// A batch of writes that happen together or not at all.
+    pub fn batch(&self) -> WriteBatch {
+        WriteBatch::new(self.handle.clone())
+    }
+
+    /// Puts a record (a JSON object), replacing the one of the same key.
+    pub fn put(&self, json: &[u8]) -> Result<()> {
+        let mut batch = self.batch();
+        batch.put(json)?;
+        batch.commit(self.handle.shared.durability)
+    }
+
+    /// Puts a record whose key must be new ([`crate::ErrorKind::Exists`]).
+    pub fn insert(&self, json: &[u8]) -> Result<()> {
+        let mut batch = self.batch();
+        batch.insert(json)?;
+        batch.commit(self.handle.shared.durability)
+    }
+
+    /// Deletes a record; tells whether it was there.
+    pub fn delete(&self, key: &Key, durability: Durability) -> Result<bool> {
+        if self.handle.find(key, None)?.is_none() {
+            return Ok(false);
+        }
+        let mut batch = self.batch();
+        batch.delete(key)?;
+        batch.commit(durability)?;
+        Ok(true)
+    }
+
+    /// The record of `key`.
+    pub fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.handle.current.usage.got();
+        self.handle.find(key, self.handle.stop.as_ref())
+    }
+
+    /// A consistent picture of the dataset, for several queries that belong together and for pages.
+    pub fn snapshot(&self) -> DatasetSnapshot {
+        DatasetSnapshot {
+            view: self.handle.snapshot(),
+        }
+    }
+
+    /// A query over the dataset as it is now.
+    pub fn query(&self) -> Query {
+        Query::new(self.handle.snapshot())
+    }
+
+    /// Records in key order, from one key to another (both included), as of now.
+    pub fn scan(&self, from: Option<Key>, to: Option<Key>, reverse: bool) -> Result<Scan> {
+        Scan::new(self.handle.snapshot(), from, to, reverse)
+    }
+
+    /// [`DatasetSnapshot::read_key`], as of now.
+    pub fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
+        self.handle.snapshot().read_key(key, ts, m)
+    }
+
+    /// [`DatasetSnapshot::read_values`] of one attribute, as of now.
+    pub fn read_value(
+        &self,
+        path: &Path,
+        token: &str,
+        ts: Option<Seq>,
+        m: usize,
+        page: Page,
+    ) -> Result<ValuePage> {
+        self.handle.snapshot().read_value(path, token, ts, m, page)
+    }
+
+    /// [`DatasetSnapshot::read_values`], as of now.
+    pub fn read_values(
+        &self,
+        tokens: &[(&Path, &str)],
+        ts: Option<Seq>,
+        m: usize,
+        page: Page,
+    ) -> Result<ValuePage> {
+        self.handle.snapshot().read_values(tokens, ts, m, page)
+    }
+
+    /// Makes everything that was written durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.handle.shared.group.sync()?)
+    }
+}
+
+fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
+    let mut attributes = layout.attributes.iter();
+    match attributes.find(|attribute| attribute.path == *path) {
+        Some(attribute) => Value::parse(attribute.ty, text)
+            .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
+        None => Ok(Value::parse(Type::Int, text)
+            .or_else(|_| Value::parse(Type::Float, text))
+            .unwrap_or_else(|_| Value::String(text.to_string()))),
+    }
+}
+
+/// A dataset at one moment. Keeps the files that it sees from being removed: hold it as long as its
+/// queries take, not longer.
+#[derive(Clone)]
+pub struct DatasetSnapshot {
+    pub(crate) view: View,
+}
+
+impl DatasetSnapshot {
+    /// The same picture, with reads that `stop` stops ([`Dataset::with_stop`]).
+    pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot {
+        let same = self.view.clone();
+        DatasetSnapshot {
+            view: View {
+                snapshot: same.snapshot.with_stop(Some(stop.clone())),
+                ..same
+            },
+        }
+    }
+
+    /// The dataset's name.
+    pub fn name(&self) -> &str {
+        self.view.dataset.name()
+    }
+
+    /// The dataset's definition, as it was then.
+    pub fn def(&self) -> DatasetDef {
+        self.view.layout.stored.def()
+    }
+
+    /// A key of the dataset from text.
+    pub fn parse_key(&self, text: &str) -> Result<Key> {
+        Key::parse(self.view.dataset.key_type(), text).map_err(Error::bad_input)
+    }
+
+    /// A value of the attribute at `path` from text, as [`Dataset::parse_value`] reads it, by the definition of then.
+    pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
+        parse_value(&self.view.layout, path, text)
+    }
+
+    /// The record of `key`.
+    pub fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.view.get(key)
+    }
+
+    /// The sequence number of the last write that it sees.
+    pub fn seq(&self) -> Seq {
+        self.view.seq()
+    }
+
+    /// The `m` latest versions of `key` that were written up to the write `ts` (or now), newest first. They end where the
+    /// record was deleted; there are fewer where it was written less often.
+    ///
+    /// Of a dataset that keeps `v` versions, one is gone once the key was written (put or deleted) `v` more times. So the
+    /// answer is all that there was when, of the writes to the key, at most `v - m` are newer than `ts`;
+    /// else it may be the newer part of it.
+    ///
+    /// Goes from the newest component to the oldest and stops when it has enough: at most `v` entries are read.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let def = DatasetDef::new("id".parse()?, KeyType::Int).versions(3);
+    /// let prices = db.create_dataset("prices", def)?;
+    /// for price in [10, 12, 11] {
+    ///     prices.put(format!(r#"{{"id": 7, "price": {price}}}"#).as_bytes())?;
+    /// }
+    /// let key = prices.parse_key("7")?;
+    /// let latest = prices.read_key(&key, None, 2)?;
+    /// assert_eq!(latest[0].body(), br#"{"id": 7, "price": 11}"#);
+    /// let before = prices.read_key(&key, Some(latest[1].seq()), 1)?;
+    /// assert_eq!(before[0].body(), br#"{"id": 7, "price": 12}"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
+        self.view.read_key(key, ts, m)
+    }
+
+    /// [`DatasetSnapshot::read_values`] of one attribute.
+    pub fn read_value(
+        &self,
+        path: &Path,
+        token: &str,
+        ts: Option<Seq>,
+        m: usize,
+        page: Page,
+    ) -> Result<ValuePage> {
+        self.view.read_value(path, token, ts, m, page)
+    }
+
+    /// The versions of records whose value at each path matches the token beside it, and which are among the `m` latest
+    /// versions of their key up to the write `ts` (or now): those that [`DatasetSnapshot::read_key`] gives. Newest first.
+    ///
+    /// A token matches the value that it is, and where the attribute's tokenizer is [`Tokenizer::Prefix`] each
+    /// string that begins with it.
+    ///
+    /// What the indexes of the attributes hold is intersected before a record is read, in bounded memory; where none has
+    /// an index, all records are read. Index entries that turn out to be over are noted (online repair).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Page, Path, Type};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let state: Path = "state".parse()?;
+    /// let def = DatasetDef::new("id".parse()?, KeyType::Int)
+    ///     .index(state.clone(), IndexKind::Recent, Type::String)
+    ///     .versions(2);
+    /// let jobs = db.create_dataset("jobs", def)?;
+    /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
+    ///     jobs.put(format!(r#"{{"id": {id}, "state": "{state}"}}"#).as_bytes())?;
+    /// }
+    /// // Who is ready, and who was, one version ago?
+    /// assert_eq!(jobs.read_value(&state, "ready", None, 1, Page::newest(10))?.records.len(), 1);
+    /// assert_eq!(jobs.read_value(&state, "ready", None, 2, Page::newest(10))?.records.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`]: no token, one that is not of the attribute's type, `m` or the limit is 0, or
+    /// `ts` is not the moment of the page before.
+    pub fn read_values(
+        &self,
+        tokens: &[(&Path, &str)],
+        ts: Option<Seq>,
+        m: usize,
+        page: Page,
+    ) -> Result<ValuePage> {
+        self.view.read_values(tokens, ts, m, page)
+    }
+
+    /// A query.
+    pub fn query(&self) -> Query {
+        Query::new(self.view.clone())
+    }
+
+    /// Records in key order, from one key to another (both included).
+    pub fn scan(&self, from: Option<Key>, to: Option<Key>, reverse: bool) -> Result<Scan> {
+        Scan::new(self.view.clone(), from, to, reverse)
+    }
+}

@@ -1,0 +1,432 @@
+//! Changing the indexes of a dataset while it is in use.
+//!
+//! 1. One step of the engine creates the new tree and puts the change into the definition. From then on
+//!    every write goes to the old index and to the new one; queries know the old one only.
+//! 2. The facts of the records that were there before are gathered, sorted by the engine, and
+//!    written below what the new tree has by then (`index/build.rs`). An embedded index has no tree:
+//!    the tables of the data are written again, one by one.
+//! 3. One step of the engine makes the new index the attribute's, and drops the old one.
+//!
+//! Everything in between is durable as it happens, so a change that is cut off goes on from there.
+
+use std::ops::ControlFlow;
+
+use lsm::TreeChange;
+use model::definition::{
+    IndexDef, IndexKind, MAX_INDEXES, Maintenance, StoredAttribute, StoredChange, StoredDef,
+};
+use model::schema::{Path, Type, infer};
+use model::tokens::Tokenizer;
+
+use super::build::{Build, Stop};
+use crate::catalog::{
+    Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
+    widens,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::query::Scan;
+use crate::store::Handle;
+
+/// Records that a type is inferred from.
+const SAMPLE: usize = 1000;
+
+/// What a change of an index is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IndexStep {
+    /// Reading the records that were there before. The numbers count records.
+    Reading,
+    /// Writing the index. The numbers count facts of a stand-alone index, records of an embedded one.
+    Writing,
+}
+
+/// How far a change of an index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexProgress {
+    /// What is being done.
+    pub step: IndexStep,
+    /// How much of it is done.
+    pub done: u64,
+    /// How much there is, about.
+    pub total: u64,
+}
+
+/// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but
+/// not change its indexes. A change that is broken off stays unfinished, see
+/// [`Dataset::resume_index`].
+pub type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
+
+/// What came of a change of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexChange {
+    /// The attribute.
+    pub path: Path,
+    /// How it was indexed before; `None` when it was not declared.
+    pub from: Option<IndexKind>,
+    /// How it is indexed now (or will be, when it is complete).
+    pub to: IndexKind,
+    /// Records that were read or written again.
+    pub records: u64,
+    /// False when the progress said to break off.
+    pub complete: bool,
+}
+
+impl Handle {
+    /// See [`crate::Dataset::add_index`].
+    pub(crate) fn add_index(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        ty: Option<Type>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        self.add_tokenized(path, kind, ty, Tokenizer::Exact, progress)
+    }
+
+    /// See [`crate::Dataset::add_tokenized`].
+    pub(crate) fn add_tokenized(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        ty: Option<Type>,
+        tokenizer: Tokenizer,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        if goes_on(&layout, path, kind, ty, Some(tokenizer))? {
+            return self.build(progress);
+        }
+        let known = layout.stored.attribute(path);
+        if let Some(known) = known {
+            let differs = ty.filter(|ty| *ty != known.def.ty);
+            if known.def.kind != IndexKind::None {
+                let what = format!(
+                    "`{path}` has an index already, of kind {}; `switch` changes it",
+                    known.def.kind
+                );
+                return Err(Error::new(ErrorKind::Exists, what));
+            }
+            if let Some(ty) = differs {
+                let declared = known.def.ty;
+                return Err(Error::bad_input(format!(
+                    "`{path}` is declared as {declared}, not {ty}"
+                )));
+            }
+            if kind == IndexKind::None {
+                let what = format!("`{path}` is declared already, without an index");
+                return Err(Error::new(ErrorKind::Exists, what));
+            }
+        } else if layout.attributes.len() >= MAX_INDEXES {
+            return Err(Error::bad_input(format!(
+                "the dataset has {MAX_INDEXES} attributes, which is the limit"
+            )));
+        }
+        let ty = match (ty, known) {
+            (Some(ty), _) => ty,
+            (None, Some(known)) => known.def.ty,
+            (None, None) => self.infer(path)?,
+        };
+        self.begin(&layout, path, kind, ty, tokenizer)?;
+        self.build(progress)
+    }
+
+    /// See [`crate::Dataset::switch_index`].
+    pub(crate) fn switch_index(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        let claim = self.current.claim()?;
+        let layout = self.layout();
+        if goes_on(&layout, path, kind, None, None)? {
+            return self.build(progress);
+        }
+        let known = layout.stored.attribute(path);
+        let known = known.ok_or_else(|| undeclared(&layout, path))?;
+        if known.def.kind == kind {
+            let what = format!("the index of `{path}` is of kind {kind} already");
+            return Err(Error::new(ErrorKind::Exists, what));
+        }
+        if kind == IndexKind::None {
+            drop(claim);
+            return self.drop_index(path);
+        }
+        self.begin(&layout, path, kind, known.def.ty, known.def.tokenizer)?;
+        self.build(progress)
+    }
+
+    /// See [`crate::Dataset::rebuild_index`].
+    pub(crate) fn rebuild_index(
+        &self,
+        path: &Path,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        let known = layout.stored.attribute(path);
+        let def = known.map(|known| known.def.clone());
+        let def = def.ok_or_else(|| undeclared(&layout, path))?;
+        if goes_on(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
+            return self.build(progress);
+        }
+        if def.kind == IndexKind::None {
+            return Err(Error::bad_input(format!("`{path}` has no index")));
+        }
+        self.begin(&layout, path, def.kind, def.ty, def.tokenizer)?;
+        self.build(progress)
+    }
+
+    /// See [`crate::Dataset::drop_index`].
+    pub(crate) fn drop_index(&self, path: &Path) -> Result<IndexChange> {
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        if let Some(building) = &layout.building
+            && building.attribute.path == *path
+        {
+            self.undo(&layout, building)?;
+            return Ok(IndexChange {
+                to: before(&layout, building).unwrap_or(IndexKind::None),
+                ..self.outcome(&layout, building, 0)
+            });
+        }
+        layout.refuse_unfinished()?;
+        let known = layout.attributes.iter().find(|a| a.path == *path);
+        let known = known.ok_or_else(|| undeclared(&layout, path))?;
+        if known.kind == IndexKind::None {
+            return Err(Error::bad_input(format!("`{path}` has no index")));
+        }
+        let mut stored = layout.stored.clone();
+        for attribute in stored.attributes.iter_mut().filter(|a| a.id == known.id) {
+            attribute.def.kind = IndexKind::None;
+            attribute.def.tokenizer = Tokenizer::Exact;
+        }
+        self.shared.group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: known
+                    .tree
+                    .into_iter()
+                    .chain(known.deleted)
+                    .chain(known.widened)
+                    .collect(),
+                ..TreeChange::default()
+            })
+        })?;
+        Ok(IndexChange {
+            path: path.clone(),
+            from: Some(known.kind),
+            to: IndexKind::None,
+            records: 0,
+            complete: true,
+        })
+    }
+
+    /// See [`crate::Dataset::unfinished_index`].
+    pub(crate) fn unfinished_index(&self) -> Option<IndexDef> {
+        let change = self.layout().stored.change.clone()?;
+        Some(change.attribute.def)
+    }
+
+    /// See [`crate::Dataset::resume_index`].
+    pub(crate) fn resume_index(
+        &self,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<Option<IndexChange>> {
+        let _claim = self.current.claim()?;
+        if self.layout().building.is_none() {
+            return Ok(None);
+        }
+        self.build(progress).map(Some)
+    }
+
+    /// Guesses the type of an undeclared attribute.
+    fn infer(&self, path: &Path) -> Result<Type> {
+        let records = Scan::new(self.snapshot(), None, None, false)?.take(SAMPLE);
+        let records = records.collect::<Result<Vec<_>>>()?;
+        let bodies: Vec<&[u8]> = records.iter().map(|record| record.body()).collect();
+        infer(&bodies, path).ok_or_else(|| {
+            Error::bad_input(format!(
+                "none of the first {SAMPLE} records has a value at `{path}`: say its type, as in {path}:lazy:string"
+            ))
+        })
+    }
+
+    /// The first step of a change: from here on writes go to the new index.
+    fn begin(
+        &self,
+        layout: &Layout,
+        path: &Path,
+        kind: IndexKind,
+        ty: Type,
+        tokenizer: Tokenizer,
+    ) -> Result<()> {
+        model::definition::check_tokenizer(tokenizer, kind, ty)?;
+        let name = self.name();
+        let known = layout.stored.attribute(path);
+        let mut stored = layout.stored.clone();
+        let def = IndexDef {
+            path: path.clone(),
+            kind,
+            ty,
+            tokenizer,
+        };
+        let mut attribute = match known {
+            Some(known) => StoredAttribute {
+                id: known.id,
+                def,
+                // A tree of another name than the one in use.
+                tree: known.tree + u32::from(kind.is_standalone()),
+                since: 0,
+            },
+            None => StoredAttribute {
+                id: stored.next_id,
+                def,
+                tree: 0,
+                since: 0,
+            },
+        };
+        stored.next_id = stored.next_id.max(attribute.id + 1);
+        let mut created = Vec::new();
+        if widens(&stored.upkeep, kind) {
+            let config = TreeConfig::new(Role::Widened, &stored.upkeep);
+            created.push((widened_tree(name, attribute.id), config.to_bytes()));
+        }
+        if kind.is_standalone() {
+            let tree = index_tree(name, attribute.id, attribute.tree);
+            let config = |role| TreeConfig::new(role, &stored.upkeep);
+            created.push((tree, config(Role::Index(kind)).incomplete().to_bytes()));
+            created.push((staging_tree(name), config(Role::Staging).to_bytes()));
+            let deleted = deleted_tree(name, attribute.id);
+            let has_keys = known.is_some_and(|known| known.def.kind.is_standalone());
+            if stored.upkeep.maintenance == Maintenance::DeletedKey && !has_keys {
+                created.push((deleted, config(Role::Deleted).to_bytes()));
+            }
+        }
+        let group = &self.shared.group;
+        group.change_trees(&mut |since| {
+            // No flush is under way now, nor a merge of the data tree: this is asked again where one was.
+            let snapshot = group.snapshot();
+            let tables = snapshot.version().tables().map(|table| table.meta().number);
+            attribute.since = since;
+            stored.change = Some(StoredChange {
+                attribute: attribute.clone(),
+                since,
+                tables: tables.max().unwrap_or(0),
+            });
+            Ok(TreeChange {
+                created: created.clone(),
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: Vec::new(),
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Brings the change that was begun to its end.
+    fn build(&self, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
+        let layout = self.layout();
+        let Some(building) = &layout.building else {
+            return Err(Error::damaged("the change of an index is gone"));
+        };
+        let mut build = Build {
+            dataset: self,
+            layout: &layout,
+            building,
+            progress,
+            total: self.now().record_count(),
+            records: 0,
+        };
+        let result = match (building.attribute.tree, building.staging) {
+            (Some(tree), Some(staging)) => build.standalone(tree, staging),
+            _ => build.in_place(),
+        };
+        let outcome = self.outcome(&layout, building, build.records);
+        match result {
+            Ok(()) => Ok(outcome),
+            Err(Stop::Broke) => Ok(IndexChange {
+                complete: false,
+                ..outcome
+            }),
+            Err(Stop::Refused(error)) => {
+                self.undo(&layout, building)?;
+                Err(error.into())
+            }
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    fn outcome(&self, layout: &Layout, building: &Building, records: u64) -> IndexChange {
+        IndexChange {
+            path: building.attribute.path.clone(),
+            from: before(layout, building),
+            to: building.attribute.kind,
+            records,
+            complete: true,
+        }
+    }
+
+    /// Takes a change back.
+    fn undo(&self, layout: &Layout, building: &Building) -> Result<()> {
+        let stored = StoredDef {
+            change: None,
+            ..layout.stored.clone()
+        };
+        let had_tree = layout
+            .attributes
+            .iter()
+            .any(|a| a.id == building.attribute.id && a.tree.is_some());
+        let deleted = building.attribute.deleted.filter(|_| !had_tree);
+        let trees = building.attribute.tree.into_iter().chain(building.staging);
+        let trees = trees.chain(deleted).chain(building.attribute.widened);
+        self.shared.group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: trees.clone().collect(),
+                ..TreeChange::default()
+            })
+        })?;
+        Ok(())
+    }
+}
+
+/// True when the change that is asked for was begun before.
+fn goes_on(
+    layout: &Layout,
+    path: &Path,
+    kind: IndexKind,
+    ty: Option<Type>,
+    tokenizer: Option<Tokenizer>,
+) -> Result<bool> {
+    let Some(change) = &layout.stored.change else {
+        return Ok(false);
+    };
+    let def = &change.attribute.def;
+    let fits = ty.is_none_or(|ty| ty == def.ty) && tokenizer.is_none_or(|t| t == def.tokenizer);
+    if def.path == *path && def.kind == kind && fits {
+        return Ok(true);
+    }
+    layout.refuse_unfinished().map(|()| false)
+}
+
+fn undeclared(layout: &Layout, path: &Path) -> Error {
+    let paths: Vec<String> = layout
+        .attributes
+        .iter()
+        .map(|a| a.path.to_string())
+        .collect();
+    let known = if paths.is_empty() {
+        "none".to_string()
+    } else {
+        paths.join(", ")
+    };
+    Error::bad_input(format!(
+        "no attribute `{path}` is declared (there are: {known})"
+    ))
+}
+
+/// How the attribute was indexed before.
+fn before(layout: &Layout, building: &Building) -> Option<IndexKind> {
+    let known = layout.attributes.get(building.place);
+    known.filter(|_| !building.is_new).map(|known| known.kind)
+}

@@ -1,0 +1,297 @@
+//! Changing the maintenance strategy of a dataset while it is in use.
+//!
+//! 1. One step of the engine puts the new strategy into the definition, with the last write that was done by the
+//!    old one (*since*), and creates and drops trees. Batches made for the old one are made again. Queries trust
+//!    what the new one knows only when the set of writes that are over is complete up to *since* (the
+//!    dataset is *settled*); until then they fetch records.
+//! 2. A primary-key index that is new lacks the older records. Their keys come out of the data in order and go
+//!    below what writers have put there by then. Until that is done the index is written to, and not read.
+//! 3. A repair brings the set up to *since*. Where the old strategy knew of each write what it replaced, the set
+//!    is complete without.
+//!
+//! A change that is cut off after the first step is a dataset that is not settled: whoever changes it to
+//! the same strategy again goes on, and so does the upkeep of a store that is written to.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
+use model::definition::Maintenance;
+
+use crate::catalog::{
+    Coverage, Layout, Role, Source, TreeConfig, deleted_tree, keys_tree, superseded_tree,
+    widened_tree, widens,
+};
+use crate::error::{Error, Result};
+use crate::repair::{RepairOptions, RepairProgress, RepairReport};
+use crate::store::Handle;
+
+/// Bytes that the pass over the records reads ahead.
+const READAHEAD: usize = 256 << 10;
+
+/// Records that are read with one snapshot: snapshots keep files and memtables alive.
+const ROUND: u64 = 64 << 10;
+
+/// Records between two looks at whether to go on.
+const STEP: u64 = 4096;
+
+/// What a change of strategy is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SwitchStep {
+    /// Bringing the keys of older records to the primary-key index. The numbers count records.
+    Keys,
+    /// Finding what the old strategy left behind. The numbers count entries of indexes.
+    Repair,
+}
+
+/// How far a change of strategy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwitchProgress {
+    /// What is being done.
+    pub step: SwitchStep,
+    /// How much of it is done.
+    pub done: u64,
+    /// How much there is, about.
+    pub total: u64,
+}
+
+/// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but not
+/// change its strategy or its indexes.
+pub type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p;
+
+/// What came of a change of strategy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchReport {
+    /// The strategy before.
+    pub from: Maintenance,
+    /// The strategy now.
+    pub to: Maintenance,
+    /// Keys that were brought to the primary-key index.
+    pub keys: u64,
+    /// The repair, where one was needed.
+    pub repair: Option<RepairReport>,
+    /// False when the progress said to break off: the strategy is in force, but not settled.
+    pub complete: bool,
+}
+
+impl Handle {
+    /// See [`crate::Dataset::set_maintenance`].
+    pub(crate) fn set_maintenance(
+        &self,
+        maintenance: Maintenance,
+        progress: &mut OnSwitch<'_>,
+    ) -> Result<SwitchReport> {
+        self.switch(maintenance, false, progress)
+    }
+
+    /// See [`crate::Dataset::set_auto`].
+    pub(crate) fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
+        let present = self.layout().stored.upkeep.maintenance;
+        let first = match present.uses_keys() {
+            true => present,
+            false => Maintenance::Validation,
+        };
+        self.switch(first, true, progress)
+    }
+
+    pub(crate) fn switch(
+        &self,
+        to: Maintenance,
+        auto: bool,
+        progress: &mut OnSwitch<'_>,
+    ) -> Result<SwitchReport> {
+        let claim = self.current.claim()?;
+        let layout = self.layout();
+        let mut report = SwitchReport {
+            from: layout.stored.upkeep.maintenance,
+            to,
+            keys: 0,
+            repair: None,
+            complete: true,
+        };
+        if (report.from, layout.stored.upkeep.auto) != (to, auto) {
+            layout.refuse_unfinished()?;
+            self.begin_switch(&layout, to, auto)?;
+        }
+        let layout = self.layout();
+        if let (Some(after), Some(tree)) = (layout.stored.upkeep.keys_after, layout.keys_written) {
+            match self.bring_keys(&layout, tree, after, progress)? {
+                Some(keys) => report.keys = keys,
+                None => report.complete = false,
+            }
+        }
+        drop(claim);
+        if report.complete && !self.is_settled() {
+            let mut progress = |RepairProgress { done, total }| {
+                let step = SwitchStep::Repair;
+                progress(SwitchProgress { step, done, total })
+            };
+            let repair = self.repair(&RepairOptions::default(), &mut progress)?;
+            report.complete = repair.complete;
+            report.repair = Some(repair);
+        }
+        Ok(report)
+    }
+
+    /// True when the set of writes that are over has all that earlier strategies left behind.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled().is_some()
+    }
+
+    /// What the set is known to hold, once it has all of that.
+    fn settled(&self) -> Option<Coverage> {
+        let now = self.now();
+        let layout = &now.layout;
+        let known = layout
+            .superseded
+            .and_then(|tree| now.snapshot.superseded(tree));
+        let coverage = Coverage::new(layout, known.as_ref());
+        let settled = layout.stored.upkeep.keys_after.is_none() && coverage.has_converged();
+        settled.then_some(coverage)
+    }
+
+    /// The first step: from here on writers follow the new strategy.
+    fn begin_switch(&self, layout: &Layout, to: Maintenance, auto: bool) -> Result<()> {
+        let group = &self.shared.group;
+        let mut stored = layout.stored.clone();
+        let from = stored.upkeep.maintenance;
+        let settled = self.settled();
+        let knew_all = settled.is_some_and(|set| set.of(Source::IndexEntries).is_always());
+        stored.upkeep.maintenance = to;
+        stored.upkeep.auto = auto;
+        stored.def().validate()?;
+        let mut since = 0;
+        group.change_trees(&mut |last| {
+            let mut change = TreeChange::default();
+            if from != to {
+                since = last;
+                stored.upkeep.since = last;
+                if !to.uses_keys() {
+                    stored.upkeep.keys_after = None;
+                } else if layout.keys_written.is_none() {
+                    stored.upkeep.keys_after = Some(last);
+                }
+                let config = |role| TreeConfig::new(role, &stored.upkeep);
+                if to.uses_keys() && layout.keys_written.is_none() {
+                    let keys = config(Role::Keys).incomplete();
+                    change
+                        .created
+                        .push((keys_tree(self.name()), keys.to_bytes()));
+                }
+                if layout.superseded.is_none() {
+                    let tree = superseded_tree(self.name());
+                    change
+                        .created
+                        .push((tree, config(Role::Superseded).to_bytes()));
+                }
+                let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
+                for attribute in standalone.filter(|_| to == Maintenance::DeletedKey) {
+                    let tree = deleted_tree(self.name(), attribute.id);
+                    change
+                        .created
+                        .push((tree, config(Role::Deleted).to_bytes()));
+                }
+                let filters = layout.attributes.iter();
+                for attribute in filters.filter(|a| widens(&stored.upkeep, a.kind)) {
+                    let tree = widened_tree(self.name(), attribute.id);
+                    change
+                        .created
+                        .push((tree, config(Role::Widened).to_bytes()));
+                }
+                let attributes = layout.attributes.iter();
+                let deleted = attributes.flat_map(|a| a.deleted.into_iter().chain(a.widened));
+                let keys = layout.keys_written.filter(|_| !to.uses_keys());
+                change.dropped = deleted.chain(keys).collect();
+            }
+            change.configured.push((layout.data, stored.to_bytes()));
+            Ok(change)
+        })?;
+        match layout.superseded {
+            // The set has it all: what was replaced up to `since` is in it.
+            Some(tree) if knew_all && from != to => {
+                Ok(group.supersede(tree, &mut std::iter::empty(), Some(since))?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings the keys of the records up to `after` to the primary-key index, whose writes are all later. Returns how
+    /// many; `None` when the progress said to break off.
+    fn bring_keys(
+        &self,
+        layout: &Layout,
+        tree: TreeId,
+        after: Seq,
+        progress: &mut OnSwitch<'_>,
+    ) -> Result<Option<u64>> {
+        let group = &self.shared.group;
+        let mut stored = layout.stored.clone();
+        stored.upkeep.keys_after = None;
+        let config = TreeConfig::new(Role::Keys, &stored.upkeep);
+        let seen = Cell::new(stored.upkeep.since);
+        let total = self.now().record_count();
+        let (mut keys, mut read, mut broke) = (0, 0, false);
+        let mut tell = |done: u64| {
+            let total = total.max(done);
+            let step = SwitchStep::Keys;
+            broke |= progress(SwitchProgress { step, done, total }).is_break();
+            match broke {
+                true => Err(lsm::Error::Invalid("broken off".to_string())),
+                false => Ok(()),
+            }
+        };
+        let mut write = |sink: &mut RunSink<'_>| {
+            let mut last: Option<Vec<u8>> = None;
+            loop {
+                let snapshot = group.snapshot();
+                seen.set(snapshot.seq().max(seen.get()));
+                let mut cursor = snapshot.cursor(layout.data, READAHEAD);
+                drop(snapshot);
+                match &mut last {
+                    Some(key) => {
+                        key.push(0);
+                        cursor.seek(key, lsm::MAX_SEQ)?;
+                    }
+                    None => cursor.seek_first()?,
+                }
+                let round = read + ROUND;
+                while cursor.valid() && read < round {
+                    if read.is_multiple_of(STEP) {
+                        tell(read)?;
+                    }
+                    read += 1;
+                    // Later writes are there. What they replaced before it was read is missing below them.
+                    if cursor.seq() <= after {
+                        sink(cursor.key(), cursor.seq(), Kind::Put, &[])?;
+                        keys += 1;
+                    }
+                    let last = last.get_or_insert_default();
+                    last.clear();
+                    last.extend_from_slice(cursor.key());
+                    cursor.next()?;
+                }
+                group.count(&cursor.cost());
+                if !cursor.valid() {
+                    break;
+                }
+            }
+            // Where a record was passed over because it was replaced since, a power cut must not bring it back.
+            group.sync()
+        };
+        // So the index tells what was replaced since the last look at the records, and of everything before a
+        // repair must have told: whatever the mark was moved to meanwhile.
+        let mut change = || {
+            stored.upkeep.since = seen.get();
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes()), (tree, config.to_bytes())],
+                ..TreeChange::default()
+            })
+        };
+        let result = group.ingest_oldest(tree, &mut write, &mut change);
+        match result {
+            Ok(_) => Ok(Some(keys)),
+            Err(_) if broke => Ok(None),
+            Err(error) => Err(Error::from(error)),
+        }
+    }
+}

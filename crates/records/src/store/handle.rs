@@ -1,0 +1,146 @@
+//! One dataset of an open store, as everybody below the public interface knows it.
+
+use std::sync::Arc;
+
+use lsm::{Component, Cost, Seq, Snapshot, Stop};
+use model::Key;
+use model::schema::KeyType;
+
+use super::{Current, Store};
+use crate::catalog::Layout;
+use crate::error::Result;
+use crate::record::Record;
+
+/// Whoever does maintenance in the background.
+pub(crate) trait Background: Send + Sync {
+    /// To be called after each write.
+    fn wrote(&self, store: &Arc<Store>);
+}
+
+/// A dataset of an open store.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    /// Before the store, so that background maintenance ends first. `None` where it is maintenance's own.
+    pub(crate) background: Option<Arc<dyn Background>>,
+    pub(crate) shared: Arc<Store>,
+    pub(crate) current: Arc<Current>,
+    /// What stops the reads that users ask for.
+    pub(crate) stop: Option<Stop>,
+}
+
+impl Handle {
+    pub(crate) fn new(
+        shared: Arc<Store>,
+        current: Arc<Current>,
+        background: Option<Arc<dyn Background>>,
+    ) -> Handle {
+        Handle {
+            background,
+            shared,
+            current,
+            stop: None,
+        }
+    }
+
+    /// The layout as of now.
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        self.current
+            .layout_in(self.shared.group.snapshot().version())
+    }
+
+    pub(crate) fn key_type(&self) -> KeyType {
+        self.current.key_type
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.current.name
+    }
+
+    /// The record of `key`.
+    pub(crate) fn find(&self, key: &Key, stop: Option<&Stop>) -> Result<Option<Record>> {
+        let cost = Cost::until(stop);
+        cost.check()?;
+        let found = self
+            .shared
+            .group
+            .snapshot()
+            .get(self.current.data, key.as_bytes(), &cost)?;
+        self.shared.group.count(&cost);
+        found
+            .map(|found| Record::new(key.clone(), found.seq, found.value))
+            .transpose()
+    }
+
+    /// The dataset as it is now.
+    pub(crate) fn snapshot(&self) -> View {
+        let now = self.now();
+        View {
+            snapshot: now.snapshot.with_stop(self.stop.clone()),
+            ..now
+        }
+    }
+
+    /// The same, with reads that nothing stops.
+    pub(crate) fn now(&self) -> View {
+        let snapshot = self.shared.group.snapshot();
+        View {
+            dataset: self.clone(),
+            layout: self.current.layout_in(snapshot.version()),
+            snapshot,
+        }
+    }
+}
+
+/// A dataset at one moment.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) dataset: Handle,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) snapshot: Snapshot,
+}
+
+impl View {
+    /// The sequence number of the last write that it sees.
+    pub(crate) fn seq(&self) -> Seq {
+        self.snapshot.seq()
+    }
+
+    /// True when the dataset was dropped before the snapshot was taken.
+    pub(crate) fn is_dropped(&self) -> bool {
+        let trees = &self.snapshot.version().trees;
+        !trees.contains_key(&self.layout.data)
+    }
+
+    /// A record of the dataset.
+    pub(crate) fn record(&self, key: Vec<u8>, seq: Seq, stored: lsm::Slice) -> Result<Record> {
+        let key = Key::from_encoded(self.dataset.key_type(), key);
+        Record::new(key, seq, stored)
+    }
+
+    /// The record of `key`.
+    pub(crate) fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.dataset.current.usage.got();
+        let cost = self.snapshot.cost();
+        cost.check()?;
+        let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
+        self.dataset.shared.group.count(&cost);
+        found
+            .map(|found| Record::new(key.clone(), found.seq, found.value))
+            .transpose()
+    }
+
+    /// About how many records there are.
+    pub(crate) fn record_count(&self) -> u64 {
+        let components = self.snapshot.components(self.layout.data);
+        let count = components.iter().map(|component| match component {
+            Component::Memtable(memtable) => memtable.len() as u64,
+            Component::Run(run) => {
+                let tables = run.tables.iter().map(|table| table.meta());
+                tables
+                    .map(|meta| meta.entries - meta.deletes.min(meta.entries))
+                    .sum()
+            }
+        });
+        count.sum()
+    }
+}
