@@ -1,7 +1,5 @@
 //! Which index drives a query: the one that is expected to make the least work.
 
-use model::definition::IndexKind;
-
 use super::predicate::Predicates;
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
@@ -23,16 +21,6 @@ pub(super) struct Plan {
     pub(super) compared: Vec<(usize, u64)>,
 }
 
-/// What a candidate costs, in microseconds or so: fetched by key one at a time, or read in passing
-/// with the other records of its block.
-fn weight(kind: IndexKind) -> f64 {
-    match kind {
-        IndexKind::None => f64::INFINITY,
-        IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => 0.5,
-        IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent => 2.0,
-    }
-}
-
 /// The attributes whose indexes can be asked about the conditions, and what for.
 pub(super) fn indexed<'a>(
     layout: &'a Layout,
@@ -41,7 +29,7 @@ pub(super) fn indexed<'a>(
     predicates.declared.iter().filter_map(|predicate| {
         let attribute = layout.attributes.get(predicate.attribute)?;
         let sought = predicate.sought.as_ref()?;
-        (attribute.kind != IndexKind::None).then_some((attribute, sought))
+        attribute.kind.is_indexed().then_some((attribute, sought))
     })
 }
 
@@ -53,7 +41,7 @@ pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Pla
         .enumerate()
         .filter(|(_, p)| {
             let attribute = attributes.get(p.attribute);
-            p.sought.is_some() && attribute.is_some_and(|a| a.kind != IndexKind::None)
+            p.sought.is_some() && attribute.is_some_and(|a| a.kind.is_indexed())
         })
         .map(|(at, _)| at)
         .collect();
@@ -89,7 +77,7 @@ pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Pla
         };
         let expected = index.estimate(lookup, attribute, sought)?;
         compared.push((at, expected));
-        let cost = expected as f64 * weight(attribute.kind);
+        let cost = expected as f64 * index.weight();
         if cheapest.is_none_or(|(least, _)| cost < least) {
             cheapest = Some((cost, at));
         }
