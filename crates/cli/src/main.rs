@@ -43,6 +43,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Compact(args) => commands::admin::compact(&args, memory),
         Command::Backup(args) => commands::admin::backup(&args, memory),
         Command::Snapshot(args) => commands::admin::snapshot(&args, memory),
+        Command::Changes(args) => commands::changes::changes(&args, memory),
     }
 }
 

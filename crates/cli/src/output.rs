@@ -19,17 +19,26 @@ impl Output {
 
     /// Writes a record's body as one line.
     pub(crate) fn record(&mut self, body: &[u8]) -> Result<(), Failure> {
-        if body.contains(&b'\n') {
-            // Inside JSON a raw line break is white space between tokens, never part of a string.
-            let line: Vec<u8> = body
-                .iter()
-                .map(|&b| if b == b'\n' { b' ' } else { b })
-                .collect();
-            self.bytes(&line)?;
-        } else {
-            self.bytes(body)?;
-        }
+        self.json(body)?;
         self.bytes(b"\n")
+    }
+
+    /// Writes a record's body without line breaks.
+    pub(crate) fn json(&mut self, body: &[u8]) -> Result<(), Failure> {
+        if !body.contains(&b'\n') {
+            return self.bytes(body);
+        }
+        // Inside JSON a raw line break is white space between tokens, never part of a string.
+        let line: Vec<u8> = body
+            .iter()
+            .map(|&b| if b == b'\n' { b' ' } else { b })
+            .collect();
+        self.bytes(&line)
+    }
+
+    /// Writes text.
+    pub(crate) fn text(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        write!(self.inner, "{text}").map_err(|e| Failure::output(&e))
     }
 
     /// Writes a line of text.

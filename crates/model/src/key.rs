@@ -28,6 +28,13 @@ impl Key {
         Key::new(ty, &value)
     }
 
+    /// The value of the key.
+    pub fn value(&self) -> Value {
+        // Bytes that are no key are shown as `display` shows them.
+        decode_key(self.ty, &self.bytes)
+            .unwrap_or_else(|| Value::String(Key::display(self.ty, &self.bytes)))
+    }
+
     /// A key as it is stored.
     pub fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
         Key { ty, bytes }

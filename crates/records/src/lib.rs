@@ -40,6 +40,7 @@ mod catalog;
 mod check;
 mod ddl;
 mod error;
+mod feed;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
@@ -53,7 +54,7 @@ mod telemetry;
 mod trees;
 mod write;
 
-pub use advise::{Advice, AttributeAdvice, Change, KindCost, Mix, MixSource, Workload};
+pub use advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource, Workload};
 #[doc(hidden)]
 pub use api::Tuning;
 pub use api::{Database, Dataset, DatasetSnapshot, Options, StoreSnapshot};
@@ -63,8 +64,9 @@ pub use ddl::{
     SwitchStep,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use feed::{Change, Changes, ChangesFrom};
 pub use lsm::fs;
-pub use lsm::{Budget, Durability, LookupOptions, NamedSnapshot, Stop};
+pub use lsm::{Budget, Durability, KeepLog, LookupOptions, NamedSnapshot, Position, Seq, Stop};
 pub use maintenance::Validation;
 pub use model::Error as ModelError;
 pub use model::Key;

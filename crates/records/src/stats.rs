@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lsm::version::{Run, TreeVersion};
-use lsm::{EndedJob, Job, JobAbout, JobFailure, NamedSnapshot, Retry, RunningJob, Why};
+use lsm::{EndedJob, Job, JobAbout, JobFailure, NamedSnapshot, Position, Retry, RunningJob, Why};
 use serde_json::{Map, Value as Json, json};
 
 use crate::catalog::Layout;
@@ -41,6 +41,7 @@ impl Store {
                 "cache_capacity_bytes": group.cache().capacity(),
             },
             "counters": counters,
+            "consumers": group.log_consumers().iter().map(consumer).collect::<Vec<_>>(),
             "snapshots": group.snapshots().iter().map(snapshot).collect::<Vec<_>>(),
             // Of tables that are there for snapshots alone.
             "snapshot_bytes": group.snapshot_bytes(),
@@ -51,6 +52,11 @@ impl Store {
             "ended_jobs": group.ended_jobs().iter().map(ended).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Of changes, with how much of the log is kept at most.
+fn consumer((name, position, bytes): &(String, Position, u64)) -> Json {
+    json!({ "name": name, "position": position.to_string(), "keeps_bytes": bytes })
 }
 
 fn snapshot(kept: &NamedSnapshot) -> Json {

@@ -9,7 +9,7 @@ use common::{DIR, open, path};
 use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{
-    Advice, AttributeAdvice, Change, Database, Dataset, DatasetDef, Durability, ErrorKind,
+    Advice, AdvisedChange, AttributeAdvice, Database, Dataset, DatasetDef, Durability, ErrorKind,
     IndexKind, KeyType, Mix, MixSource, Type,
 };
 
@@ -68,7 +68,10 @@ fn assert_measured(dataset: &Dataset) {
     let at = of(&advice, "at");
     assert!(at.pruned.unwrap() > 0.99, "{at:?}");
     assert_eq!(at.distinct, RECORDS as u64);
-    assert_eq!((at.kind, at.change), (IndexKind::Embedded, Change::Switch));
+    assert_eq!(
+        (at.kind, at.change),
+        (IndexKind::Embedded, AdvisedChange::Switch)
+    );
     let user = of(&advice, "user");
     assert!(user.pruned.unwrap() < 0.5, "{user:?}");
     assert_eq!(user.distinct, 97);
@@ -96,7 +99,7 @@ fn an_empty_dataset_keeps_what_it_has() {
     assert_eq!((advice.records, advice.source), (0, MixSource::Assumed));
     assert_eq!(advice.attributes.len(), 3);
     for attribute in &advice.attributes {
-        assert_eq!(attribute.change, Change::Keep, "{attribute:?}");
+        assert_eq!(attribute.change, AdvisedChange::Keep, "{attribute:?}");
         assert_eq!(attribute.pruned, None);
     }
 }
@@ -213,11 +216,11 @@ fn what_was_counted_is_what_is_advised_for() {
     assert_eq!(advice.source, MixSource::Counted);
     // Nobody asks for these.
     let at = of(&advice, "at");
-    assert_eq!((at.kind, at.change), (IndexKind::None, Change::Drop));
-    assert_eq!(of(&advice, "rare").change, Change::Keep);
+    assert_eq!((at.kind, at.change), (IndexKind::None, AdvisedChange::Drop));
+    assert_eq!(of(&advice, "rare").change, AdvisedChange::Keep);
     // A scan answers this one.
     let free = of(&advice, "free");
-    assert_eq!((free.now, free.change), (None, Change::Add));
+    assert_eq!((free.now, free.change), (None, AdvisedChange::Add));
     assert_ne!(free.kind, IndexKind::None);
     assert!((free.workload.lookups - 300.0 / 3300.0).abs() < 1e-9);
     assert_eq!((free.workload.limited, free.workload.limit), (1.0, 2.0));

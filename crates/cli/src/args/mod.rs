@@ -1,11 +1,14 @@
 //! What can be said on the command line: commands, arguments, and how their values are read.
 
+mod changes;
 mod values;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use changes::CHANGES_HELP;
+pub(crate) use changes::ChangesArgs;
 pub(crate) use values::{Limit, Strategy, durability, size};
 use values::{limit, parse_k, parse_mix, versions};
 
@@ -101,6 +104,9 @@ pub(crate) enum Command {
     /// Keep what a store holds now under a name, list what is kept, or drop it
     #[command(after_help = SNAPSHOT_HELP)]
     Snapshot(SnapshotArgs),
+    /// Print the changes of a dataset in the order in which they were committed
+    #[command(after_help = CHANGES_HELP)]
+    Changes(ChangesArgs),
 }
 
 const LOAD_HELP: &str = "\

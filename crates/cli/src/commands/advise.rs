@@ -1,6 +1,6 @@
 //! `esker advise DIR DATASET`
 
-use esker::{Advice, AttributeAdvice, Change, IndexKind, KindCost, Mix, MixSource};
+use esker::{Advice, AdvisedChange, AttributeAdvice, IndexKind, KindCost, Mix, MixSource};
 
 use super::{dataset, open_to_read};
 use crate::args::AdviseArgs;
@@ -113,7 +113,7 @@ fn row(attribute: &AttributeAdvice) -> [String; 10] {
         // None is in the list only where it is in use: it costs a write nothing, and nobody asks.
         let is = after.map_or(0.0, of);
         match attribute.change {
-            Change::Keep => micros(was),
+            AdvisedChange::Keep => micros(was),
             _ => format!("{} -> {}", micros(was), micros(is)),
         }
     };
@@ -125,9 +125,9 @@ fn row(attribute: &AttributeAdvice) -> [String; 10] {
         micros(work.limit)
     };
     let advised = match attribute.change {
-        Change::Keep => "keep".to_string(),
-        Change::Drop => "drop".to_string(),
-        Change::Add | Change::Switch => attribute.kind.to_string(),
+        AdvisedChange::Keep => "keep".to_string(),
+        AdvisedChange::Drop => "drop".to_string(),
+        AdvisedChange::Add | AdvisedChange::Switch => attribute.kind.to_string(),
     };
     [
         attribute.path.to_string(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod advise;
+pub(crate) mod changes;
 pub(crate) mod demo;
 pub(crate) mod index;
 pub(crate) mod load;

@@ -74,7 +74,7 @@ pub struct KindCost {
 
 /// What to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum AdvisedChange {
     /// Nothing.
     Keep,
     /// [`Dataset::add_index`] with the kind that is advised.
@@ -110,7 +110,7 @@ pub struct AttributeAdvice {
     /// The kind that fits best; the one in use when the best is hardly better.
     pub kind: IndexKind,
     /// What to do about it.
-    pub change: Change,
+    pub change: AdvisedChange,
     /// Why, in words.
     pub why: String,
 }
@@ -314,10 +314,10 @@ fn advise(
         (used, why)
     };
     let change = match (used, kind) {
-        (used, kind) if used == kind => Change::Keep,
-        (_, kind) if kind == none => Change::Drop,
-        (used, _) if used == none => Change::Add,
-        _ => Change::Switch,
+        (used, kind) if used == kind => AdvisedChange::Keep,
+        (_, kind) if kind == none => AdvisedChange::Drop,
+        (used, _) if used == none => AdvisedChange::Add,
+        _ => AdvisedChange::Switch,
     };
     AttributeAdvice {
         path,
@@ -358,10 +358,10 @@ impl AttributeAdvice {
     pub fn command(&self, dir: &str, dataset: &str) -> Option<String> {
         let (path, kind) = (&self.path, self.kind);
         match self.change {
-            Change::Keep => None,
-            Change::Add => Some(format!("add {dir} {dataset} {path}:{kind}")),
-            Change::Switch => Some(format!("switch {dir} {dataset} {path}:{kind}")),
-            Change::Drop => Some(format!("drop {dir} {dataset} {path}")),
+            AdvisedChange::Keep => None,
+            AdvisedChange::Add => Some(format!("add {dir} {dataset} {path}:{kind}")),
+            AdvisedChange::Switch => Some(format!("switch {dir} {dataset} {path}:{kind}")),
+            AdvisedChange::Drop => Some(format!("drop {dir} {dataset} {path}")),
         }
     }
 
@@ -425,13 +425,13 @@ impl fmt::Display for MixSource {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for AdvisedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Change::Keep => "keep",
-            Change::Add => "add",
-            Change::Switch => "switch",
-            Change::Drop => "drop",
+            AdvisedChange::Keep => "keep",
+            AdvisedChange::Add => "add",
+            AdvisedChange::Switch => "switch",
+            AdvisedChange::Drop => "drop",
         })
     }
 }

@@ -112,12 +112,12 @@ fn what_nobody_asks_for_is_dropped() {
     let advice = advised(Some(IndexKind::Lazy), never, &RANDOM);
     assert_eq!(
         (advice.kind, advice.change),
-        (IndexKind::None, Change::Drop)
+        (IndexKind::None, AdvisedChange::Drop)
     );
     let command = advice.command("db", "d").unwrap();
     assert_eq!(command, "drop db d a");
     for now in [None, Some(IndexKind::None)] {
-        assert_eq!(advised(now, never, &RANDOM).change, Change::Keep);
+        assert_eq!(advised(now, never, &RANDOM).change, AdvisedChange::Keep);
     }
 }
 
@@ -126,11 +126,14 @@ fn eager_is_left_and_never_advised() {
     let advice = advised(Some(IndexKind::Eager), workload(0.5, 0.1, 0.0), &RANDOM);
     assert_eq!(
         (advice.kind, advice.change),
-        (IndexKind::Lazy, Change::Switch)
+        (IndexKind::Lazy, AdvisedChange::Switch)
     );
     assert_eq!(advice.command("db", "d").unwrap(), "switch db d a:lazy");
     let reads = advised(None, workload(0.0, 1.0, 0.0), &RANDOM);
-    assert_eq!((reads.kind, reads.change), (IndexKind::Lazy, Change::Add));
+    assert_eq!(
+        (reads.kind, reads.change),
+        (IndexKind::Lazy, AdvisedChange::Add)
+    );
     assert_eq!(reads.command("db", "d").unwrap(), "add db d a:lazy");
 }
 
@@ -139,7 +142,7 @@ fn a_change_must_be_worth_it() {
     let advice = advised(Some(IndexKind::Recent), workload(0.5, 0.1, 0.0), &RANDOM);
     assert_eq!(
         (advice.kind, advice.change),
-        (IndexKind::Recent, Change::Keep)
+        (IndexKind::Recent, AdvisedChange::Keep)
     );
     assert!(advice.why.contains("within the error"), "{}", advice.why);
 }
@@ -149,6 +152,6 @@ fn without_records_all_stays() {
     let none = Facts::default();
     for now in [IndexKind::Lazy, IndexKind::Eager, IndexKind::None] {
         let advice = advised(Some(now), workload(0.5, 0.1, 0.0), &none);
-        assert_eq!((advice.kind, advice.change), (now, Change::Keep));
+        assert_eq!((advice.kind, advice.change), (now, AdvisedChange::Keep));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use lsm::{Budget, Durability, Group, Stop};
+use lsm::{Budget, Durability, Group, KeepLog, Position, Stop};
 use model::definition::{DatasetDef, StoredDef};
 use serde_json::Value as Json;
 
@@ -35,6 +35,9 @@ pub struct Options {
     /// Bytes at which a merge starts the next table file; the first merged level holds twice as many,
     /// each further one ten times more. Default 32 MiB.
     pub table_size: u64,
+    /// How much of the log is kept, for change feeds that come late, beyond what is in no table yet: the last so many bytes, or what was written
+    /// in some time. Default: nothing.
+    pub keep_log: KeepLog,
     /// For experiments only.
     #[doc(hidden)]
     pub tuning: Tuning,
@@ -65,8 +68,6 @@ pub struct Tuning {
     /// For tests: see `lsm::Options::piece_bytes`.
     #[doc(hidden)]
     pub piece_bytes: Option<u64>,
-    /// How much of the log is kept behind the flushes. Default: nothing.
-    pub keep_log: lsm::KeepLog,
     /// Repair and choose strategies when that is due. Default true.
     pub upkeep: bool,
     /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
@@ -87,7 +88,6 @@ impl Default for Tuning {
             compaction_threads: engine.compaction_threads,
             compaction_rate: engine.compaction_rate,
             piece_bytes: engine.piece_bytes,
-            keep_log: engine.keep_log,
             upkeep: true,
             choose_every: 8192,
         }
@@ -104,6 +104,7 @@ impl Default for Options {
             fs: engine.fs,
             background: engine.background,
             table_size: engine.table_size,
+            keep_log: engine.keep_log,
             tuning: Tuning::default(),
         }
     }
@@ -195,7 +196,7 @@ impl Database {
             compaction_threads: options.tuning.compaction_threads,
             compaction_rate: options.tuning.compaction_rate,
             piece_bytes: options.tuning.piece_bytes,
-            keep_log: options.tuning.keep_log,
+            keep_log: options.keep_log,
             ..lsm::Options::default()
         };
         let trees = Trees {
@@ -336,6 +337,35 @@ impl Database {
         let indexes = written.filter_map(|(_, attribute)| attribute.tree);
         group.leave_out(&indexes.collect::<Vec<_>>())?;
         Ok(group.compact_trees(&trees_in(Step::Forget))?)
+    }
+
+    /// The place behind everything that is visible now: a feed from there begins with the next change.
+    pub fn position(&self) -> Position {
+        self.shared.group.position()
+    }
+
+    /// Keeps the changes behind `position` for the consumer `name`, through restarts, until this is called again with a later place:
+    /// at most `bytes` of log, the newest, counted over all datasets. Durable when it returns. A consumer that calls this with what it has
+    /// dealt with misses nothing, whenever it or the store ends; after a failure it may see changes twice.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PositionExpired`] and [`ErrorKind::OtherHistory`] as [`Dataset::changes`]; [`ErrorKind::BadInput`] for a name over 255
+    /// bytes and for more than 1024 consumers; what a write fails with.
+    pub fn keep_changes_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
+        Ok(self.shared.group.keep_log_for(name, position, bytes)?)
+    }
+
+    /// Forgets the consumer `name`: nothing is kept for it any more. False when there is none.
+    ///
+    /// # Errors
+    /// What a write fails with.
+    pub fn release_changes(&self, name: &str) -> Result<bool> {
+        Ok(self.shared.group.release_log(name)?)
+    }
+
+    /// The consumers that changes are kept for: name, place, and how many bytes at most.
+    pub fn change_consumers(&self) -> Vec<(String, Position, u64)> {
+        self.shared.group.log_consumers()
     }
 
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes

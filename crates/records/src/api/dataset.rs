@@ -7,6 +7,7 @@ use model::schema::{Path, Type, Value};
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
+use crate::feed::{Changes, ChangesFrom};
 use crate::query::{Page, Query, Scan, ValuePage};
 use crate::record::Record;
 use crate::store::{Handle, View};
@@ -156,6 +157,42 @@ impl Dataset {
         page: Page,
     ) -> Result<ValuePage> {
         self.handle.snapshot().read_values(tokens, ts, m, page)
+    }
+
+    /// The committed changes of the dataset from a place on, in order, and then those to come.
+    ///
+    /// The log has what is in no table yet; what is older is there where it is kept ([`crate::Options::keep_log`],
+    /// [`crate::Database::keep_changes_for`]). Costs writers nothing. To follow from a known state on, take a snapshot, read it, and ask
+    /// for the changes behind [`DatasetSnapshot::seq`]:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, Durability, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let users = db.create_dataset("users", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// users.put(br#"{"id": 1, "name": "ann"}"#)?;
+    ///
+    /// let snapshot = users.snapshot();
+    /// let mut changes = users.changes(snapshot.seq())?;
+    /// assert!(changes.next()?.is_none());
+    /// users.put(br#"{"id": 2, "name": "bob"}"#)?;
+    /// users.delete(&users.parse_key("1")?, Durability::Sync)?;
+    ///
+    /// let put = changes.next()?.unwrap();
+    /// assert_eq!((put.key().to_string(), put.record().is_some()), ("2".to_string(), true));
+    /// let deleted = changes.next()?.unwrap();
+    /// assert_eq!((deleted.key().to_string(), deleted.record().is_some()), ("1".to_string(), false));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::PositionExpired`] when the log does not go back to the place; [`crate::ErrorKind::OtherHistory`] for a place of another
+    /// store, of a copy that went its own way, or behind writes that a power cut took.
+    pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes> {
+        Changes::new(self.handle.clone(), from.into())
     }
 
     /// Makes everything that was written durable.

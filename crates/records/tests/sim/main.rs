@@ -15,6 +15,7 @@ mod contain;
 mod crash;
 mod data;
 mod every;
+mod feed;
 #[path = "gen.rs"]
 mod generate;
 mod look;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use esker::Database;
 use lsm::{Commit, Error, Position, Tail};
 
+use crate::feed::Copy;
 use crate::runner::count;
-use crate::world::{Store, World};
+use crate::world::{Store, Uid, World};
 
 /// What tails of a store have to give.
 #[derive(Default)]
@@ -20,14 +21,16 @@ pub(crate) struct Commits {
     others: Vec<Position>,
     /// Goes on from look to look: one in the writer, one beside it.
     follows: [Option<Follow>; 2],
+    /// Copies of datasets that follow their change feeds.
+    pub(crate) copies: BTreeMap<Uid, Copy>,
     /// Times that the store was opened.
     life: u64,
 }
 
 /// A position that was seen, and when.
 #[derive(Clone, Copy)]
-struct Place {
-    position: Position,
+pub(crate) struct Place {
+    pub(crate) position: Position,
     life: u64,
     flushes: u64,
 }
@@ -57,6 +60,7 @@ impl Commits {
             let position = place.position;
             position.history == now.history && position.seq <= now.seq
         };
+        self.copies.retain(|_, copy| is_there(&copy.from));
         let (there, lost) = std::mem::take(&mut self.places)
             .into_iter()
             .partition(is_there);
@@ -117,7 +121,7 @@ impl Store {
         self.commits.places.push(here);
     }
 
-    fn here(&self) -> Option<Place> {
+    pub(crate) fn here(&self) -> Option<Place> {
         let group = self.db.as_ref()?.group();
         Some(Place {
             position: group.position(),
@@ -127,7 +131,7 @@ impl Store {
     }
 
     /// Whether what is behind a place need not be in the log any more.
-    fn may_expire(&self, place: &Place) -> bool {
+    pub(crate) fn may_expire(&self, place: &Place) -> bool {
         let same = |here: Place| (here.life, here.flushes) == (place.life, place.flushes);
         let flushed = self.excused || !self.here().is_some_and(same);
         flushed && self.settings.keep_log().bytes < u64::MAX
@@ -155,12 +159,16 @@ impl World {
             store.commits.places.push(here);
         }
         self.ask_tails(at, &db, 0, rng);
+        self.look_at_feeds(at, &db, rng);
         if self.stores[at].excused || self.depth > 0 {
             return;
         }
         if let Some(reader) = self.stores[at].reader.clone() {
             self.tell(|_| "tails of a reader beside".to_string());
             self.ask_tails(at, &reader, 1, rng);
+            if rng.bool() {
+                self.look_at_feeds(at, &reader, rng);
+            }
         }
     }
 

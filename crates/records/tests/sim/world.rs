@@ -143,11 +143,11 @@ impl Store {
         Options {
             table_size: self.settings.table_size,
             memory_budget: self.settings.memory,
+            keep_log: self.settings.keep_log(),
             tuning: Tuning {
                 bitmap_merges: self.settings.bitmap_merges(),
                 share_from: self.settings.share_from(),
                 bitmap_slack: self.settings.bitmap_slack(),
-                keep_log: self.settings.keep_log(),
                 choose_every: self.settings.choose_every,
                 piece_bytes: self.settings.piece_bytes,
                 ..Tuning::default()

@@ -1,0 +1,114 @@
+//! `changes`: the committed changes of a dataset, in order.
+
+use std::time::Duration;
+
+use esker::{Change, ChangesFrom, Database, Position, Value};
+
+use super::{dataset, open, open_to_read};
+use crate::args::ChangesArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, note};
+
+/// Changes that are printed between two notes of how far the consumer is.
+const NOTED_EVERY: u64 = 4096;
+
+/// How long is waited for a change at a time.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// `esker changes DIR DATASET`
+pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Failure> {
+    let Some(name) = &args.consumer else {
+        let db = open_to_read(&args.dir, memory)?;
+        return print(
+            &db,
+            args,
+            args.from.unwrap_or(ChangesFrom::Oldest),
+            &mut |_| Ok(()),
+        );
+    };
+    let db = open(&args.dir, memory)?;
+    let known = db.change_consumers().into_iter();
+    let known = known
+        .filter(|(other, _, _)| other == name)
+        .map(|(_, at, _)| at)
+        .next();
+    if args.forget {
+        if !db.release_changes(name)? {
+            return Err(Failure::Usage(format!("no consumer `{name}`")));
+        }
+        db.close()?;
+        note(format_args!("forgot consumer {name}"));
+        return Ok(Outcome::Done);
+    }
+    // Before anything is printed, so that a typo in the dataset's name keeps no log.
+    let target = dataset(&db, &args.dataset)?;
+    let begin = match (known, args.from) {
+        (_, Some(from)) => target.changes(from)?.position(),
+        (Some(known), None) => known,
+        (None, None) => db.position(),
+    };
+    let keep = args.keep as u64;
+    db.keep_changes_for(name, begin, keep)?;
+    let outcome = print(&db, args, begin.into(), &mut |position| {
+        Ok(db.keep_changes_for(name, position, keep)?)
+    })?;
+    db.close()?;
+    Ok(outcome)
+}
+
+/// Prints changes, and tells `done` the place behind what has reached the reader.
+fn print(
+    db: &Database,
+    args: &ChangesArgs,
+    from: ChangesFrom,
+    done: &mut dyn FnMut(Position) -> Result<(), Failure>,
+) -> Result<Outcome, Failure> {
+    let mut changes = dataset(db, &args.dataset)?.changes(from)?;
+    let mut output = Output::new();
+    let mut printed = 0_u64;
+    loop {
+        let change = match changes.next()? {
+            // Whoever reads gets what is there before it is waited for more.
+            None => {
+                output.flush()?;
+                match args.follow {
+                    true => changes.wait(PAUSE)?,
+                    false => break,
+                }
+            }
+            some => some,
+        };
+        let Some(change) = change else {
+            continue;
+        };
+        write(&mut output, &change)?;
+        printed += 1;
+        if printed.is_multiple_of(NOTED_EVERY) {
+            output.flush()?;
+            done(changes.position())?;
+        }
+    }
+    done(changes.position())?;
+    output.finish()?;
+    Ok(Outcome::found(printed))
+}
+
+fn write(output: &mut Output, change: &Change) -> Result<(), Failure> {
+    let key = match change.key().value() {
+        Value::Int(number) => number.to_string(),
+        other => serde_json::Value::String(other.to_string()).to_string(),
+    };
+    let seq = change.seq();
+    match change.record() {
+        None => output.line(format_args!(
+            "{{\"seq\":{seq},\"change\":\"delete\",\"key\":{key}}}"
+        )),
+        Some(record) => {
+            output.text(format_args!(
+                "{{\"seq\":{seq},\"change\":\"put\",\"key\":{key},\"record\":"
+            ))?;
+            output.json(record.body())?;
+            output.line("}")
+        }
+    }
+}

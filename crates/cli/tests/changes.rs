@@ -1,0 +1,93 @@
+//! `esker changes`.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use common::esker;
+use esker::{Database, DatasetDef, Durability, KeyType, Options};
+
+#[test]
+fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let s = store.display().to_string();
+    let db = Database::create_or_open(&store, Options::default()).unwrap();
+    let def = DatasetDef::new("id".parse().unwrap(), KeyType::String);
+    let dataset = db.create_dataset("d", def).unwrap();
+    dataset.put(b"{\"id\":\"a\\\"b\",\n\"n\":1}").unwrap();
+    dataset.put(br#"{"id":"c"}"#).unwrap();
+    let key = dataset.parse_key("c").unwrap();
+    dataset.delete(&key, Durability::Sync).unwrap();
+    drop(dataset);
+    db.close().unwrap();
+    let lines = [
+        r#"{"seq":1,"change":"put","key":"a\"b","record":{"id":"a\"b", "n":1}}"#,
+        r#"{"seq":2,"change":"put","key":"c","record":{"id":"c"}}"#,
+        r#"{"seq":3,"change":"delete","key":"c"}"#,
+    ];
+    let printed = |args: &[&str], code| {
+        let output = esker(&[&["changes", &s, "d"], args].concat()).expect(code);
+        output.stdout.lines().map(String::from).collect::<Vec<_>>()
+    };
+    assert_eq!(printed(&[], 0), lines);
+    assert_eq!(printed(&["--from", "1"], 0), lines[1..]);
+    assert!(printed(&["--from", "3"], 1).is_empty());
+
+    // A consumer that is new begins now, and misses nothing of what comes.
+    assert!(printed(&["--consumer", "audit"], 1).is_empty());
+    let more = || {
+        let db = Database::open(&store, Options::default()).unwrap();
+        db.dataset("d").unwrap().put(br#"{"id":"e"}"#).unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+    };
+    more();
+    more();
+    let both = printed(&["--consumer", "audit"], 0);
+    assert_eq!(both.len(), 2);
+    assert!(both[0].starts_with(r#"{"seq":4,"#), "{both:?}");
+    assert!(printed(&["--consumer", "audit"], 1).is_empty());
+    esker(&["changes", &s, "d", "--consumer", "audit", "--forget"]).expect(0);
+    let none = esker(&["changes", &s, "d", "--consumer", "audit", "--forget"]).expect(2);
+    assert!(
+        none.stderr.contains("no consumer `audit`"),
+        "{}",
+        none.stderr
+    );
+    let expired = esker(&["changes", &s, "d", "--from", "1"]).expect(3);
+    assert!(
+        expired.stderr.contains("oldest position"),
+        "{}",
+        expired.stderr
+    );
+    esker(&["changes", &s, "nothing"]).expect(2);
+    esker(&["changes", &s, "d", "--consumer", "audit", "--follow"]).expect(2);
+
+    // Beside one who writes.
+    let db = Database::open(&store, Options::default()).unwrap();
+    let dataset = db.dataset("d").unwrap();
+    let at = db.position().to_string();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .args(["changes", &s, "d", "--follow", "--from", &at])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for number in 0..3 {
+        let body = format!("{{\"id\":\"{number}\"}}");
+        dataset.put(body.as_bytes()).unwrap();
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.ends_with(&format!("\"record\":{body}}}")), "{line}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,195 @@
+//! The change feed: each committed change of a dataset, in order, from a place on, and then those to come.
+//!
+//! It reads the log, so writers pay nothing for it, and goes back as far as the log is kept: what is in no table yet, and behind
+//! that what [`crate::Options::keep_log`] or a named consumer ([`crate::Database::keep_changes_for`]) keeps.
+//! A change is given when readers see it, never before, and changes of one batch come in the order in which they were added.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use lsm::entry::Timed;
+use lsm::{Kind, Position, Seq, Slice, Tail};
+use model::Key;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::record::Record;
+use crate::store::Handle;
+
+/// Where a feed begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChangesFrom {
+    /// With the oldest change that the log has.
+    Oldest,
+    /// Behind the write of this number, as [`crate::DatasetSnapshot::seq`] and [`crate::Record::seq`] tell it.
+    Seq(Seq),
+    /// Behind this place: refused where the store is another one, or a copy that went its own way.
+    Position(Position),
+    /// With the next change.
+    Now,
+}
+
+impl From<Seq> for ChangesFrom {
+    fn from(seq: Seq) -> ChangesFrom {
+        ChangesFrom::Seq(seq)
+    }
+}
+
+impl From<Position> for ChangesFrom {
+    fn from(position: Position) -> ChangesFrom {
+        ChangesFrom::Position(position)
+    }
+}
+
+/// One committed change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    key: Key,
+    position: Position,
+    record: Option<Record>,
+}
+
+impl Change {
+    /// The primary key.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The number of the write: larger is newer.
+    pub fn seq(&self) -> Seq {
+        self.position.seq
+    }
+
+    /// The place behind the change: a feed from there goes on with the next one.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The record as it is since then; `None` when it was deleted.
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+}
+
+/// Reads the changes of a dataset in order ([`crate::Dataset::changes`]).
+pub struct Changes {
+    dataset: Handle,
+    tail: Tail,
+    /// Everything up to it was given.
+    given: Position,
+    /// Of the commit that was read last.
+    pending: VecDeque<Change>,
+}
+
+/// Between two looks at whether the reader was stopped.
+const LOOK: Duration = Duration::from_millis(200);
+
+impl Changes {
+    pub(crate) fn new(dataset: Handle, from: ChangesFrom) -> Result<Changes> {
+        let group = &dataset.shared.group;
+        let from = match from {
+            ChangesFrom::Oldest => group.oldest_position(),
+            ChangesFrom::Seq(seq) => Position {
+                history: group.position().history,
+                seq,
+            },
+            ChangesFrom::Position(position) => position,
+            ChangesFrom::Now => group.position(),
+        };
+        Ok(Changes {
+            tail: group.tail(from)?,
+            dataset,
+            given: from,
+            pending: VecDeque::new(),
+        })
+    }
+
+    /// Everything up to there was given: a feed from there goes on where this one is.
+    pub fn position(&self) -> Position {
+        match self.pending.is_empty() {
+            true => self.tail.position(),
+            false => self.given,
+        }
+    }
+
+    /// Has the log kept for this feed while it lives, up to so many bytes: a slow reader then finds what it has not read yet.
+    pub fn hold(&mut self, bytes: u64) {
+        self.tail.hold(bytes);
+    }
+
+    /// The next change, if it is there already; can be called again after `None`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PositionExpired`] when the log does not have the next change any more; [`ErrorKind::UnknownDataset`] when the dataset was dropped
+    /// and everything was given; [`ErrorKind::Damaged`], and what reading the log fails with.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it can be called again after `None`"
+    )]
+    pub fn next(&mut self) -> Result<Option<Change>> {
+        self.wait(Duration::ZERO)
+    }
+
+    /// The next change; waits for it so long at most.
+    ///
+    /// # Errors
+    /// As [`Changes::next`]; [`ErrorKind::Closed`] when the store was closed and everything was given; [`ErrorKind::Cancelled`] of
+    /// a handle that was stopped ([`crate::Dataset::with_stop`]).
+    pub fn wait(&mut self, most: Duration) -> Result<Option<Change>> {
+        let until = Instant::now() + most;
+        loop {
+            if let Some(change) = self.pending.pop_front() {
+                self.given = change.position;
+                return Ok(Some(change));
+            }
+            if let Some(stop) = &self.dataset.stop {
+                stop.check()?;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let commit = match left.is_zero() {
+                true => self.tail.next()?,
+                false => self.tail.wait(left.min(LOOK))?,
+            };
+            let Some(commit) = commit else {
+                if self.dataset.now().is_dropped() {
+                    return Err(Error::new(
+                        ErrorKind::UnknownDataset,
+                        format!("dataset `{}` was dropped", self.dataset.name()),
+                    ));
+                }
+                if left.is_zero() {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let (data, key_type) = (self.dataset.current.data, self.dataset.key_type());
+            let (history, given) = (commit.position().history, self.given.seq);
+            let mut malformed = None;
+            let pending = &mut self.pending;
+            commit.each(&mut |tree, seq, kind, key, value| {
+                if tree != data || seq <= given {
+                    return;
+                }
+                let key = Key::from_encoded(key_type, key.to_vec());
+                let stored = match kind {
+                    Kind::Put => Some(value),
+                    Kind::Timed => Timed::parse(value).map(|timed| timed.value),
+                    Kind::Delete | Kind::Operand => None,
+                };
+                let record =
+                    stored.map(|stored| Record::new(key.clone(), seq, Slice::from(stored)));
+                match record.transpose() {
+                    Ok(record) => pending.push_back(Change {
+                        key,
+                        position: Position { history, seq },
+                        record,
+                    }),
+                    Err(error) => malformed = Some(error),
+                }
+            });
+            if let Some(error) = malformed {
+                return Err(error);
+            }
+        }
+    }
+}

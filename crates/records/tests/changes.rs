@@ -1,0 +1,256 @@
+//! The change feed: each change once and in order, from any place on; what it refuses; who waits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::path::Path as FsPath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{DIR, small};
+use esker::fs::memory::Memory;
+use esker::{
+    Changes, ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeepLog,
+    KeyType, Maintenance, Options, Stop, Type,
+};
+
+const WAIT: Duration = Duration::from_secs(60);
+
+fn open(memory: &Memory, bytes: u64) -> Database {
+    let options = Options {
+        keep_log: KeepLog { bytes, age: None },
+        ..small(Arc::new(memory.clone()))
+    };
+    Database::create_or_open(FsPath::new(DIR), options).unwrap()
+}
+
+fn def() -> DatasetDef {
+    DatasetDef::new("id".parse().unwrap(), KeyType::Int)
+}
+
+/// Everything that a feed has: number, key, body.
+type Seen = Vec<(u64, String, Option<Vec<u8>>)>;
+
+fn read(changes: &mut Changes) -> Seen {
+    let mut seen = Seen::new();
+    while let Some(change) = changes.next().unwrap() {
+        let body = change.record().map(|record| record.body().to_vec());
+        seen.push((change.seq(), change.key().to_string(), body));
+    }
+    seen
+}
+
+fn put(dataset: &Dataset, id: u64, v: u64) -> (String, Option<Vec<u8>>) {
+    let body = format!("{{\"id\":{id},\"v\":{v}}}").into_bytes();
+    dataset.put(&body).unwrap();
+    (id.to_string(), Some(body))
+}
+
+/// Under every strategy and across flushes, compactions and restarts a feed from each place gives what was changed behind it, also from the middle
+/// of a batch; the changes of another dataset are not among them.
+#[test]
+fn a_feed_gives_each_change_once_from_any_place() {
+    for maintenance in Maintenance::ALL {
+        let memory = Memory::new();
+        let mut db = open(&memory, u64::MAX);
+        let def = def()
+            .index("v".parse().unwrap(), IndexKind::Composite, Type::Int)
+            .maintenance(maintenance);
+        db.create_dataset("d", def.clone()).unwrap();
+        db.create_dataset("other", def).unwrap();
+        let (mut made, mut rng) = (Seen::new(), fastrand::Rng::with_seed(7));
+        for round in 0..60 {
+            let (dataset, other) = (db.dataset("d").unwrap(), db.dataset("other").unwrap());
+            let mut batch = dataset.batch();
+            let mut wanted = Vec::new();
+            for _ in 0..rng.usize(1..6) {
+                let id = rng.u64(0..8);
+                match rng.usize(0..4) {
+                    0 => {
+                        batch
+                            .delete(&dataset.parse_key(&id.to_string()).unwrap())
+                            .unwrap();
+                        wanted.push((id.to_string(), None));
+                    }
+                    _ => {
+                        let body = format!("{{\"id\":{id},\"v\":{round}}}").into_bytes();
+                        batch.put(&body).unwrap();
+                        wanted.push((id.to_string(), Some(body)));
+                    }
+                }
+            }
+            let before = db.position().seq;
+            batch.commit(Durability::Os).unwrap();
+            let mut behind = read(&mut dataset.changes(before).unwrap());
+            // Of a key that is written twice in a batch only the last write may be there.
+            wanted.reverse();
+            let mut keys = std::collections::BTreeSet::new();
+            let once: Vec<_> = wanted
+                .iter()
+                .filter(|(key, _)| keys.insert(key.clone()))
+                .collect();
+            let mut last = std::collections::BTreeMap::new();
+            behind
+                .iter()
+                .for_each(|(_, key, body)| drop(last.insert(key.clone(), body.clone())));
+            assert_eq!(last.len(), once.len());
+            assert!(
+                once.iter().all(|(key, body)| last[key] == *body),
+                "{maintenance}"
+            );
+            made.append(&mut behind);
+            put(&other, rng.u64(0..8), round);
+            match rng.usize(0..6) {
+                0 => db.flush().unwrap(),
+                1 => db.compact(None).unwrap(),
+                2 => {
+                    drop((dataset, other, batch));
+                    db.close().unwrap();
+                    db = open(&memory, u64::MAX);
+                }
+                _ => {}
+            }
+        }
+        let dataset = db.dataset("d").unwrap();
+        assert!(made.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for from in std::iter::once(0).chain(made.iter().map(|(seq, _, _)| *seq)) {
+            let found = read(&mut dataset.changes(from).unwrap());
+            let behind: Seen = made
+                .iter()
+                .filter(|(seq, _, _)| *seq > from)
+                .cloned()
+                .collect();
+            assert_eq!(found, behind, "{maintenance}, behind {from}");
+        }
+        assert_eq!(
+            read(&mut dataset.changes(ChangesFrom::Oldest).unwrap()),
+            made
+        );
+        // One that is put away in the middle of a batch goes on there.
+        let mut changes = dataset.changes(0).unwrap();
+        for (seq, _, _) in &made {
+            assert_eq!(changes.next().unwrap().unwrap().seq(), *seq);
+            changes = dataset.changes(changes.position()).unwrap();
+        }
+        assert!(changes.next().unwrap().is_none());
+    }
+}
+
+#[test]
+fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
+    let memory = Memory::new();
+    let db = open(&memory, 0);
+    let dataset = db.create_dataset("d", def()).unwrap();
+    let begin = db.position();
+    put(&dataset, 1, 1);
+    db.flush().unwrap();
+    put(&dataset, 2, 1);
+    let expired = dataset.changes(begin).err().unwrap();
+    assert_eq!(expired.kind(), ErrorKind::PositionExpired);
+    assert_eq!(
+        read(&mut dataset.changes(ChangesFrom::Oldest).unwrap()).len(),
+        1
+    );
+
+    let here = db.position();
+    db.keep_changes_for("audit", here, 1 << 20).unwrap();
+    let third = put(&dataset, 3, 1);
+    db.flush().unwrap();
+    drop(dataset);
+    db.close().unwrap();
+    let db = open(&memory, 0);
+    let dataset = db.dataset("d").unwrap();
+    let (name, at, bytes) = db.change_consumers().pop().unwrap();
+    assert_eq!((name.as_str(), at, bytes), ("audit", here, 1 << 20));
+    let seen = read(&mut dataset.changes(at).unwrap());
+    assert_eq!(seen.len(), 1);
+    assert_eq!((seen[0].1.clone(), seen[0].2.clone()), third);
+    assert!(db.release_changes("audit").unwrap());
+    assert!(!db.release_changes("audit").unwrap());
+    put(&dataset, 4, 1);
+    db.flush().unwrap();
+    assert_eq!(
+        dataset.changes(at).err().unwrap().kind(),
+        ErrorKind::PositionExpired
+    );
+
+    // A copy goes its own way: places of the one mean nothing in the other.
+    db.backup(FsPath::new("/copy")).unwrap();
+    let options = small(Arc::new(memory.clone()));
+    let copy = Database::open(FsPath::new("/copy"), options).unwrap();
+    let copied = copy.dataset("d").unwrap();
+    put(&copied, 1, 1);
+    let refused = dataset.changes(copy.position()).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::OtherHistory);
+    let refused = copied.changes(db.position()).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::OtherHistory);
+    // A number that was not given out yet.
+    let refused = dataset.changes(db.position().seq + 1).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::OtherHistory);
+}
+
+#[test]
+fn who_waits_gets_the_next_change_or_is_told_that_none_will_come() {
+    let memory = Memory::new();
+    let db = open(&memory, 0);
+    let dataset = db.create_dataset("d", def()).unwrap();
+    let mut changes = dataset.changes(ChangesFrom::Now).unwrap();
+    assert!(changes.wait(Duration::from_millis(1)).unwrap().is_none());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| changes.wait(WAIT).unwrap().unwrap());
+        let (key, _) = put(&dataset, 7, 1);
+        assert_eq!(waiting.join().unwrap().key().to_string(), key);
+    });
+    let stop = Stop::new();
+    let mut stopped = dataset.with_stop(&stop).changes(ChangesFrom::Now).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| stopped.wait(WAIT).err().unwrap().kind());
+        stop.cancel();
+        assert_eq!(waiting.join().unwrap(), ErrorKind::Cancelled);
+    });
+    // What was there before the end is given first.
+    put(&dataset, 8, 1);
+    db.drop_dataset("d").unwrap();
+    let last = changes.next();
+    assert!(
+        last.as_ref()
+            .is_ok_and(|change| change.as_ref().is_some_and(|c| c.key().to_string() == "8")),
+        "{last:?}"
+    );
+    assert_eq!(
+        changes.wait(WAIT).err().unwrap().kind(),
+        ErrorKind::UnknownDataset
+    );
+    // One of the same name is another.
+    let again = db.create_dataset("d", def()).unwrap();
+    let mut anew = again.changes(ChangesFrom::Oldest).unwrap();
+    assert!(read(&mut anew).is_empty());
+    put(&again, 9, 1);
+    assert_eq!(read(&mut anew).len(), 1);
+    db.close().unwrap();
+    assert_eq!(anew.wait(WAIT).err().unwrap().kind(), ErrorKind::Closed);
+}
+
+/// A reader beside the writer follows it.
+#[test]
+fn a_reader_beside_follows_the_writer() {
+    let memory = Memory::new();
+    let db = open(&memory, u64::MAX);
+    let dataset = db.create_dataset("d", def()).unwrap();
+    let options = small(Arc::new(memory.clone()));
+    let beside = Database::open_reader(FsPath::new(DIR), options).unwrap();
+    let mut changes = beside
+        .dataset("d")
+        .unwrap()
+        .changes(ChangesFrom::Now)
+        .unwrap();
+    for id in 0..20 {
+        let (key, body) = put(&dataset, id, id);
+        if id % 5 == 0 {
+            db.flush().unwrap();
+        }
+        let change = changes.wait(WAIT).unwrap().unwrap();
+        assert_eq!(change.key().to_string(), key);
+        assert_eq!(change.record().map(|record| record.body().to_vec()), body);
+    }
+}

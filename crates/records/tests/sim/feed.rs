@@ -1,0 +1,110 @@
+//! Change feeds, beside the model: a copy of a dataset that follows its feed, across restarts, power cuts, changes of indexes and strategy,
+//! is the dataset, each time that it is looked at.
+
+use std::collections::BTreeMap;
+
+use esker::{Database, Dataset, ErrorKind, Position};
+
+use crate::runner::count;
+use crate::tail::Place;
+use crate::world::World;
+
+/// By key: number of the write, and body.
+type Rows = BTreeMap<String, (u64, Vec<u8>)>;
+
+/// What a dataset held, and since when changes are to be applied.
+pub(crate) struct Copy {
+    pub(crate) from: Place,
+    rows: Rows,
+}
+
+fn rows(dataset: &Dataset) -> esker::Result<(u64, Rows)> {
+    let snapshot = dataset.snapshot();
+    let rows = snapshot.scan(None, None, false)?.map(|record| {
+        let record = record?;
+        let row = (record.seq(), record.body().to_vec());
+        Ok((record.key().to_string(), row))
+    });
+    Ok((snapshot.seq(), rows.collect::<esker::Result<_>>()?))
+}
+
+impl Copy {
+    /// Applies all changes that there are; how many.
+    fn follow(&mut self, dataset: &Dataset) -> esker::Result<u64> {
+        let mut changes = dataset.changes(self.from.position)?;
+        let (mut applied, mut before) = (0, self.from.position.seq);
+        while let Some(change) = changes.next()? {
+            assert!(
+                change.seq() > before,
+                "{} is given behind {before}",
+                change.seq()
+            );
+            before = change.seq();
+            assert!(changes.position().seq >= before);
+            match change.record() {
+                Some(record) => {
+                    assert_eq!((record.key(), record.seq()), (change.key(), before));
+                    let row = (before, record.body().to_vec());
+                    self.rows.insert(change.key().to_string(), row);
+                }
+                None => drop(self.rows.remove(&change.key().to_string())),
+            }
+            applied += 1;
+        }
+        Ok(applied)
+    }
+}
+
+impl World {
+    /// Brings the copies up to date by the feeds of `db`, and compares them.
+    pub(crate) fn look_at_feeds(&mut self, at: usize, db: &Database, rng: &mut fastrand::Rng) {
+        let refreshed = db.refresh();
+        if self.judge(at, refreshed, &[]).is_none() {
+            return;
+        }
+        for set in 0..self.stores[at].sets.len() {
+            let store = &mut self.stores[at];
+            let Some(here) = store.here() else { return };
+            let (uid, name) = (store.sets[set].uid, store.sets[set].name.clone());
+            let dataset = db.dataset(&name).unwrap();
+            let copy = store.commits.copies.remove(&uid);
+            let now = rows(&dataset);
+            let Some((seq, now)) = self.judge(at, now, &[]) else {
+                return;
+            };
+            let position = Position {
+                seq,
+                ..here.position
+            };
+            assert_eq!(position, here.position);
+            let Some(mut copy) = copy else {
+                if rng.usize(0..3) == 0 {
+                    let copy = Copy {
+                        from: here,
+                        rows: now,
+                    };
+                    self.stores[at].commits.copies.insert(uid, copy);
+                }
+                continue;
+            };
+            match copy.follow(&dataset) {
+                Err(error) if error.kind() == ErrorKind::PositionExpired => {
+                    assert!(self.stores[at].may_expire(&copy.from), "{error}");
+                    count("feed: expired");
+                }
+                followed => {
+                    let Some(applied) = self.judge(at, followed, &[]) else {
+                        return;
+                    };
+                    assert_eq!(copy.rows, now, "{applied} changes of {name} to {seq}");
+                    count(match applied {
+                        0 => "feed: nothing",
+                        _ => "feed: changes",
+                    });
+                    copy.from = here;
+                    self.stores[at].commits.copies.insert(uid, copy);
+                }
+            }
+        }
+    }
+}
