@@ -67,7 +67,9 @@ pub(crate) fn exported(root: &str) -> BTreeMap<String, String> {
 
 /// Which modules of `src` use which, by the first part of their paths.
 fn uses(src: &Path) -> Uses {
-    let exported = exported(&std::fs::read_to_string(src.join("lib.rs")).unwrap());
+    let roots = ["lib.rs", "main.rs"].map(|root| src.join(root));
+    let root = roots.iter().find(|root| root.exists()).unwrap();
+    let exported = exported(&std::fs::read_to_string(root).unwrap());
     let mut found = Uses::new();
     let mut folders = vec![src.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -81,7 +83,7 @@ fn uses(src: &Path) -> Uses {
                 continue;
             }
             let is_test = name == "tests.rs" || name.ends_with("_tests.rs");
-            if is_test || !name.ends_with(".rs") || path == src.join("lib.rs") {
+            if is_test || !name.ends_with(".rs") || path == *root {
                 continue;
             }
             let first = path.strip_prefix(src).unwrap().iter().next().unwrap();

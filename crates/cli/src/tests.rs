@@ -7,10 +7,10 @@ use std::sync::mpsc;
 
 use serde_json::Value;
 
+use crate::args::{Cli, Format, durability, size};
 use crate::input::{Event, Feed, Message, cell, prepare};
 use crate::rejects::{Rejects, TEXT_MAX, cut};
 use crate::tweets::{EPOCH, Tweets};
-use crate::{Cli, Format};
 
 #[test]
 fn the_command_line_is_well_formed() {
@@ -19,15 +19,15 @@ fn the_command_line_is_well_formed() {
 
 #[test]
 fn sizes_and_durability_are_read() {
-    assert_eq!(crate::size("4096"), Ok(4096));
-    assert_eq!(crate::size("128M"), Ok(128 << 20));
-    assert_eq!(crate::size("1GiB"), Ok(1 << 30));
-    assert!(crate::size("0").is_err());
-    assert!(crate::size("12X").is_err());
-    assert!(crate::size("99999999999999G").is_err());
-    assert_eq!(crate::durability("sync"), Ok(esker::Durability::Sync));
-    assert!(crate::durability("0").is_err());
-    assert!(crate::durability("often").is_err());
+    assert_eq!(size("4096"), Ok(4096));
+    assert_eq!(size("128M"), Ok(128 << 20));
+    assert_eq!(size("1GiB"), Ok(1 << 30));
+    assert!(size("0").is_err());
+    assert!(size("12X").is_err());
+    assert!(size("99999999999999G").is_err());
+    assert_eq!(durability("sync"), Ok(esker::Durability::Sync));
+    assert!(durability("0").is_err());
+    assert!(durability("often").is_err());
 }
 
 fn as_json(text: &str, is_string: bool) -> String {

@@ -1,4 +1,4 @@
-//! The options that the engine gets for each tree of a dataset.
+//! Which trees a dataset has, and the options that the engine gets for each.
 
 use std::sync::Arc;
 
@@ -7,11 +7,45 @@ use lsm::{
     CompactionPolicy, LazyLeveled, LeavesOut, Leveled, SupersededBy, Tiered, TreeOptions,
     TreeProvider,
 };
-use model::definition::{IndexKind, Maintenance, Merging, Repair, StoredAttribute, StoredDef};
+use model::definition::{IndexKind, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
 use model::record::RecordRef;
 
-use crate::catalog::{Late, Role, TreeConfig, data_tree, dataset_of, superseded_tree, widens};
+use crate::catalog::{
+    Late, Role, TreeConfig, data_tree, dataset_of, deleted_tree, index_tree, keys_tree,
+    superseded_tree, widened_tree,
+};
 use crate::index;
+use crate::maintenance;
+
+/// The trees of a new dataset, data first: names and configurations.
+pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)> {
+    let upkeep = &stored.upkeep;
+    let config = |role| TreeConfig::new(role, upkeep).to_bytes();
+    let mut trees = vec![(data_tree(name), stored.to_bytes())];
+    for attribute in &stored.attributes {
+        if widens(upkeep, attribute.def.kind) {
+            trees.push((widened_tree(name, attribute.id), config(Role::Widened)));
+        }
+        if !attribute.def.kind.is_standalone() {
+            continue;
+        }
+        let tree = index_tree(name, attribute.id, attribute.tree);
+        trees.push((tree, config(Role::Index(attribute.def.kind))));
+        if maintenance::of(upkeep.maintenance).keeps_written_keys() {
+            trees.push((deleted_tree(name, attribute.id), config(Role::Deleted)));
+        }
+    }
+    if upkeep.maintenance.uses_keys() {
+        trees.push((keys_tree(name), config(Role::Keys)));
+    }
+    trees.push((superseded_tree(name), config(Role::Superseded)));
+    trees
+}
+
+/// True when writes tell an index of this kind what they replaced.
+pub(crate) fn widens(upkeep: &Upkeep, kind: IndexKind) -> bool {
+    maintenance::of(upkeep.maintenance).keeps_replaced_values() && index::is_filtered_scan(kind)
+}
 
 /// Tells the engine the attributes of stored records that have an index that tables carry.
 struct EmbeddedAttributes {
@@ -38,10 +72,9 @@ impl EmbeddedAttributes {
             .collect();
         let late: Vec<Late> = attributes.iter().map(|a| Late::new(&key, a)).collect();
         let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
-        let summaries = attributes.iter().map(|a| match a.def.kind {
-            IndexKind::Fingerprint => Summary::Fingerprints,
-            IndexKind::Filter => Summary::Zones,
-            _ => Summary::Filters,
+        let summaries = attributes.iter().map(|a| {
+            let index = index::of(a.def.kind);
+            index.and_then(|index| index.summary()).unwrap_or_default()
         });
         EmbeddedAttributes {
             summaries: summaries.collect(),
@@ -139,7 +172,7 @@ impl TreeProvider for Trees {
             let mut all = stored.attributes.iter().chain(building);
             let standalone = all.any(|a| a.def.kind.is_standalone());
             // With a primary-key index, that one tells, and is smaller.
-            let deferred = upkeep.maintenance == Maintenance::Deferred && standalone;
+            let deferred = maintenance::of(upkeep.maintenance).data_reports() && standalone;
             let leaves_out = superseded(match upkeep.repair {
                 Repair::Merge if deferred => LeavesOut::Told,
                 // Whatever indexes there are now: readers must know that runs may hold several versions.
@@ -207,7 +240,9 @@ impl TreeProvider for Trees {
                 follows,
                 incomplete: config.incomplete,
                 superseded: superseded(LeavesOut::Silently),
-                ..index::tree_options(kind, config.versions as usize)
+                ..index::of(kind)
+                    .and_then(|index| index.tree_options(config.versions as usize))
+                    .ok_or_else(unknown)?
             },
         })
     }

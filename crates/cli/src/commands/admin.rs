@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::{dataset, open, open_to_read, picture};
+use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs, StatArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, note, thousands};
-use crate::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs, StatArgs};
 
 /// `esker stat DIR [DATASET] [--json]`
 pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {

@@ -3,12 +3,9 @@
 use esker::{Advice, AdvisedChange, AttributeAdvice, IndexKind, KindCost, Mix, MixSource};
 
 use super::{dataset, open_to_read};
-use crate::AdviseArgs;
+use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, thousands};
-
-/// A limit of queries; `None` is no limit.
-pub(crate) type Limit = Option<u64>;
 
 pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failure> {
     let mix = args.mix.map(|mix| Mix {
@@ -26,44 +23,6 @@ pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failur
     }
     output.finish()?;
     Ok(Outcome::Done)
-}
-
-/// Reads a mix such as `puts=80,gets=15,lookups=5`.
-pub(crate) fn parse_mix(text: &str) -> Result<Mix, String> {
-    let mut mix = Mix {
-        puts: 0.0,
-        gets: 0.0,
-        lookups: 0.0,
-        ranges: 0.0,
-        ..Mix::default()
-    };
-    for part in text.split(',') {
-        let (name, share) = part
-            .split_once('=')
-            .ok_or_else(|| format!("`{part}` is not NAME=SHARE"))?;
-        let field = match name.trim() {
-            "puts" => &mut mix.puts,
-            "gets" => &mut mix.gets,
-            "lookups" => &mut mix.lookups,
-            "ranges" => &mut mix.ranges,
-            _ => return Err(format!("`{name}` is none of puts, gets, lookups, ranges")),
-        };
-        *field = share
-            .trim()
-            .parse()
-            .map_err(|_| format!("`{share}` is not a number"))?;
-    }
-    Ok(mix)
-}
-
-/// Reads a limit, or `all` for none.
-pub(crate) fn parse_k(text: &str) -> Result<Limit, String> {
-    match text.parse() {
-        Ok(0) => Err("a limit of 0 asks for nothing".to_string()),
-        Ok(k) => Ok(Some(k)),
-        Err(_) if text == "all" => Ok(None),
-        Err(_) => Err("expected a whole number, or all".to_string()),
-    }
 }
 
 fn percent(share: f64) -> String {

@@ -1,55 +1,13 @@
 //! `changes`: the committed changes of a dataset, in order.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use esker::{Change, ChangesFrom, Database, Position, Seq, Value};
+use esker::{Change, ChangesFrom, Database, Position, Value};
 
 use super::{dataset, open, open_to_read};
+use crate::args::ChangesArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
-use crate::size;
-
-pub(crate) const CHANGES_HELP: &str = "\
-One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}, or \"change\":\"delete\" and no record. The log has what is in no table
-yet. With --consumer it is kept for whoever reads under that name, through restarts and from where that one stopped: it sees every change at
-least once; no other process may have the store open for writing meanwhile. Without, a process that writes is followed beside it.
-
-Examples:
-  esker changes db events --from 1200
-  esker changes db events --follow | jq -c .key
-  esker changes db events --consumer audit >> audit.ndjson";
-
-#[derive(Args)]
-pub(crate) struct ChangesArgs {
-    /// The store's directory
-    dir: PathBuf,
-    /// The dataset's name
-    dataset: String,
-    /// Begin behind this write: its `seq`, or a place as --consumer names it [default: with the oldest change that is kept]
-    #[arg(long, value_name = "SEQ", value_parser = from)]
-    from: Option<ChangesFrom>,
-    /// Wait for further changes
-    #[arg(long, conflicts_with = "consumer")]
-    follow: bool,
-    /// Keep changes for this name, and begin where it stopped; one that is new begins now, or with --from
-    #[arg(long, value_name = "NAME")]
-    consumer: Option<String>,
-    /// At most so much of the log is kept for the consumer
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G", requires = "consumer")]
-    keep: usize,
-    /// Keep nothing for the consumer any more
-    #[arg(long, requires = "consumer", conflicts_with = "from")]
-    forget: bool,
-}
-
-fn from(text: &str) -> Result<ChangesFrom, String> {
-    match text.parse::<Seq>() {
-        Ok(seq) => Ok(ChangesFrom::Seq(seq)),
-        Err(_) => text.parse::<Position>().map(ChangesFrom::Position),
-    }
-}
 
 /// Changes that are printed between two notes of how far the consumer is.
 const NOTED_EVERY: u64 = 4096;

@@ -11,7 +11,7 @@ use esker::{
 use serde_json::Value;
 
 use super::{load, options, picture};
-use crate::DemoArgs;
+use crate::args::DemoArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, shorten, thousands};
 use crate::progress::Progress;

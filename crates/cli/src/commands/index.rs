@@ -7,10 +7,10 @@ use esker::{Database, Dataset, IndexChange, IndexKind, IndexProgress, OnProgress
 
 use super::load::{USUAL, WantedIndex, parse_index, parse_path};
 use super::{dataset, open};
+use crate::args::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{note, thousands};
 use crate::progress::Progress;
-use crate::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 
 /// `esker index ...`
 pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure> {

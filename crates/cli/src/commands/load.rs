@@ -8,9 +8,9 @@ use esker::{
     Path, Repair, Tokenizer, Type,
 };
 
-use super::maintain::Strategy;
 use super::{options, promise};
-use crate::LoadArgs;
+use crate::args::LoadArgs;
+use crate::args::Strategy;
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, Source, prepare};
 use crate::output::{note, thousands};

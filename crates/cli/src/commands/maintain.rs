@@ -1,61 +1,14 @@
 //! `maintain`: changes the maintenance strategy of a dataset.
 
-use std::fmt;
 use std::ops::ControlFlow;
-use std::str::FromStr;
 
-use esker::{DatasetDef, Maintenance, SwitchProgress};
+use esker::SwitchProgress;
 
 use super::{dataset, open};
-use crate::MaintainArgs;
+use crate::args::{MaintainArgs, Strategy};
 use crate::failure::{Failure, Outcome};
 use crate::output::{note, thousands};
 use crate::progress::Progress;
-
-/// A strategy, or that one is to be chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Strategy {
-    Auto,
-    Fixed(Maintenance),
-}
-
-impl Strategy {
-    /// What a definition says.
-    pub(crate) fn of(def: &DatasetDef) -> Self {
-        match def.auto {
-            true => Self::Auto,
-            false => Self::Fixed(def.maintenance),
-        }
-    }
-
-    /// The definition with it.
-    pub(crate) fn apply(self, def: DatasetDef) -> DatasetDef {
-        match self {
-            Self::Auto => def.auto(),
-            Self::Fixed(maintenance) => def.maintenance(maintenance),
-        }
-    }
-}
-
-impl FromStr for Strategy {
-    type Err = esker::Error;
-
-    fn from_str(text: &str) -> Result<Self, esker::Error> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => Ok(Self::Fixed(text.parse()?)),
-        }
-    }
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Fixed(maintenance) => maintenance.fmt(f),
-        }
-    }
-}
 
 /// `esker maintain DIR DATASET STRATEGY`
 pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Failure> {

@@ -7,11 +7,11 @@ use esker::{BulkOrder, DatasetSnapshot, Error, Expr, Op, Operand, Order, Path, Q
 use serde_json::Value;
 
 use super::{dataset_at, open_to_read};
-use crate::failure::{Failure, Outcome};
-use crate::output::{Output, note};
-use crate::{
+use crate::args::{
     AnswerArgs, AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, RangeArgs, ScanArgs,
 };
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, note};
 
 /// `esker get DIR DATASET KEY`
 pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::index::follow;
 use super::load::parse_path;
 use super::{dataset, open};
+use crate::args::{RepairArgs, RepairBy, RepairCompaction, RepairLookups};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, note, thousands};
 use crate::progress::Progress;
-use crate::{RepairArgs, RepairBy, RepairCompaction, RepairLookups};
 
 /// `esker repair DIR DATASET`
 pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failure> {

@@ -6,9 +6,9 @@ use esker::{Page, Path, Record};
 
 use super::load::parse_path;
 use super::{dataset_at, open_to_read};
+use crate::args::{ReadKeyArgs, ReadValueArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
-use crate::{ReadKeyArgs, ReadValueArgs};
 
 /// `esker read-key DIR DATASET KEY`
 pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Failure> {

@@ -2,10 +2,10 @@
 
 use super::load::{BATCH_BYTES, BATCH_RECORDS};
 use super::{dataset, open};
+use crate::args::{DeleteArgs, Format, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, prepare};
 use crate::output::{note, thousands};
-use crate::{DeleteArgs, Format, PutArgs};
 
 /// `esker put DIR DATASET`: good records are put, bad ones are reported.
 pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {

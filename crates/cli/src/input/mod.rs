@@ -21,7 +21,8 @@ pub(crate) use self::csv::{Row, Table};
 pub(crate) use lines::read as read_lines;
 pub(crate) use open::{Source, sources};
 
-use crate::{Format, failure::Failure};
+use crate::args::Format;
+use crate::failure::Failure;
 
 /// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
 pub(crate) const LINE_MAX: usize = 256 << 20;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::Format;
+use crate::args::Format;
 
 /// The largest zstd window that is accepted, as a power of two: 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;

@@ -47,6 +47,11 @@ impl IndexKind {
         IndexKind::Recent,
     ];
 
+    /// False where the attribute is declared and no more.
+    pub fn is_indexed(self) -> bool {
+        self != IndexKind::None
+    }
+
     /// True for kinds that keep a tree of their own.
     pub fn is_standalone(self) -> bool {
         matches!(

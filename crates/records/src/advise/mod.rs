@@ -3,28 +3,26 @@
 //! LevelDB++ ends in a decision diagram: embedded when the attribute grows with time, when space is short, or when
 //! writes are more than half of all operations and lookups less than a twentieth; else lazy for a small K, composite without one.
 //! Here the same figures are measured (`sample.rs`: how much zone maps rule out, how many values there are;
-//! `usage.rs`: what was asked), and a model of costs (`cost.rs`) takes the place of the thresholds.
+//! `usage.rs`: what was asked), and a model of costs (`index/cost.rs`) takes the place of the thresholds.
 
-mod cost;
 mod sample;
 
 use std::fmt;
 
 use model::definition::IndexKind;
 use model::schema::{Extraction, Path, infer};
-use sample::{Facts, Reader};
+use sample::Reader;
 use serde_json::{Value as Json, json};
 
 use crate::error::{Error, Result};
+pub use crate::index::cost::Workload;
+use crate::index::cost::{self, Facts};
 use crate::query::Scan;
 use crate::store::Handle;
 use crate::telemetry::{Asked, UsageCounts};
 
 /// A change is advised when what is left of the cost is less than this share: less is within the error of the model.
 const WORTH: f64 = 0.9;
-
-/// A share of blocks ruled out above which an attribute is said to grow with time.
-const CORRELATED: f64 = 0.9;
 
 /// Rows of a range query where none was counted.
 const RANGE_ROWS: f64 = 100.0;
@@ -57,25 +55,6 @@ pub enum MixSource {
     Counted,
     /// No read was counted: it is [`Mix::default`].
     Assumed,
-}
-
-/// How an attribute is used, in shares of all operations of the dataset.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Workload {
-    /// Share of puts, inserts and deletes.
-    pub writes: f64,
-    /// Share of gets.
-    pub gets: f64,
-    /// Share of queries for a value of the attribute.
-    pub lookups: f64,
-    /// Share of queries for a range of the attribute.
-    pub ranges: f64,
-    /// Of its queries, the share with a limit.
-    pub limited: f64,
-    /// The mean of these limits: K.
-    pub limit: f64,
-    /// Records that a range without a limit finds.
-    pub range_rows: f64,
 }
 
 /// What a kind would cost, in microseconds of CPU time.
@@ -305,14 +284,13 @@ fn advise(
             bytes: cost::bytes(kind),
         }
     };
-    let used = now.unwrap_or(IndexKind::None);
+    let none = IndexKind::None;
+    let used = now.unwrap_or(none);
     let in_use = cost_of(used);
-    let others = cost::CANDIDATES.into_iter().filter(|kind| *kind != used);
+    let others = cost::advised().filter(|kind| *kind != used);
     let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
     let never = workload.lookups + workload.ranges <= 0.0;
-    let candidates = costs
-        .iter()
-        .filter(|cost| cost::CANDIDATES.contains(&cost.kind));
+    let candidates = costs.iter().filter(|cost| cost::is_advised(cost.kind));
     let best = candidates.min_by(|a, b| {
         let bytes = a.bytes.total_cmp(&b.bytes);
         a.operation.total_cmp(&b.operation).then(bytes)
@@ -321,14 +299,14 @@ fn advise(
     let better = cost_of(best).operation < WORTH * in_use.operation;
     let (kind, why) = if never {
         let why = "never asked for: an index would make writes dearer and serve nobody".to_string();
-        (IndexKind::None, why)
+        (none, why)
     } else if facts.records < 1.0 {
         (
             used,
             "no record has it yet: nothing can be measured".to_string(),
         )
     } else if best == used || better {
-        (best, why(best, &workload, facts))
+        (best, cost::why(best, &workload, facts))
     } else {
         let why = format!(
             "{best} would be better by less than a tenth, which is within the error of the estimate"
@@ -337,8 +315,8 @@ fn advise(
     };
     let change = match (used, kind) {
         (used, kind) if used == kind => AdvisedChange::Keep,
-        (_, IndexKind::None) => AdvisedChange::Drop,
-        (IndexKind::None, _) => AdvisedChange::Add,
+        (_, kind) if kind == none => AdvisedChange::Drop,
+        (used, _) if used == none => AdvisedChange::Add,
         _ => AdvisedChange::Switch,
     };
     AttributeAdvice {
@@ -357,44 +335,16 @@ fn advise(
     }
 }
 
-/// Why a kind is the best, in the words of the papers' diagram.
-fn why(kind: IndexKind, work: &Workload, facts: &Facts) -> String {
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let writes = percent(work.writes);
-    let queries = percent(work.lookups + work.ranges);
-    let pruned = facts.pruned.unwrap_or(0.0);
-    match kind {
-        IndexKind::Embedded if pruned >= CORRELATED => format!(
-            "grows with time: zone maps rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",
-            percent(pruned)
-        ),
-        IndexKind::Embedded => format!(
-            "{queries} of the operations ask for it, {writes} are writes: searching blocks now and then costs less than keeping an index with each write"
-        ),
-        IndexKind::Fingerprint => format!(
-            "{writes} of the operations are writes and only {queries} ask for it: writes must stay cheap, and a lookup still asks only once a table"
-        ),
-        IndexKind::Lazy if work.limited < 0.5 => format!(
-            "{queries} of the operations ask for it, mostly for all of the {:.0} records of a value: a short list is read at once",
-            facts.matches().ceil()
-        ),
-        IndexKind::Lazy => format!(
-            "{queries} of the operations ask for it, for the newest {:.0}: the newest of a value's list lie together",
-            work.limit
-        ),
-        IndexKind::Composite if work.limited > 0.5 => format!(
-            "{writes} of the operations are writes, {queries} ask for it: of the kinds with a tree of their own, the cheapest to write"
-        ),
-        IndexKind::Composite => format!(
-            "{queries} of the operations ask for it, {} of them for all matches: entries in the order of the records' keys are cheapest to read whole",
-            percent(1.0 - work.limited)
-        ),
-        IndexKind::Recent => format!(
-            "{queries} of the operations ask for it, {} of them for the newest {:.0}, the others for all: entries by recency serve both",
-            percent(work.limited),
-            work.limit
-        ),
-        IndexKind::None | IndexKind::Eager | IndexKind::Filter => String::new(),
+impl Default for Mix {
+    /// What is assumed where nothing was counted.
+    fn default() -> Mix {
+        Mix {
+            puts: 50.0,
+            gets: 40.0,
+            lookups: 10.0,
+            ranges: 0.0,
+            limit: Some(10),
+        }
     }
 }
 

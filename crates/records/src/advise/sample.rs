@@ -11,6 +11,7 @@ use model::schema::{Extracted, Extraction};
 
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
+use crate::index::cost::Facts;
 
 /// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
 /// from a disk.
@@ -21,19 +22,6 @@ const BLOCK: usize = 4 << 10;
 
 /// The most values that the zone maps of all these blocks are asked for.
 const ASKED: usize = 256;
-
-/// What the sample says of an attribute.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Facts {
-    /// Records that have the attribute, about.
-    pub(super) records: f64,
-    /// The share of blocks whose zone map rules a value of another block out; `None` for fewer than two blocks.
-    pub(super) pruned: Option<f64>,
-    /// Different values, estimated from below: rare ones may not show in a sample.
-    pub(super) distinct: f64,
-    /// The share of records that have the most frequent value.
-    pub(super) top_share: f64,
-}
 
 /// How the values of an attribute are found in a record.
 pub(super) enum Reader<'a> {

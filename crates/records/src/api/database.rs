@@ -10,12 +10,12 @@ use serde_json::Value as Json;
 
 use super::Dataset;
 use crate::background::Keeper;
-use crate::catalog::{Layout, Step, new_trees};
+use crate::catalog::{Layout, Step};
 use crate::check::{self, CheckReport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
 use crate::telemetry::{self, Usage};
-use crate::trees::Trees;
+use crate::trees::{Trees, new_trees};
 
 /// Settings of a store.
 #[derive(Clone)]

@@ -5,7 +5,7 @@
 //! times the rate of queries; where nobody asks, nothing is wasted. By key it is also due when a
 //! good part of the keys is new, so that it stays small beside the writes, and merges find what they can leave out.
 
-use super::choose::{ASK, FETCH};
+use crate::maintenance::cost::{ASK, FETCH};
 
 /// By key: due when this part of all keys was written since the last.
 const PART: u64 = 4;

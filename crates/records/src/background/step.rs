@@ -8,10 +8,12 @@ use lsm::{Component, Snapshot, TreeId};
 use model::definition::{Maintenance, Repair};
 use serde_json::json;
 
-use super::choose::{Workload, choose};
+use super::choose::choose;
 use super::pacing::{Backlog, due};
 use crate::catalog::{Coverage, Layout};
 use crate::error::Result;
+use crate::maintenance;
+use crate::maintenance::cost::Workload;
 use crate::repair::RepairOptions;
 use crate::store::Handle;
 use crate::telemetry::{LastRepair, Measured};
@@ -177,13 +179,8 @@ impl Handle {
         let keys = layout.keys.map_or(0.0, bytes);
         let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
         let update_ratio = measured.update_ratio(self.known_least())?;
-        let wasted = match layout.stored.upkeep.maintenance {
-            Maintenance::Validation if measured.fetched > 0 => {
-                measured.wasted as f64 / measured.fetched as f64
-            }
-            // Half of what a repair finds is there on average, and repairs come at a part of the writes.
-            _ => update_ratio / 4.0,
-        };
+        let strategy = maintenance::of(layout.stored.upkeep.maintenance);
+        let wasted = strategy.wasted(measured, update_ratio);
         Some(Workload {
             update_ratio,
             indexes: standalone.count() as f64,

@@ -8,7 +8,7 @@
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 
-use model::definition::{IndexKind, Maintenance, Merging, Repair, StoredDef, Upkeep};
+use model::definition::{IndexKind, Merging, Repair, Upkeep};
 
 const DATA: &str = "/data";
 
@@ -159,34 +159,4 @@ impl TreeConfig {
         }
         Some(config)
     }
-}
-
-/// The trees of a new dataset, data first: names and configurations.
-pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)> {
-    let upkeep = &stored.upkeep;
-    let config = |role| TreeConfig::new(role, upkeep).to_bytes();
-    let mut trees = vec![(data_tree(name), stored.to_bytes())];
-    for attribute in &stored.attributes {
-        if widens(upkeep, attribute.def.kind) {
-            trees.push((widened_tree(name, attribute.id), config(Role::Widened)));
-        }
-        if !attribute.def.kind.is_standalone() {
-            continue;
-        }
-        let tree = index_tree(name, attribute.id, attribute.tree);
-        trees.push((tree, config(Role::Index(attribute.def.kind))));
-        if upkeep.maintenance == Maintenance::DeletedKey {
-            trees.push((deleted_tree(name, attribute.id), config(Role::Deleted)));
-        }
-    }
-    if upkeep.maintenance.uses_keys() {
-        trees.push((keys_tree(name), config(Role::Keys)));
-    }
-    trees.push((superseded_tree(name), config(Role::Superseded)));
-    trees
-}
-
-/// True when writes tell a range filter of this kind what they replaced.
-pub(crate) fn widens(upkeep: &Upkeep, kind: IndexKind) -> bool {
-    upkeep.maintenance == Maintenance::Eager && kind == IndexKind::Filter
 }

@@ -1,11 +1,11 @@
 //! The obsolete set, and the trees that tell what writes replaced, against all versions of the records, as these go by.
 
 use lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
-use model::definition::Maintenance;
 use model::record::RecordRef;
 
 use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
 use crate::error::Result;
+use crate::maintenance;
 
 const READAHEAD: usize = 256 << 10;
 
@@ -98,16 +98,19 @@ impl<'a> Derived<'a> {
             keys.seek_first()?;
         }
         let upkeep = &layout.stored.upkeep;
+        let strategy = maintenance::of(upkeep.maintenance);
         let since = |attribute: &Attribute| attribute.since.max(upkeep.since);
         let deleted = layout.attributes.iter().filter_map(|attribute| {
             let tree = attribute.deleted?;
             let since = since(attribute);
-            (upkeep.maintenance == Maintenance::DeletedKey).then_some(Deleted { tree, since })
+            strategy
+                .keeps_written_keys()
+                .then_some(Deleted { tree, since })
         });
         let replaced = layout.attributes.iter().filter_map(|attribute| {
             let tree = attribute.widened?;
             let since = since(attribute);
-            (upkeep.maintenance == Maintenance::Eager).then_some(Replaced {
+            strategy.keeps_replaced_values().then_some(Replaced {
                 tree,
                 attribute,
                 since,

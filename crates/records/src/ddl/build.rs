@@ -11,7 +11,7 @@ use super::indexes::{IndexProgress, IndexStep, OnProgress};
 use crate::catalog::{Building, Layout, Role, TreeConfig};
 use crate::error::Error;
 use crate::index::VisitFact;
-use crate::index::build::{Gathered, Oldest, Piece, each_staged};
+use crate::index::build::{Gathered, Piece, builder, each_staged};
 use crate::store::Handle;
 
 /// Bytes that the passes over records and facts read ahead.
@@ -96,7 +96,7 @@ impl Build<'_, '_> {
         self.dataset.shared.group.sync()?;
         let snapshot = self.dataset.shared.group.snapshot();
         let attribute = &self.building.attribute;
-        let mut oldest = Oldest::new(attribute.kind);
+        let mut oldest = builder(attribute.kind)?;
         let (mut written, mut stop) = (0, None);
         let group = &self.dataset.shared.group;
         let mut change = self.last_step();

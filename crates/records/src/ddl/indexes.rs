@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 use lsm::TreeChange;
 use model::definition::{
-    IndexDef, IndexKind, MAX_INDEXES, Maintenance, StoredAttribute, StoredChange, StoredDef,
+    IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
 use model::schema::{Path, Type, infer};
 use model::tokens::Tokenizer;
@@ -21,11 +21,12 @@ use model::tokens::Tokenizer;
 use super::build::{Build, Stop};
 use crate::catalog::{
     Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
-    widens,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::maintenance;
 use crate::query::Scan;
 use crate::store::Handle;
+use crate::trees::widens;
 
 /// Records that a type is inferred from.
 const SAMPLE: usize = 1000;
@@ -99,7 +100,7 @@ impl Handle {
         let known = layout.stored.attribute(path);
         if let Some(known) = known {
             let differs = ty.filter(|ty| *ty != known.def.ty);
-            if known.def.kind != IndexKind::None {
+            if known.def.kind.is_indexed() {
                 let what = format!(
                     "`{path}` has an index already, of kind {}; `switch` changes it",
                     known.def.kind
@@ -112,7 +113,7 @@ impl Handle {
                     "`{path}` is declared as {declared}, not {ty}"
                 )));
             }
-            if kind == IndexKind::None {
+            if !kind.is_indexed() {
                 let what = format!("`{path}` is declared already, without an index");
                 return Err(Error::new(ErrorKind::Exists, what));
             }
@@ -148,7 +149,7 @@ impl Handle {
             let what = format!("the index of `{path}` is of kind {kind} already");
             return Err(Error::new(ErrorKind::Exists, what));
         }
-        if kind == IndexKind::None {
+        if !kind.is_indexed() {
             drop(claim);
             return self.drop_index(path);
         }
@@ -170,7 +171,7 @@ impl Handle {
         if goes_on(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
             return self.build(progress);
         }
-        if def.kind == IndexKind::None {
+        if !def.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
         self.begin(&layout, path, def.kind, def.ty, def.tokenizer)?;
@@ -193,7 +194,7 @@ impl Handle {
         layout.refuse_unfinished()?;
         let known = layout.attributes.iter().find(|a| a.path == *path);
         let known = known.ok_or_else(|| undeclared(&layout, path))?;
-        if known.kind == IndexKind::None {
+        if !known.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
         let mut stored = layout.stored.clone();
@@ -299,7 +300,7 @@ impl Handle {
             created.push((staging_tree(name), config(Role::Staging).to_bytes()));
             let deleted = deleted_tree(name, attribute.id);
             let has_keys = known.is_some_and(|known| known.def.kind.is_standalone());
-            if stored.upkeep.maintenance == Maintenance::DeletedKey && !has_keys {
+            if maintenance::of(stored.upkeep.maintenance).keeps_written_keys() && !has_keys {
                 created.push((deleted, config(Role::Deleted).to_bytes()));
             }
         }

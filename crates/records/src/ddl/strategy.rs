@@ -20,11 +20,13 @@ use model::definition::Maintenance;
 
 use crate::catalog::{
     Coverage, Layout, Role, Source, TreeConfig, deleted_tree, keys_tree, superseded_tree,
-    widened_tree, widens,
+    widened_tree,
 };
 use crate::error::{Error, Result};
+use crate::maintenance;
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::store::Handle;
+use crate::trees::widens;
 
 /// Bytes that the pass over the records reads ahead.
 const READAHEAD: usize = 256 << 10;
@@ -89,7 +91,7 @@ impl Handle {
         let present = self.layout().stored.upkeep.maintenance;
         let first = match present.uses_keys() {
             true => present,
-            false => Maintenance::Validation,
+            false => maintenance::cost::FIRST,
         };
         self.switch(first, true, progress)
     }
@@ -185,7 +187,7 @@ impl Handle {
                         .push((tree, config(Role::Superseded).to_bytes()));
                 }
                 let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
-                for attribute in standalone.filter(|_| to == Maintenance::DeletedKey) {
+                for attribute in standalone.filter(|_| maintenance::of(to).keeps_written_keys()) {
                     let tree = deleted_tree(self.name(), attribute.id);
                     change
                         .created

@@ -15,11 +15,9 @@ use std::cmp::Reverse;
 use lsm::coding::{Reader, put_bytes, put_varint};
 use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
 use model::definition::IndexKind;
-use model::posting::{self, Posting, PostingWriter};
+use model::posting::{Posting, PostingWriter};
 use model::schema::Value;
 
-use super::eager::{CHUNK_BYTES, FIRST_WHILE_BUILT};
-use super::recent;
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 
@@ -74,7 +72,7 @@ fn malformed() -> Error {
 }
 
 fn is_by_key(kind: IndexKind) -> bool {
-    kind == IndexKind::Composite
+    super::of(kind).is_some_and(|index| index.is_built_by_key())
 }
 
 /// Facts that are sorted together.
@@ -148,12 +146,13 @@ pub(crate) fn each_staged(
     readahead: usize,
     visit: &mut super::VisitFact<'_>,
 ) -> Result<()> {
+    let by_key = is_by_key(attribute.kind);
     let mut cursor = snapshot.cursor(staging, readahead);
     cursor.seek(&[FACT], MAX_SEQ)?;
     while cursor.valid() {
         let fact = cursor.key().get(1..).unwrap_or_default();
         let (value, rest) = Value::split(attribute.ty, fact).ok_or_else(malformed)?;
-        if is_by_key(attribute.kind) {
+        if by_key {
             let (numbers, left) = cursor.value().as_chunks();
             if numbers.is_empty() || !left.is_empty() {
                 return Err(malformed());
@@ -171,62 +170,78 @@ pub(crate) fn each_staged(
 }
 
 /// Writes the oldest entries of an index from its facts, in the order of [`each_staged`].
-pub(crate) struct Oldest {
-    kind: IndexKind,
-    /// The value whose list is being written, and the number of its next chunk if it has those.
-    value: Vec<u8>,
-    chunk: u32,
-    list: PostingWriter,
-    newest: Seq,
-    key: Vec<u8>,
-    out: Vec<u8>,
+pub(crate) trait Build {
+    /// The next fact.
+    fn add(
+        &mut self,
+        value: &[u8],
+        key: &[u8],
+        seq: Seq,
+        sink: &mut RunSink<'_>,
+    ) -> lsm::Result<()>;
+
+    /// Writes what was held back.
+    fn finish(&mut self, _sink: &mut RunSink<'_>) -> lsm::Result<()> {
+        Ok(())
+    }
 }
 
-impl Oldest {
-    pub(crate) fn new(kind: IndexKind) -> Oldest {
-        Oldest {
-            kind,
+/// Who writes the oldest entries of an index of this kind.
+pub(crate) fn builder(kind: IndexKind) -> Result<Box<dyn Build>> {
+    let builder = super::of(kind).and_then(|index| index.builder());
+    builder.ok_or_else(|| Error::damaged(format!("an index of kind {kind} has no tree")))
+}
+
+/// Gathers facts in posting lists, and has each piece written that is full.
+pub(super) struct Lists<W> {
+    /// Bytes at which a piece is full.
+    full: usize,
+    /// The value whose list is being written.
+    value: Vec<u8>,
+    list: PostingWriter,
+    newest: Seq,
+    out: Vec<u8>,
+    write: W,
+}
+
+/// Writes a piece of a list whose newest posting is the write `newest`. The pieces of a value come one after the other.
+pub(super) trait WritePiece {
+    fn write(
+        &mut self,
+        value: &[u8],
+        newest: Seq,
+        piece: &[u8],
+        sink: &mut RunSink<'_>,
+    ) -> lsm::Result<()>;
+}
+
+impl<W: WritePiece> Lists<W> {
+    pub(super) fn new(full: usize, write: W) -> Lists<W> {
+        Lists {
+            full,
             value: Vec::new(),
-            chunk: 0,
             list: PostingWriter::new(),
             newest: 0,
-            key: Vec::new(),
             out: Vec::new(),
+            write,
         }
     }
+}
 
-    pub(crate) fn add(
+impl<W: WritePiece> Build for Lists<W> {
+    fn add(
         &mut self,
         value: &[u8],
         key: &[u8],
         seq: Seq,
         sink: &mut RunSink<'_>,
     ) -> lsm::Result<()> {
-        let full = match self.kind {
-            IndexKind::Lazy => posting::CHUNK_BYTES,
-            IndexKind::Eager => CHUNK_BYTES,
-            IndexKind::Composite => {
-                self.key.clear();
-                self.key.extend_from_slice(value);
-                self.key.extend_from_slice(key);
-                return sink(&self.key, seq, Kind::Put, &[]);
-            }
-            IndexKind::Recent => {
-                self.out.clear();
-                recent::Entry::Add(key).encode(&mut self.out);
-                return sink(value, seq, Kind::Operand, &self.out);
-            }
-            IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => {
-                return Ok(());
-            }
-        };
-        if value != self.value || self.list.len() >= full {
+        if value != self.value || self.list.len() >= self.full {
             self.finish(sink)?;
         }
         if value != self.value {
             self.value.clear();
             self.value.extend_from_slice(value);
-            self.chunk = FIRST_WHILE_BUILT;
         }
         if self.list.is_empty() {
             self.newest = seq;
@@ -240,22 +255,13 @@ impl Oldest {
         ))
     }
 
-    /// Ends the piece of a list that was begun.
-    pub(crate) fn finish(&mut self, sink: &mut RunSink<'_>) -> lsm::Result<()> {
+    /// Ends the piece that was begun.
+    fn finish(&mut self, sink: &mut RunSink<'_>) -> lsm::Result<()> {
         if self.list.is_empty() {
             return Ok(());
         }
         self.out.clear();
         self.list.finish(true, &mut self.out);
-        if self.kind == IndexKind::Lazy {
-            return sink(&self.value, self.newest, Kind::Operand, &self.out);
-        }
-        // Newer chunks have higher numbers, and come first.
-        self.chunk -= 1;
-        self.key.clear();
-        self.key.extend_from_slice(&self.value);
-        self.key
-            .extend_from_slice(&(u32::MAX - self.chunk).to_be_bytes());
-        sink(&self.key, self.newest, Kind::Put, &self.out)
+        self.write.write(&self.value, self.newest, &self.out, sink)
     }
 }

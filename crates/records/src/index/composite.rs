@@ -2,11 +2,15 @@
 //! together, without values. The type's encoding delimits the value, so no separator can be mistaken
 //! and no value is found under another that it begins with.
 
-use lsm::Kind;
+use lsm::{Kind, RunSink, Seq, TreeOptions};
 use model::schema::Value;
 
+use super::build::Build;
+use super::cost::{Access, Facts, Figures, Workload, percent};
 use super::walk::{Tells, walk};
-use super::{Best, Fact, Index, Lookup, Range, Writes, also, estimate_tree, tree_of};
+use super::{
+    Best, Entry, Fact, Index, Lookup, Range, VisitPosting, Writes, also, estimate_tree, tree_of,
+};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
@@ -52,6 +56,70 @@ impl Index for Composite {
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
         estimate_tree(lookup, attribute, range)
+    }
+
+    /// Keys are only ever searched by prefix. An entry's key is a fact: its versions are those of the record.
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        Some(TreeOptions {
+            filter_bits_per_key: 0,
+            versions,
+            ..TreeOptions::default()
+        })
+    }
+
+    fn facts_of(
+        &self,
+        _attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        visit(entry.value, entry.rest, entry.seq, false)
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Some(Box::new(Builder::default()))
+    }
+
+    fn is_built_by_key(&self) -> bool {
+        true
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Entries, 1.1, 45.0, 5.0, 0.05, 6.0)
+    }
+
+    fn why(&self, work: &Workload, _facts: &Facts) -> String {
+        let (writes, queries) = (percent(work.writes), percent(work.queries()));
+        match work.limited > 0.5 {
+            true => format!(
+                "{writes} of the operations are writes, {queries} ask for it: of the kinds with a tree of their own, the cheapest to write"
+            ),
+            false => format!(
+                "{queries} of the operations ask for it, {} of them for all matches: entries in the order of the records' keys are cheapest to read whole",
+                percent(1.0 - work.limited)
+            ),
+        }
+    }
+}
+
+/// Writes an entry for each fact, as it comes.
+#[derive(Default)]
+struct Builder {
+    key: Vec<u8>,
+}
+
+impl Build for Builder {
+    fn add(
+        &mut self,
+        value: &[u8],
+        key: &[u8],
+        seq: Seq,
+        sink: &mut RunSink<'_>,
+    ) -> lsm::Result<()> {
+        self.key.clear();
+        self.key.extend_from_slice(value);
+        self.key.extend_from_slice(key);
+        sink(&self.key, seq, Kind::Put, &[])
     }
 }
 

@@ -8,23 +8,31 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map;
+use std::sync::Arc;
 
 use lsm::entry::MAX_SEQ;
-use lsm::{Batch, Component, Cursor, Kind, Seq, Snapshot, TreeCursor, TreeId};
+use lsm::{
+    Batch, Component, Cursor, Kind, RunSink, Seq, Snapshot, TreeCursor, TreeId, TreeOptions,
+};
 use model::posting::{Posting, PostingMerge};
 
-use super::lazy::offer_piece;
-use super::{Best, Fact, Index, Lookup, Order, Range, Writes, estimate_tree, tree_of};
+use super::build::{Build, Lists, WritePiece};
+use super::cost::{Access, Figures};
+use super::lazy::{facts_of_piece, offer_piece};
+use super::purge::Purge;
+use super::{
+    Best, Entry, Fact, Index, Lookup, Order, Range, VisitPosting, Writes, estimate_tree, tree_of,
+};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
 /// Bytes at which a chunk is full.
-pub(super) const CHUNK_BYTES: usize = 8 << 10;
+const CHUNK_BYTES: usize = 8 << 10;
 
 /// The first chunk of lists that are written to while the index is built: the chunks that the build
 /// makes of older postings have the numbers below.
-pub(super) const FIRST_WHILE_BUILT: u32 = 1 << 31;
+const FIRST_WHILE_BUILT: u32 = 1 << 31;
 
 /// A posting to be added to the list of a value (or one to be taken out of it).
 pub(crate) struct Change {
@@ -82,6 +90,66 @@ impl Index for Eager {
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
         Ok(estimate_tree(lookup, attribute, range)?.saturating_mul(32))
     }
+
+    fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
+        Some(TreeOptions {
+            filter: Some(Arc::new(Purge)),
+            filter_bits_per_key: 0,
+            ..TreeOptions::default()
+        })
+    }
+
+    fn facts_of(
+        &self,
+        attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        facts_of_piece(attribute, entry, visit)
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Some(Box::new(Lists::new(CHUNK_BYTES, Chunks::default())))
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Entries, 15.0, 20.0, 5.2, 0.0, 6.0)
+    }
+
+    /// Its writes grow with its lists.
+    fn is_advised(&self) -> bool {
+        false
+    }
+}
+
+/// Pieces of a built list are its oldest chunks. Newer chunks have higher numbers, and come first.
+#[derive(Default)]
+struct Chunks {
+    /// The list that is being written, and the number of its last chunk.
+    value: Option<Vec<u8>>,
+    chunk: u32,
+    key: Vec<u8>,
+}
+
+impl WritePiece for Chunks {
+    fn write(
+        &mut self,
+        value: &[u8],
+        newest: Seq,
+        piece: &[u8],
+        sink: &mut RunSink<'_>,
+    ) -> lsm::Result<()> {
+        if self.value.as_deref() != Some(value) {
+            self.value = Some(value.to_vec());
+            self.chunk = FIRST_WHILE_BUILT;
+        }
+        self.chunk -= 1;
+        self.key.clear();
+        self.key.extend_from_slice(value);
+        self.key
+            .extend_from_slice(&(u32::MAX - self.chunk).to_be_bytes());
+        sink(&self.key, newest, Kind::Put, piece)
+    }
 }
 
 fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
@@ -124,7 +192,7 @@ impl Heads {
         let mut found = HashMap::new();
         for change in changes {
             let list = (change.tree, change.value.clone());
-            if let Entry::Vacant(place) = found.entry(list) {
+            if let hash_map::Entry::Vacant(place) = found.entry(list) {
                 let cursor = snapshot.cursor(change.tree, 0);
                 place.insert(head(cursor, &change.value)?);
             }

@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use lsm::attributes::Summary;
 use lsm::entry::MAX_SEQ;
 use lsm::memtable::Memtable;
 use lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
@@ -21,11 +22,15 @@ use lsm::{Component, Cursor, Kind};
 use model::definition::Repair;
 use model::record::RecordRef;
 
+use super::cost::{Access, Facts, Figures, Workload, percent};
 use super::{Best, Fact, Index, Lookup, Range, Writes};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 
 pub(super) struct Embedded;
+
+/// A share of blocks ruled out above which an attribute is said to grow with time.
+const CORRELATED: f64 = 0.9;
 
 /// Blocks that are taken from the queue and read together, at most.
 const TOGETHER: usize = 64;
@@ -80,66 +85,104 @@ impl Index for Embedded {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        let mut walk = Walk {
-            lookup,
-            attribute,
-            range,
-            values: super::value_range(range),
-            tables: Vec::new(),
-            queue: BinaryHeap::new(),
-            hints: Vec::new(),
-        };
-        for (at, component) in lookup
-            .snapshot
-            .components(lookup.layout.data)
-            .iter()
-            .enumerate()
-        {
-            match component {
-                Component::Memtable(memtable) => walk.memtable(memtable, best)?,
-                Component::Run(run) => {
-                    for file in run.tables.iter() {
-                        walk.file(at, file, best);
-                    }
-                }
-            }
-        }
-        walk.run(best)
+        candidates(lookup, attribute, range, best)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        let values = super::value_range(range);
-        let mut records = 0;
-        for component in lookup.snapshot.components(lookup.layout.data) {
-            match component {
-                Component::Memtable(memtable) => {
-                    records += count_in_memtable(attribute, range, &memtable)?;
-                }
-                Component::Run(run) => {
-                    for file in run.tables.iter() {
-                        let table = file.table()?;
-                        if let Some(slot) = table.slot_of(attribute.id) {
-                            let (mut hints, cost) = (Vec::new(), lookup.data_cost);
-                            if table.mapped_blocks(slot, &values, cost, &mut hints)? {
-                                // A record or two of a block: the others are only read in passing.
-                                records += 2 * hints.len() as u64;
-                                continue;
-                            }
-                        }
-                        let partitions = table.partitions().max(1) as u64;
-                        let matching = match table.slot_of(attribute.id) {
-                            Some(slot) => (0..table.partitions())
-                                .filter(|p| table.partition_may_match(*p, slot, &values))
-                                .count(),
-                            None => table.partitions(),
-                        };
-                        records += file.meta().entries * matching as u64 / partitions;
-                    }
+        estimate(lookup, attribute, range)
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        Some(Summary::Filters)
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::FilteredBlocks, 0.3, 40.0, 5.2, 0.0, 4.0)
+    }
+
+    fn why(&self, work: &Workload, facts: &Facts) -> String {
+        let pruned = facts.pruned.unwrap_or(0.0);
+        match pruned >= CORRELATED {
+            true => format!(
+                "grows with time: zone maps rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",
+                percent(pruned)
+            ),
+            false => format!(
+                "{} of the operations ask for it, {} are writes: searching blocks now and then costs less than keeping an index with each write",
+                percent(work.queries()),
+                percent(work.writes)
+            ),
+        }
+    }
+}
+
+/// Offers the candidates of the tables whose summaries let the range in, the best units first.
+pub(super) fn candidates(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    best: &mut Best,
+) -> Result<()> {
+    let mut walk = Walk {
+        lookup,
+        attribute,
+        range,
+        values: super::value_range(range),
+        tables: Vec::new(),
+        queue: BinaryHeap::new(),
+        hints: Vec::new(),
+    };
+    for (at, component) in lookup
+        .snapshot
+        .components(lookup.layout.data)
+        .iter()
+        .enumerate()
+    {
+        match component {
+            Component::Memtable(memtable) => walk.memtable(memtable, best)?,
+            Component::Run(run) => {
+                for file in run.tables.iter() {
+                    walk.file(at, file, best);
                 }
             }
         }
-        Ok(records)
     }
+    walk.run(best)
+}
+
+/// About how many records such a kind reads for a range.
+pub(super) fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+    let values = super::value_range(range);
+    let mut records = 0;
+    for component in lookup.snapshot.components(lookup.layout.data) {
+        match component {
+            Component::Memtable(memtable) => {
+                records += count_in_memtable(attribute, range, &memtable)?;
+            }
+            Component::Run(run) => {
+                for file in run.tables.iter() {
+                    let table = file.table()?;
+                    if let Some(slot) = table.slot_of(attribute.id) {
+                        let (mut hints, cost) = (Vec::new(), lookup.data_cost);
+                        if table.mapped_blocks(slot, &values, cost, &mut hints)? {
+                            // A record or two of a block: the others are only read in passing.
+                            records += 2 * hints.len() as u64;
+                            continue;
+                        }
+                    }
+                    let partitions = table.partitions().max(1) as u64;
+                    let matching = match table.slot_of(attribute.id) {
+                        Some(slot) => (0..table.partitions())
+                            .filter(|p| table.partition_may_match(*p, slot, &values))
+                            .count(),
+                        None => table.partitions(),
+                    };
+                    records += file.meta().entries * matching as u64 / partitions;
+                }
+            }
+        }
+    }
+    Ok(records)
 }
 
 /// True when a run has one version of a record.

@@ -14,18 +14,20 @@
 
 use std::sync::Arc;
 
+use lsm::attributes::Summary;
 use lsm::memtable::Memtable;
 use lsm::read::Part;
 use lsm::synopsis::ValueRange;
 use lsm::table::{ReadOptions, TableMeta};
 use lsm::version::{ComponentId, Run};
 use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
-use model::definition::Maintenance;
 use model::record::RecordRef;
 
+use super::cost::{Access, Figures};
 use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
 use crate::catalog::{Attribute, Coverage, Source};
 use crate::error::Result;
+use crate::maintenance::{self, FilterRule};
 
 pub(super) struct Filter;
 
@@ -76,6 +78,23 @@ impl Index for Filter {
         });
         Ok(entries.sum())
     }
+
+    fn summary(&self) -> Option<Summary> {
+        Some(Summary::Zones)
+    }
+
+    fn is_filtered_scan(&self) -> bool {
+        true
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Everything, 0.2, 0.0, 0.0, 0.0, 0.0)
+    }
+
+    /// How much it passes over depends on how components are merged, which no sample tells.
+    fn is_advised(&self) -> bool {
+        false
+    }
 }
 
 struct Offer<'b> {
@@ -124,8 +143,9 @@ impl Reading {
         let complete = coverage.of(Source::of(&[attribute])).is_always();
         let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
         let asked = tables(&all);
-        let (reading, read) = match (upkeep.maintenance, superseded, attribute.widened) {
-            (Maintenance::MutableBitmap, Some(superseded), _) if complete => {
+        let rule = maintenance::of(upkeep.maintenance).filter_rule();
+        let (reading, read) = match (rule, superseded, attribute.widened) {
+            (FilterRule::ObsoleteSet, Some(superseded), _) if complete => {
                 let admitted = |part: &Part| match part {
                     Part::Memtable(_) => true,
                     Part::Table(table) => zones.admit(table.meta()),
@@ -134,8 +154,8 @@ impl Reading {
                 let read = tables(&parts);
                 (Reading::Alone(parts, superseded), read)
             }
-            (maintenance, _, widened) => {
-                let widened = widened.filter(|_| maintenance == Maintenance::Eager);
+            (rule, _, widened) => {
+                let widened = widened.filter(|_| rule == FilterRule::ReplacedValues);
                 let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
                 // What replaced an earlier write need not have told.
                 let sure_after = match &widened {

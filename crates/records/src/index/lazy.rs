@@ -3,11 +3,20 @@
 //! KiB, so that a list of any length is read and merged in bounded memory. Pieces of one value lie
 //! newest first, within a component and from component to component, so a top-K lookup stops early.
 
-use lsm::{Kind, Seq};
-use model::posting::{self, Posting, PostingList};
+use std::sync::Arc;
 
+use lsm::{Kind, RunSink, Seq, TreeOptions};
+use model::posting::{self, Posting, PostingList, PostingMerge};
+
+use super::build::{Build, Lists, WritePiece};
+use super::cost::{Access, Facts, Figures, Workload, percent};
+use super::posting_merge::PostingOperator;
+use super::purge::Purge;
 use super::walk::{Tells, walk};
-use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
+use super::{
+    Best, Entry, Fact, Index, Lookup, Order, Range, VisitPosting, Writes, also, estimate_tree,
+    tree_of,
+};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 
@@ -64,6 +73,76 @@ impl Index for Lazy {
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
         Ok(estimate_tree(lookup, attribute, range)?.saturating_mul(8))
     }
+
+    /// Lists are asked for by their exact key.
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        Some(TreeOptions {
+            operator: Some(Arc::new(PostingOperator(PostingMerge {
+                versions,
+                ..PostingMerge::default()
+            }))),
+            filter: Some(Arc::new(Purge)),
+            ..TreeOptions::default()
+        })
+    }
+
+    fn facts_of(
+        &self,
+        attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        facts_of_piece(attribute, entry, visit)
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Some(Box::new(Lists::new(posting::CHUNK_BYTES, Pieces)))
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Entries, 1.4, 40.0, 5.2, 0.0, 5.0)
+    }
+
+    fn why(&self, work: &Workload, facts: &Facts) -> String {
+        let queries = percent(work.queries());
+        match work.limited < 0.5 {
+            true => format!(
+                "{queries} of the operations ask for it, mostly for all of the {:.0} records of a value: a short list is read at once",
+                facts.matches().ceil()
+            ),
+            false => format!(
+                "{queries} of the operations ask for it, for the newest {:.0}: the newest of a value's list lie together",
+                work.limit
+            ),
+        }
+    }
+}
+
+/// Pieces of a built list are operands of its value.
+struct Pieces;
+
+impl WritePiece for Pieces {
+    fn write(
+        &mut self,
+        value: &[u8],
+        newest: Seq,
+        piece: &[u8],
+        sink: &mut RunSink<'_>,
+    ) -> lsm::Result<()> {
+        sink(value, newest, Kind::Operand, piece)
+    }
+}
+
+/// The facts of an entry that holds a piece of a posting list.
+pub(super) fn facts_of_piece(
+    attribute: &Attribute,
+    entry: Entry<'_>,
+    visit: &mut VisitPosting<'_>,
+) -> Result<()> {
+    each_posting(entry.stored, entry.seq, attribute, &mut |posting| {
+        visit(entry.value, posting.key, posting.seq, posting.cancel)?;
+        Ok(true)
+    })
 }
 
 fn append(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
@@ -108,7 +187,7 @@ pub(super) fn offer_piece(
 }
 
 /// Visits the postings of one piece, newest first, while `visit` says to go on.
-pub(super) fn each_posting(
+fn each_posting(
     piece: &[u8],
     seq: Seq,
     attribute: &Attribute,

@@ -4,10 +4,12 @@
 mod best;
 pub(crate) mod build;
 mod composite;
+pub(crate) mod cost;
 mod eager;
 mod embedded;
 pub(crate) mod every;
 mod filter;
+mod fingerprint;
 mod lazy;
 mod posting_merge;
 mod purge;
@@ -15,22 +17,22 @@ mod recent;
 mod seen;
 mod walk;
 
-use std::sync::Arc;
-
+use lsm::attributes::Summary;
 use lsm::synopsis::ValueRange;
-use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Slice, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Snapshot, TreeId, TreeOptions};
 
 pub use best::Order;
 pub(crate) use best::{Best, Window};
 pub(crate) use eager::{Heads, complete as complete_eager};
 pub(crate) use filter::{Take, each_match};
 pub(crate) use model::range::Range;
-use posting_merge::PostingOperator;
 
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
+pub(crate) use crate::maintenance::{CURRENT, Candidate};
+use build::Build;
+use cost::{Facts, Figures, Workload};
 use model::definition::IndexKind;
-use model::posting::PostingMerge;
 use model::schema::Value;
 
 /// "The record of `key` has `value`."
@@ -66,19 +68,6 @@ impl Writes {
     }
 }
 
-/// A record that may match: what an index gives.
-#[derive(Debug, Clone)]
-pub(crate) struct Candidate {
-    pub(crate) seq: Seq,
-    pub(crate) key: Vec<u8>,
-    /// The stored record, where the index came by it, and which component it was found in: no newer one
-    /// may have the key. [`CURRENT`] when that is known already.
-    pub(crate) record: Option<(Slice, usize)>,
-}
-
-/// In the place of a component: the record is known to be current.
-pub(crate) const CURRENT: usize = usize::MAX;
-
 /// What a lookup in an index works with.
 pub(crate) struct Lookup<'a> {
     pub(crate) layout: &'a Layout,
@@ -89,7 +78,7 @@ pub(crate) struct Lookup<'a> {
 }
 
 /// A kind of index. Writes share the sequence number of the record written just before.
-pub(crate) trait Index {
+pub(crate) trait Index: Sync {
     /// Adds a fact.
     fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
     /// Takes back an older fact that is known to be over.
@@ -105,14 +94,82 @@ pub(crate) trait Index {
     ) -> Result<()>;
     /// About how many candidates `range` has, for planning: cheap, from metadata.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
+
+    /// The options of its tree, where it has one, that keeps the facts of so many versions of a record; but for the
+    /// policy.
+    fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
+        None
+    }
+
+    /// How tables summarise its attribute, where it is a part of the data.
+    fn summary(&self) -> Option<Summary> {
+        None
+    }
+
+    /// Shows the facts of an entry of its tree.
+    fn facts_of(
+        &self,
+        _attribute: &Attribute,
+        _entry: Entry<'_>,
+        _visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes the oldest entries of its tree, where it has one, from facts that are there already.
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        None
+    }
+
+    /// True when a build wants the facts of a value by key, not from the newest to the oldest.
+    fn is_built_by_key(&self) -> bool {
+        false
+    }
+
+    /// True when it goes through all records that its summaries let in, and so gives each once, in its newest version only:
+    /// its facts are the records themselves.
+    fn is_filtered_scan(&self) -> bool {
+        false
+    }
+
+    /// What a candidate costs the planner, in microseconds or so: fetched by key one at a time, or read in passing with the
+    /// other records of its block.
+    fn weight(&self) -> f64 {
+        match self.summary() {
+            Some(_) => 0.5,
+            None => 2.0,
+        }
+    }
+
+    /// What it costs, for the advisor.
+    fn figures(&self) -> Figures;
+
+    /// True when the advisor may recommend it.
+    fn is_advised(&self) -> bool {
+        true
+    }
+
+    /// Why it fits a workload best, in the words of the papers' diagram.
+    fn why(&self, _work: &Workload, _facts: &Facts) -> String {
+        String::new()
+    }
+}
+
+/// An entry of an index's tree: the value that it is about, what its key has behind that, and the rest of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    value: &'a [u8],
+    rest: &'a [u8],
+    seq: Seq,
+    stored: &'a [u8],
 }
 
 /// The index of a kind; `None` for [`IndexKind::None`].
 pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     match kind {
         IndexKind::None => None,
-        // What a table carries, it knows itself.
-        IndexKind::Embedded | IndexKind::Fingerprint => Some(&embedded::Embedded),
+        IndexKind::Embedded => Some(&embedded::Embedded),
+        IndexKind::Fingerprint => Some(&fingerprint::Fingerprint),
         IndexKind::Filter => Some(&filter::Filter),
         IndexKind::Eager => Some(&eager::Eager),
         IndexKind::Lazy => Some(&lazy::Lazy),
@@ -121,39 +178,9 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     }
 }
 
-/// The options of the tree of a stand-alone kind that keeps the facts of so many versions of a record,
-/// but for its policy.
-pub(crate) fn tree_options(kind: IndexKind, versions: usize) -> TreeOptions {
-    match kind {
-        // Lists are asked for by their exact key.
-        IndexKind::Lazy => TreeOptions {
-            operator: Some(Arc::new(PostingOperator(PostingMerge {
-                versions,
-                ..PostingMerge::default()
-            }))),
-            filter: Some(Arc::new(purge::Purge)),
-            ..TreeOptions::default()
-        },
-        IndexKind::Eager => TreeOptions {
-            filter: Some(Arc::new(purge::Purge)),
-            filter_bits_per_key: 0,
-            ..TreeOptions::default()
-        },
-        IndexKind::Recent => TreeOptions {
-            filter: Some(Arc::new(recent::Cleaning { versions })),
-            ..TreeOptions::default()
-        },
-        // Keys are only ever searched by prefix. A composite entry's key is a fact: its versions are those of
-        // the record.
-        _ => TreeOptions {
-            filter_bits_per_key: 0,
-            versions: match kind {
-                IndexKind::Composite => versions,
-                _ => 1,
-            },
-            ..TreeOptions::default()
-        },
-    }
+/// [`Index::is_filtered_scan`] of a kind.
+pub(crate) fn is_filtered_scan(kind: IndexKind) -> bool {
+    of(kind).is_some_and(|index| index.is_filtered_scan())
 }
 
 /// The tree of a stand-alone attribute.
@@ -256,18 +283,14 @@ fn all_facts(
             attribute.path
         )));
     };
-    match attribute.kind {
-        IndexKind::Composite => return visit(value, rest, seq, false),
-        IndexKind::Recent => {
-            return match recent::Entry::decode(entry_value) {
-                recent::Entry::Add(key) => visit(value, key, seq, false),
-                recent::Entry::Cancel(key) => visit(value, key, seq, true),
-            };
-        }
-        _ => {}
+    let entry = Entry {
+        value,
+        rest,
+        seq,
+        stored: entry_value,
+    };
+    match of(attribute.kind) {
+        Some(index) => index.facts_of(attribute, entry, visit),
+        None => Ok(()),
     }
-    lazy::each_posting(entry_value, seq, attribute, &mut |posting| {
-        visit(value, posting.key, posting.seq, posting.cancel)?;
-        Ok(true)
-    })
 }

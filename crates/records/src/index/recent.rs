@@ -10,12 +10,19 @@
 //! That a record is there twice (updated without changing the value), or not any more (cancelled), is
 //! found out by merges, as far as they can remember it: [`Cleaning`].
 
-use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
-use lsm::{Kind, Seq};
+use std::sync::Arc;
 
+use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
+use lsm::{Kind, RunSink, Seq, TreeOptions};
+
+use super::build::Build;
+use super::cost::{Access, Facts, Figures, Workload, percent};
 use super::seen::Seen;
 use super::walk::{Tells, walk};
-use super::{Best, Fact, Index, Lookup, Order, Range, Writes, also, estimate_tree, tree_of};
+use super::{
+    Best, Entry, Fact, Index, Lookup, Order, Range, VisitPosting, Writes, also, estimate_tree,
+    tree_of,
+};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
@@ -23,11 +30,11 @@ pub(super) struct Recent;
 
 impl Index for Recent {
     fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        write(writes, fact, Entry::Add(fact.key))
+        write(writes, fact, Stored::Add(fact.key))
     }
 
     fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        write(writes, fact, Entry::Cancel(fact.key))
+        write(writes, fact, Stored::Cancel(fact.key))
     }
 
     fn candidates(
@@ -50,8 +57,8 @@ impl Index for Recent {
                     Tells::One,
                     best,
                     &mut |entry, best| {
-                        if let (Kind::Operand, Entry::Add(key)) =
-                            (entry.kind, Entry::decode(entry.value))
+                        if let (Kind::Operand, Stored::Add(key)) =
+                            (entry.kind, Stored::decode(entry.value))
                         {
                             best.offer(entry.seq, key);
                         }
@@ -64,6 +71,62 @@ impl Index for Recent {
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
         estimate_tree(lookup, attribute, range)
+    }
+
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        Some(TreeOptions {
+            filter: Some(Arc::new(Cleaning { versions })),
+            ..TreeOptions::default()
+        })
+    }
+
+    fn facts_of(
+        &self,
+        _attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        match Stored::decode(entry.stored) {
+            Stored::Add(key) => visit(entry.value, key, entry.seq, false),
+            Stored::Cancel(key) => visit(entry.value, key, entry.seq, true),
+        }
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Some(Box::new(Builder::default()))
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Entries, 1.5, 42.0, 5.1, 0.0, 6.0)
+    }
+
+    fn why(&self, work: &Workload, _facts: &Facts) -> String {
+        format!(
+            "{} of the operations ask for it, {} of them for the newest {:.0}, the others for all: entries by recency serve both",
+            percent(work.queries()),
+            percent(work.limited),
+            work.limit
+        )
+    }
+}
+
+/// Writes an entry for each fact, as it comes.
+#[derive(Default)]
+struct Builder {
+    out: Vec<u8>,
+}
+
+impl Build for Builder {
+    fn add(
+        &mut self,
+        value: &[u8],
+        key: &[u8],
+        seq: Seq,
+        sink: &mut RunSink<'_>,
+    ) -> lsm::Result<()> {
+        self.out.clear();
+        Stored::Add(key).encode(&mut self.out);
+        sink(value, seq, Kind::Operand, &self.out)
     }
 }
 
@@ -78,7 +141,7 @@ fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut B
             best.note_skipped();
             break;
         }
-        if let Entry::Add(key) = Entry::decode(&entry.value) {
+        if let Stored::Add(key) = Stored::decode(&entry.value) {
             best.offer(entry.seq, key);
         }
     }
@@ -89,7 +152,7 @@ fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut B
 /// What the value of an entry says: the record of a key has the entry's value, or (taken back by a
 /// later write) has it no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entry<'a> {
+pub(super) enum Stored<'a> {
     Add(&'a [u8]),
     Cancel(&'a [u8]),
 }
@@ -99,16 +162,16 @@ const CANCEL: u8 = 0;
 /// Stands before a key that begins with a byte up to this one.
 const ESCAPE: u8 = 1;
 
-impl<'a> Entry<'a> {
+impl<'a> Stored<'a> {
     pub(super) fn encode(self, out: &mut Vec<u8>) {
         let key = match self {
-            Entry::Add(key) => {
+            Stored::Add(key) => {
                 if key.first().is_some_and(|first| *first <= ESCAPE) {
                     out.push(ESCAPE);
                 }
                 key
             }
-            Entry::Cancel(key) => {
+            Stored::Cancel(key) => {
                 out.push(CANCEL);
                 key
             }
@@ -118,16 +181,16 @@ impl<'a> Entry<'a> {
 
     /// Any bytes are an entry.
     #[inline]
-    pub(super) fn decode(bytes: &'a [u8]) -> Entry<'a> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Stored<'a> {
         match bytes.split_first() {
-            Some((&CANCEL, key)) => Entry::Cancel(key),
-            Some((&ESCAPE, key)) => Entry::Add(key),
-            _ => Entry::Add(bytes),
+            Some((&CANCEL, key)) => Stored::Cancel(key),
+            Some((&ESCAPE, key)) => Stored::Add(key),
+            _ => Stored::Add(bytes),
         }
     }
 }
 
-fn write(writes: &mut Writes, fact: Fact<'_>, entry: Entry<'_>) -> Result<()> {
+fn write(writes: &mut Writes, fact: Fact<'_>, entry: Stored<'_>) -> Result<()> {
     let mut operand = std::mem::take(&mut writes.scratch);
     operand.clear();
     entry.encode(&mut operand);
@@ -166,7 +229,7 @@ impl MergeFilter for Cleaning {
     }
 
     fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
-        if let Entry::Add(_) = Entry::decode(entry.value) {
+        if let Stored::Add(_) = Stored::decode(entry.value) {
             show(entry.seq);
         }
         true
@@ -208,9 +271,9 @@ impl Judge for Pass {
             self.value.extend_from_slice(entry.key);
             self.seen.clear();
         }
-        let (key, cancel) = match Entry::decode(entry.value) {
-            Entry::Add(key) => (key, false),
-            Entry::Cancel(key) => (key, true),
+        let (key, cancel) = match Stored::decode(entry.value) {
+            Stored::Add(key) => (key, false),
+            Stored::Cancel(key) => (key, true),
         };
         // A cancel has done its work when nothing older is left that it could be about.
         let over = !cancel && self.over.contains(entry.seq);
@@ -236,18 +299,18 @@ mod tests {
             b"k",
             b"\xff",
         ] {
-            for entry in [Entry::Add(key), Entry::Cancel(key)] {
+            for entry in [Stored::Add(key), Stored::Cancel(key)] {
                 let mut bytes = Vec::new();
                 entry.encode(&mut bytes);
-                assert_eq!(Entry::decode(&bytes), entry);
+                assert_eq!(Stored::decode(&bytes), entry);
             }
         }
     }
 
     /// What a pass leaves of entries, each a value, an entry and whether it is the oldest.
-    fn left(entries: &[(&str, Entry<'_>)], oldest: bool, versions: usize) -> Vec<usize> {
+    fn left(entries: &[(&str, Stored<'_>)], oldest: bool, versions: usize) -> Vec<usize> {
         let mut pass = Cleaning { versions }.begin(&Over::default());
-        let keeps = |(at, (value, entry)): (usize, &(&str, Entry<'_>))| {
+        let keeps = |(at, (value, entry)): (usize, &(&str, Stored<'_>))| {
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
             let judged = Judged {
@@ -264,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_merge_drops_what_a_newer_entry_of_the_same_value_and_key_replaces() {
-        use Entry::{Add, Cancel};
+        use Stored::{Add, Cancel};
         let entries = [
             ("a", Add(b"1")),
             ("a", Cancel(b"2")),

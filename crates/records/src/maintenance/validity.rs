@@ -12,13 +12,25 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 use lsm::table::KeyFilter;
-use lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
-use model::definition::{Maintenance, Repair};
+use lsm::{Component, Cost, Cursor, Seq, Slice, Snapshot, Superseded, TreeId};
+use model::definition::Repair;
 
 use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
 use crate::error::{Error, Result};
-use crate::index::Candidate;
 use crate::store::{Kept, KeptFilter, Name};
+
+/// A record that may match: what an index gives.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) seq: Seq,
+    pub(crate) key: Vec<u8>,
+    /// The stored record, where the index came by it, and which component it was found in: no newer one
+    /// may have the key. [`CURRENT`] when that is known already.
+    pub(crate) record: Option<(Slice, usize)>,
+}
+
+/// In the place of a component: the record is known to be current.
+pub(crate) const CURRENT: usize = usize::MAX;
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,6 +90,7 @@ impl Validity {
             .and_then(|tree| snapshot.superseded(tree))
             .map(Arc::new);
         let upkeep = &layout.stored.upkeep;
+        let strategy = super::of(upkeep.maintenance);
         let coverage = Coverage::new(layout, over.as_deref());
         let source = Source::of(attributes);
         let complete = coverage.of(source);
@@ -88,20 +101,15 @@ impl Validity {
             {
                 let tree = attributes
                     .first()
-                    .and_then(|attribute| match upkeep.maintenance {
-                        Maintenance::DeletedKey => attribute.deleted,
-                        maintenance if maintenance.uses_keys() => layout.keys,
-                        _ => None,
-                    });
+                    .and_then(|attribute| strategy.key_tree(layout, attribute));
                 tree.map(|tree| (tree, watermark))
             }
             _ => None,
         };
         let newer = probed.map(|(tree, watermark)| {
-            let dropped = match (upkeep.repair, upkeep.maintenance) {
-                (Repair::Merge, _) => Dropped::InTheSet,
-                (_, Maintenance::DeletedKey) => Dropped::Unknown,
-                _ => Dropped::Obsolete,
+            let dropped = match upkeep.repair {
+                Repair::Merge => Dropped::InTheSet,
+                _ => strategy.dropped_silently(),
             };
             Newer::new(snapshot, tree, watermark, dropped, kept.clone())
         });
@@ -199,7 +207,7 @@ struct Newer {
 
 /// What is known of a write whose entry a tree of keys has no more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Dropped {
+pub(crate) enum Dropped {
     /// It is in the set: merges report what they drop.
     InTheSet,
     /// It is obsolete: every record has its entry here, so this one's was overwritten or deleted, and merges

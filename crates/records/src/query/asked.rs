@@ -1,10 +1,9 @@
 //! Counting of queries for the advisor.
 
-use model::definition::IndexKind;
-
 use super::answer::Answer;
 use super::plan::Driver;
 use super::predicate::Predicate;
+use crate::index;
 use crate::telemetry::{Asked, Measured};
 
 impl Answer {
@@ -19,7 +18,7 @@ impl Answer {
         if !attribute.is_some_and(|attribute| attribute.kind.is_standalone()) {
             return Measured {
                 scanned: match attribute {
-                    Some(attribute) if attribute.kind == IndexKind::Filter => steps.candidates,
+                    Some(attribute) if index::is_filtered_scan(attribute.kind) => steps.candidates,
                     _ => 0,
                 },
                 ..Measured::default()

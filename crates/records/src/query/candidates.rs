@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lsm::{Account, Cost, Cursor, Entries, Kind, Loan, Seq, Slice, Superseded, WalkEntry};
-use model::definition::{IndexKind, Maintenance};
 
 use super::answer::parse;
 use super::predicate::Predicates;
@@ -14,6 +13,7 @@ use super::{Order, plan};
 use crate::catalog::Attribute;
 use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Index, Lookup, Range, Window};
+use crate::maintenance;
 use crate::record::Record;
 use crate::store::View;
 
@@ -102,7 +102,7 @@ impl<'a> Search<'a> {
         let layout = &self.snapshot.layout;
         for (attribute, range) in plan::indexed(layout, self.predicates) {
             // A range filter gives the newest of each key, and no other version.
-            let index = index::of(attribute.kind).filter(|_| attribute.kind != IndexKind::Filter);
+            let index = index::of(attribute.kind).filter(|index| !index.is_filtered_scan());
             let Some(index) = index else {
                 continue;
             };
@@ -412,6 +412,6 @@ impl View {
 
     fn notes(&self) -> bool {
         self.layout.superseded.is_some()
-            && self.layout.stored.upkeep.maintenance == Maintenance::Deferred
+            && maintenance::of(self.layout.stored.upkeep.maintenance).notes_what_queries_find()
     }
 }

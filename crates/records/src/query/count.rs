@@ -2,7 +2,6 @@
 //! needs to be kept.
 
 use lsm::{Account, Component, Cursor, Expected, Seq, SeqSet};
-use model::definition::IndexKind;
 use model::tokens::Tokenizer;
 
 use super::answer::{Answer, parse};
@@ -38,7 +37,7 @@ impl Answer {
                         if attribute.kind.is_standalone() {
                             return self.count_index(&layout, at, attribute, &sought);
                         }
-                        if attribute.kind == IndexKind::Filter {
+                        if index::is_filtered_scan(attribute.kind) {
                             return self.count_matches(&layout, at, attribute, &sought);
                         }
                     }

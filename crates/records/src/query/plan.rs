@@ -4,7 +4,6 @@
 //! can an `or` of whose every branch something can drive: the matches are among what these give together.
 
 use model::condition::Formula;
-use model::definition::IndexKind;
 
 use super::predicate::{Predicate, Predicates};
 use crate::catalog::{Attribute, Layout};
@@ -46,16 +45,6 @@ pub(super) struct Plan {
     pub(super) driver: Driver,
     /// (predicate, expected candidates) of those that were compared.
     pub(super) compared: Vec<(usize, u64)>,
-}
-
-/// What a candidate costs, in microseconds or so: fetched by key one at a time, or read in passing
-/// with the other records of its block.
-fn weight(kind: IndexKind) -> f64 {
-    match kind {
-        IndexKind::None => f64::INFINITY,
-        IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => 0.5,
-        IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent => 2.0,
-    }
 }
 
 /// The index that can be asked about a predicate, its attribute, and what for.
@@ -210,7 +199,7 @@ impl Planner<'_> {
         for range in sought.iter().filter(|range| !range.is_empty()) {
             expected += index.estimate(self.lookup, attribute, range)?;
         }
-        let cost = expected as f64 * weight(attribute.kind);
+        let cost = expected as f64 * index.weight();
         self.compared.push((at, expected));
         Ok(Some((cost, vec![at])))
     }

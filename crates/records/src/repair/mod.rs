@@ -23,11 +23,13 @@ use std::time::Duration;
 
 use lsm::version::TreeVersion;
 use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
-use model::definition::{IndexKind, Maintenance, Repair};
+use model::definition::Repair;
 use work::Work;
 
 use crate::catalog::{Coverage, Layout, Role, Source, TreeConfig, superseded_tree};
 use crate::error::{Error, Result};
+use crate::index;
+use crate::maintenance;
 use crate::store::Handle;
 
 /// Bytes that passes over entries read ahead.
@@ -226,7 +228,7 @@ impl Handle {
                 let filters = layout
                     .attributes
                     .iter()
-                    .any(|a| a.kind == IndexKind::Filter);
+                    .any(|a| index::is_filtered_scan(a.kind));
                 if filters && !complete {
                     // A range filter's facts are the records themselves, all versions that are there.
                     result = result.and_then(|()| primary::run(&work, layout, progress));
@@ -319,7 +321,7 @@ fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
 fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<RepairMethod> {
     let upkeep = &layout.stored.upkeep;
     let by_key = complete && layout.keys.is_some();
-    let primary = complete && upkeep.maintenance == Maintenance::Deferred;
+    let primary = complete && maintenance::of(upkeep.maintenance).data_reports();
     match method {
         RepairMethod::Auto if by_key => Ok(RepairMethod::Key),
         RepairMethod::Auto if primary => Ok(RepairMethod::Primary {

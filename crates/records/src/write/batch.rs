@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use lsm::{Batch, Durability, Kind, Seq, Snapshot};
 use model::Key;
-use model::definition::Maintenance;
 use model::record::{self, RecordRef};
 use model::schema::Extracted;
 
@@ -13,6 +12,7 @@ use super::pre_images::{Conflict, Expectation, Replaced, Touched};
 use crate::catalog::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
+use crate::maintenance::{self, AtCommit};
 use crate::store::Handle;
 use crate::telemetry::Measured;
 
@@ -469,7 +469,7 @@ impl WriteBatch {
             let mark = self.writes.mark();
             let latest = group.latest();
             let replaced = Replaced::look_up(&layout, &latest, &self.touched, &self.expected)?;
-            if maintenance == Maintenance::Eager {
+            if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
                 replaced.cancel(&layout, &latest, &mut self.writes)?;
             }
             let heads = index::Heads::look_up(&self.writes.eager, &latest)?;

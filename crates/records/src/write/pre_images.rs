@@ -10,12 +10,12 @@
 use std::collections::HashMap;
 
 use lsm::{Batch, Cost, Kind, Seq, Snapshot};
-use model::definition::Maintenance;
 use model::record::RecordRef;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{self, Fact, Writes};
+use crate::maintenance::{self, AtCommit};
 
 /// A record that a batch puts or deletes.
 pub(crate) struct Touched {
@@ -173,14 +173,14 @@ impl Replaced {
         if snapshot.flushed() > self.seq {
             return Err(Conflict::Changed);
         }
-        let maintenance = layout.stored.upkeep.maintenance;
+        let at_commit = maintenance::of(layout.stored.upkeep.maintenance).at_commit();
         let tree = layout.keys.unwrap_or(layout.data);
         let mut current = Vec::with_capacity(self.found.len());
         for Found { key, seq, written } in &self.found {
             current.push(match snapshot.get_in_memory(tree, key) {
                 Some(entry) if entry.seq > self.seq => {
                     // The bits of a record need its last write, its index entries need its values.
-                    if *written && maintenance == Maintenance::Eager {
+                    if *written && at_commit == AtCommit::CancelsEntries {
                         return Err(Conflict::Changed);
                     }
                     Some(entry.seq).filter(|_| entry.kind == Kind::Put)
@@ -203,7 +203,7 @@ impl Replaced {
                 return Err(Conflict::Exists(touched.key.clone()));
             }
         }
-        let (Maintenance::MutableBitmap, Some(bitmap)) = (maintenance, layout.superseded) else {
+        let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
             return Ok(Ok(()));
         };
         let mut set = |seq: Seq| batch.also(Kind::Put, bitmap, &lsm::entry::seq_key(seq), &[]);

@@ -1,0 +1,144 @@
+//! How values on the command line are read.
+
+use std::fmt;
+use std::str::FromStr;
+
+use esker::{DatasetDef, Maintenance, Mix};
+
+/// Reads a number of versions.
+pub(super) fn versions(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("the latest 0 versions are none; at least 1".to_string()),
+        Ok(versions) => Ok(versions),
+        Err(_) => Err("not a whole number".to_string()),
+    }
+}
+
+/// Reads a size in bytes such as `4096`, `64K`, `128M`, `1G` or `1GiB`.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let factor: usize = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KB" | "KIB" => 1 << 10,
+        "M" | "MB" | "MIB" => 1 << 20,
+        "G" | "GB" | "GIB" => 1 << 30,
+        _ => return Err(format!("unknown unit `{unit}` (K, M and G are understood)")),
+    };
+    let number: usize = digits
+        .parse()
+        .map_err(|_| "not a number of bytes".to_string())?;
+    match number.checked_mul(factor) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err("out of range".to_string()),
+    }
+}
+
+/// Reads a durability level: `sync`, `os`, or a number of milliseconds.
+pub(crate) fn durability(text: &str) -> Result<esker::Durability, String> {
+    match text {
+        "sync" => Ok(esker::Durability::Sync),
+        "os" => Ok(esker::Durability::Os),
+        _ => match text.parse() {
+            Ok(ms) if ms > 0 => Ok(esker::Durability::Periodic(
+                std::time::Duration::from_millis(ms),
+            )),
+            _ => Err("expected sync, os, or a number of milliseconds above 0".to_string()),
+        },
+    }
+}
+
+/// Reads a limit: a question for no records is taken for a slip.
+pub(super) fn limit(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a limit of 0 asks for nothing; leave it out for all".to_string()),
+        Ok(limit) => Ok(limit),
+        Err(_) => Err("not a whole number".to_string()),
+    }
+}
+
+/// Reads a mix such as `puts=80,gets=15,lookups=5`.
+pub(super) fn parse_mix(text: &str) -> Result<Mix, String> {
+    let mut mix = Mix {
+        puts: 0.0,
+        gets: 0.0,
+        lookups: 0.0,
+        ranges: 0.0,
+        ..Mix::default()
+    };
+    for part in text.split(',') {
+        let (name, share) = part
+            .split_once('=')
+            .ok_or_else(|| format!("`{part}` is not NAME=SHARE"))?;
+        let field = match name.trim() {
+            "puts" => &mut mix.puts,
+            "gets" => &mut mix.gets,
+            "lookups" => &mut mix.lookups,
+            "ranges" => &mut mix.ranges,
+            _ => return Err(format!("`{name}` is none of puts, gets, lookups, ranges")),
+        };
+        *field = share
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{share}` is not a number"))?;
+    }
+    Ok(mix)
+}
+
+/// Reads a limit, or `all` for none.
+pub(super) fn parse_k(text: &str) -> Result<Limit, String> {
+    match text.parse() {
+        Ok(0) => Err("a limit of 0 asks for nothing".to_string()),
+        Ok(k) => Ok(Some(k)),
+        Err(_) if text == "all" => Ok(None),
+        Err(_) => Err("expected a whole number, or all".to_string()),
+    }
+}
+
+/// A limit of queries; `None` is no limit.
+pub(crate) type Limit = Option<u64>;
+
+/// A strategy, or that one is to be chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strategy {
+    Auto,
+    Fixed(Maintenance),
+}
+
+impl Strategy {
+    /// What a definition says.
+    pub(crate) fn of(def: &DatasetDef) -> Self {
+        match def.auto {
+            true => Self::Auto,
+            false => Self::Fixed(def.maintenance),
+        }
+    }
+
+    /// The definition with it.
+    pub(crate) fn apply(self, def: DatasetDef) -> DatasetDef {
+        match self {
+            Self::Auto => def.auto(),
+            Self::Fixed(maintenance) => def.maintenance(maintenance),
+        }
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = esker::Error;
+
+    fn from_str(text: &str) -> Result<Self, esker::Error> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => Ok(Self::Fixed(text.parse()?)),
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Fixed(maintenance) => maintenance.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What is chosen for some workloads.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::*;
+
+const WRITES: Workload = Workload {
+    update_ratio: 0.5,
+    indexes: 1.0,
+    entries: 0.0,
+    fetched: 0.0,
+    wasted: 0.0,
+    scanned: 0.0,
+    keys_cached: 1.0,
+    data_cached: 1.0,
+};
+
+fn chosen(work: Workload) -> Maintenance {
+    // Whatever was there before.
+    let all = CANDIDATES.map(|present| choose(&work, present).strategy);
+    assert!(all.iter().all(|strategy| *strategy == all[0]), "{all:?}");
+    all[0]
+}
+
+#[test]
+fn writes_that_nobody_asks_about_are_validated_by_repairs() {
+    assert_eq!(chosen(WRITES), Maintenance::Validation);
+    let new = Workload {
+        update_ratio: 0.0,
+        keys_cached: 0.0,
+        ..WRITES
+    };
+    // New keys cost nobody a lookup.
+    assert_eq!(
+        choose(&new, Maintenance::Validation).strategy,
+        Maintenance::Validation
+    );
+}
+
+#[test]
+fn index_only_queries_want_bits_where_keys_are_cached() {
+    let work = Workload {
+        entries: 20.0,
+        ..WRITES
+    };
+    assert_eq!(chosen(work), Maintenance::MutableBitmap);
+    let large = Workload {
+        keys_cached: 0.0,
+        data_cached: 0.0,
+        ..work
+    };
+    assert_eq!(chosen(large), Maintenance::Validation);
+}
+
+#[test]
+fn many_queries_a_write_want_indexes_without_old_entries() {
+    let work = Workload {
+        entries: 5000.0,
+        ..WRITES
+    };
+    assert_eq!(chosen(work), Maintenance::Eager);
+}
+
+#[test]
+fn fetches_of_what_is_over_want_bits() {
+    let work = Workload {
+        fetched: 10.0,
+        wasted: 0.4,
+        ..WRITES
+    };
+    assert_eq!(chosen(work), Maintenance::MutableBitmap);
+    let none = Workload {
+        wasted: 0.0,
+        ..work
+    };
+    assert_eq!(chosen(none), Maintenance::Validation);
+}
+
+#[test]
+fn filters_want_bits() {
+    let work = Workload {
+        scanned: 100.0,
+        ..WRITES
+    };
+    assert_eq!(chosen(work), Maintenance::MutableBitmap);
+}
+
+#[test]
+fn what_is_nearly_as_good_is_kept() {
+    let work = Workload {
+        entries: 2.0,
+        ..WRITES
+    };
+    for present in [Maintenance::Validation, Maintenance::MutableBitmap] {
+        let choice = choose(&work, present);
+        assert_eq!(choice.strategy, present, "{choice:?}");
+    }
+    // Another strategy than the candidates is not kept.
+    assert!(CANDIDATES.contains(&choose(&work, Maintenance::Deferred).strategy));
+}
+
+#[test]
+fn the_nearest_change_is_told() {
+    let work = Workload {
+        entries: 2.0,
+        ..WRITES
+    };
+    let choice = choose(&work, Maintenance::Validation);
+    assert!(
+        choice.change.starts_with("mutable-bitmap, if queries were"),
+        "{choice:?}"
+    );
+    assert_eq!(choice.costs.len(), CANDIDATES.len());
+    let idle = Workload {
+        update_ratio: 0.0,
+        keys_cached: 0.0,
+        data_cached: 0.0,
+        ..WRITES
+    };
+    let choice = choose(&idle, Maintenance::Validation);
+    assert_eq!(choice.change, "nothing that is near");
+}

@@ -1,0 +1,212 @@
+//! What an operation costs with each kind of index: a small model, in microseconds of CPU time.
+//!
+//! The figures were measured with the tweet workload (`bench/`): one million records of 540 bytes,
+//! everything in the cache, two cores, 25 records a value. Other machines and records have other figures,
+//! but nearly the same order, and the order is what a choice needs. A kind that is better by less than a tenth is
+//! not called better (`advise`).
+
+use super::of;
+use model::definition::IndexKind;
+
+/// Records of a lookup whose cost is in [`Figures::lookup`].
+const FIRST_ROWS: f64 = 10.0;
+
+/// Each record that is read in passing, with its neighbours.
+const PASSING: f64 = 0.9;
+
+/// The first records of a range, by the zone maps of blocks.
+const BLOCKS_OF_A_RANGE: f64 = 40.0;
+
+/// Asking the filters of the blocks of a million records.
+const FILTERS: f64 = 2000.0;
+
+/// How an attribute is used, in shares of all operations of the dataset.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Workload {
+    /// Share of puts, inserts and deletes.
+    pub writes: f64,
+    /// Share of gets.
+    pub gets: f64,
+    /// Share of queries for a value of the attribute.
+    pub lookups: f64,
+    /// Share of queries for a range of the attribute.
+    pub ranges: f64,
+    /// Of its queries, the share with a limit.
+    pub limited: f64,
+    /// The mean of these limits: K.
+    pub limit: f64,
+    /// Records that a range without a limit finds.
+    pub range_rows: f64,
+}
+
+/// What the sample says of an attribute.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Facts {
+    /// Records that have the attribute, about.
+    pub(crate) records: f64,
+    /// The share of blocks whose zone map rules a value of another block out; `None` for fewer than two blocks.
+    pub(crate) pruned: Option<f64>,
+    /// Different values, estimated from below: rare ones may not show in a sample.
+    pub(crate) distinct: f64,
+    /// The share of records that have the most frequent value.
+    pub(crate) top_share: f64,
+}
+
+/// How queries reach the records of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// By reading all of them.
+    Everything,
+    /// By the blocks that summaries let in, whose filters are asked one by one.
+    FilteredBlocks,
+    /// By the blocks that summaries let in, which are found at once.
+    MappedBlocks,
+    /// By entries of a tree.
+    Entries,
+}
+
+/// What a kind costs.
+pub(crate) struct Figures {
+    access: Access,
+    /// Put of one value, beyond a put without indexes.
+    write: f64,
+    /// Lookup of the newest ten of a value.
+    lookup: f64,
+    /// Each further record, fetched and brought into order. The kinds differ by little: a list has to be
+    /// decoded and merged, entries by recency are ordered already but for the keys, entries by key lie as the records do.
+    row: f64,
+    /// Each further entry of a value that has to be looked at when there is a limit.
+    entry: f64,
+    /// Bytes on disk, in per cent of the data's.
+    bytes: f64,
+}
+
+impl Figures {
+    pub(super) const fn new(
+        access: Access,
+        write: f64,
+        lookup: f64,
+        row: f64,
+        entry: f64,
+        bytes: f64,
+    ) -> Figures {
+        Figures {
+            access,
+            write,
+            lookup,
+            row,
+            entry,
+            bytes,
+        }
+    }
+}
+
+/// The figures of a kind; an attribute that is not indexed costs nothing but scans.
+fn figures(kind: IndexKind) -> Figures {
+    let none = || Figures::new(Access::Everything, 0.0, 0.0, 0.0, 0.0, 0.0);
+    of(kind).map_or_else(none, |index| index.figures())
+}
+
+/// The kinds that may be advised, none aside.
+pub(crate) fn advised() -> impl Iterator<Item = IndexKind> {
+    IndexKind::ALL.into_iter().filter(|kind| is_advised(*kind))
+}
+
+/// True for kinds that may be advised.
+pub(crate) fn is_advised(kind: IndexKind) -> bool {
+    of(kind).is_some_and(|index| index.is_advised())
+}
+
+/// Why a kind fits a workload best.
+pub(crate) fn why(kind: IndexKind, work: &Workload, facts: &Facts) -> String {
+    of(kind).map_or_else(String::new, |index| index.why(work, facts))
+}
+
+/// A share, for people.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// Bytes on disk of an index, in per cent of the data's.
+pub(crate) fn bytes(kind: IndexKind) -> f64 {
+    figures(kind).bytes
+}
+
+/// A put of the attribute's value, beyond a put without indexes.
+pub(crate) fn write(kind: IndexKind) -> f64 {
+    figures(kind).write
+}
+
+/// A query: the mean of lookups and ranges, with and without limit, as the workload has them. 0 when there are none.
+pub(crate) fn query(kind: IndexKind, work: &Workload, facts: &Facts) -> f64 {
+    let asked = work.lookups + work.ranges;
+    if asked <= 0.0 {
+        return 0.0;
+    }
+    let both = |cost: &dyn Fn(Option<f64>) -> f64| {
+        let limited = work.limited.clamp(0.0, 1.0);
+        let mut sum = 0.0;
+        if limited > 0.0 {
+            sum += limited * cost(Some(work.limit));
+        }
+        if limited < 1.0 {
+            sum += (1.0 - limited) * cost(None);
+        }
+        sum
+    };
+    let lookups = both(&|limit| lookup(kind, limit, facts));
+    let ranges = both(&|limit| range(kind, limit, work.range_rows, facts));
+    (work.lookups * lookups + work.ranges * ranges) / asked
+}
+
+fn lookup(kind: IndexKind, limit: Option<f64>, facts: &Facts) -> f64 {
+    let figures = figures(kind);
+    let matches = facts.matches();
+    let rows = limit.map_or(matches, |limit| limit.min(matches));
+    let searched = match figures.access {
+        Access::Everything => return PASSING * facts.records,
+        Access::FilteredBlocks => FILTERS * facts.records / 1e6 * facts.kept(),
+        Access::MappedBlocks | Access::Entries => 0.0,
+    };
+    let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
+    figures.lookup + searched + figures.row * (rows - FIRST_ROWS).max(0.0) + entries
+}
+
+fn range(kind: IndexKind, limit: Option<f64>, range_rows: f64, facts: &Facts) -> f64 {
+    let figures = figures(kind);
+    let matches = range_rows.min(facts.records);
+    let rows = limit.map_or(matches, |limit| limit.min(matches));
+    match figures.access {
+        Access::Everything => PASSING * facts.records,
+        Access::FilteredBlocks | Access::MappedBlocks => {
+            // A range has no fingerprint: zone maps serve both.
+            let read = (facts.records * facts.kept()).max(rows);
+            BLOCKS_OF_A_RANGE + PASSING * (read - FIRST_ROWS).max(0.0)
+        }
+        Access::Entries => {
+            // Records of near values that lie side by side are read in passing.
+            let row = PASSING + (figures.row - PASSING) * facts.kept();
+            let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
+            figures.lookup + row * (rows - FIRST_ROWS).max(0.0) + entries
+        }
+    }
+}
+
+impl Workload {
+    /// The share of queries that ask for the attribute.
+    pub(super) fn queries(&self) -> f64 {
+        self.lookups + self.ranges
+    }
+}
+
+impl Facts {
+    /// Records of a value.
+    pub(crate) fn matches(&self) -> f64 {
+        self.records / self.distinct.max(1.0)
+    }
+
+    /// The share of blocks that zone maps do not rule out.
+    pub(super) fn kept(&self) -> f64 {
+        1.0 - self.pruned.unwrap_or(0.0)
+    }
+}

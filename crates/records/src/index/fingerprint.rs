@@ -1,0 +1,52 @@
+//! The fingerprint index: as the embedded one (`embedded.rs`), but each table carries one map from fingerprints of values to
+//! blocks in place of a filter per block, so that a lookup asks once a table.
+
+use lsm::attributes::Summary;
+
+use super::cost::{Access, Facts, Figures, Workload, percent};
+use super::{Best, Fact, Index, Lookup, Range, Writes, embedded};
+use crate::catalog::Attribute;
+use crate::error::Result;
+
+pub(super) struct Fingerprint;
+
+impl Index for Fingerprint {
+    fn add(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn cancel(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// What a table carries, it knows itself.
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        embedded::candidates(lookup, attribute, range, best)
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        embedded::estimate(lookup, attribute, range)
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        Some(Summary::Fingerprints)
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::MappedBlocks, 0.35, 60.0, 5.2, 0.0, 4.0)
+    }
+
+    fn why(&self, work: &Workload, _facts: &Facts) -> String {
+        format!(
+            "{} of the operations are writes and only {} ask for it: writes must stay cheap, and a lookup still asks only once a table",
+            percent(work.writes),
+            percent(work.queries())
+        )
+    }
+}

@@ -1,0 +1,27 @@
+//! Eager maintenance (Luo & Carey section 3.1): a write reads the record that it replaces, takes its index entries back, and puts
+//! its write into the obsolete set. So indexes are always exact, and a range filter knows which values were replaced.
+
+use super::cost::{CANCEL, RECORD, SCAN, Workload};
+use super::{AtCommit, FilterRule, Strategy};
+
+pub(super) struct Eager;
+
+impl Strategy for Eager {
+    fn keeps_replaced_values(&self) -> bool {
+        true
+    }
+
+    fn at_commit(&self) -> AtCommit {
+        AtCommit::CancelsEntries
+    }
+
+    fn filter_rule(&self) -> FilterRule {
+        FilterRule::ReplacedValues
+    }
+
+    fn cost(&self, work: &Workload) -> f64 {
+        let old = RECORD + Workload::miss(work.data_cached) + CANCEL * work.indexes;
+        let updates = work.update_ratio;
+        work.lookup() + updates * old + work.scanned * SCAN * updates
+    }
+}
