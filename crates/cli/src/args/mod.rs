@@ -178,11 +178,21 @@ Examples:
   esker snapshot db before-import --drop";
 
 const FIND_HELP: &str = "\
-EXPR is PATH=V, PATH>=V, PATH<=V, PATH>V, PATH<V or PATH^=PREFIX; quote it for the shell.
+EXPR is made of tests, joined by and, or, not and ( ). A test is one of
+  PATH = V   PATH != V   PATH < V   PATH <= V   PATH > V   PATH >= V
+  PATH ^= PREFIX     text that begins with PREFIX
+  PATH contains V    the array has the element V
+  PATH in (V, V...)  equals one of these
+  PATH exists, PATH is null, PATH is not null
+Blanks around an operator mean nothing. V ends at a blank or ), and takes the type of what it is
+compared with; a value with blanks is quoted. Where a field is absent only `is null` and `not` hold.
+Quote EXPR for the shell. Several are joined by and.
 
 Examples:
   esker find db events user=ann 'time>=1547194388' --limit 10
-  esker find db events 'path^=src/' --oldest";
+  esker find db events 'path^=src/' --oldest
+  esker find db events 'user in (ann, bob) and not tags contains new'
+  esker find db events 'title = \"two words\" or (ms > 10 and title is null)'";
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
@@ -454,6 +464,9 @@ pub(crate) struct CountArgs {
     /// The largest value
     #[arg(allow_negative_numbers = true)]
     pub(crate) hi: Option<String>,
+    /// Count the records that meet this condition (see `find`); several must all hold
+    #[arg(long = "where", value_name = "EXPR", conflicts_with = "path")]
+    pub(crate) conditions: Vec<String>,
     /// Ask the snapshot that is kept under this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,

@@ -51,10 +51,7 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
-    let mut query = dataset.query();
-    for condition in &args.conditions {
-        query = query.filter(condition.parse::<Expr>().map_err(Error::from)?);
-    }
+    let query = filtered(dataset.query(), &args.conditions)?;
     let order = match args.oldest {
         true => AnswerOrder::Oldest,
         false => args.answer.order,
@@ -91,13 +88,13 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::found(printed))
 }
 
-/// `esker count DIR DATASET [PATH LO HI]`
+/// `esker count DIR DATASET [PATH LO HI | --where EXPR]`
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset_at(&db, &args.dataset, args.snapshot.as_deref())?;
     let query = match (&args.path, &args.lo, &args.hi) {
         (Some(path), Some(lo), Some(hi)) => between(&dataset, path, lo, hi)?,
-        _ => dataset.query(),
+        _ => filtered(dataset.query(), &args.conditions)?,
     };
     let (count, plan) = query.count()?;
     notes(&plan);
@@ -106,6 +103,14 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     output.line(count)?;
     output.finish()?;
     Ok(Outcome::Done)
+}
+
+/// The query for what meets all these conditions too.
+fn filtered(query: Query, conditions: &[String]) -> Result<Query, Failure> {
+    conditions.iter().try_fold(query, |query, text| {
+        let condition = text.parse::<Expr>().map_err(Error::from)?;
+        Ok(query.filter(condition))
+    })
 }
 
 /// Reads an attribute's path.

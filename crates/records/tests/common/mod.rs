@@ -1,6 +1,8 @@
 //! What the proof tests of the record store share. Each test file uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod tree;
+
 use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
