@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use model::Key;
+
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -30,7 +32,8 @@ pub enum ErrorKind {
     ReadOnly,
     /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
     Busy,
-    /// Another thread's work came in between; the same call may succeed when it is made again.
+    /// Somebody else's write came in between: a key is not as a batch expects it ([`Error::conflict`] tells which), or an update was overtaken too
+    /// often. The same call may succeed when it is made again, with what is there now.
     Conflict,
     /// There is no room on the disk. Reads go on, and writes go on when there is room again.
     DiskFull,
@@ -52,6 +55,7 @@ pub struct Error {
     kind: ErrorKind,
     text: String,
     source: Option<lsm::Error>,
+    key: Option<Box<Key>>,
 }
 
 impl Error {
@@ -60,7 +64,22 @@ impl Error {
             kind,
             text: text.into(),
             source: None,
+            key: None,
         }
+    }
+
+    /// A key is not as it was expected to be.
+    pub(crate) fn conflict_of(key: Key, there: String) -> Error {
+        let text = format!("key {key} is not as it was expected to be: {there}");
+        Error {
+            key: Some(Box::new(key)),
+            ..Error::new(ErrorKind::Conflict, text)
+        }
+    }
+
+    /// Of an [`ErrorKind::Conflict`] the key that is not as it was expected to be, where it is about one.
+    pub fn conflict(&self) -> Option<&Key> {
+        self.key.as_deref()
     }
 
     /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
@@ -137,6 +156,7 @@ impl From<lsm::Error> for Error {
             kind,
             text: source.to_string(),
             source: Some(source),
+            key: None,
         }
     }
 }

@@ -100,7 +100,7 @@ pub use repair::{
 };
 pub use store::check_dataset_name;
 pub use telemetry::{Asked, UsageCounts};
-pub use write::WriteBatch;
+pub use write::{Update, WriteBatch};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {

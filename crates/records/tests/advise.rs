@@ -174,7 +174,7 @@ fn what_is_counted_is_kept_by_a_handle_that_wrote() {
         let (db, dataset) = store(&fs);
         fill(&dataset, 0..100);
         let key = dataset.parse_key("99").unwrap();
-        assert!(dataset.delete(&key, Durability::Os).unwrap());
+        assert!(dataset.delete(&key, Durability::Os).unwrap().is_some());
         use_it(&dataset);
         assert_counted(&dataset, 100);
         drop(dataset);

@@ -41,7 +41,7 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
     }
     for id in (0..RECORDS).step_by(11) {
         let key = dataset.parse_key(&id.to_string()).unwrap();
-        assert!(dataset.delete(&key, Durability::Os).unwrap());
+        assert!(dataset.delete(&key, Durability::Os).unwrap().is_some());
     }
     (db, dataset)
 }

@@ -77,7 +77,7 @@ fn through_a_change(
     db.flush().unwrap();
     put(&dataset, 1, 2);
     let third = dataset.parse_key("3").unwrap();
-    assert!(dataset.delete(&third, Durability::Os).unwrap());
+    assert!(dataset.delete(&third, Durability::Os).unwrap().is_some());
     db.flush().unwrap();
     change(&dataset, to);
     ask(&dataset, 1, &["2"]);

@@ -98,7 +98,7 @@ fn a_refused_batch_is_as_it_was_and_can_be_committed_later() {
             check(&db);
         }
         let one = dataset.parse_key("1").unwrap();
-        assert!(dataset.delete(&one, Durability::Os).unwrap());
+        assert!(dataset.delete(&one, Durability::Os).unwrap().is_some());
         assert!(batch.put(b"{").is_err());
         batch.put(br#"{"id":4,"n":4}"#).unwrap();
         batch.commit(Durability::Os).unwrap();

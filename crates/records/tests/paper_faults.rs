@@ -62,7 +62,7 @@ impl Store {
 
     fn delete(&self, key: &str) -> bool {
         let key = self.dataset.parse_key(key).unwrap();
-        self.dataset.delete(&key, Durability::Os).unwrap()
+        self.dataset.delete(&key, Durability::Os).unwrap().is_some()
     }
 
     /// The keys of the records whose `v` is `value`, newest first.

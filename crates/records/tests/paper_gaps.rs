@@ -85,7 +85,7 @@ impl Store {
 
     fn delete(&self, id: u64) {
         let key = self.dataset.parse_key(&id.to_string()).unwrap();
-        assert!(self.dataset.delete(&key, Durability::Os).unwrap());
+        assert!(self.dataset.delete(&key, Durability::Os).unwrap().is_some());
     }
 
     fn of(&self, value: u64) -> Vec<String> {

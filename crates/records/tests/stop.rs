@@ -53,7 +53,7 @@ fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
     }
     for id in (0..RECORDS).step_by(11) {
         let key = key_of(&dataset, id);
-        assert!(dataset.delete(&key, Durability::Os).unwrap());
+        assert!(dataset.delete(&key, Durability::Os).unwrap().is_some());
     }
     db
 }
@@ -348,7 +348,7 @@ fn a_stop_is_for_reads_alone() {
         assert_eq!(error.kind(), ErrorKind::Exists);
         dataset.put(b"{\"id\":1,\"eager\":3,\"lazy\":5}").unwrap();
         let key = key_of(&dataset, 2);
-        assert!(dataset.delete(&key, Durability::Sync).unwrap());
+        assert!(dataset.delete(&key, Durability::Sync).unwrap().is_some());
         assert_eq!(dataset.get(&key).unwrap_err().kind(), ErrorKind::Cancelled);
         stopped.flush().unwrap();
         let lazy = path("lazy");

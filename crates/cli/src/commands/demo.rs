@@ -235,7 +235,11 @@ impl Tour<'_> {
         let start = Instant::now();
         let existed = self.dataset.delete(&key, Durability::Sync)?;
         self.result(
-            if existed { "deleted" } else { "nothing" },
+            if existed.is_some() {
+                "deleted"
+            } else {
+                "nothing"
+            },
             start.elapsed(),
             None,
         )?;

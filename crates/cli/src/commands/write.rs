@@ -55,7 +55,7 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
     let dataset = dataset(&db, &args.record.dataset)?;
     let existed = dataset.delete(&dataset.parse_key(&args.record.key)?, args.durability)?;
     db.close()?;
-    Ok(if existed {
+    Ok(if existed.is_some() {
         Outcome::Done
     } else {
         Outcome::NotFound

@@ -11,7 +11,7 @@ use crate::feed::{Changes, ChangesFrom};
 use crate::query::{Page, Query, Scan, ValuePage};
 use crate::record::Record;
 use crate::store::{Handle, View};
-use crate::write::WriteBatch;
+use crate::write::{Update, WriteBatch};
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 #[derive(Clone)]
@@ -97,15 +97,53 @@ impl Dataset {
         batch.commit(self.handle.shared.durability)
     }
 
-    /// Deletes a record; tells whether it was there.
-    pub fn delete(&self, key: &Key, durability: Durability) -> Result<bool> {
-        if self.handle.find(key, None)?.is_none() {
-            return Ok(false);
-        }
-        let mut batch = self.batch();
-        batch.delete(key)?;
-        batch.commit(durability)?;
-        Ok(true)
+    /// Deletes a record, and returns what was there: exactly what this call deleted, whoever else writes.
+    ///
+    /// # Errors
+    /// As [`Dataset::update`].
+    pub fn delete(&self, key: &Key, durability: Durability) -> Result<Option<Record>> {
+        self.handle
+            .update(key, durability, &mut |_| Ok(Update::Delete))
+    }
+
+    /// Changes the record of `key` by what it is, as durably as the store does by default: no write of others in between is lost. `change` gets the record,
+    /// `None` where there is none, and says what becomes of it. Returns the record that was there.
+    ///
+    /// No lock is held while it runs; where somebody else writes the record meanwhile, it runs again with what is there then.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let counters = db.create_dataset("counters", DatasetDef::new("id".parse()?, KeyType::String))?;
+    /// let key = counters.parse_key("visits")?;
+    /// for _ in 0..3 {
+    ///     counters.update(&key, |old| {
+    ///         let count = old.map_or(0, |record| {
+    ///             let json: serde_json::Value = serde_json::from_slice(record.body()).unwrap_or_default();
+    ///             json["count"].as_u64().unwrap_or(0)
+    ///         });
+    ///         format!(r#"{{"id": "visits", "count": {}}}"#, count + 1)
+    ///     })?;
+    /// }
+    /// assert_eq!(counters.get(&key)?.unwrap().body(), br#"{"id": "visits", "count": 3}"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Conflict`] where others wrote the record a hundred times in a row; [`crate::ErrorKind::BadInput`] for a record that does not fit, or
+    /// has another key; what reads and writes fail with.
+    pub fn update<U: Into<Update>>(
+        &self,
+        key: &Key,
+        mut change: impl FnMut(Option<&Record>) -> U,
+    ) -> Result<Option<Record>> {
+        let durability = self.handle.shared.durability;
+        self.handle
+            .update(key, durability, &mut |old| Ok(change(old).into()))
     }
 
     /// The record of `key`.

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::{Batch, Durability, Kind, Snapshot};
+use lsm::{Batch, Durability, Kind, Seq, Snapshot};
 use model::Key;
 use model::record::{self, RecordRef};
 use model::schema::Extracted;
 
-use super::pre_images::{Conflict, Replaced, Touched};
+use super::pre_images::{Conflict, Expectation, Replaced, Touched};
 use crate::catalog::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Fact, Writes};
@@ -30,6 +30,8 @@ pub struct WriteBatch {
     touched: Vec<Touched>,
     /// True when an insert is among them.
     inserts: bool,
+    /// What must be so when it is committed.
+    expected: Vec<Expectation>,
     /// What the memtables held when the batch was begun: old versions found in it have their facts
     /// cancelled here and now, others are found out by queries.
     before: Option<Snapshot>,
@@ -50,6 +52,7 @@ impl WriteBatch {
             value: Vec::new(),
             touched: Vec::new(),
             inserts: false,
+            expected: Vec::new(),
             before: None,
             records: 0,
             deletes: 0,
@@ -82,6 +85,37 @@ impl WriteBatch {
     /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
     pub fn insert(&mut self, json: &[u8]) -> Result<()> {
         self.put_as(json, true)
+    }
+
+    /// The batch is committed only where there is no record of `key` then, whatever it writes itself: else the commit fails with
+    /// [`ErrorKind::Conflict`], which names the key ([`Error::conflict`]), and nothing is written.
+    pub fn if_absent(&mut self, key: &Key) {
+        self.expect(key, None);
+    }
+
+    /// The batch is committed only where the record of `key` is then the one of the write `seq` ([`crate::Record::seq`]), whatever it writes
+    /// itself: else the commit fails with [`ErrorKind::Conflict`], which names the key ([`Error::conflict`]), and nothing is written.
+    pub fn if_seq(&mut self, key: &Key, seq: Seq) {
+        self.expect(key, Some(seq));
+    }
+
+    fn expect(&mut self, key: &Key, seq: Option<Seq>) {
+        let key = key.as_bytes().to_vec();
+        self.expected.push(Expectation { key, seq });
+    }
+
+    /// As [`WriteBatch::put`], of a record that must have this key.
+    pub(crate) fn put_at(&mut self, key: &Key, json: &[u8]) -> Result<()> {
+        self.layout
+            .extraction
+            .extract_new(json, &mut self.extracted)?;
+        if self.extracted.key() != key.as_bytes() {
+            return Err(Error::bad_input(format!(
+                "the new record of key {key} has another key, {}",
+                Key::display(self.dataset.key_type(), self.extracted.key())
+            )));
+        }
+        self.put(json)
     }
 
     /// Adds the deletion of a key, there or not.
@@ -236,6 +270,7 @@ impl WriteBatch {
         self.writes.clear();
         self.touched.clear();
         self.inserts = false;
+        self.expected.clear();
         self.before = None;
         self.records = 0;
         self.deletes = 0;
@@ -248,7 +283,7 @@ impl WriteBatch {
     /// in the log, and there after the store was reopened.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         if self.is_empty() {
-            return Ok(());
+            return self.check_expected();
         }
         let shared = self.dataset.shared.clone();
         self.keep_last_versions()?;
@@ -387,9 +422,32 @@ impl WriteBatch {
         )
     }
 
+    /// Without anything to write.
+    fn check_expected(&mut self) -> Result<()> {
+        if self.expected.is_empty() {
+            return Ok(());
+        }
+        let now = self.dataset.now();
+        let replaced = Replaced::look_up(&now.layout, &now.snapshot, &[], &self.expected)?;
+        if let Some((key, seq)) = replaced.unexpected(&self.expected) {
+            return Err(self.unexpected(key, seq));
+        }
+        self.clear();
+        Ok(())
+    }
+
+    fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {
+        let key = Key::from_encoded(self.dataset.key_type(), key);
+        let there = match seq {
+            Some(seq) => format!("its record is of write {seq}"),
+            None => "there is no record of it".to_string(),
+        };
+        Error::conflict_of(key, there)
+    }
+
     fn append(&mut self, group: &lsm::Group, durability: Durability) -> Result<lsm::Ticket> {
         let maintenance = self.layout.stored.upkeep.maintenance;
-        if !self.inserts && !maintenance.looks_at_writes() {
+        if !self.inserts && self.expected.is_empty() && !maintenance.looks_at_writes() {
             if self.writes.eager.is_empty() {
                 return Ok(group.append(&mut self.writes.batch, durability)?);
             }
@@ -410,16 +468,16 @@ impl WriteBatch {
         loop {
             let mark = self.writes.mark();
             let latest = group.latest();
-            let replaced = Replaced::look_up(&layout, &latest, &self.touched)?;
+            let replaced = Replaced::look_up(&layout, &latest, &self.touched, &self.expected)?;
             if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
                 replaced.cancel(&layout, &latest, &mut self.writes)?;
             }
             let heads = index::Heads::look_up(&self.writes.eager, &latest)?;
             drop(latest);
             let Writes { batch, eager, .. } = &mut self.writes;
-            let (mut conflict, touched) = (None, &self.touched);
+            let (mut conflict, wanted) = (None, (&*self.touched, &*self.expected));
             let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
-                match replaced.complete(&layout, touched, batch, snapshot) {
+                match replaced.complete(&layout, wanted, batch, snapshot) {
                     Ok(result) => result?,
                     Err(why) => {
                         conflict = Some(why);
@@ -440,6 +498,9 @@ impl WriteBatch {
                 (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
                 (Err(_), Some(Conflict::Exists(key))) => {
                     return Err(self.exists(&key));
+                }
+                (Err(_), Some(Conflict::Unexpected(key, seq))) => {
+                    return Err(self.unexpected(key, seq));
                 }
                 (Err(lsm::Error::Conflict(_)), None) => self.writes.rewind(mark),
                 (Err(error), None) => return Err(error.into()),

@@ -26,10 +26,27 @@ pub(crate) struct Touched {
     pub(crate) insert: bool,
 }
 
+/// What must be so of a key when the batch is committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    pub(crate) key: Vec<u8>,
+    /// The write that its record is of; `None` where there must be none.
+    pub(crate) seq: Option<Seq>,
+}
+
+/// What is there of one key.
+struct Found {
+    key: Vec<u8>,
+    /// The write that put its record, where there is one.
+    seq: Option<Seq>,
+    /// The batch writes it: else it is only expected to be as it is.
+    written: bool,
+}
+
 /// What is there of a batch's keys.
 pub(crate) struct Replaced {
-    /// The batch's keys, ascending, each once, and the write that each had last.
-    found: Vec<(Vec<u8>, Option<Seq>)>,
+    /// The batch's keys, ascending, each once.
+    found: Vec<Found>,
     /// Up to this write.
     seq: Seq,
 }
@@ -40,6 +57,8 @@ pub(crate) enum Conflict {
     Changed,
     /// The key of an insert is there.
     Exists(Vec<u8>),
+    /// The key is not as it is expected to be: the write that its record is of.
+    Unexpected(Vec<u8>, Option<Seq>),
 }
 
 impl Replaced {
@@ -48,16 +67,23 @@ impl Replaced {
         layout: &Layout,
         snapshot: &Snapshot,
         touched: &[Touched],
+        expected: &[Expectation],
     ) -> Result<Replaced> {
         let needed = |t: &&Touched| t.insert || layout.stored.upkeep.maintenance.looks_at_writes();
-        let keys = touched
+        let written = touched.iter().filter(needed);
+        let written = written.map(|touched| (touched.key.clone(), true));
+        let expected = expected
             .iter()
-            .filter(needed)
-            .map(|touched| touched.key.clone());
-        let mut found: Vec<(Vec<u8>, Option<Seq>)> = keys.map(|key| (key, None)).collect();
-        found.sort_unstable();
-        found.dedup();
-        let keys: Vec<Vec<u8>> = found.iter().map(|(key, _)| key.clone()).collect();
+            .map(|expected| (expected.key.clone(), false));
+        let found = written.chain(expected).map(|(key, written)| Found {
+            key,
+            seq: None,
+            written,
+        });
+        let mut found: Vec<Found> = found.collect();
+        found.sort_unstable_by(|a, b| (&a.key, !a.written).cmp(&(&b.key, !b.written)));
+        found.dedup_by(|later, earlier| later.key == earlier.key);
+        let keys: Vec<Vec<u8>> = found.iter().map(|found| found.key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         // Without a primary-key index, or while it lacks the older records, these tell the same numbers.
         let tree = layout.keys.unwrap_or(layout.data);
@@ -66,12 +92,12 @@ impl Replaced {
             [key] => {
                 let entry = snapshot.get(tree, key, &cost)?;
                 if let (Some(entry), Some(slot)) = (entry, found.first_mut()) {
-                    slot.1 = Some(entry.seq);
+                    slot.seq = Some(entry.seq);
                 }
             }
             _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| {
                 if let Some(slot) = found.get_mut(at) {
-                    slot.1 = Some(entry.seq);
+                    slot.seq = Some(entry.seq);
                 }
             })?,
         }
@@ -81,10 +107,22 @@ impl Replaced {
         })
     }
 
+    /// The first key that was not as expected, and the write that its record was of.
+    pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Option<(Vec<u8>, Option<Seq>)> {
+        expected.iter().find_map(|expected| {
+            let place = self
+                .found
+                .binary_search_by(|found| found.key.cmp(&expected.key));
+            let there = self.found.get(place.ok()?)?.seq;
+            (there != expected.seq).then(|| (expected.key.clone(), there))
+        })
+    }
+
     /// How many keys there are, and how many of them were there.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let there = self.found.iter().filter(|(_, seq)| seq.is_some());
-        (self.found.len() as u64, there.count() as u64)
+        let written = || self.found.iter().filter(|found| found.written);
+        let there = written().filter(|found| found.seq.is_some());
+        (written().count() as u64, there.count() as u64)
     }
 
     /// Adds what takes the index entries of the old records back, but for the values that the batch gives
@@ -108,7 +146,8 @@ impl Replaced {
         let known: Vec<(&[u8], Seq)> = self
             .found
             .iter()
-            .filter_map(|(key, seq)| Some((key.as_slice(), (*seq)?)))
+            .filter(|found| found.written)
+            .filter_map(|found| Some((found.key.as_slice(), found.seq?)))
             .collect();
         let keys: Vec<&[u8]> = known.iter().map(|(key, _)| *key).collect();
         let mut result = Ok(());
@@ -126,7 +165,7 @@ impl Replaced {
     pub(crate) fn complete(
         &self,
         layout: &Layout,
-        touched: &[Touched],
+        (touched, expected): (&[Touched], &[Expectation]),
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> std::result::Result<lsm::Result<()>, Conflict> {
@@ -137,11 +176,11 @@ impl Replaced {
         let at_commit = maintenance::of(layout.stored.upkeep.maintenance).at_commit();
         let tree = layout.keys.unwrap_or(layout.data);
         let mut current = Vec::with_capacity(self.found.len());
-        for (key, seq) in &self.found {
+        for Found { key, seq, written } in &self.found {
             current.push(match snapshot.get_in_memory(tree, key) {
                 Some(entry) if entry.seq > self.seq => {
                     // The bits of a record need its last write, its index entries need its values.
-                    if at_commit == AtCommit::CancelsEntries {
+                    if *written && at_commit == AtCommit::CancelsEntries {
                         return Err(Conflict::Changed);
                     }
                     Some(entry.seq).filter(|_| entry.kind == Kind::Put)
@@ -149,16 +188,18 @@ impl Replaced {
                 _ => *seq,
             });
         }
+        let now = |key: &Vec<u8>| -> Option<Seq> {
+            let place = self.found.binary_search_by(|found| found.key.cmp(key));
+            current.get(place.ok()?).copied().flatten()
+        };
+        for expected in expected {
+            let there = now(&expected.key);
+            if there != expected.seq {
+                return Err(Conflict::Unexpected(expected.key.clone(), there));
+            }
+        }
         for touched in touched.iter().filter(|touched| touched.insert) {
-            let place = self
-                .found
-                .binary_search_by(|(key, _)| key.cmp(&touched.key));
-            let there = place
-                .ok()
-                .and_then(|place| current.get(place))
-                .copied()
-                .flatten();
-            if there.is_some() {
+            if now(&touched.key).is_some() {
                 return Err(Conflict::Exists(touched.key.clone()));
             }
         }
@@ -167,8 +208,11 @@ impl Replaced {
         };
         let mut set = |seq: Seq| batch.also(Kind::Put, bitmap, &lsm::entry::seq_key(seq), &[]);
         let mut result = Ok(());
-        for seq in current.into_iter().flatten() {
-            result = result.and_then(|()| set(seq));
+        let written = current.iter().zip(&self.found);
+        for (seq, _) in written.filter(|(_, found)| found.written) {
+            if let Some(seq) = seq {
+                result = result.and_then(|()| set(*seq));
+            }
         }
         Ok(result)
     }

@@ -123,6 +123,11 @@ pub(crate) enum Write {
     Delete {
         key: u8,
     },
+    /// The key must be as it is when this is added; with `what` of 0 it must not be there, with 1 be of a write that it hardly is of.
+    Expect {
+        key: u8,
+        what: u8,
+    },
     /// A line that is no record.
     Refused {
         which: u8,

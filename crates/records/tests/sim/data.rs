@@ -65,6 +65,8 @@ pub(crate) struct Effects {
     looks: bool,
     writes: Vec<(K, Option<Rc<Row>>)>,
     inserts: Vec<K>,
+    /// Keys, and the write that each must be of.
+    expected: Vec<(K, Option<u64>)>,
 }
 
 impl World {
@@ -115,6 +117,20 @@ impl World {
                     let api = dataset.parse_key(&key.to_string()).unwrap();
                     batch.delete(&api).unwrap();
                     effects.writes.push((key, None));
+                }
+                Write::Expect { key: number, what } => {
+                    let key = key(set.key_type, *number);
+                    let api = dataset.parse_key(&key.to_string()).unwrap();
+                    let seq = match what {
+                        0 => None,
+                        1 => Some(7),
+                        _ => records.current(&key).map(|(seq, _)| seq),
+                    };
+                    match seq {
+                        None => batch.if_absent(&api),
+                        Some(seq) => batch.if_seq(&api, seq),
+                    }
+                    effects.expected.push((key, seq));
                 }
                 Write::Refused { which } => {
                     let bad = ["{\"id\": ", "[1]", "{}", "{\"id\": null}", "\u{1}"];
@@ -171,6 +187,31 @@ impl World {
             .inserts
             .iter()
             .any(|key| before.current(key).is_some() || !inserted.insert(key));
+        let differs =
+            |(key, seq): &&(K, Option<u64>)| before.current(key).map(|(seq, _)| seq) != *seq;
+        let unexpected: Vec<String> = effects
+            .expected
+            .iter()
+            .filter(differs)
+            .map(|(key, _)| key.to_string())
+            .collect();
+        if !unexpected.is_empty() {
+            assert_eq!(now, last, "a refused batch takes no numbers");
+            if let Err(error) = &result
+                && let Some(key) = error.conflict()
+            {
+                assert!(unexpected.contains(&key.to_string()), "{error}");
+                count("batch: not as expected");
+            }
+            let kinds = [ErrorKind::Conflict, ErrorKind::Exists];
+            let kinds = &kinds[..1 + usize::from(refused)];
+            let done = self.judge(at, result, kinds);
+            assert!(done.is_none(), "{unexpected:?} are not as expected");
+            return;
+        }
+        if !effects.expected.is_empty() {
+            count("batch: as expected");
+        }
         if refused {
             assert_eq!(now, last, "a refused batch takes no numbers");
             let done = self.judge(at, result, &[ErrorKind::Exists]);

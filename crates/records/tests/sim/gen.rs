@@ -164,6 +164,10 @@ impl Swarm {
         if rng.usize(0..60) == 0 {
             return Write::Refused { which: rng.u8(..) };
         }
+        if rng.usize(0..30) == 0 {
+            let what = rng.u8(0..8);
+            return Write::Expect { key, what };
+        }
         let cells: [Cell; PATHS.len()] = std::array::from_fn(|_| self.cell(rng));
         let pad = match self.pad {
             0 => 0,

@@ -1,0 +1,67 @@
+//! Writes that depend on what is there: read, then written where nobody wrote in between, else read again. No lock is held meanwhile.
+
+use lsm::Durability;
+use model::Key;
+
+use super::WriteBatch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::record::Record;
+use crate::store::Handle;
+
+/// What becomes of a record ([`crate::Dataset::update`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Update {
+    /// This JSON takes its place. It must have the same key.
+    Put(Vec<u8>),
+    /// It is deleted.
+    Delete,
+    /// It stays as it is.
+    Keep,
+}
+
+impl From<Vec<u8>> for Update {
+    fn from(json: Vec<u8>) -> Update {
+        Update::Put(json)
+    }
+}
+
+impl From<String> for Update {
+    fn from(json: String) -> Update {
+        Update::Put(json.into_bytes())
+    }
+}
+
+/// How often an update is overtaken before it is given up.
+const MOST: usize = 100;
+
+impl Handle {
+    /// See [`crate::Dataset::update`].
+    pub(crate) fn update(
+        &self,
+        key: &Key,
+        durability: Durability,
+        change: &mut dyn FnMut(Option<&Record>) -> Result<Update>,
+    ) -> Result<Option<Record>> {
+        let mut batch = WriteBatch::new(self.clone());
+        for _ in 0..MOST {
+            let old = self.find(key, None)?;
+            match change(old.as_ref())? {
+                Update::Put(json) => batch.put_at(key, &json)?,
+                Update::Delete if old.is_some() => batch.delete(key)?,
+                Update::Delete | Update::Keep => return Ok(old),
+            }
+            match &old {
+                Some(old) => batch.if_seq(key, old.seq()),
+                None => batch.if_absent(key),
+            }
+            match batch.commit(durability) {
+                Ok(()) => return Ok(old),
+                Err(error) if error.conflict().is_some() => batch.clear(),
+                Err(error) => return Err(error),
+            }
+        }
+        let text = format!("the record of key {key} was written by others {MOST} times in a row");
+        Err(Error::new(ErrorKind::Conflict, text))
+    }
+}
