@@ -11,6 +11,7 @@ mod output;
 mod progress;
 mod rejects;
 mod tweets;
+mod words;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,8 @@ use lsm::version::{Run, TreeVersion};
 use lsm::{EndedJob, Job, JobAbout, JobFailure, NamedSnapshot, Position, Retry, RunningJob, Why};
 use serde_json::{Map, Value as Json, json};
 
+use model::definition::DatasetDef;
+
 use crate::catalog::Layout;
 use crate::store::{Handle, Store};
 
@@ -101,7 +103,7 @@ impl Handle {
         let failures: Vec<Json> = failures.iter().filter(own).map(failure).collect();
         let def = layout.stored.def();
         let mut stats = json!({
-            "definition": def.to_string(),
+            "definition": definition(&def),
             "upkeep": self.upkeep_stats(&layout, &snapshot),
             "trees": trees,
             "failures": failures,
@@ -117,6 +119,22 @@ impl Handle {
         }
         stats
     }
+}
+
+fn definition(def: &DatasetDef) -> Json {
+    let indexes = def.indexes.iter().map(|index| {
+        json!({
+            "path": index.path.to_string(),
+            "kind": index.kind.to_string(),
+            "type": index.ty.to_string(),
+            "tokenizer": index.tokenizer.to_string(),
+        })
+    });
+    json!({
+        "key": def.key.to_string(),
+        "key_type": def.key_type.to_string(),
+        "indexes": indexes.collect::<Vec<_>>(),
+    })
 }
 
 /// A background job that fails: what, where, why, how often, and when it is tried again.

@@ -225,8 +225,6 @@ fn what_was_counted_is_what_is_advised_for() {
     assert!((free.workload.lookups - 300.0 / 3300.0).abs() < 1e-9);
     assert_eq!((free.workload.limited, free.workload.limit), (1.0, 2.0));
     assert!(free.distinct == 7, "{free:?}");
-    let command = free.command("db", "d").unwrap();
-    assert_eq!(command, format!("add db d free:{}", free.kind));
 }
 
 #[test]

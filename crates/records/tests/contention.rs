@@ -127,7 +127,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
         .iter()
         .zip(INDEXED)
         .fold(def, |def, (at, kind)| def.index(path(at), kind, Type::Int));
-    let _doing = Doing(format!("ESKER_SEED={seed}: {def}"));
+    let _doing = Doing(format!("ESKER_SEED={seed}: {def:?}"));
     let db = Database::create_or_open(common::DIR.as_ref(), options).unwrap();
     let dataset = db.create_dataset("d", def.clone()).unwrap();
     let writing = AtomicUsize::new(WRITERS as usize);

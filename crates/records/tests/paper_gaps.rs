@@ -61,7 +61,7 @@ fn everywhere(test: impl Fn(DatasetDef)) {
         for kind in STANDALONE {
             for merging in MERGINGS {
                 let def = def(kind, maintenance).merging(merging);
-                let _doing = Doing(def.to_string());
+                let _doing = Doing(format!("{def:?}"));
                 test(def);
             }
         }
@@ -509,7 +509,7 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let kind = STANDALONE[rng.usize(0..STANDALONE.len())];
     let def = def(kind, maintenance).merging(MERGINGS[rng.usize(0..4)]);
-    let _doing = Doing(format!("ESKER_SEED={seed}: {def} {bitmap_merges:?}"));
+    let _doing = Doing(format!("ESKER_SEED={seed}: {def:?} {bitmap_merges:?}"));
     let options = Options {
         tuning: Tuning {
             bitmap_merges,

@@ -152,7 +152,7 @@ fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let def = upkeep(DatasetDef::new(path("id"), KeyType::Int), number);
-    let strategy = def.to_string();
+    let strategy = format!("{def:?}");
     {
         let def = PATHS
             .iter()

@@ -200,7 +200,7 @@ fn an_automatic_strategy_follows_the_workload_and_says_why() {
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(path("a"), IndexKind::Composite, Type::Int)
         .auto();
-    assert!(def.to_string().ends_with("--maintenance auto"));
+    assert!(def.auto);
     let dataset = db.create_dataset("d", def).unwrap();
     let mut life = Life {
         rng: fastrand::Rng::with_seed(1),

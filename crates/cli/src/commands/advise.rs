@@ -6,6 +6,7 @@ use super::{dataset, open_to_read};
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, thousands};
+use crate::words::index_command;
 
 pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failure> {
     let mix = args.mix.map(|mix| Mix {
@@ -95,7 +96,7 @@ fn picture(advice: &Advice, dir: &str) -> String {
     text += &columns(&rows);
     for attribute in &advice.attributes {
         text += &format!("\n{}: {}\n", attribute.path, attribute.why);
-        if let Some(command) = attribute.command(dir, &advice.dataset) {
+        if let Some(command) = index_command(attribute, dir, &advice.dataset) {
             text += &format!("  esker index {command}\n");
         }
     }

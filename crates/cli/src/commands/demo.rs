@@ -16,6 +16,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, shorten, thousands};
 use crate::progress::Progress;
 use crate::tweets::{EPOCH, Tweets};
+use crate::words::definition;
 
 const SEED: u64 = 2018;
 const DATASET: &str = "tweets";
@@ -48,7 +49,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
         ],
         ..DatasetDef::new("id".parse()?, KeyType::String)
     };
-    output.line(format_args!("dataset `{DATASET}`: {def}"))?;
+    output.line(format_args!("dataset `{DATASET}`: {}", definition(&def)))?;
     output.flush()?;
     let dataset = db.create_dataset(DATASET, def)?;
 

@@ -16,6 +16,7 @@ use crate::input::{Event, Feed, Source, prepare};
 use crate::output::{note, thousands};
 use crate::progress::Progress;
 use crate::rejects::Rejects;
+use crate::words::definition;
 
 /// Records in a batch, and their bytes: whichever is reached first.
 pub(crate) const BATCH_RECORDS: usize = 1000;
@@ -60,7 +61,11 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
                 Some((db, _)) => db,
                 None => Database::create_or_open(&args.dir, options(memory))?,
             };
-            note(format_args!("dataset `{}` is new: {def}", args.dataset));
+            note(format_args!(
+                "dataset `{}` is new: {}",
+                args.dataset,
+                definition(&def)
+            ));
             let dataset = db.create_dataset(&args.dataset, def)?;
             (db, dataset)
         }
@@ -293,8 +298,9 @@ impl Wanted {
             return Ok(());
         }
         Err(Failure::Usage(format!(
-            "dataset `{name}` exists with another definition\n  it is: {def}\n  asked: {}\n\
+            "dataset `{name}` exists with another definition\n  it is: {}\n  asked: {}\n\
              Leave --key, --index and the like out to load into it as it is.",
+            definition(def),
             self.text()
         )))
     }

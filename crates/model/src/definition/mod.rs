@@ -4,8 +4,6 @@ mod kind;
 mod stored;
 mod strategy;
 
-use std::fmt;
-
 pub use kind::IndexKind;
 pub use stored::{StoredAttribute, StoredChange, StoredDef, Upkeep};
 pub use strategy::{Maintenance, Merging, Repair};
@@ -162,33 +160,6 @@ impl DatasetDef {
                     index.path
                 )));
             }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for DatasetDef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--key {}:{}", self.key, self.key_type)?;
-        for index in &self.indexes {
-            write!(f, " --index {}:{}:{}", index.path, index.kind, index.ty)?;
-            if index.tokenizer != Tokenizer::default() {
-                write!(f, ":{}", index.tokenizer)?;
-            }
-        }
-        if self.auto {
-            write!(f, " --maintenance auto")?;
-        } else if self.maintenance != Maintenance::default() {
-            write!(f, " --maintenance {}", self.maintenance)?;
-        }
-        if self.repair != Repair::default() {
-            write!(f, " --repair {}", self.repair)?;
-        }
-        if self.merging != Merging::default() {
-            write!(f, " --merging {}", self.merging)?;
-        }
-        if self.versions != 1 {
-            write!(f, " --versions {}", self.versions)?;
         }
         Ok(())
     }

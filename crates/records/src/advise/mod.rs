@@ -354,17 +354,6 @@ impl AttributeAdvice {
         self.costs.iter().find(|cost| cost.kind == kind)
     }
 
-    /// The arguments of `esker index` that make the change in the store at `dir`; `None` when there is none.
-    pub fn command(&self, dir: &str, dataset: &str) -> Option<String> {
-        let (path, kind) = (&self.path, self.kind);
-        match self.change {
-            AdvisedChange::Keep => None,
-            AdvisedChange::Add => Some(format!("add {dir} {dataset} {path}:{kind}")),
-            AdvisedChange::Switch => Some(format!("switch {dir} {dataset} {path}:{kind}")),
-            AdvisedChange::Drop => Some(format!("drop {dir} {dataset} {path}")),
-        }
-    }
-
     fn to_json(&self) -> Json {
         let costs = self.costs.iter().map(|cost| {
             json!({

@@ -329,10 +329,10 @@ fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<Repai
         }),
         RepairMethod::Auto => Ok(RepairMethod::Index),
         RepairMethod::Key if !by_key => Err(Error::bad_input(
-            "a repair by key goes with a primary-key index whose merges tell what they leave out (--maintenance eager, validation or mutable-bitmap, --repair merge)",
+            "a repair by key goes with a primary-key index whose merges tell what they leave out (maintenance eager, validation or mutable-bitmap; repair merge)",
         )),
         RepairMethod::Primary { .. } if !primary => Err(Error::bad_input(
-            "a primary repair goes with deferred maintenance, and with merges that tell or keep what is replaced (--repair merge or staged)",
+            "a primary repair goes with deferred maintenance, and with merges that tell or keep what is replaced (repair merge or staged)",
         )),
         method => Ok(method),
     }

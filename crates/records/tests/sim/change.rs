@@ -25,7 +25,7 @@ impl World {
         };
         let there = self.stores[at].sets.iter().any(|set| set.name == name);
         let built = def.build();
-        self.tell(|_| format!("  {name}: {built}"));
+        self.tell(|_| format!("  {name}: {built:?}"));
         let result = db.create_dataset(name, built.clone());
         drop(db);
         let set = Set {

@@ -1,0 +1,45 @@
+//! What the library's values are called on the command line.
+
+use std::fmt::Write;
+
+use esker::{AdvisedChange, AttributeAdvice, DatasetDef, Merging, Repair, Tokenizer};
+
+use crate::args::Strategy;
+
+/// The arguments of `load` that make a dataset of this definition: what is usual is left out.
+pub(crate) fn definition(def: &DatasetDef) -> String {
+    let mut text = format!("--key {}:{}", def.key, def.key_type);
+    // Writing to a string cannot fail.
+    for index in &def.indexes {
+        let _ = write!(text, " --index {}:{}:{}", index.path, index.kind, index.ty);
+        if index.tokenizer != Tokenizer::default() {
+            let _ = write!(text, ":{}", index.tokenizer);
+        }
+    }
+    let usual = DatasetDef::new(def.key.clone(), def.key_type);
+    let strategy = Strategy::of(def);
+    if strategy != Strategy::of(&usual) {
+        let _ = write!(text, " --maintenance {strategy}");
+    }
+    if def.repair != Repair::default() {
+        let _ = write!(text, " --repair {}", def.repair);
+    }
+    if def.merging != Merging::default() {
+        let _ = write!(text, " --merging {}", def.merging);
+    }
+    if def.versions != 1 {
+        let _ = write!(text, " --versions {}", def.versions);
+    }
+    text
+}
+
+/// The arguments of `esker index` that do what is advised in the store at `dir`; `None` when there is nothing to do.
+pub(crate) fn index_command(advice: &AttributeAdvice, dir: &str, dataset: &str) -> Option<String> {
+    let (path, kind) = (&advice.path, advice.kind);
+    match advice.change {
+        AdvisedChange::Keep => None,
+        AdvisedChange::Add => Some(format!("add {dir} {dataset} {path}:{kind}")),
+        AdvisedChange::Switch => Some(format!("switch {dir} {dataset} {path}:{kind}")),
+        AdvisedChange::Drop => Some(format!("drop {dir} {dataset} {path}")),
+    }
+}
