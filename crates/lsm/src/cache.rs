@@ -259,7 +259,7 @@ impl BlockCache {
     }
 
     fn fit(&self, held: &mut Outside) {
-        // In steps, because a cache that is told its capacity goes through its shards.
+        // In steps, because a cache whose capacity is set goes through its shards.
         let step = (self.capacity / 64).max(1);
         let taken = (self.capacity - held.limit + held.pinned).div_ceil(step) * step;
         let left = self.capacity.saturating_sub(taken);

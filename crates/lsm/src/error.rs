@@ -56,7 +56,7 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
-    /// An argument is over a limit.
+    /// An argument exceeds a limit.
     Limit {
         /// What is limited, with its unit.
         what: &'static str,

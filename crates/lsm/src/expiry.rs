@@ -1,11 +1,11 @@
 //! Time, as far as entries expire by it.
 //!
 //! An entry may carry the time from which nobody sees it ([`crate::Batch::put_until`]); then it is as if it had been deleted.
-//! Reads apply that at the time of their snapshot, flushes and merges drop what is over. The clock is the store's
+//! Reads apply that at the time of their snapshot, flushes and merges drop what has expired. The clock is the store's
 //! ([`crate::Options::clock`]), and it may be wrong:
 //!
 //! - *It steps back*: nothing comes back. The time that the store acts by, which is *kept*, never does: not within a handle, as it is
-//!   raised only; nor across handles, as it is written down before anybody is told that something has expired. Edits of the
+//!   raised only; nor across handles, as it is written down before anybody learns that something has expired. Edits of the
 //!   manifest say by which time merges dropped; what reads hide goes to the file `TIME`, at most once a millisecond.
 //! - *It jumps forward*, by more than a day: it may be wrong, or the store was not used. Reads go by it, as they must where it is right.
 //!   But nothing is dropped, nor the time kept, until somebody confirms it ([`crate::Group::confirm_time`]); so if it was wrong, and is

@@ -76,7 +76,7 @@ pub struct Options {
     pub share_from: usize,
     /// How much of the log is kept.
     pub keep_log: KeepLog,
-    /// The clock by which entries expire, and that the log's age is told by. Default: the system's.
+    /// The clock by which entries expire, and by which the log's age is measured. Default: the system's.
     pub clock: Arc<Clock>,
     /// Bytes that the set of a bitmap tree may have beyond some for each entry of the trees that name it: when it has more,
     /// the numbers are looked for that no tree has anything of any more. Default 16 KiB.
@@ -137,7 +137,7 @@ impl Options {
         self.budget.clone().unwrap_or_else(own)
     }
 
-    /// The time by which the log's age is told; 0 where nobody asks for it, so that what is written does not depend on it.
+    /// The time by which the log's age is measured; 0 where nobody asks for it, so that what is written does not depend on it.
     pub(crate) fn log_time(&self) -> u64 {
         self.keep_log.age.map_or(0, |_| (self.clock)())
     }

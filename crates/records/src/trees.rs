@@ -179,7 +179,7 @@ impl TreeProvider for Trees {
                 Repair::Staged => LeavesOut::Repaired,
                 _ => LeavesOut::Silently,
             });
-            // What a write replaced is told beside that write. So it must not be left out while the
+            // What a write replaced is noted beside that write. So it must not be left out while the
             // version that it replaced, as the newest that is left of its key in a component, stays.
             let building = stored.change.iter().map(|change| &change.attribute);
             let mut attributes = stored.attributes.iter().chain(building);

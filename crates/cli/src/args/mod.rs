@@ -87,7 +87,7 @@ pub(crate) enum Command {
     /// Read and verify every file of a store
     #[command(after_help = "Example:\n  esker check db")]
     Check(DirArgs),
-    /// Change how a dataset finds out which index entries are over, while it stays as it is
+    /// Change how a dataset finds out which index entries are obsolete, while it stays as it is
     #[command(
         after_help = "A command that was killed goes on when it is given again; answers are exact in between.\n\nExamples:\n  esker maintain db events mutable-bitmap\n  esker maintain db events auto"
     )]
@@ -219,7 +219,7 @@ pub(crate) struct LoadArgs {
     /// An attribute to index, may be repeated [default kind: lazy]
     #[arg(long = "index", value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) indexes: Vec<String>,
-    /// When index entries of replaced records are found to be over: eager, validation, mutable-bitmap,
+    /// When index entries of replaced records are found to be obsolete: eager, validation, mutable-bitmap,
     /// deferred, deleted-key, or auto, which chooses by what is measured [default: deferred]
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) maintenance: Option<Strategy>,

@@ -9,7 +9,7 @@ use crate::version::{Action, Choice, LeavesOut, TableFile, TreeVersion};
 /// What has expired may take this share of what is left before tables are written again for it alone.
 const SLACK: f64 = 0.2;
 
-/// How urgent it is to drop tables that are over: it costs nothing.
+/// How urgent it is to drop tables that have expired: it costs nothing.
 const DROP_SCORE: f64 = 1e6;
 
 /// What is due in a tree for what has expired.
@@ -63,12 +63,12 @@ fn expired_bytes(table: &TableFile, now: Time) -> f64 {
     meta.size as f64 * share * passed
 }
 
-/// The tables that are over and have nothing behind them that could be seen again: where an older table has some of its
-/// keys, it is over, too. By run, newest first.
+/// The tables that have expired and have nothing behind them that could be seen again: where an older table has some of its
+/// keys, it has expired, too. By run, newest first.
 fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
     let by = tree.options.superseded.as_ref();
     let tells = by.is_some_and(|by| by.leaves_out == LeavesOut::Told);
-    // What is told of each put that goes must be read; and what is still to come may be older.
+    // What is reported of each put that is dropped must be read; and what is still to come may be older.
     if tells || tree.options.incomplete || tree.options.bitmap {
         return Vec::new();
     }

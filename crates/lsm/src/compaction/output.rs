@@ -32,7 +32,7 @@ pub(super) struct Output<'a> {
     told: u64,
 }
 
-/// Bytes of entries after which it is told how much is written.
+/// Bytes of entries after which progress is reported.
 const TELL: usize = 64 << 10;
 
 /// Where the tables that are being written end.

@@ -13,7 +13,7 @@ use crate::options::BitmapMerges;
 use crate::version::{ComponentId, Edit, LeavesOut, TableAt, TreeVersion};
 
 impl Workshop<'_> {
-    /// Which writes to `tree` are over.
+    /// Which writes to `tree` are obsolete.
     pub(super) fn over(&self, tree: &TreeVersion) -> Over {
         let Some(by) = &tree.options.superseded else {
             return Over::default();

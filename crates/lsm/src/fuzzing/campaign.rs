@@ -47,7 +47,7 @@ impl Rng {
 }
 
 /// Gives `target` each input of `corpus` as it is, and then `rounds` mutations of them. When it panics,
-/// the input is told on standard error. `ESKER_FUZZ=20` in the environment makes 20 times as many rounds.
+/// the input is printed on standard error. `ESKER_FUZZ=20` in the environment makes 20 times as many rounds.
 pub fn campaign(seed: u64, rounds: u64, corpus: &[Vec<u8>], target: &mut dyn FnMut(&[u8])) {
     let times = std::env::var("ESKER_FUZZ").ok();
     let rounds = rounds * times.and_then(|times| times.parse().ok()).unwrap_or(1);

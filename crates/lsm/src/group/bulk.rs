@@ -100,7 +100,7 @@ impl Inner {
             min: visible,
             max: visible,
         };
-        // A power cut must not take a write that another one is over by.
+        // A power cut must not take a write that made another one obsolete.
         self.sequencer.sync_all()?;
         self.work_on(|edit| {
             workshop.write_bits(target, numbers, component, edit)?;

@@ -2,7 +2,7 @@
 //!
 //! 1. The store is marked as closing: later writes are refused, merges give up, the threads end.
 //! 2. The log is synced, before anything that may fail: what was written is durable then.
-//! 3. Memtables that are large are flushed. A failure is told in the end, and stops nothing: the log has their writes.
+//! 3. Memtables that are large are flushed. A failure is returned in the end, and stops nothing: the log has their writes.
 //! 4. Small merges that are due are done. Nothing depends on them, so a failure is only noted.
 //! 5. Under the writer lock and the manifest lock the manifest is taken away, and `CURRENT` records how long it and
 //!    the log segments are. Whatever job is at work still cannot install a version from then on

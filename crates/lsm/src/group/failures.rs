@@ -1,4 +1,4 @@
-//! Failures of flushes and merges, kept apart. A flush concerns every tree, so its failure is told to writers that
+//! Failures of flushes and merges, kept apart. A flush concerns every tree, so its failure is reported to writers that
 //! wait for room. A merge concerns one tree: the tree is left alone for growing pauses, and everybody else goes on.
 //!
 //! With background threads a pause is a time; without, a number of rounds of merges that pass the tree over, so that

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
-/// Jobs that ended are told of as far back.
+/// So many ended jobs are remembered.
 const KEPT: usize = 64;
 
 /// What a job does.
@@ -109,7 +109,7 @@ pub(super) struct Running {
     pub(super) written: AtomicU64,
 }
 
-/// A job at work. Dropped, it is over.
+/// A job at work. Dropped, it has ended.
 pub(super) struct AtWork<'a> {
     jobs: &'a Jobs,
     pub(super) running: Arc<Running>,

@@ -66,7 +66,7 @@ struct Waiter {
     told: AtomicU8,
 }
 
-/// What a waiter is told: nothing yet, to look again, to lead.
+/// What a waiter is to do: nothing yet, to look again, to lead.
 const WAIT: u8 = 0;
 const LOOK: u8 = 1;
 const LEAD: u8 = 2;

@@ -272,7 +272,7 @@ impl Group {
     }
 
     /// Carries out a change of trees, all of it or nothing, and returns the numbers of those that were
-    /// created. `make` is told the last sequence number that was given out: everything up to it is
+    /// created. `make` gets the last sequence number that was given out: everything up to it is
     /// durable and visible, and whatever is written later is written to the trees as they are after
     /// the change. Waits for a flush, and for merges of the trees that it drops or configures, and of those that are merged with them; `make`
     /// may be called again when it has waited, and what it said before does not count.

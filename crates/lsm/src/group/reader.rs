@@ -420,7 +420,7 @@ impl Reader {
             self.search &= last.is_none();
         }
         waiting.release(|waits| waits.last <= durable, &mut apply)?;
-        // A sync that was under way when the log went on in another segment is told behind the end of the one before.
+        // A sync that was under way when the log went on in another segment is marked behind the end of the one before.
         let of_waiting = waiting.0.front().map(|waits| waits.segment);
         let closed = self.closed.iter();
         for closed in closed.filter(|closed| of_waiting.is_some_and(|first| first <= closed.number))

@@ -107,7 +107,7 @@ impl Recovery {
     }
 
     /// Replays one segment, which is taken if it goes on where the log is good up to: then whoever
-    /// started it has seen the same log, and `broken` is over. Otherwise the log breaks off here.
+    /// started it has seen the same log, and `broken` has ended. Otherwise the log breaks off here.
     fn replay_one(
         &mut self,
         source: &TableSource,

@@ -121,7 +121,7 @@ impl Group {
     }
 
     /// Calls `observe` with every commit from now on, in order, after it is visible, on a thread of its own: a slow
-    /// one delays nobody. The log is kept for it, up to 64 MiB; when it is further behind, it is told that with
+    /// one delays nobody. The log is kept for it, up to 64 MiB; when it is further behind, it gets
     /// [`Error::PositionExpired`], and goes on from the oldest commit that is there. Any other error is its last call.
     /// Observing ends when the observer is dropped, which waits for a call that is under way, or the store is closed.
     ///

@@ -133,7 +133,7 @@ impl Inner {
         }
     }
 
-    /// Notes that a flush failed: writers that wait for it are told.
+    /// Notes that a flush failed: writers that wait for it get the error.
     fn note_flush_failure(&self, error: Error) {
         if self.core.closing.load(Ordering::SeqCst) {
             return;

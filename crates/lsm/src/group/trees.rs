@@ -23,7 +23,7 @@ pub struct TreeChange {
 }
 
 impl Inner {
-    /// Carries out the change that `make` returns when it is told the last sequence number so far.
+    /// Carries out the change that `make` returns when it gets the last sequence number so far.
     pub(super) fn change(
         &self,
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,

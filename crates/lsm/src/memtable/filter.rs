@@ -127,7 +127,7 @@ mod tests {
             let wrong = (0..20_000).filter(|n| filter.may_contain(&key(1 << 30 | n)));
             assert!(wrong.count() < 1_000, "of 20,000 at {count}");
         }
-        // 512, 4,096 and 32,768 keys, and what is over of 262,144.
+        // 512, 4,096 and 32,768 keys, and what is above of 262,144.
         let lines = |keys: usize| (keys * BITS_PER_KEY).div_ceil(512);
         let all = [512, 4096, 32_768, 262_144].map(lines);
         assert_eq!(bytes, all.iter().sum::<usize>() * 64);

@@ -14,7 +14,7 @@ pub(super) enum Reason {
     Obsolete,
     /// Enough newer versions of its key are there.
     Shadowed,
-    /// Nobody sees it any more: its time is over.
+    /// Nobody sees it any more: it has expired.
     Expired,
     /// The tree's filter does not want it.
     Filtered,
@@ -29,7 +29,7 @@ pub(super) struct Facts {
     pub(super) is_obsolete: bool,
     /// As many newer versions of the key are kept as the tree keeps.
     pub(super) is_shadowed: bool,
-    /// Its time is over.
+    /// It has expired.
     pub(super) is_expired: bool,
     /// The key was written after the repair mark that the tree waits for: its puts are kept for the repair to find.
     pub(super) awaits_repair: bool,

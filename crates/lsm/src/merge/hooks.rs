@@ -19,7 +19,7 @@ pub enum Verdict {
 /// May drop or rewrite entries as they are merged (what a newer entry of the same key has made useless, for one).
 /// Several on one tree: [`Filters`]. Called on flush and merge threads.
 pub trait MergeFilter: Send + Sync {
-    /// A judge of one flush or merge, told which writes are over.
+    /// A judge of one flush or merge, told which writes are obsolete.
     fn begin(&self, over: &Over) -> Box<dyn Judge>;
 
     /// True when entries may also move down without being judged, where that saves rewriting them:
@@ -41,7 +41,7 @@ pub trait MergeFilter: Send + Sync {
         true
     }
 
-    /// True when nothing that [`MergeFilter::writes`] shows of an entry which was judged is a write that is over, as the judge was told.
+    /// True when nothing that [`MergeFilter::writes`] shows of an entry which was judged is a write that is obsolete, as the judge knows.
     fn leaves_out(&self) -> bool {
         false
     }

@@ -31,7 +31,7 @@ pub(crate) struct Rules<'a> {
     /// Puts of a key that was written since this number are not dropped, however many newer ones there
     /// are: whoever goes through the entries must see what superseded what.
     pub(crate) repaired: Seq,
-    /// What expires up to this time is over.
+    /// What expires up to this time has expired.
     pub(crate) now: Time,
 }
 

@@ -143,7 +143,7 @@ fn puts_of_a_key_that_was_written_since_the_repair_are_kept() {
         let out = merge(vec![source()], rules);
         out.iter().map(|entry| entry.1).collect::<Vec<_>>()
     };
-    // What was replaced before the mark is told by what replaced it, not by its own number.
+    // What was replaced before the mark is known by what replaced it, not by its own number.
     assert_eq!(left(8), [12, 5, 13, 6]);
     assert_eq!(left(12), [12, 13, 6]);
     assert_eq!(left(13), [12]);

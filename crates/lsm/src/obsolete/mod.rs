@@ -1,4 +1,4 @@
-//! The obsolete set: which writes are over, for all trees of a dataset at once.
+//! The obsolete set: which writes are obsolete, for all trees of a dataset at once.
 //!
 //! A record and its index entries share a sequence number, so one set of numbers tells of all of them which are
 //! obsolete, in whatever component of whatever tree they are, and however often these were merged. (The validity

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::SeqSet;
 use crate::entry::Seq;
 
-/// Which writes to a tree are over, as a flush or merge knows it: the bitmap tree of the tree's
+/// Which writes to a tree are obsolete, as a flush or merge knows it: the bitmap tree of the tree's
 /// [`crate::SupersededBy`]. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Over(pub(crate) Option<Source>);
@@ -20,7 +20,7 @@ pub(crate) enum Source {
 }
 
 impl Over {
-    /// True when the write `seq` is known to be over.
+    /// True when the write `seq` is known to be obsolete.
     #[inline]
     pub fn contains(&self, seq: Seq) -> bool {
         match &self.0 {
@@ -30,7 +30,7 @@ impl Over {
         }
     }
 
-    /// True when nothing is known to be over.
+    /// True when nothing is known to be obsolete.
     pub fn is_empty(&self) -> bool {
         match &self.0 {
             None => true,

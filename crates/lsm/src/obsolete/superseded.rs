@@ -1,4 +1,4 @@
-//! Which writes are over, as a snapshot sees it: a bitmap tree's tables as a bitmap that the snapshot's
+//! Which writes are obsolete, as a snapshot sees it: a bitmap tree's tables as a bitmap that the snapshot's
 //! version pins, and its memtables, whose entries are newer than the snapshot or not. So a bit that is
 //! set for a later write hides nothing from an older reader.
 
@@ -42,7 +42,7 @@ impl Superseded {
         }
     }
 
-    /// True when the write `seq` is over. O(1), and a search in each memtable that is not empty.
+    /// True when the write `seq` is obsolete. O(1), and a search in each memtable that is not empty.
     #[inline]
     pub fn contains(&self, seq: Seq) -> bool {
         self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))

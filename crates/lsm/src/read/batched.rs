@@ -200,7 +200,7 @@ impl Lookup<'_> {
     /// before; `None` when there was no key left.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read; the lookup is over then.
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read; the lookup has ended then.
     pub fn next_batch(
         &mut self,
         visit: &mut dyn FnMut(usize, Found),

@@ -11,7 +11,7 @@ use crate::merge::MergeOperator;
 pub(super) enum Shown {
     /// A put.
     Put,
-    /// An operand, of which some elements may be over.
+    /// An operand, of which some elements may have expired.
     Operand,
     /// A put that has expired: the key was deleted.
     Deleted,

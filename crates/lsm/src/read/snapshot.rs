@@ -130,7 +130,7 @@ impl Snapshot {
                 Ok(Some(Found { seq, kind, value }))
             }
             Shown::Deleted => Ok(None),
-            // Of a list: the newest that is left, without what is over of it.
+            // Of a list: the newest that is left, without what has expired of it.
             Shown::Operand | Shown::Nothing => {
                 let mut entries = self.walk_from(tree, key, seq);
                 let found = entries.next_entry()?;

@@ -8,11 +8,11 @@ use crate::error::Result;
 use crate::merge::{MergeFilter, MergeOperator};
 use crate::options::MAX_BITS;
 
-/// The bitmap tree that says which writes to a tree are over.
+/// The bitmap tree that says which writes to a tree are obsolete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupersededBy {
     /// Its name. Merges leave out puts whose sequence number is in it; where the tree has a [`MergeFilter`] it
-    /// is for the filter, which is told of it.
+    /// is for the filter, which learns of it.
     pub tree: String,
     /// What flushes and merges do about puts that they leave out because newer versions of the key are
     /// there.
@@ -22,14 +22,14 @@ pub struct SupersededBy {
 /// How flushes and merges leave out a put that has enough newer versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeavesOut {
-    /// Nobody is told.
+    /// Nothing is reported.
     Silently,
     /// Its number goes to the bitmap tree, in the same step.
     Told,
     /// Only once the bitmap tree's mark has passed the write that replaced it: until then it is kept, to be
     /// found by a scan.
     Repaired,
-    /// Nobody is told, and puts whose number is in the bitmap tree stay, too. Queries alone pass over them.
+    /// Nothing is reported, and puts whose number is in the bitmap tree stay, too. Queries alone pass over them.
     Regardless,
 }
 
@@ -58,7 +58,7 @@ pub struct TreeOptions {
     /// nothing is ever deleted from it, its tables hold chunks of numbers, and are kept in memory as a [`crate::SeqSet`]
     /// ([`crate::Snapshot::superseded`]). Numbers that nobody can ask about any more are forgotten.
     pub bitmap: bool,
-    /// Which writes to this tree are over, where something keeps account of that.
+    /// Which writes to this tree are obsolete, where something keeps account of that.
     pub superseded: Option<SupersededBy>,
     /// Older entries are still to come ([`crate::Group::ingest_oldest`]), so anti-matter is kept even
     /// where nothing older is there yet.

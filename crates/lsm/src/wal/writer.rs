@@ -44,7 +44,7 @@ struct Appending {
     /// How far the file was durable at the last append, and whether that was preceded by a sync.
     seen: u64,
     after_sync: bool,
-    /// The file's length is told elsewhere: no mark is appended any more.
+    /// The file's length is known elsewhere: no mark is appended any more.
     sealed: bool,
     /// The file's length, with the zeros that were written ahead; `None` where that has failed.
     written_ahead: Option<u64>,

@@ -20,7 +20,7 @@ pub enum IndexKind {
     Fingerprint,
     /// Nothing but the least and the greatest value of each component (Luo & Carey section 3). Costs
     /// nothing to write; for ranges of an attribute that grows with time, read as a scan reads. How
-    /// many components a query can pass over depends on the [`Maintenance`].
+    /// many components a query can pass over depends on the [`Maintenance`](super::Maintenance).
     Filter,
     /// A posting list per value, read and written back at each write. Writes slow down as lists
     /// grow; here because the papers measure it.

@@ -37,12 +37,12 @@ pub struct DatasetDef {
     pub key_type: KeyType,
     /// The indexed attributes, each path once.
     pub indexes: Vec<IndexDef>,
-    /// When index entries of replaced records are found to be over.
+    /// When index entries of replaced records are found to be obsolete.
     pub maintenance: Maintenance,
     /// The strategy is chosen by what is measured, `maintenance` being the present choice
     /// ([`DatasetDef::auto`]).
     pub auto: bool,
-    /// When what replaced records left behind is noted to be over.
+    /// When what replaced records left behind is noted to be obsolete.
     pub repair: Repair,
     /// How the trees are merged.
     pub merging: Merging,
@@ -76,7 +76,7 @@ impl DatasetDef {
 
     /// The same with a maintenance strategy that follows what is measured: validation to begin with,
     /// then eager, validation or mutable-bitmap, whichever is expected to cost least
-    /// ([`crate::Dataset::stats`] tells why).
+    /// (the dataset's statistics say why).
     pub fn auto(self) -> DatasetDef {
         DatasetDef {
             maintenance: Maintenance::Validation,
@@ -122,7 +122,7 @@ impl DatasetDef {
         self
     }
 
-    /// Refuses what does not fit together: with [`crate::ErrorKind::BadInput`], as the making of a dataset does.
+    /// Refuses what does not fit together: with [`Error::BadInput`], as the making of a dataset does.
     pub fn validate(&self) -> Result<()> {
         if self.indexes.len() > MAX_INDEXES {
             return Err(Error::bad_input(format!(

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// When an index entry of a replaced record is found to be over (Luo & Carey sections 3.1, 4 and 5;
+/// When an index entry of a replaced record is found to be obsolete (Luo & Carey sections 3.1, 4 and 5;
 /// DELI section IV). All give the same answers; they differ in what writes and queries cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Maintenance {
@@ -73,7 +73,7 @@ impl FromStr for Maintenance {
     }
 }
 
-/// When it is noted which writes are over, whose index entries merges can leave out and queries pass over.
+/// When it is noted which writes are obsolete, whose index entries merges can leave out and queries pass over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Repair {
     /// As merges go: what a merge of the primary-key index or, without one, of the data leaves out is noted
@@ -83,7 +83,7 @@ pub enum Repair {
     /// When it is asked for, by going through the records: until then merges keep replaced versions
     /// (staged repair, DELI section V; for deferred maintenance).
     Staged,
-    /// When it is asked for, by going through the indexes ([`crate::Dataset::repair`]).
+    /// When it is asked for, by going through the indexes (`Dataset::repair`).
     None,
 }
 

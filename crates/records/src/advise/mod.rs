@@ -77,11 +77,11 @@ pub struct KindCost {
 pub enum AdvisedChange {
     /// Nothing.
     Keep,
-    /// [`Dataset::add_index`] with the kind that is advised.
+    /// [`Dataset::add_index`](crate::Dataset::add_index) with the kind that is advised.
     Add,
-    /// [`Dataset::switch_index`] to it.
+    /// [`Dataset::switch_index`](crate::Dataset::switch_index) to it.
     Switch,
-    /// [`Dataset::drop_index`].
+    /// [`Dataset::drop_index`](crate::Dataset::drop_index).
     Drop,
 }
 

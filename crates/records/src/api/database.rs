@@ -314,7 +314,7 @@ impl Database {
     }
 
     /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
-    /// facts of all writes that are known to be over.
+    /// facts of all writes that are known to be obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
             Some(name) => vec![self.dataset(name)?.handle.layout()],

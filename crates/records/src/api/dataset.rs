@@ -352,11 +352,11 @@ impl DatasetSnapshot {
     /// The versions of records whose value at each path matches the token beside it, and which are among the `m` latest
     /// versions of their key up to the write `ts` (or now): those that [`DatasetSnapshot::read_key`] gives. Newest first.
     ///
-    /// A token matches the value that it is, and where the attribute's tokenizer is [`Tokenizer::Prefix`] each
+    /// A token matches the value that it is, and where the attribute's tokenizer is [`Tokenizer::Prefix`](crate::Tokenizer::Prefix) each
     /// string that begins with it.
     ///
     /// What the indexes of the attributes hold is intersected before a record is read, in bounded memory; where none has
-    /// an index, all records are read. Index entries that turn out to be over are noted (online repair).
+    /// an index, all records are read. Index entries that turn out to be obsolete are noted (online repair).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

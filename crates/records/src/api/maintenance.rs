@@ -20,8 +20,8 @@ impl Dataset {
     /// Reads every record once; memory is borrowed from the budget, a sixteenth of it at most.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`] when the attribute has an index; [`ErrorKind::BadInput`] when a record does
-    /// not fit the type, and then everything is as before; [`ErrorKind::Busy`] while another index of the dataset
+    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) when the attribute has an index; [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) when a record does
+    /// not fit the type, and then everything is as before; [`ErrorKind::Busy`](crate::ErrorKind::Busy) while another index of the dataset
     /// is changed, or that is unfinished.
     pub fn add_index(
         &self,
@@ -36,7 +36,7 @@ impl Dataset {
     /// As [`Dataset::add_index`], with an index of tokens.
     ///
     /// # Errors
-    /// [`ErrorKind::BadInput`] too when the tokenizer does not go with the kind or the type.
+    /// [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) too when the tokenizer does not go with the kind or the type.
     pub fn add_tokenized(
         &self,
         path: &Path,
@@ -65,7 +65,7 @@ impl Dataset {
     /// [`Dataset::add_index`] does, which tells the other errors too.
     ///
     /// # Errors
-    /// [`ErrorKind::BadInput`] when the attribute has no index; what reading the records gives.
+    /// [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) when the attribute has no index; what reading the records gives.
     pub fn rebuild_index(&self, path: &Path, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
         self.handle.rebuild_index(path, progress)
     }
@@ -114,7 +114,7 @@ impl Dataset {
         self.handle.set_auto(progress)
     }
 
-    /// Finds what writes are over and not known to be: those that were superseded by anything written before the
+    /// Finds what writes are obsolete and not known to be: those that were superseded by anything written before the
     /// call. Reads and writes go on meanwhile; snapshots see what they saw. Flushes the store first.
     ///
     /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.

@@ -24,7 +24,7 @@ pub(crate) struct Backlog {
     /// Entries of the primary-key index (or the data, or the indexes) in all, and those that the repair begins with.
     pub(crate) entries: u64,
     pub(crate) new: u64,
-    /// Keys that were asked for, and records that were fetched of what was over.
+    /// Keys that were asked for, and records that were fetched of what was obsolete.
     pub(crate) asked: u64,
     pub(crate) wasted: u64,
     /// The repair is by key.

@@ -170,7 +170,7 @@ pub(crate) struct Building {
 /// The order in which a compaction goes through trees.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
-    /// Those whose merges tell which writes are over.
+    /// Those whose merges tell which writes are obsolete.
     Tell,
     /// Those whose merges leave them out.
     LeaveOut,
@@ -186,7 +186,7 @@ pub(crate) struct Layout {
     pub(crate) keys: Option<TreeId>,
     /// The primary-key index, complete or not: what is written to.
     pub(crate) keys_written: Option<TreeId>,
-    /// The bitmap tree of the writes that are over; stores of before there was one lack it.
+    /// The bitmap tree of the obsolete set; stores of before there was one lack it.
     pub(crate) superseded: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) building: Option<Building>,
@@ -267,7 +267,7 @@ impl Layout {
         ids.chain(new.map(|building| building.attribute.id))
     }
 
-    /// The trees of the dataset, data first; then those whose merges tell what is over, what they told, and
+    /// The trees of the dataset, data first; then those whose merges tell what is obsolete, what they told, and
     /// those that leave it out.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
         let steps = [Step::Tell, Step::LeaveOut, Step::Forget];

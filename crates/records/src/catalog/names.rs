@@ -4,7 +4,7 @@
 //! each attribute N with a stand-alone index: `d/index/N.1` after the first change of its kind, and
 //! so on. While an index is built, `d/staging` gathers its facts. Beside them `d/keys` is the primary-key
 //! index (keys alone, under the sequence numbers of their records), where the maintenance strategy uses
-//! one; `d/superseded` is the bitmap tree of the writes that are over; and under deleted-key
+//! one; `d/superseded` is the bitmap tree of the obsolete set; and under deleted-key
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 
@@ -40,7 +40,7 @@ pub(crate) fn keys_tree(dataset: &str) -> String {
     format!("{dataset}/keys")
 }
 
-/// The name of the tree of the writes of a dataset that are over.
+/// The name of the tree of the obsolete writes of a dataset.
 pub(crate) fn superseded_tree(dataset: &str) -> String {
     format!("{dataset}/superseded")
 }

@@ -230,7 +230,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     Ok(())
 }
 
-/// The sum of those facts that `each` gives that the data confirms, and the number of those that are over and
+/// The sum of those facts that `each` gives that the data confirms, and the number of those that are obsolete and
 /// should be known to be.
 fn current_facts(
     snapshot: &Snapshot,

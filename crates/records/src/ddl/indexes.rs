@@ -53,7 +53,7 @@ pub struct IndexProgress {
 
 /// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but
 /// not change its indexes. A change that is broken off stays unfinished, see
-/// [`Dataset::resume_index`].
+/// [`Dataset::resume_index`](crate::Dataset::resume_index).
 pub type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 
 /// What came of a change of an index.

@@ -2,7 +2,7 @@
 //!
 //! 1. One step of the engine puts the new strategy into the definition, with the last write that was done by the
 //!    old one (*since*), and creates and drops trees. Batches made for the old one are made again. Queries trust
-//!    what the new one knows only when the set of writes that are over is complete up to *since* (the
+//!    what the new one knows only when the obsolete set is complete up to *since* (the
 //!    dataset is *settled*); until then they fetch records.
 //! 2. A primary-key index that is new lacks the older records. Their keys come out of the data in order and go
 //!    below what writers have put there by then. Until that is done the index is written to, and not read.
@@ -135,7 +135,7 @@ impl Handle {
         Ok(report)
     }
 
-    /// True when the set of writes that are over has all that earlier strategies left behind.
+    /// True when the obsolete set has all that earlier strategies left behind.
     pub(crate) fn is_settled(&self) -> bool {
         self.settled().is_some()
     }

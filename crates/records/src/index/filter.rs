@@ -2,7 +2,7 @@
 //! nothing else. A query scans the components whose filter lets it in; which others it has to read along,
 //! lest it takes an old version of a record for the newest, depends on the maintenance strategy:
 //!
-//! - *mutable-bitmap*: none. Every entry that is over has its bit set, so each component, and each table of
+//! - *mutable-bitmap*: none. Every entry that is obsolete has its bit set, so each component, and each table of
 //!   one, is read by itself (section 5.2).
 //! - *validation*, and strategies that know as little of old values: all that are newer (section 4.2).
 //! - *eager*: newer ones that have replaced a value of the range (section 3.1). The paper widens a

@@ -81,10 +81,10 @@ pub(crate) struct Lookup<'a> {
 pub(crate) trait Index: Sync {
     /// Adds a fact.
     fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
-    /// Takes back an older fact that is known to be over.
+    /// Takes back an older fact that is known to be obsolete.
     fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
     /// Offers candidates whose value lies in `range` to `best`: all of them, or at least the best
-    /// that it asks for. May offer facts that are over, and the same record more than once.
+    /// that it asks for. May offer facts that are obsolete, and the same record more than once.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,

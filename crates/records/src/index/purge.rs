@@ -1,4 +1,4 @@
-//! Leaves postings out of lists at merges when the writes that made them are over: a list is one entry with
+//! Leaves postings out of lists at merges when the writes that made them are obsolete: a list is one entry with
 //! many facts, so the engine cannot do it by the entry's number.
 
 use lsm::Seq;
@@ -58,7 +58,7 @@ impl Judge for Pass {
     }
 }
 
-/// The list without the postings that are over; `None` when there is none of them, or the list is
+/// The list without the postings that are obsolete; `None` when there is none of them, or the list is
 /// malformed. Cancels stay: nobody who reads a list minds them, but without them merges would keep what they take back.
 fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
     let list = PostingList::parse(list, entry).ok()?;

@@ -1,6 +1,6 @@
 //! The entries of an index tree in a range of keys, the newest (or oldest) parts first: tables,
 //! partitions and blocks wait in a queue, ordered by the best sequence number that each can hold. Once
-//! enough is found and the head of the queue can hold nothing better, the walk is over.
+//! enough is found and the head of the queue can hold nothing better, the walk ends.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

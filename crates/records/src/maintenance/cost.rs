@@ -12,11 +12,11 @@ pub(super) const CANCEL: f64 = 1.5;
 pub(super) const BIT: f64 = 0.7;
 /// A write's share of repairs: it is gone through, and what it may have replaced is.
 pub(super) const REPAIR: f64 = 1.0;
-/// Asking the primary-key index about an entry; testing its bit; passing by an entry that is over.
+/// Asking the primary-key index about an entry; testing its bit; passing by an entry that is obsolete.
 pub(crate) const ASK: f64 = 0.4;
 pub(super) const TEST: f64 = 0.01;
 pub(super) const PASS: f64 = 0.1;
-/// Fetching the record of an entry that is over.
+/// Fetching the record of an entry that is obsolete.
 pub(crate) const FETCH: f64 = 5.0;
 /// Going through a record in a scan.
 pub(super) const SCAN: f64 = 0.9;
@@ -42,7 +42,7 @@ pub(crate) struct Workload {
     pub(crate) entries: f64,
     /// Records that other queries of indexes fetch.
     pub(crate) fetched: f64,
-    /// The share of these that are over, under validation.
+    /// The share of these that are obsolete, under validation.
     pub(crate) wasted: f64,
     /// Records that scans with range filters go through.
     pub(crate) scanned: f64,

@@ -2,7 +2,7 @@
 //!
 //! Candidates of a stand-alone index are facts (value, key, number): over once the record has a newer
 //! write. In the order of what it costs to find that out:
-//! - the set of writes that are over ([`lsm::Superseded`]): one bit. With a mutable bitmap it has all of them;
+//! - the obsolete set ([`lsm::Superseded`]): one bit. With a mutable bitmap it has all of them;
 //! - a tree of keys (the primary-key index, or an index's own under deleted-key maintenance): is there
 //!   an entry of the key with a larger number? Luo & Carey's timestamp validation (section 4.3). Only
 //!   components are asked that can have one which the set does not know of;
@@ -35,7 +35,7 @@ pub(crate) const CURRENT: usize = usize::MAX;
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Validation {
-    /// As it is expected to cost least: timestamps where many candidates have turned out to be over, and for
+    /// As it is expected to cost least: timestamps where many candidates have turned out to be obsolete, and for
     /// answers without records.
     #[default]
     Auto,
@@ -130,7 +130,7 @@ impl Validity {
         self.newer.is_some()
     }
 
-    /// True when the write is known to be over.
+    /// True when the write is known to be obsolete.
     #[inline]
     pub(crate) fn is_over(&self, seq: Seq) -> bool {
         self.over.as_ref().is_some_and(|over| over.contains(seq))
@@ -147,7 +147,7 @@ impl Validity {
     }
 
     /// Asks the tree of keys, if there is one, about `facts`, and drops those that
-    /// are over. `total` is about how many facts there will be in all.
+    /// are obsolete. `total` is about how many facts there will be in all.
     pub(crate) fn retain(&self, facts: &mut Vec<Candidate>, total: u64, cost: &Cost) -> Result<()> {
         self.prepare(total, cost)?;
         let mut failed = None;

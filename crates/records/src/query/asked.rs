@@ -36,7 +36,7 @@ impl Answer {
         }
     }
 
-    /// Counts the query, when it is over, for the attribute whose index answered it; where a scan did, for each
+    /// Counts the query, when it has ended, for the attribute whose index answered it; where a scan did, for each
     /// that it asked for. Of attributes that are not declared a query counts as a lookup.
     pub(super) fn count_use(&self) {
         let usage = &self.snapshot.dataset.current.usage;

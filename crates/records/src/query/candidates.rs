@@ -1,5 +1,5 @@
 //! How versions are found by value (DELI section IV-B, algorithm 2): the candidates of each index come newest
-//! first, those that all have are compared with the versions of their keys, and what is over is noted.
+//! first, those that all have are compared with the versions of their keys, and what is obsolete is noted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) struct Search<'a> {
     pub(super) at: Seq,
     /// How many of a key count.
     pub(super) m: usize,
-    /// Writes that are known to be over: more than the dataset keeps versions are newer.
+    /// Writes that are known to be obsolete: more than the dataset keeps versions are newer.
     pub(super) over: Option<Arc<Superseded>>,
     pub(super) data_cost: Cost,
     pub(super) index_cost: Cost,
@@ -385,7 +385,7 @@ impl<'a> Search<'a> {
 }
 
 impl View {
-    /// Notes that the write `seq` is over, as of the write `by`, which the snapshot sees: what an index entry said of a
+    /// Notes that the write `seq` is obsolete, as of the write `by`, which the snapshot sees: what an index entry said of a
     /// record that is not there any more. For deferred maintenance; the others have ways of their own.
     pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
         if self.notes() && seq < by {
@@ -403,7 +403,7 @@ impl View {
         }
     }
 
-    /// Leaves the candidates out that are known to be over.
+    /// Leaves the candidates out that are known to be obsolete.
     pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
         if let Some(noted) = self.dataset.current.online.noted() {
             candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));

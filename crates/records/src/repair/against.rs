@@ -110,7 +110,7 @@ impl<'w> Against<'w> {
         })
     }
 
-    /// True when a fact is over, given the newest entries of its key that were found.
+    /// True when a fact is obsolete, given the newest entries of its key that were found.
     fn is_over(&self, seq: Seq, newest: &[Seq]) -> bool {
         match (newest, self.own) {
             ([], true) => !includes(&self.pruned, seq),

@@ -1,4 +1,4 @@
-//! Repair by index (Luo & Carey section 4.4, figure 7): the facts of each index that are not known to be over,
+//! Repair by index (Luo & Carey section 4.4, figure 7): the facts of each index that are not known to be obsolete,
 //! sorted by primary key, are validated. It needs nothing from merges, so it repairs what merges dropped
 //! without a word.
 

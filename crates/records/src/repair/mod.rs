@@ -1,7 +1,7 @@
-//! Repair: finding the writes that are over, so that queries pass over what they left in the indexes and
+//! Repair: finding the obsolete writes, so that queries pass over what they left in the indexes and
 //! merges leave it out (Luo & Carey section 4.4; DELI section V).
 //!
-//! What is found goes to the dataset's set of writes that are over, with a mark: every write that was
+//! What is found goes to the dataset's obsolete set, with a mark: every write that was
 //! superseded up to the mark is in the set. Nothing else is written, so a repair can be repeated, broken
 //! off and overtaken by another; what it has found by then stays found, only the mark has not moved.
 //!
@@ -39,7 +39,7 @@ const READAHEAD: usize = 256 << 10;
 /// million keys of twelve bytes: lookups of a tenth of them were quicker than a pass, of a third slower.
 const ENTRIES_PER_LOOKUP: u64 = 8;
 
-/// How the writes that are over are found.
+/// How the obsolete writes are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RepairMethod {
     /// By key where the primary-key index tells what it leaves out, else from the records where they do,
@@ -85,7 +85,7 @@ pub enum Lookups {
 /// Settings of a repair.
 #[derive(Debug, Clone)]
 pub struct RepairOptions {
-    /// How the writes that are over are found.
+    /// How the obsolete writes are found.
     pub method: RepairMethod,
     /// Bytes of sorters and buffers together, at most: they are borrowed from the store's memory budget. Default 16 MiB.
     pub memory: usize,
@@ -133,13 +133,13 @@ pub struct RepairReport {
     pub method: RepairMethod,
     /// Entries that were gone through: of the primary-key index, the indexes, or the data.
     pub entries: u64,
-    /// By index: those among them that were sorted, the others being known to be over or valid.
+    /// By index: those among them that were sorted, the others being known to be obsolete or valid.
     pub sorted: u64,
     /// Sorted pieces that went to disk.
     pub spilled: u64,
     /// Keys that were looked up one by one.
     pub looked_up: u64,
-    /// Writes that were found to be over and not known to be.
+    /// Writes that were found to be obsolete and not known to be.
     pub found: u64,
     /// The mark before, and as it is now.
     pub mark_before: Seq,

@@ -18,7 +18,7 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
     })
 }
 
-/// All but the newest `versions` of a record, deletions counted as merges count them, are over.
+/// All but the newest `versions` of a record, deletions counted as merges count them, are obsolete.
 fn scan(
     work: &Work<'_>,
     reporter: &Reporter<'_>,

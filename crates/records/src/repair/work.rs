@@ -25,7 +25,7 @@ const LEAST_SHARE: usize = 16 << 10;
 pub(super) struct Work<'a> {
     pub(super) group: &'a Group,
     pub(super) snapshot: Snapshot,
-    /// What was known to be over when it began.
+    /// What was known to be obsolete when it began.
     pub(super) known: Superseded,
     pub(super) options: &'a RepairOptions,
     /// The memory of sorters and buffers.
@@ -281,7 +281,7 @@ impl<'a> Work<'a> {
         self.go_on()
     }
 
-    /// Takes numbers of writes that are over. A full buffer goes to the tree, for all indexes together (DELI
+    /// Takes numbers of obsolete writes. A full buffer goes to the tree, for all indexes together (DELI
     /// section V-B's combined deletes).
     fn take(&self, numbers: &mut Vec<Seq>) -> Result<()> {
         let mut buffer = self.buffer.lock();
@@ -375,7 +375,7 @@ impl<'w> Tally<'w> {
         self.step(0, scanned)
     }
 
-    /// Notes that a write is over.
+    /// Notes that a write is obsolete.
     #[inline]
     pub(super) fn over(&mut self, seq: Seq) -> Result<()> {
         if self.work.known.contains(seq) {

@@ -98,7 +98,7 @@ impl Store {
         }
     }
 
-    /// Makes durable what queries found to be over, where this handle writes.
+    /// Makes durable what queries found to be obsolete, where this handle writes.
     pub(crate) fn keep_over(&self) {
         for current in self.currents() {
             current.try_keep_over(&self.group);

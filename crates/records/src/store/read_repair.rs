@@ -1,5 +1,5 @@
-//! Online repair (DELI section IV-B): what queries find to be over is remembered, passed over by later
-//! queries of this process at once, and put into the set of writes that are over at the next flush or close
+//! Online repair (DELI section IV-B): what queries find to be obsolete is remembered, passed over by later
+//! queries of this process at once, and put into the obsolete set at the next flush or close
 //! of a handle that writes. A handle that only reads changes nothing on disk, and forgets it.
 //!
 //! Nothing depends on it: what is forgotten is found again.
@@ -34,7 +34,7 @@ pub(crate) struct Online {
 
 #[derive(Default)]
 pub(crate) struct Noted {
-    /// Writes that are over, and a write as of which they are.
+    /// Obsolete writes, and a write as of which they are.
     over: BTreeMap<Seq, Seq>,
     /// Numbers that index entries have and the record of their key has not: half-done writes, in DELI. Here a
     /// batch is whole, so they stem from damage or a mistake, which may have hit the key rather than
@@ -43,7 +43,7 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
-    /// True when the write `seq` is over for a snapshot that sees writes up to `at`.
+    /// True when the write `seq` is obsolete for a snapshot that sees writes up to `at`.
     pub(crate) fn is_over(&self, seq: Seq, at: Seq) -> bool {
         self.over.get(&seq).is_some_and(|by| *by <= at)
     }
@@ -65,7 +65,7 @@ impl Online {
         self.count.store(noted.len(), Relaxed);
     }
 
-    /// Notes that the write `seq` is over, as of the write `by`, which a snapshot has seen: no snapshot that sees
+    /// Notes that the write `seq` is obsolete, as of the write `by`, which a snapshot has seen: no snapshot that sees
     /// `by` shows anything of `seq`, and merges may leave it out.
     pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
         self.change(|noted| {
@@ -118,11 +118,11 @@ impl Current {
         }
     }
 
-    /// Makes durable what queries noted to be over, where this handle writes. What could not be written is forgotten:
+    /// Makes durable what queries noted to be obsolete, where this handle writes. What could not be written is forgotten:
     /// queries find it again, and a failure that stays must not be met again by each write.
     ///
-    /// The log is synced first: a number must not be over on disk while the write that made it so can still be
-    /// lost, since merges leave out what is over.
+    /// The log is synced first: a number must not be obsolete on disk while the write that made it so can still be
+    /// lost, since merges leave out what is obsolete.
     pub(crate) fn keep_over(&self, group: &Group) -> Result<()> {
         if !self.online.writes.load(Relaxed) {
             return Ok(());

@@ -27,7 +27,7 @@ pub(crate) struct Current {
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
     pub(crate) kept_filter: Arc<KeptFilter>,
-    /// What queries found to be over.
+    /// What queries found to be obsolete.
     pub(crate) online: Online,
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index or the strategy, or drops the dataset.
@@ -80,7 +80,7 @@ impl Current {
         Error::busy(format!("dataset `{}` is being changed", self.name))
     }
 
-    /// The layout that was right a moment ago: for writers, which are told when it is not any more.
+    /// The layout that was right a moment ago: for writers, which learn when it is not any more.
     pub(crate) fn latest(&self) -> Arc<Layout> {
         self.layout.load_full()
     }

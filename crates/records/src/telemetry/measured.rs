@@ -27,7 +27,7 @@ pub(crate) struct Measured {
     pub(crate) bare: u64,
     pub(crate) entries: u64,
     pub(crate) asked: u64,
-    /// Other queries of an index, the records that they fetched, and those of them that were over.
+    /// Other queries of an index, the records that they fetched, and those of them that were obsolete.
     pub(crate) fetching: u64,
     pub(crate) fetched: u64,
     pub(crate) wasted: u64,
@@ -205,7 +205,7 @@ pub(crate) struct Live {
     counts: [AtomicU64; 10],
     /// Writes and queries ever.
     operations: AtomicU64,
-    /// Since the last repair: keys asked for, and records fetched, of what was over.
+    /// Since the last repair: keys asked for, and records fetched, of what was obsolete.
     asked: AtomicU64,
     wasted: AtomicU64,
     pub(crate) remembered: Mutex<Remembered>,
@@ -241,7 +241,7 @@ impl Live {
         self.operations.load(Relaxed)
     }
 
-    /// Since the last repair: keys asked for, and records fetched of what was over.
+    /// Since the last repair: keys asked for, and records fetched of what was obsolete.
     pub(crate) fn wasted(&self) -> (u64, u64) {
         (self.asked.load(Relaxed), self.wasted.load(Relaxed))
     }

@@ -192,7 +192,7 @@ pub(crate) struct Usage {
     deletes: AtomicU64,
     reads: LazyStriped<Reads>,
     attributes: ArcSwap<BTreeMap<Path, Arc<LiveAsked>>>,
-    /// Candidates of indexes that turned out to be over, and all that were validated. Not kept.
+    /// Candidates of indexes that turned out to be obsolete, and all that were validated. Not kept.
     over: AtomicU64,
     validated: AtomicU64,
     /// Writes that were counted when the counters were last kept.
@@ -247,7 +247,7 @@ impl Usage {
         self.live.add(measured);
     }
 
-    /// Counts a query: the candidates that were over, all that it had to validate, and what was measured.
+    /// Counts a query: the candidates that were obsolete, all that it had to validate, and what was measured.
     pub(crate) fn queried(&self, over: u64, validated: u64, measured: Measured) {
         let reads = self.reads.mine();
         add(&reads.over, over);
@@ -283,7 +283,7 @@ impl Usage {
             })));
     }
 
-    /// True when so many candidates turn out to be over that it pays to ask the primary-key index before
+    /// True when so many candidates turn out to be obsolete that it pays to ask the primary-key index before
     /// records are fetched. Of what other threads counted, the last queries may be missing.
     pub(crate) fn is_wasteful(&self) -> bool {
         let reads = self.reads.mine();

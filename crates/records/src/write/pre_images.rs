@@ -127,7 +127,7 @@ impl Replaced {
 
     /// Adds what takes the index entries of the old records back, but for the values that the batch gives
     /// the record again: eager maintenance. Each record that is replaced takes a number for that, by the bit
-    /// that its write is over: its entries are in different lists, those of another record need not be.
+    /// that its write is obsolete: its entries are in different lists, those of another record need not be.
     pub(crate) fn cancel(
         &self,
         layout: &Layout,
