@@ -155,7 +155,8 @@ fn expressions(question: &Value) -> Option<Vec<Vec<String>>> {
             _ => return None,
         };
         let value = match &condition[2] {
-            Value::String(text) => text.clone(),
+            // One with a blank has to be quoted, as JSON does it.
+            Value::String(text) if !text.contains(' ') => text.clone(),
             other => other.to_string(),
         };
         all.push(format!("{}{op}{value}", condition[0].as_str()?));
