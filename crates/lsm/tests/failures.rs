@@ -211,18 +211,15 @@ fn writers_and_merges_of_other_trees_go_on() {
     group.flush().unwrap();
     // Until the merge thread has done what there is to do.
     let until = Instant::now() + Duration::from_secs(60);
-    while runs(&group, trees[1]) > 8 {
-        assert!(Instant::now() < until, "{} runs", runs(&group, trees[1]));
+    // Of the tree that cannot be merged what is newer than the damage is merged among itself.
+    while runs(&group, trees[1]) > 8 || runs(&group, trees[0]) >= 20 {
+        let left = [runs(&group, trees[0]), runs(&group, trees[1])];
+        assert!(Instant::now() < until, "{left:?} runs");
         std::thread::sleep(Duration::from_millis(10));
     }
     let failures = group.failures();
     assert_eq!(failures.len(), 1);
     assert!(matches!(failures[0].retry, Retry::In(_)));
-    assert!(
-        runs(&group, trees[0]) < 20,
-        "{} runs",
-        runs(&group, trees[0])
-    );
     damaged.store(false, Ordering::SeqCst);
     group.compact(None).unwrap();
     assert!(group.failures().is_empty());
