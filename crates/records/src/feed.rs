@@ -136,7 +136,9 @@ impl Changes {
     /// As [`Changes::next`]; [`ErrorKind::Closed`] when the store was closed and everything was given; [`ErrorKind::Cancelled`] of
     /// a handle that was stopped ([`crate::Dataset::with_stop`]).
     pub fn wait(&mut self, most: Duration) -> Result<Option<Change>> {
-        let until = Instant::now() + most;
+        // None is beyond what the clock can say: for ever.
+        let until = Instant::now().checked_add(most);
+        let mut was_dropped = false;
         loop {
             if let Some(change) = self.pending.pop_front() {
                 self.given = change.position;
@@ -145,19 +147,23 @@ impl Changes {
             if let Some(stop) = &self.dataset.stop {
                 stop.check()?;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            let commit = match left.is_zero() {
+            let left = until.map_or(LOOK, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            let commit = match left.is_zero() || was_dropped {
                 true => self.tail.next()?,
                 false => self.tail.wait(left.min(LOOK))?,
             };
             let Some(commit) = commit else {
-                if self.dataset.now().is_dropped() {
+                if was_dropped {
                     return Err(Error::new(
                         ErrorKind::UnknownDataset,
                         format!("dataset `{}` was dropped", self.dataset.name()),
                     ));
                 }
-                if left.is_zero() {
+                // What came just before the drop is given first.
+                was_dropped = self.dataset.now().is_dropped();
+                if left.is_zero() && !was_dropped {
                     return Ok(None);
                 }
                 continue;

@@ -23,7 +23,7 @@ pub(crate) struct ChangesArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Begin behind this write: its `seq`, or a place as --consumer names it [default: with the oldest change that is kept]
+    /// Begin behind this write: its `seq`, or a place as `esker stat --json` shows it of consumers [default: with the oldest change that is kept]
     #[arg(long, value_name = "SEQ", value_parser = from)]
     pub(crate) from: Option<ChangesFrom>,
     /// Wait for further changes

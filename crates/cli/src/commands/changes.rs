@@ -68,7 +68,7 @@ fn print(
     let mut printed = 0_u64;
     loop {
         let change = match changes.next()? {
-            // Whoever reads gets what is there before it is waited for more.
+            // The reader gets what is there before this waits for more.
             None => {
                 output.flush()?;
                 match args.follow {

@@ -67,8 +67,14 @@ impl WriteBatch {
     }
 
     fn put_as(&mut self, json: &[u8], insert: bool) -> Result<()> {
-        let layout = self.layout.clone();
-        layout.extraction.extract_new(json, &mut self.extracted)?;
+        self.layout
+            .extraction
+            .extract_new(json, &mut self.extracted)?;
+        self.put_extracted(json, insert)
+    }
+
+    /// Adds the record that was just extracted.
+    fn put_extracted(&mut self, json: &[u8], insert: bool) -> Result<()> {
         let mark = self.writes.mark();
         let result = self.add(json);
         if result.is_err() {
@@ -115,7 +121,7 @@ impl WriteBatch {
                 Key::display(self.dataset.key_type(), self.extracted.key())
             )));
         }
-        self.put(json)
+        self.put_extracted(json, false)
     }
 
     /// Adds the deletion of a key, there or not.
