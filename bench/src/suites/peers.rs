@@ -126,12 +126,14 @@ fn experiments(options: &Options) -> Experiments {
     past.extend(["rocksdb blind", "rocksdb eager"].map(String::from));
     // Past memory, the cache shrinks with the data.
     let little = ((CACHE_BYTES as f64 * options.scale.min(1.0)) as usize).max(1 << 20);
-    let in_cache = |name: String, subjects: Vec<String>, records: usize| Experiment {
+    // Memory grows with the data, beyond a million records and from a fifth of them to all.
+    let cache = (CACHE_BYTES as f64 * options.scale.max(1.0)) as usize;
+    let in_cache = |name, subjects, records: usize, cache_bytes| Experiment {
         name,
         subjects,
         records,
         mixed: records / 2,
-        cache_bytes: CACHE_BYTES,
+        cache_bytes,
         direct: false,
     };
     let names = [
@@ -148,12 +150,13 @@ fn experiments(options: &Options) -> Experiments {
         .collect();
     let [cached_name, fifth_name, past_name] = names.clone();
     let mut experiments = vec![
-        in_cache(cached_name, cached, all),
-        in_cache(fifth_name, growing, fifth),
+        in_cache(cached_name, cached, all, cache),
+        in_cache(fifth_name, growing, fifth, cache / 5),
         in_cache(
             format!("{} cached (eager)", short(few)),
             vec!["esker eager".to_string()],
             few,
+            cache,
         ),
         Experiment {
             name: past_name,
@@ -306,7 +309,7 @@ fn settings(runner: &mut Runner, options: &Options) -> Result<()> {
         ("clients", "one thread, one operation at a time; where it says so, two threads beside one".to_string()),
         ("durability", "log written, no sync per write: a killed process loses nothing (redb: a commit per 10,000 writes; SQLite normal: sync at checkpoints)".to_string()),
         ("synced puts", "one record a time and thread, with fdatasync before it returns (RocksDB: sync; fjall: insert, then persist of data); the stores take turns in one process".to_string()),
-        ("block cache", "64 MiB each (Esker: half of a memory budget of 128 MiB, which holds memtables too; LMDB: the page cache)".to_string()),
+        ("block cache", "64 MiB each, more in proportion beyond a million records, and a fifth of it for a fifth of the records (Esker: half of a memory budget of 128 MiB, which holds memtables too; LMDB: the page cache)".to_string()),
         ("past memory", "64 MiB and direct reads and table writes: of block cache for RocksDB, in all for Esker".to_string()),
         ("compression", "LZ4 for Esker, RocksDB and fjall, none for SQLite, LMDB and redb".to_string()),
         ("filters", "Bloom, 10 bits a key".to_string()),

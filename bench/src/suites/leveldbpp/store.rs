@@ -3,8 +3,8 @@
 use std::path::Path as FsPath;
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Merging, Options, Path, Tuning,
-    Type, Value, WriteBatch,
+    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Merging, Options, Path,
+    Tuning, Type, Value, WriteBatch,
 };
 use lsm::{Cost, Stats};
 use serde_json::Value as Json;
