@@ -7,6 +7,7 @@
 pub mod condition;
 pub mod definition;
 pub mod error;
+pub mod geometry;
 pub mod key;
 pub mod posting;
 pub mod range;

@@ -1,0 +1,214 @@
+//! Areas: what a point can lie in.
+
+use super::bounds::Bounds;
+use super::distance::{EARTH_RADIUS_M, distance, farthest, nearest};
+use super::geojson;
+use super::point::{Point, Space};
+use super::polygon::Polygon;
+use crate::error::{Error, Result};
+
+/// An area of the sphere or of the plane, its border included. Making one costs time in proportion to its corners.
+#[derive(Debug, Clone)]
+pub struct Area {
+    space: Space,
+    shape: Shape,
+    /// Together they cover the area.
+    boxes: Vec<Bounds>,
+}
+
+#[derive(Debug, Clone)]
+enum Shape {
+    /// Exactly the boxes.
+    Rect,
+    Circle {
+        centre: Point,
+        radius: f64,
+    },
+    Polygon(Polygon),
+}
+
+/// How much of a box lies in an area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// None of it.
+    Outside,
+    /// Perhaps some of it.
+    Crosses,
+    /// All of it.
+    Inside,
+}
+
+impl Area {
+    /// All points with longitudes from `west` to `east` and latitudes from `south` to `north` (in the plane: first and second coordinates),
+    /// all four included. On the sphere `west` may be greater than `east`: then it crosses the meridian of 180 degrees.
+    ///
+    /// # Errors
+    ///
+    /// A corner is no [point](Point::new); `south` is greater than `north`; in the plane, `west` greater than `east`.
+    pub fn rect(space: Space, west: f64, south: f64, east: f64, north: f64) -> Result<Area> {
+        let (low, high) = (
+            Point::new(space, west, south)?,
+            Point::new(space, east, north)?,
+        );
+        if low.y() > high.y() {
+            return Err(Error::bad_input(format!(
+                "a rectangle is west, south, east, north: {south} in the south is greater than {north} in the north"
+            )));
+        }
+        let boxes = match space {
+            Space::Sphere => on_sphere(low.x(), high.x(), low.y(), high.y()),
+            Space::Plane if low.x() > high.x() => {
+                return Err(Error::bad_input(format!(
+                    "a rectangle of the plane begins at its least coordinate: {west} is greater than {east}"
+                )));
+            }
+            Space::Plane => vec![Bounds::of(low).union(Bounds::of(high))],
+        };
+        Ok(Area {
+            space,
+            shape: Shape::Rect,
+            boxes,
+        })
+    }
+
+    /// All points at most `radius` away from `centre`: metres on the sphere, the unit of the coordinates in the plane.
+    ///
+    /// # Errors
+    ///
+    /// The radius is negative or no finite number.
+    pub fn circle(space: Space, centre: Point, radius: f64) -> Result<Area> {
+        if !(0.0..f64::INFINITY).contains(&radius) {
+            return Err(Error::bad_input(format!(
+                "a circle has no radius of {radius}"
+            )));
+        }
+        let boxes = match space {
+            Space::Plane => vec![Bounds {
+                min_x: (centre.x() - radius).next_down(),
+                min_y: (centre.y() - radius).next_down(),
+                max_x: (centre.x() + radius).next_up(),
+                max_y: (centre.y() + radius).next_up(),
+            }],
+            Space::Sphere => around(centre, radius),
+        };
+        Ok(Area {
+            space,
+            shape: Shape::Circle { centre, radius },
+            boxes,
+        })
+    }
+
+    /// What lies in the polygon.
+    pub fn polygon(polygon: Polygon) -> Area {
+        Area {
+            space: polygon.space(),
+            boxes: polygon.boxes(),
+            shape: Shape::Polygon(polygon),
+        }
+    }
+
+    /// What lies in the polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`, `FeatureCollection` or
+    /// `GeometryCollection` of such.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON, or not of these; a ring of it is none ([`Polygon::new`]).
+    pub fn from_geojson(space: Space, text: &str) -> Result<Area> {
+        Ok(Area::polygon(geojson::polygon(space, text)?))
+    }
+
+    /// Sphere or plane.
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// Whether the point lies in the area or on its border.
+    pub fn contains(&self, point: Point) -> bool {
+        match &self.shape {
+            Shape::Rect => self.boxes.iter().any(|part| part.contains(point)),
+            Shape::Circle { centre, radius } => distance(self.space, *centre, point) <= *radius,
+            Shape::Polygon(polygon) => polygon.contains(point),
+        }
+    }
+
+    /// Boxes that together have every point of the area, and perhaps more.
+    pub fn boxes(&self) -> &[Bounds] {
+        &self.boxes
+    }
+
+    /// How much of the box lies in the area. [`Relation::Crosses`] may be said of any box, the others are sure.
+    pub fn relation(&self, bounds: &Bounds) -> Relation {
+        if !self.boxes.iter().any(|part| part.meets(bounds)) {
+            return Relation::Outside;
+        }
+        match &self.shape {
+            Shape::Rect if self.boxes.iter().any(|part| part.holds(bounds)) => Relation::Inside,
+            Shape::Rect => Relation::Crosses,
+            Shape::Circle { centre, radius } if nearest(self.space, *centre, bounds) > *radius => {
+                Relation::Outside
+            }
+            Shape::Circle { centre, radius }
+                if farthest(self.space, *centre, bounds) <= *radius =>
+            {
+                Relation::Inside
+            }
+            Shape::Circle { .. } => Relation::Crosses,
+            Shape::Polygon(polygon) => polygon.relation(bounds),
+        }
+    }
+}
+
+/// The boxes of a range of longitudes and latitudes: cut at the meridian of 180 degrees, which has two names, with all longitudes at a pole.
+pub(super) fn on_sphere(west: f64, east: f64, south: f64, north: f64) -> Vec<Bounds> {
+    let part = |min_x, max_x, min_y, max_y| Bounds {
+        min_x,
+        min_y,
+        max_x,
+        max_y,
+    };
+    let mut boxes = match west <= east {
+        true => vec![part(west, east, south, north)],
+        false => vec![
+            part(west, 180.0, south, north),
+            part(-180.0, east, south, north),
+        ],
+    };
+    if west <= east && (west == -180.0) != (east == 180.0) {
+        let other = if west == -180.0 { 180.0 } else { -180.0 };
+        boxes.push(part(other, other, south, north));
+    }
+    let all_around = west == -180.0 && east == 180.0;
+    for pole in [-90.0, 90.0] {
+        if !all_around && (south == pole || north == pole) {
+            boxes.push(part(-180.0, 180.0, pole, pole));
+        }
+    }
+    boxes
+}
+
+/// The boxes about a circle on the sphere.
+fn around(centre: Point, radius: f64) -> Vec<Bounds> {
+    // More than what rounding does to the sine and its inverse.
+    let wider = |degrees: f64| degrees * (1.0 + 1e-6) + 1e-9;
+    let angle = radius / EARTH_RADIUS_M;
+    let up = wider(angle.to_degrees());
+    let (south, north) = (centre.y() - up, centre.y() + up);
+    if south <= -90.0 || north >= 90.0 {
+        return on_sphere(-180.0, 180.0, south.max(-90.0), north.min(90.0));
+    }
+    let across = wider(
+        (angle.sin() / centre.y().to_radians().cos())
+            .min(1.0)
+            .asin()
+            .to_degrees(),
+    );
+    let (mut west, mut east) = (centre.x() - across, centre.x() + across);
+    if across >= 180.0 {
+        (west, east) = (-180.0, 180.0);
+    } else if west < -180.0 {
+        west += 360.0;
+    } else if east > 180.0 {
+        east -= 360.0;
+    }
+    on_sphere(west, east, south, north)
+}

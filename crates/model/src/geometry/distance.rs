@@ -1,0 +1,96 @@
+//! Distances: between points, and bounds of those between a point and all that lies in a box.
+
+use super::bounds::Bounds;
+use super::point::{Point, Space};
+
+/// The earth's mean radius in metres, (2a + b) / 3 of WGS 84.
+pub const EARTH_RADIUS_M: f64 = 6_371_008.8;
+
+/// The distance of two points: on the sphere along the great circle, in metres (by haversines); in the plane the length of the line.
+///
+/// Two distances are computed alike wherever Esker compares them, so that an order by distance is the same in each kind of index.
+pub fn distance(space: Space, a: Point, b: Point) -> f64 {
+    match space {
+        Space::Plane => (a.x() - b.x()).hypot(a.y() - b.y()),
+        Space::Sphere => {
+            let (north, east) = ((a.y() - b.y()).to_radians(), (a.x() - b.x()).to_radians());
+            let cosines = a.y().to_radians().cos() * b.y().to_radians().cos();
+            let haversine = (north / 2.0).sin().powi(2) + cosines * (east / 2.0).sin().powi(2);
+            2.0 * EARTH_RADIUS_M * haversine.min(1.0).sqrt().asin()
+        }
+    }
+}
+
+/// A lower bound of the distance between the point and all points of the box: close below the least, and never above it.
+pub fn nearest(space: Space, point: Point, bounds: &Bounds) -> f64 {
+    let exact = match space {
+        Space::Plane => {
+            let beyond = |value: f64, min: f64, max: f64| (min - value).max(value - max).max(0.0);
+            beyond(point.x(), bounds.min_x, bounds.max_x).hypot(beyond(
+                point.y(),
+                bounds.min_y,
+                bounds.max_y,
+            ))
+        }
+        Space::Sphere => to_box(point, bounds),
+    };
+    (exact - slack(exact)).max(0.0)
+}
+
+/// An upper bound of the distance between the point and all points of the box: close above the greatest, and never below it.
+pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
+    match space {
+        Space::Plane => {
+            let across =
+                |value: f64, min: f64, max: f64| (value - min).abs().max((value - max).abs());
+            let exact = across(point.x(), bounds.min_x, bounds.max_x).hypot(across(
+                point.y(),
+                bounds.min_y,
+                bounds.max_y,
+            ));
+            exact + slack(exact)
+        }
+        // What is farthest from a point is nearest to its antipode.
+        Space::Sphere => {
+            let x = match point.x() > 0.0 {
+                true => point.x() - 180.0,
+                false => point.x() + 180.0,
+            };
+            let left = to_box(Point::raw(x, -point.y()), bounds);
+            let exact = std::f64::consts::PI * EARTH_RADIUS_M - left;
+            exact + slack(exact) + slack(left)
+        }
+    }
+}
+
+/// More than what rounding does to a distance: haversines lose half of their digits towards the antipode.
+fn slack(distance: f64) -> f64 {
+    1e-6 + 1e-8 * distance
+}
+
+/// The distance to the nearest point of a box on the sphere, but for rounding.
+fn to_box(point: Point, bounds: &Bounds) -> f64 {
+    if bounds.min_x <= point.x() && point.x() <= bounds.max_x {
+        // Along the meridian: every other way to a parallel is longer.
+        let beyond = (bounds.min_y - point.y())
+            .max(point.y() - bounds.max_y)
+            .max(0.0);
+        return beyond.to_radians() * EARTH_RADIUS_M;
+    }
+    to_meridian(point, bounds.min_x, bounds).min(to_meridian(point, bounds.max_x, bounds))
+}
+
+/// The distance to the nearest point of a piece of a meridian, but for rounding.
+fn to_meridian(point: Point, x: f64, bounds: &Bounds) -> f64 {
+    let (latitude, east) = (point.y().to_radians(), (x - point.x()).to_radians());
+    // The foot of the perpendicular on the great circle of the meridian; beyond a pole where it lies on the other side of the earth.
+    let foot = latitude
+        .sin()
+        .atan2(latitude.cos() * east.cos())
+        .to_degrees();
+    if bounds.min_y <= foot && foot <= bounds.max_y {
+        return distance(Space::Sphere, point, Point::raw(x, foot));
+    }
+    let to = |y: f64| distance(Space::Sphere, point, Point::raw(x, y));
+    to(bounds.min_y).min(to(bounds.max_y))
+}

@@ -1,0 +1,41 @@
+//! Points, and the areas that can hold them: rectangles, circles and polygons, on the sphere and in the plane.
+//!
+//! On the [sphere](Space::Sphere) a point is a longitude and a latitude in degrees, and distances are great-circle distances in metres
+//! on a sphere of the earth's mean radius. In the [plane](Space::Plane) coordinates are any finite numbers, and distances are theirs.
+//!
+//! Areas are closed: what lies on the border is inside. On the sphere the meridians -180 and 180 are one, and so are all points of a
+//! pole, whatever longitude they are written with.
+//!
+//! An index asks three things of an area. [`Area::boxes`] says where to look: boxes that together cover it. [`Area::relation`] says of a
+//! box (of a block, of a file) whether the area has none or all of its points. [`Area::contains`] decides about one point, and is exact:
+//! whatever the boxes are, the answer is the same.
+//!
+//! ```
+//! use model::geometry::{Area, Point, Space};
+//!
+//! let fiji = Area::rect(Space::Sphere, 176.0, -22.0, -178.0, -12.0)?;
+//! assert!(fiji.contains(Point::new(Space::Sphere, 179.2, -17.8)?));
+//! assert!(!fiji.contains(Point::new(Space::Sphere, 0.0, -17.8)?));
+//! // The meridian of 180 degrees cuts it into two boxes.
+//! assert_eq!(fiji.boxes().len(), 2);
+//!
+//! let paris = Point::new(Space::Sphere, 2.3488, 48.85341)?;
+//! let near = Area::circle(Space::Sphere, paris, 50_000.0)?;
+//! assert!(near.contains(Point::new(Space::Sphere, 2.5479, 49.0097)?));
+//! # Ok::<(), model::Error>(())
+//! ```
+
+mod area;
+mod bounds;
+mod distance;
+mod geojson;
+mod point;
+mod polygon;
+#[cfg(test)]
+mod tests;
+
+pub use area::{Area, Relation};
+pub use bounds::Bounds;
+pub use distance::{EARTH_RADIUS_M, distance, farthest, nearest};
+pub use point::{Point, Space};
+pub use polygon::Polygon;

@@ -1,0 +1,84 @@
+//! Points and the spaces that they lie in.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// What coordinates mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// Longitude and latitude in degrees on a sphere with the earth's mean radius; distances in metres.
+    Sphere,
+    /// Any two numbers; distances in their unit.
+    Plane,
+}
+
+/// A point. `x` is the longitude on the sphere, `y` the latitude. Neither is ever NaN, infinite or a negative zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    x: f64,
+    y: f64,
+}
+
+impl Point {
+    /// A point, if the coordinates are possible there.
+    ///
+    /// # Errors
+    ///
+    /// A coordinate is no finite number; on the sphere, a longitude outside of -180 to 180 or a latitude outside of -90 to 90.
+    pub fn new(space: Space, x: f64, y: f64) -> Result<Point> {
+        let fits = |name: &str, value: f64, limit: f64| match value.abs() <= limit {
+            true => Ok(()),
+            false => Err(Error::bad_input(format!(
+                "{name} {value} is not between -{limit} and {limit}"
+            ))),
+        };
+        match space {
+            Space::Sphere => {
+                fits("longitude", x, 180.0)?;
+                fits("latitude", y, 90.0).map_err(|error| {
+                    match y.abs() <= 180.0 && x.abs() <= 90.0 {
+                        true => Error::bad_input(format!("{error}: the longitude comes first")),
+                        false => error,
+                    }
+                })?;
+            }
+            Space::Plane if x.is_finite() && y.is_finite() => {}
+            Space::Plane => {
+                return Err(Error::bad_input(format!(
+                    "({x}, {y}) is no point: coordinates are finite numbers"
+                )));
+            }
+        }
+        // A negative zero would have an encoding of its own.
+        Ok(Point {
+            x: x + 0.0,
+            y: y + 0.0,
+        })
+    }
+
+    /// The longitude, or the first coordinate of the plane.
+    pub fn x(self) -> f64 {
+        self.x
+    }
+
+    /// The latitude, or the second coordinate of the plane.
+    pub fn y(self) -> f64 {
+        self.y
+    }
+
+    /// On the sphere: all longitudes are the same point here.
+    pub(super) fn at_pole(self) -> bool {
+        self.y.abs() == 90.0
+    }
+
+    pub(super) fn raw(x: f64, y: f64) -> Point {
+        Point { x, y }
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.x, self.y)
+    }
+}
