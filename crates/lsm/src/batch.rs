@@ -247,7 +247,7 @@ impl Batch {
     }
 
     /// The trees that are written to, some of them more than once.
-    pub(crate) fn trees(&self) -> &[TreeId] {
+    pub fn trees(&self) -> &[TreeId] {
         &self.trees
     }
 

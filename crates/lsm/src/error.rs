@@ -108,6 +108,8 @@ pub enum Error {
     Conflict(String),
     /// The call does not fit the state of the store.
     Invalid(String),
+    /// A tree belongs to something that this program does not bring along ([`crate::TreeProvider`]).
+    Unsupported(String),
 }
 
 impl Error {
@@ -201,7 +203,9 @@ impl fmt::Display for Error {
                 write!(f, "a snapshot called `{name}` is kept already")
             }
             Error::UnknownSnapshot { name } => write!(f, "no snapshot called `{name}` is kept"),
-            Error::Conflict(what) | Error::Invalid(what) => f.write_str(what),
+            Error::Conflict(what) | Error::Invalid(what) | Error::Unsupported(what) => {
+                f.write_str(what)
+            }
         }
     }
 }

@@ -138,7 +138,9 @@ impl From<lsm::Error> for Error {
             {
                 ErrorKind::Damaged
             }
-            lsm::Error::Limit { .. } | lsm::Error::Invalid(_) => ErrorKind::BadInput,
+            lsm::Error::Limit { .. } | lsm::Error::Invalid(_) | lsm::Error::Unsupported(_) => {
+                ErrorKind::BadInput
+            }
             lsm::Error::SnapshotExists { .. } => ErrorKind::Exists,
             lsm::Error::UnknownSnapshot { .. } => ErrorKind::UnknownSnapshot,
             lsm::Error::Locked { .. } => ErrorKind::Locked,

@@ -40,6 +40,7 @@ mod catalog;
 mod check;
 mod ddl;
 mod error;
+pub mod extension;
 mod feed;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

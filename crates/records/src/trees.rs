@@ -14,6 +14,7 @@ use crate::catalog::{
     Late, Role, TreeConfig, data_tree, dataset_of, deleted_tree, index_tree, keys_tree,
     superseded_tree, widened_tree,
 };
+use crate::extension::Extensions;
 use crate::index;
 use crate::maintenance;
 
@@ -123,6 +124,8 @@ pub(crate) struct Trees {
     pub(crate) table_size: u64,
     /// Bytes of a run that a tiered tree does not merge any more.
     pub(crate) largest_mergeable: u64,
+    /// Whose trees are not ours.
+    pub(crate) extensions: Extensions,
 }
 
 impl Trees {
@@ -149,6 +152,9 @@ impl Trees {
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, config: &[u8]) -> lsm::Result<TreeOptions> {
+        if let Some(options) = self.extensions.tree_options(name, config) {
+            return options;
+        }
         let unknown =
             || lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"));
         let superseded = |leaves_out| {

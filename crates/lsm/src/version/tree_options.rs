@@ -102,7 +102,8 @@ impl TreeOptions {
 /// configuration changed.
 pub trait TreeProvider: Send + Sync {
     /// The options of the tree that was created with this name and these configuration bytes.
-    /// [`Error::Invalid`](crate::Error::Invalid) refuses them; of a tree that is there already that is damage.
+    /// [`Error::Invalid`](crate::Error::Invalid) refuses them; of a tree that is there already that is damage,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) is not.
     fn tree_options(&self, name: &str, config: &[u8]) -> Result<TreeOptions>;
 }
 

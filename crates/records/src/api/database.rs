@@ -10,9 +10,10 @@ use serde_json::Value as Json;
 
 use super::Dataset;
 use crate::background::Keeper;
-use crate::catalog::{Layout, Step};
+use crate::catalog::{Layout, Step, is_of_extension};
 use crate::check::{self, CheckReport};
 use crate::error::{Error, ErrorKind, Result};
+use crate::extension::{Extension, ExtensionStore, Extensions};
 use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
 use crate::telemetry::{self, Usage};
 use crate::trees::{Trees, new_trees};
@@ -38,6 +39,8 @@ pub struct Options {
     /// How much of the log is kept, for change feeds that come late, beyond what is in no table yet: the last so many bytes, or what was written
     /// in some time. Default: nothing.
     pub keep_log: KeepLog,
+    /// Capabilities with trees of their own in the store ([`crate::extension`]). A store that has trees of one is opened with it. Default: none.
+    pub extensions: Vec<Arc<dyn Extension>>,
     /// For experiments only.
     #[doc(hidden)]
     pub tuning: Tuning,
@@ -105,6 +108,7 @@ impl Default for Options {
             background: engine.background,
             table_size: engine.table_size,
             keep_log: engine.keep_log,
+            extensions: Vec::new(),
             tuning: Tuning::default(),
         }
     }
@@ -116,6 +120,7 @@ pub struct Database {
     /// Before the store, so that the upkeep ends first.
     keeper: Arc<Keeper>,
     pub(crate) shared: Arc<Store>,
+    extensions: Extensions,
     /// What stops the reads that users ask for.
     pub(crate) stop: Option<Stop>,
 }
@@ -152,7 +157,7 @@ impl Database {
     /// # }
     /// ```
     pub fn open_reader(dir: &FsPath, options: Options) -> Result<Database> {
-        let (engine, trees) = Database::engine(&options);
+        let (engine, trees) = Database::engine(&options)?;
         Database::over(Group::open_reader(dir, engine, Arc::new(trees))?, options)
     }
 
@@ -176,11 +181,11 @@ impl Database {
     }
 
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
-        let (engine, trees) = Database::engine(&options);
+        let (engine, trees) = Database::engine(&options)?;
         Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)
     }
 
-    fn engine(options: &Options) -> (lsm::Options, Trees) {
+    fn engine(options: &Options) -> Result<(lsm::Options, Trees)> {
         let engine = lsm::Options {
             memory_budget: options.memory_budget,
             budget: options.budget.clone(),
@@ -202,8 +207,9 @@ impl Database {
         let trees = Trees {
             table_size: options.table_size,
             largest_mergeable: options.tuning.largest_mergeable,
+            extensions: Extensions::new(&options.extensions)?,
         };
-        (engine, trees)
+        Ok((engine, trees))
     }
 
     /// The store over an open group.
@@ -222,6 +228,7 @@ impl Database {
         };
         Ok(Database {
             keeper: Arc::default(),
+            extensions: Extensions::new(&options.extensions)?,
             shared: Arc::new(shared),
             stop: None,
         })
@@ -313,7 +320,7 @@ impl Database {
         Ok(self.shared.group.flush()?)
     }
 
-    /// Merges a dataset (or all) down to one run per tree, dropping what is obsolete: from the indexes also the
+    /// Merges a dataset (or all, and the trees of extensions) down to one run per tree, dropping what is obsolete: from the indexes also the
     /// facts of all writes that are known to be obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
@@ -324,6 +331,13 @@ impl Database {
                     .collect()
             }
         };
+        if dataset.is_none() {
+            let snapshot = self.shared.group.snapshot();
+            let trees = snapshot.version().trees.values();
+            let others = trees.filter(|tree| is_of_extension(&tree.name));
+            let others: Vec<_> = others.map(|tree| tree.id).collect();
+            self.shared.group.compact_trees(&others)?;
+        }
         // Each step needs what those before it told: what is obsolete and nobody has any more is forgotten when all
         // others have been merged. Trees that are dropped meanwhile are passed over.
         let group = &self.shared.group;
@@ -387,6 +401,14 @@ impl Database {
     /// The state of the whole store: datasets, memory, counters since opening.
     pub fn stats(&self) -> Json {
         self.shared.stats()
+    }
+
+    /// The part of the store that the extension `name` has ([`crate::extension`]).
+    ///
+    /// # Errors
+    /// The store was opened without it.
+    pub fn extension(&self, name: &str) -> Result<ExtensionStore> {
+        ExtensionStore::new(self.shared.clone(), &self.extensions, name)
     }
 
     /// The engine below, for its counters and snapshots.

@@ -7,6 +7,7 @@
 //! one; `d/superseded` is the bitmap tree of the obsolete set; and under deleted-key
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
+//! Trees of extensions are `@extension/tree`.
 
 use model::definition::{IndexKind, Merging, Repair, Upkeep};
 
@@ -27,7 +28,15 @@ pub(crate) fn index_tree(dataset: &str, id: u32, number: u32) -> String {
 
 /// The dataset that a data tree belongs to; `None` for other trees.
 pub(crate) fn dataset_of(tree: &str) -> Option<&str> {
-    tree.strip_suffix(DATA)
+    tree.strip_suffix(DATA).filter(|_| !is_of_extension(tree))
+}
+
+/// What the names of extensions' trees begin with; no dataset is called so.
+pub(crate) const EXTENSION: char = '@';
+
+/// True for the trees of extensions.
+pub(crate) fn is_of_extension(tree: &str) -> bool {
+    tree.starts_with(EXTENSION)
 }
 
 /// The name of the tree that gathers the facts of an index that is being built.

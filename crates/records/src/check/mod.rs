@@ -12,7 +12,7 @@ use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Stop,
 use model::record::RecordRef;
 use obsolete::{Derived, Known};
 
-use crate::catalog::{Attribute, Layout, dataset_of};
+use crate::catalog::{Attribute, Layout, dataset_of, is_of_extension};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, VisitFact};
@@ -106,7 +106,10 @@ impl Store {
             let layout = dataset_of(&tree.name).and_then(|name| Layout::new(name, version));
             known.extend(layout.iter().flat_map(Layout::trees));
         }
-        let unknown = version.trees.values().filter(|t| !known.contains(&t.id));
+        let unknown = version
+            .trees
+            .values()
+            .filter(|t| !known.contains(&t.id) && !is_of_extension(&t.name));
         unknown
             .map(|tree| format!("tree {}: it belongs to no dataset", tree.name))
             .collect()
