@@ -9,6 +9,7 @@ use esker::{
 };
 
 use crate::action::PATHS;
+use crate::common::tree::Tree;
 use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
 use crate::model::{KEYS, Records, key};
 
@@ -52,9 +53,12 @@ pub(crate) fn some(
         all: false,
     };
     for _ in 0..times {
-        let wanted = asker.wanted();
+        let tree = match asker.rng.usize(0..3) {
+            0 => asker.tree(),
+            _ => Tree::All(asker.wanted(), Vec::new()),
+        };
         let limit = [None, None, Some(0), Some(1), Some(3)][asker.rng.usize(0..5)];
-        asker.question(&wanted, limit)?;
+        asker.question(&tree, limit)?;
     }
     asker.get()?;
     if asker.rng.bool() {
@@ -91,19 +95,22 @@ pub(crate) fn everything(
             .take(if declared { 5 } else { 1 })
             .collect();
         for value in there {
-            let wanted = |op| Wanted {
-                path: (*name).to_string(),
-                op,
-                value: value.clone(),
+            let wanted = |op| {
+                let wanted = Wanted {
+                    path: (*name).to_string(),
+                    op,
+                    value: value.clone(),
+                };
+                Tree::All(vec![wanted], Vec::new())
             };
-            asker.question(&[wanted(Op::Eq)], None)?;
+            asker.question(&wanted(Op::Eq), None)?;
             asker.all = false;
-            asker.question(&[wanted(Op::Ge)], None)?;
-            asker.question(&[wanted(Op::Lt)], None)?;
+            asker.question(&wanted(Op::Ge), None)?;
+            asker.question(&wanted(Op::Lt), None)?;
             asker.all = true;
         }
     }
-    asker.question(&[], None)?;
+    asker.question(&Tree::All(Vec::new(), Vec::new()), None)?;
     asker.scan()?;
     for number in 0..KEYS {
         asker.read_key(number)?;
@@ -175,6 +182,31 @@ impl Asker<'_> {
         wanted
     }
 
+    fn tree(&mut self) -> Tree {
+        // Drawn beforehand: what a tree is made of takes the same chance.
+        let mut parts: Vec<Vec<Wanted>> = (0..16)
+            .map(|_| {
+                let mut wanted = self.wanted();
+                while wanted.is_empty() {
+                    wanted = self.wanted();
+                }
+                wanted
+            })
+            .collect();
+        let mut values: Vec<(String, Vec<Value>)> = (0..16)
+            .map(|_| {
+                let at = self.rng.usize(0..PATHS.len());
+                let count = self.rng.usize(1..4);
+                let ty = self.view.types[at];
+                let values = (0..count).map(|_| self.value(ty)).collect();
+                (PATHS[at].to_string(), values)
+            })
+            .collect();
+        let mut some = |rng: &mut fastrand::Rng| parts.swap_remove(rng.usize(0..parts.len()));
+        let mut value = |rng: &mut fastrand::Rng| values.swap_remove(rng.usize(0..values.len()));
+        Tree::random(self.rng, 1, &mut some, &mut value)
+    }
+
     fn rows(&self, query: Query) -> Result<Vec<Row>> {
         query.run()?.map(row).collect()
     }
@@ -184,7 +216,7 @@ impl Asker<'_> {
         self.all || self.rng.usize(0..5) < 2
     }
 
-    fn question(&mut self, wanted: &[Wanted], limit: Option<usize>) -> Result<()> {
+    fn question(&mut self, wanted: &Tree, limit: Option<usize>) -> Result<()> {
         let order = match self.rng.usize(0..3) {
             0 => Order::Oldest,
             _ => Order::Newest,
@@ -197,8 +229,8 @@ impl Asker<'_> {
         let validations = [Validation::Auto, Validation::Direct, Validation::Timestamp];
         let validation = validations[self.rng.usize(0..3)];
         let mut query = self.snapshot.query().order(order).lookup(lookup);
-        for condition in wanted {
-            query = query.filter(condition.condition());
+        if let Some(condition) = wanted.expr() {
+            query = query.filter(condition);
         }
         let by_key = self.records.meeting(wanted);
         let mut right = by_key.clone();

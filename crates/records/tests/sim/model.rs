@@ -9,7 +9,8 @@ use esker::{KeyType, Type, Value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::action::{ABSENT, ARRAY, Cell, KEEP, NULL, ONE, PATHS};
-use crate::common::{Put, Wanted, domain, meets, place, to_json};
+use crate::common::tree::Tree;
+use crate::common::{Put, domain, place, to_json};
 
 /// A key, in the order of its dataset.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,8 +95,8 @@ impl Records {
     }
 
     /// The current records that meet all conditions: key, number of the write, body, in order of the keys.
-    pub(crate) fn meeting(&self, wanted: &[Wanted]) -> Vec<(&K, u64, &str)> {
-        let rows = self.rows().filter(|(_, _, put)| meets(put, wanted));
+    pub(crate) fn meeting(&self, wanted: &Tree) -> Vec<(&K, u64, &str)> {
+        let rows = self.rows().filter(|(_, _, put)| wanted.meets(put));
         rows.map(|(key, seq, put)| (key, seq, put.body.as_str()))
             .collect()
     }
