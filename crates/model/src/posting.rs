@@ -20,7 +20,7 @@
 //! The first key shares nothing, so an older fragment is joined to a newer one by rewriting only its
 //! first delta; [`settle`] does the rest once per merge.
 //!
-//! A *cancel* is anti-matter: as of its sequence number the record does not have the value any more.
+//! A *cancel* is tombstones: as of its sequence number the record does not have the value any more.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -42,7 +42,7 @@ const SETTLED: u64 = 2;
 /// Up to so many keys, comparing each with each beats hashing.
 const FEW: usize = 12;
 
-/// One fact of a posting list.
+/// One index entry of a posting list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Posting<'a> {
     /// The write that made it.

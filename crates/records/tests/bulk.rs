@@ -57,7 +57,7 @@ fn ids(query: Query, order: BulkOrder) -> Vec<u64> {
 }
 
 #[test]
-fn every_record_comes_once_however_many_facts_it_has() {
+fn every_record_comes_once_however_many_entries_it_has() {
     let fs = Memory::new();
     let (_db, dataset) = filled(&fs);
     let there = |id: &u64| !id.is_multiple_of(11);

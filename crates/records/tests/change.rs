@@ -150,7 +150,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
         check(&db);
         agree(&dataset.snapshot(), 0..7);
         let trees = dataset.stats()["trees"].as_array().unwrap().len();
-        // The data, and the set of writes that are over.
+        // The data, and the obsolete set.
         assert_eq!(trees, 2 + usize::from(to.is_standalone()), "{from:?} {to}");
         let plan = dataset.query().equals(&path("v"), "1").run().unwrap();
         let plan = plan.explain()["plan"].clone();

@@ -322,7 +322,7 @@ fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_
         db.flush().unwrap();
     }
     // All others are merged.
-    db.group().settle_merges().unwrap_err();
+    db.group().run_compactions().unwrap_err();
     let place = PATHS.iter().position(|path| *path == "lazy").unwrap();
     for stats in [db.stats(), dataset.stats()] {
         let [failure] = &failures(&stats)[..] else {

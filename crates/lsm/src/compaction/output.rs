@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::job::Workshop;
+use super::job::CompactionContext;
 use crate::batch::TreeId;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
@@ -19,7 +19,7 @@ use crate::version::{
 /// Tables being written: one after the other, cut between keys when they have their size, or side by side, as the tree's
 /// partitioner cuts. Dropped before its end, it removes what it wrote.
 pub(super) struct Output<'a> {
-    shop: &'a Workshop<'a>,
+    shop: &'a CompactionContext<'a>,
     options: TableOptions,
     cut: Cut<'a>,
     written: Written,
@@ -114,7 +114,7 @@ impl Expected {
 
 impl<'a> Output<'a> {
     pub(super) fn new(
-        shop: &'a Workshop<'a>,
+        shop: &'a CompactionContext<'a>,
         tree: &TreeVersion,
         expected: &Expected,
     ) -> Output<'a> {
@@ -299,7 +299,7 @@ pub(super) struct Written {
 impl Written {
     fn begin_table<'a>(
         &mut self,
-        shop: &'a Workshop<'a>,
+        shop: &'a CompactionContext<'a>,
         options: &TableOptions,
     ) -> TableBuilder<'a> {
         let number = (shop.next_file)();
@@ -310,7 +310,7 @@ impl Written {
 
     fn end_table(
         &mut self,
-        shop: &Workshop<'_>,
+        shop: &CompactionContext<'_>,
         table: TableBuilder<'_>,
         bounds: Option<Bounds>,
     ) -> Result<()> {

@@ -234,14 +234,14 @@ impl Group {
 
     /// Merges trees into one run each, where some table of theirs may have something of a write that is known to be
     /// over ([`crate::SupersededBy`]). Trees that were dropped are passed over.
-    pub fn leave_out(&self, trees: &[TreeId]) -> Result<()> {
+    pub fn drop_obsolete(&self, trees: &[TreeId]) -> Result<()> {
         self.start_threads();
-        self.inner.leave_out(trees)
+        self.inner.drop_obsolete(trees)
     }
 
     /// Merges until no policy asks for more. Where the merge of a tree fails the others are merged all the same, and
     /// the first error is returned.
-    pub fn settle_merges(&self) -> Result<()> {
+    pub fn run_compactions(&self) -> Result<()> {
         self.inner.merge_all()
     }
 

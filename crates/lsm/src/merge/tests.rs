@@ -61,7 +61,7 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
         judge: None,
         versions: 1,
         is_oldest,
-        over: Over::default(),
+        over: ObsoleteWrites::default(),
         told: None,
         repaired: MAX_SEQ,
         now: 0,
@@ -179,12 +179,12 @@ fn operands_combine_in_pieces_down_to_a_base() {
 #[test]
 fn a_filter_may_rewrite_and_drop_but_never_bares_an_older_version() {
     struct Expire;
-    impl Judge for Expire {
-        fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+    impl CompactionFilter for Expire {
+        fn decide(&mut self, entry: FilteredEntry<'_>, _: &mut dyn FnMut() -> bool) -> Decision {
             match entry.key {
-                b"drop" => Verdict::Drop,
-                b"change" => Verdict::Rewrite([entry.value, b"!"].concat()),
-                _ => Verdict::Keep,
+                b"drop" => Decision::Drop,
+                b"change" => Decision::Rewrite([entry.value, b"!"].concat()),
+                _ => Decision::Keep,
             }
         }
     }
