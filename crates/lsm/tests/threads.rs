@@ -118,7 +118,7 @@ impl Bank {
             batch.put(self.diary, &account(who), &n.to_le_bytes())
         });
         let ticket = ticket.unwrap();
-        group.settle(ticket).unwrap();
+        group.acknowledge(ticket).unwrap();
         ticket.last()
     }
 

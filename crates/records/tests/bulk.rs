@@ -8,7 +8,7 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{DIR, INDEXED, PATHS, open, path, row, settle};
+use common::{DIR, INDEXED, PATHS, converge, open, path, row};
 use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;
@@ -35,7 +35,7 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
     for n in 0..RECORDS {
         put(n * 1999 % RECORDS, 50);
     }
-    settle(&db);
+    converge(&db);
     for id in (0..RECORDS).step_by(7) {
         put(id, 51);
     }

@@ -373,7 +373,7 @@ impl CompactionContext<'_> {
         let mut input = MergeCursor::new(sources);
         input.seek_first()?;
         let over = self.over(tree);
-        let mut told = SeqSet::new();
+        let mut reported = SeqSet::new();
         let by = tree.options.superseded.as_ref();
         let drop_policy = by.map_or(DropPolicy::Silent, |by| by.drop_policy);
         let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
@@ -389,7 +389,7 @@ impl CompactionContext<'_> {
             } else {
                 over
             },
-            told: (drop_policy == DropPolicy::Record).then_some(&mut told),
+            reported: (drop_policy == DropPolicy::Record).then_some(&mut reported),
             repaired: match (drop_policy, bitmap) {
                 (DropPolicy::KeepUntilRepaired, Some(bitmap)) => bitmap.mark(),
                 _ => MAX_SEQ,
@@ -403,7 +403,7 @@ impl CompactionContext<'_> {
         let written = output.finish()?;
         Ok(Made {
             written,
-            told,
+            reported,
             count,
         })
     }
@@ -419,7 +419,7 @@ impl CompactionContext<'_> {
     ) -> Result<Written> {
         let Made {
             written,
-            told,
+            reported,
             count,
         } = made;
         let dropped = entries_in.saturating_sub(count);
@@ -429,7 +429,7 @@ impl CompactionContext<'_> {
             let saw = self.version.ordinal();
             edit.saw.extend(numbers.map(|number| (number, saw)));
         }
-        self.tell(tree, &told, component, edit)?;
+        self.report(tree, &reported, component, edit)?;
         Ok(written)
     }
 }

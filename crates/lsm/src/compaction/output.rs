@@ -29,7 +29,7 @@ pub(super) struct Output<'a> {
     pub(super) count: u64,
     /// Bytes of entries since it was last told how much is written, and how much that was.
     untold: usize,
-    told: u64,
+    reported: u64,
 }
 
 /// Bytes of entries after which progress is reported.
@@ -155,7 +155,7 @@ impl<'a> Output<'a> {
             last_key: Vec::new(),
             count: 0,
             untold: 0,
-            told: 0,
+            reported: 0,
         }
     }
 
@@ -166,7 +166,7 @@ impl<'a> Output<'a> {
         }
         self.untold += key.len() + value.len();
         if self.untold >= TELL {
-            self.tell();
+            self.report_progress();
         }
         let new_key = self.count == 1 || self.last_key.as_slice() != key;
         if new_key {
@@ -181,7 +181,7 @@ impl<'a> Output<'a> {
     }
 
     /// Tells how much is written by now, and waits where that is more than may be.
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         self.untold = 0;
         let open: u64 = match &self.cut {
             Cut::BySize(table) => table.iter().map(|table| table.estimated_size()).sum(),
@@ -191,8 +191,8 @@ impl<'a> Output<'a> {
             }
         };
         let bytes = self.written.bytes() + open;
-        let more = bytes.saturating_sub(self.told);
-        self.told += more;
+        let more = bytes.saturating_sub(self.reported);
+        self.reported += more;
         if let Some(written) = self.shop.written {
             written.fetch_add(more, Ordering::Relaxed);
         }
@@ -276,7 +276,7 @@ impl<'a> Output<'a> {
                 }
             }
         }
-        self.tell();
+        self.report_progress();
         Ok(std::mem::take(&mut self.written))
     }
 }

@@ -146,7 +146,7 @@ pub(super) type MakePiece<'m> = dyn Fn(Option<&[u8]>, Option<&[u8]>) -> Result<M
 pub(super) struct Made {
     pub(super) written: Written,
     /// Numbers that are to be added to the obsolete set.
-    pub(super) told: SeqSet,
+    pub(super) reported: SeqSet,
     /// Entries that are left.
     pub(super) count: u64,
 }
@@ -154,7 +154,7 @@ pub(super) struct Made {
 impl Made {
     fn append(&mut self, piece: Made) {
         self.written.append(piece.written);
-        self.told.add_all(&piece.told);
+        self.reported.add_all(&piece.reported);
         self.count += piece.count;
     }
 }

@@ -34,19 +34,19 @@ impl CompactionContext<'_> {
 
     /// Writes the numbers that a flush or merge of `tree` left out into the tree's bitmap tree, as a
     /// part of the same edit: they are there when, and only when, the puts are gone.
-    pub(super) fn tell(
+    pub(super) fn report(
         &self,
         tree: &TreeVersion,
-        told: &SeqSet,
+        reported: &SeqSet,
         component: ComponentId,
         edit: &mut Edit,
     ) -> Result<()> {
         let by = tree.options.superseded.as_ref();
         let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
-        let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
+        let Some(bitmap) = bitmap.filter(|_| !reported.is_empty()) else {
             return Ok(());
         };
-        self.add_set(bitmap, told.clone(), component, edit)
+        self.add_set(bitmap, reported.clone(), component, edit)
     }
 
     /// True when what flushes and merges of a tree write has nothing of any write that is in its set.

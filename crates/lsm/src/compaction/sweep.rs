@@ -30,7 +30,7 @@ pub(crate) fn holders<'v>(
 }
 
 /// True when every holder has all that is meant for it: nothing old is gathered somewhere to be brought in later.
-pub(crate) fn is_settled(version: &Version, set: &TreeVersion) -> bool {
+pub(crate) fn has_converged(version: &Version, set: &TreeVersion) -> bool {
     set.damage().is_none() && !holders(version, set).any(|tree| tree.options.incomplete)
 }
 

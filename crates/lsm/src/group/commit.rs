@@ -150,7 +150,7 @@ impl Inner {
     }
 
     /// Returns when the batch is acknowledged: it and all before it are as durable as was asked.
-    pub(super) fn settle(&self, ticket: Ticket) -> Result<()> {
+    pub(super) fn acknowledge(&self, ticket: Ticket) -> Result<()> {
         if self.sequencer.log.synced() < ticket.durable || ticket.forces {
             self.sequencer.wait_durable(ticket.durable)?;
         }

@@ -12,7 +12,7 @@ use super::jobs::{JobAbout, JobKind, Why};
 use crate::batch::TreeId;
 use crate::compaction::all;
 use crate::compaction::job::CompactionContext;
-use crate::compaction::sweep::{Sweep, allowance, is_clean, is_settled};
+use crate::compaction::sweep::{Sweep, allowance, has_converged, is_clean};
 use crate::error::{Error, Result};
 use crate::obsolete::{self, SeqSet};
 use crate::version::{ComponentId, Edit, SweptSet, TreeVersion, Version};
@@ -88,7 +88,7 @@ impl Inner {
         };
         let sets = view.version.trees.values();
         let due = sets.filter(|set| set.options.bitmap && is_due(set));
-        let due = due.filter(|set| is_settled(&view.version, set));
+        let due = due.filter(|set| has_converged(&view.version, set));
         let due = due.filter(|set| matches!(self.attempt(set.id), Attempt::Any));
         let mut due = due.filter_map(|set| {
             let claim = self
@@ -199,7 +199,7 @@ impl Inner {
             }
         }
         let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
-        let forgotten = match is_settled(&view.version, set) {
+        let forgotten = match has_converged(&view.version, set) {
             true => sweep.finish(&view, set)?.unwrap_or_default(),
             false => SeqSet::new(),
         };

@@ -19,7 +19,7 @@ pub enum Decision {
 /// May drop or rewrite entries as they are merged (what a newer entry of the same key has made useless, for one).
 /// Several on one tree: [`Filters`]. Called on flush and merge threads.
 pub trait CompactionFilterFactory: Send + Sync {
-    /// A judge of one flush or merge, told which writes are obsolete.
+    /// A judge of one flush or merge, reported which writes are obsolete.
     fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter>;
 
     /// True when entries may also move down without being judged, where that saves rewriting them:
@@ -35,7 +35,7 @@ pub trait CompactionFilterFactory: Send + Sync {
     }
 
     /// Shows the numbers of the writes that an entry holds something of which a query could take for current. False when that
-    /// cannot be told; then no number is forgotten by the obsolete set (`obsolete/mod.rs`).
+    /// cannot be reported; then no number is forgotten by the obsolete set (`obsolete/mod.rs`).
     fn writes(&self, entry: FilteredEntry<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         show(entry.seq);
         true

@@ -27,7 +27,7 @@ pub(crate) struct Rules<'a> {
     /// Writes that are obsolete, whose puts are dropped.
     pub(crate) over: ObsoleteWrites,
     /// Takes the numbers of the puts that are dropped, or become tombstones, for other reasons.
-    pub(crate) told: Option<&'a mut SeqSet>,
+    pub(crate) reported: Option<&'a mut SeqSet>,
     /// Puts of a key that was written since this number are not dropped, however many newer ones there
     /// are: whoever goes through the entries must see what superseded what.
     pub(crate) repaired: Seq,
@@ -131,11 +131,11 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                 Fate::Delete(reason) => {
                     self.held.push(seq);
                     if reason.is_some() {
-                        self.tell(seq);
+                        self.report(seq);
                     }
                 }
                 Fate::Drop(Reason::Obsolete) => {}
-                Fate::Drop(_) if kind == Kind::Put => self.tell(seq),
+                Fate::Drop(_) if kind == Kind::Put => self.report(seq),
                 Fate::Drop(_) => {}
             }
             self.input.next()?;
@@ -230,9 +230,9 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         Ok(())
     }
 
-    fn tell(&mut self, seq: Seq) {
-        if let Some(told) = &mut self.rules.told {
-            told.insert(seq);
+    fn report(&mut self, seq: Seq) {
+        if let Some(reported) = &mut self.rules.reported {
+            reported.insert(seq);
         }
     }
 }

@@ -62,7 +62,7 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
         versions: 1,
         is_oldest,
         over: ObsoleteWrites::default(),
-        told: None,
+        reported: None,
         repaired: MAX_SEQ,
         now: 0,
     }
@@ -70,7 +70,7 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
 
 #[test]
 fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
-    let mut told = SeqSet::new();
+    let mut reported = SeqSet::new();
     let out = merge(
         vec![
             vec![
@@ -85,7 +85,7 @@ fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
             ],
         ],
         Rules {
-            told: Some(&mut told),
+            reported: Some(&mut reported),
             ..rules(&|_| true)
         },
     );
@@ -95,7 +95,7 @@ fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
         entry("z", 7, Kind::Put, "z"),
     ];
     assert_eq!(out, expected);
-    assert_eq!(told.iter().collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(reported.iter().collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]

@@ -50,14 +50,14 @@
 //! watermark, or always), or no tree has an entry of it.
 
 mod chunk;
-mod over;
 mod set;
 mod superseded;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 pub(crate) use chunk::{decode, encode, entries};
-pub use over::ObsoleteWrites;
-pub(crate) use over::Source;
 pub use set::SeqSet;
 pub use superseded::Superseded;
+pub use writes::ObsoleteWrites;
+pub(crate) use writes::Source;

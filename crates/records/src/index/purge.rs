@@ -77,7 +77,7 @@ fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec
     }
     dropped.then(|| {
         let mut left = Vec::new();
-        writer.finish(list.is_settled(), &mut left);
+        writer.finish(list.is_normalised(), &mut left);
         left
     })
 }

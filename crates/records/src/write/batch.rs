@@ -298,7 +298,7 @@ impl WriteBatch {
             self.writes.batch.made_for(self.layout.seen());
             let result = self.append(&shared.group, durability).and_then(|ticket| {
                 // From here on the batch is in the log, whatever happens to its acknowledgement.
-                Ok(shared.group.settle(ticket)?)
+                Ok(shared.group.acknowledge(ticket)?)
             });
             let Err(error) = result else {
                 let puts = self.records - self.deletes;

@@ -97,7 +97,7 @@ pub(crate) fn skewed(rng: &mut fastrand::Rng, n: usize) -> usize {
 }
 
 /// Merges as long as there is something to merge.
-pub(crate) fn settle(db: &Database) {
+pub(crate) fn converge(db: &Database) {
     db.flush().unwrap();
     db.group().run_compactions().unwrap();
 }
