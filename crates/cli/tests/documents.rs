@@ -2,14 +2,14 @@
 //!
 //! A transcript is a block that begins with ```` ```console ````. Lines that begin with `$ ` are run by a shell in one folder per document, one after the
 //! other, and print what stands below them, on either output. A block that begins with ```` ```json NAME ```` is first written to the file of that name.
-//! Numbers of lines that are not records may differ, since they are times, rates and sizes.
+//! Numbers may differ, since they are times, rates and sizes, but in records and in lines that are a number alone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The documents with transcripts.
-const DOCUMENTS: [&str; 1] = ["README.md"];
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/command-line.md"];
 
 struct Step {
     line: usize,
@@ -54,9 +54,9 @@ fn parts(text: &str) -> Vec<Part> {
     parts
 }
 
-/// A line with its numbers taken out, unless it is a record.
+/// A line with its numbers taken out, unless it is a record or a count.
 fn comparable(line: &str) -> String {
-    if line.starts_with(['{', '[']) {
+    if line.starts_with(['{', '[']) || line.bytes().all(|c| c.is_ascii_digit()) {
         return line.to_owned();
     }
     let mut out = String::new();
@@ -71,7 +71,6 @@ fn comparable(line: &str) -> String {
         }
         in_number = number;
     }
-    // A full stop behind a number belongs to the sentence.
     out.trim_end().to_owned()
 }
 
@@ -81,7 +80,10 @@ fn root() -> PathBuf {
 
 #[test]
 fn transcripts_are_what_is_printed() {
-    let program = Path::new(env!("CARGO_BIN_EXE_esker")).parent().unwrap().to_owned();
+    let program = Path::new(env!("CARGO_BIN_EXE_esker"))
+        .parent()
+        .unwrap()
+        .to_owned();
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program.display());
     let mut wrong = Vec::new();
