@@ -85,7 +85,7 @@ impl Subject for Esker {
 
     fn settle(&mut self) -> Result<()> {
         self.db.flush()?;
-        Ok(self.db.group().settle_merges()?)
+        Ok(self.db.group().run_compactions()?)
     }
 
     fn counters(&self) -> BTreeMap<String, f64> {

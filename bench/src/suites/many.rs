@@ -130,7 +130,7 @@ impl Measured {
             .push(len as f64 / start.elapsed().as_secs_f64());
         self.cpu += process_cpu() - cpu;
         db.flush()?;
-        db.group().settle_merges()?;
+        db.group().run_compactions()?;
         drop(sets);
         db.close()?;
         let start = Instant::now();

@@ -119,7 +119,7 @@ fn main() {
     });
     let (before, start) = (cpu(), Instant::now());
     db.flush().unwrap();
-    db.group().settle_merges().unwrap();
+    db.group().run_compactions().unwrap();
     println!(
         "settled in {:.2} s, cpu {:.2} s",
         start.elapsed().as_secs_f64(),

@@ -97,7 +97,7 @@ fn measure(name: &str, keys: &Keys, live: u64, times: u64, dir: &Path) -> Result
         let steps = time * live..(time + 1) * live;
         load((&group, tree), &clock, keys, live, steps)?;
         group.flush()?;
-        group.settle_merges()?;
+        group.run_compactions()?;
         ratios.push(size(&group, tree) as f64 / least as f64);
     }
     let spent = (cpu() - begun) / last as f64;

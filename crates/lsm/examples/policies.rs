@@ -78,7 +78,7 @@ fn measure(
     let begun = cpu();
     write(&mut (0..records))?;
     group.flush()?;
-    group.settle_merges()?;
+    group.run_compactions()?;
     let loaded = cpu();
     let before = group.stats();
     let mut order = fastrand::Rng::with_seed(8);
@@ -86,7 +86,7 @@ fn measure(
     write(&mut (0..updates).map(|_| order.u64(0..records)))?;
     group.flush()?;
     let ended = Instant::now();
-    group.settle_merges()?;
+    group.run_compactions()?;
     let converged = ended.elapsed();
     let (updated, after) = (cpu(), group.stats());
     let snapshot = group.snapshot();

@@ -38,7 +38,7 @@ pub enum Account {
     Memtables,
     /// Memtables that were flushed, and that snapshots keep.
     PinnedMemtables,
-    /// The sets of obsolete writes.
+    /// The obsolete sets.
     ObsoleteSets,
     /// Candidates, sorted keys and fetched records of queries.
     Queries,

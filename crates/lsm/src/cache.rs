@@ -40,7 +40,7 @@ struct Outside {
     /// What the budget leaves at the moment.
     limit: u64,
     /// What the blocks were last told.
-    told: u64,
+    announced: u64,
 }
 
 /// A decompressed block.
@@ -196,7 +196,7 @@ impl BlockCache {
             held: Mutex::new(Outside {
                 pinned: 0,
                 limit: capacity,
-                told: capacity,
+                announced: capacity,
             }),
             next_id: AtomicU64::new(0),
         }
@@ -264,9 +264,9 @@ impl BlockCache {
         let taken = (self.capacity - held.limit + held.pinned).div_ceil(step) * step;
         let left = self.capacity.saturating_sub(taken);
         if let Some(blocks) = &self.blocks
-            && held.told != left
+            && held.announced != left
         {
-            held.told = left;
+            held.announced = left;
             blocks.set_capacity(left);
         }
     }

@@ -20,7 +20,7 @@ pub const MAX_VALUE_LEN: usize = 256 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// Anti-matter (a tombstone): the key has no value from here on.
+    /// Tombstones (a tombstone): the key has no value from here on.
     Delete = 0,
     /// The key has this value from here on.
     Put = 1,

@@ -222,10 +222,10 @@ fn read(fs: &dyn Fs, path: &Path) -> Result<Time> {
     let (mut time, mut bad) = (0, None);
     for (at, bytes) in records.chunks_exact(RECORD).enumerate() {
         let offset = (HEADER.len() + at * RECORD) as u64;
-        let told = bytes
+        let recorded = bytes
             .first_chunk()
             .map_or(0, |time| Time::from_le_bytes(*time));
-        if *bytes != record(told, offset) {
+        if *bytes != record(recorded, offset) {
             bad.get_or_insert(offset);
         } else if let Some(bad) = bad {
             // Not the end, so no record that was being written.
@@ -235,7 +235,7 @@ fn read(fs: &dyn Fs, path: &Path) -> Result<Time> {
                 "a record of the time is damaged",
             ));
         } else {
-            time = time.max(told);
+            time = time.max(recorded);
         }
     }
     Ok(time)

@@ -51,7 +51,7 @@ impl Group {
     /// on; only to install them a merge or flush under way is waited for, and then `change` is called.
     ///
     /// The tree should be [`incomplete`](crate::TreeOptions::incomplete) until then: otherwise
-    /// anti-matter that should cover these entries may be gone.
+    /// tombstones that should cover these entries may be gone.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) where a number is not below all of the tree's, or the entries are out of

@@ -3,24 +3,24 @@
 //! The engine knows keys, values, sequence numbers and components. What records, topics or points
 //! are is the business of the crates above it, which plug in where a merge tree decides something:
 //! an [`attributes::Extractor`] tells tables what to remember of their blocks, a
-//! [`merge::MergeOperator`] combines what was appended blindly, a [`merge::MergeFilter`] drops or
+//! [`merge::MergeOperator`] combines what was appended blindly, a [`merge::CompactionFilterFactory`] drops or
 //! rewrites what is merged, a [`CompactionPolicy`] chooses
 //! what is merged, a [`Partitioner`] where tables are cut.
 //!
-//! # The way of a write
+//! # The write path
 //!
 //! [`Batch`] encodes it once -> `group/commit.rs` gives it sequence numbers, appends it to the log
 //! (`wal/`) and inserts it into the memtables (`memtable/`) of the active generation
 //! (`generation.rs`) -> a full generation is written to tables (`group/flush.rs`,
 //! `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is installed.
 //!
-//! # The way of a read
+//! # The read path
 //!
 //! [`Snapshot`] pins memtables and a version (`read/snapshot.rs`) -> newest component first:
 //! memtables, then of each run the one table that can hold the key: its filter, its index, one
 //! block (`table/reader.rs`), through the cache (`cache.rs`).
 //!
-//! # The way of a merge
+//! # Compaction
 //!
 //! A policy chooses (`compaction/leveled.rs`, `tiered.rs`) -> the job reads the runs side by side
 //! (`merge/cursor.rs`), keeps what must be kept (`merge/stream.rs`), writes tables, and an edit in
@@ -106,6 +106,6 @@ pub use stats::Stats;
 pub use stop::Stop;
 pub use stripe::{LazyStriped, Striped};
 pub use version::{
-    Action, Choice, CompactionPolicy, Cutter, Cutting, LeavesOut, MOST_PARTS, Partitioner,
+    Action, Choice, CompactionPolicy, Cutter, Cutting, DropPolicy, MOST_PARTS, Partitioner,
     PlainTrees, SupersededBy, TreeOptions, TreeProvider,
 };

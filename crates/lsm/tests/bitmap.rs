@@ -15,15 +15,15 @@ use lsm::attributes::Extractor;
 use lsm::entry::seq_key;
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
-    Batch, BitmapMerges, Cost, Cursor, Durability, Error, Group, Kind, LeavesOut, Leveled, Options,
-    Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
+    Batch, BitmapMerges, Cost, Cursor, DropPolicy, Durability, Error, Group, Kind, Leveled,
+    Options, Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
 };
 
 /// Trees by what their merges do about what they leave out, each with a bitmap tree of its own.
-const TREES: [(&str, LeavesOut); 3] = [
-    ("told", LeavesOut::Told),
-    ("kept", LeavesOut::Repaired),
-    ("silent", LeavesOut::Silently),
+const TREES: [(&str, DropPolicy); 3] = [
+    ("told", DropPolicy::Record),
+    ("kept", DropPolicy::KeepUntilRepaired),
+    ("silent", DropPolicy::Silent),
 ];
 
 fn bits_of(name: &str) -> String {
@@ -51,7 +51,7 @@ impl TreeProvider for Trees {
             policy,
             ..TreeOptions::default()
         };
-        let Some((_, leaves_out)) = TREES.iter().find(|(tree, _)| *tree == name) else {
+        let Some((_, drop_policy)) = TREES.iter().find(|(tree, _)| *tree == name) else {
             return Ok(TreeOptions {
                 bitmap: name.ends_with("/bits"),
                 ..plain
@@ -60,7 +60,7 @@ impl TreeProvider for Trees {
         Ok(TreeOptions {
             superseded: Some(SupersededBy {
                 tree: bits_of(name),
-                leaves_out: *leaves_out,
+                drop_policy: *drop_policy,
             }),
             extractor: self
                 .stop
@@ -261,7 +261,7 @@ impl Test {
     fn step(&mut self) {
         match self.rng.usize(0..40) {
             0..=2 => self.group().flush().unwrap(),
-            3 => self.group().settle_merges().unwrap(),
+            3 => self.group().run_compactions().unwrap(),
             4 => {
                 let tree = TREES[self.rng.usize(0..TREES.len())].0;
                 let (tree, bits) = ids(self.group(), tree);
@@ -306,7 +306,7 @@ impl Test {
     }
 
     fn shown(&self, snapshot: &Snapshot) -> Shown {
-        let one = |(name, _): &(&str, LeavesOut)| {
+        let one = |(name, _): &(&str, DropPolicy)| {
             let (_, tree) = ids(self.group(), name);
             let mark = snapshot.superseded(tree).unwrap().mark();
             (bits(snapshot, tree, self.last), mark)
@@ -316,7 +316,7 @@ impl Test {
 
     fn check(&self) {
         let snapshot = self.group().snapshot();
-        for (name, leaves_out) in TREES {
+        for (name, drop_policy) in TREES {
             let (tree, bitmap) = ids(self.group(), name);
             let (past, set) = (&self.past[name], &self.set[name]);
             let (stored, bits) = (stored(&snapshot, tree), bits(&snapshot, bitmap, self.last));
@@ -334,9 +334,9 @@ impl Test {
                     "{name}: the bit of the current {last}"
                 );
             }
-            match leaves_out {
+            match drop_policy {
                 // Told of is exactly what was left out, and what was forgotten is among it.
-                LeavesOut::Told => {
+                DropPolicy::Record => {
                     let left_out = replaced.keys().filter(|seq| !stored.contains(*seq));
                     let left_out: BTreeSet<Seq> = left_out.copied().collect();
                     let noted = snapshot.version().trees[&bitmap].noted();
@@ -344,7 +344,7 @@ impl Test {
                     assert_eq!(noted, left_out.len() as u64, "{name}");
                 }
                 // Left out is only what is in the set, which has all up to the mark.
-                LeavesOut::Repaired => {
+                DropPolicy::KeepUntilRepaired => {
                     assert_eq!(mark, self.mark, "{name}");
                     for (seq, by) in &replaced {
                         assert!(
@@ -355,10 +355,10 @@ impl Test {
                         assert!(*by > mark || known, "{name}: {seq} by {by}");
                     }
                 }
-                LeavesOut::Silently | LeavesOut::Regardless => {}
+                DropPolicy::Silent | DropPolicy::Regardless => {}
             }
             // Of what was set nothing is forgotten that is stored.
-            if leaves_out != LeavesOut::Told {
+            if drop_policy != DropPolicy::Record {
                 assert!(bits.is_subset(set), "{name}");
                 let forgotten = set.difference(&bits);
                 let forgotten: BTreeSet<Seq> = forgotten.copied().collect();
@@ -396,7 +396,7 @@ fn the_bits_are_those_of_the_model() {
         }
         test.group().flush().unwrap();
         test.group().compact(None).unwrap();
-        // What is over is gone, whether it was set by a writer, a merge or a repair.
+        // What is obsolete is gone, whether it was set by a writer, a merge or a repair.
         let snapshot = test.group().snapshot();
         for (name, _) in TREES {
             let (tree, bitmap) = ids(test.group(), name);
@@ -564,7 +564,7 @@ fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
         let found = snapshot.get(tree, b"k", &Cost::default()).unwrap().unwrap();
         assert!(
             !set.contains(found.seq),
-            "{mode:?}: the current write is over"
+            "{mode:?}: the current write is obsolete"
         );
         assert_eq!((found.seq, set.mark()), (new, new));
     }

@@ -126,7 +126,7 @@ fn change(group: &Group, tree: TreeId, model: &mut Model, rng: &mut fastrand::Rn
         0 => group.flush().unwrap(),
         1 => {
             group.flush().unwrap();
-            group.settle_merges().unwrap();
+            group.run_compactions().unwrap();
         }
         2 => group.compact(Some(tree)).unwrap(),
         _ => {

@@ -16,8 +16,8 @@ use lsm::fs::faulty::Faulty;
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{
-    Batch, Cost, Durability, Error, Group, Kind, LeavesOut, Leveled, Options, Result, SupersededBy,
-    TreeChange, TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, DropPolicy, Durability, Error, Group, Kind, Leveled, Options, Result,
+    SupersededBy, TreeChange, TreeId, TreeOptions, TreeProvider,
 };
 
 /// Two runs of level 0 are merged; `bits` is a bitmap tree.
@@ -33,7 +33,7 @@ impl TreeProvider for Trees {
             bitmap: name == "bits",
             superseded: (name == "data").then(|| SupersededBy {
                 tree: "bits".to_string(),
-                leaves_out: LeavesOut::Silently,
+                drop_policy: DropPolicy::Silent,
             }),
             ..TreeOptions::default()
         })
@@ -85,7 +85,9 @@ type Work = fn(&Group, TreeId, TreeId) -> Result<()>;
 /// What installs versions, but for the flush: each of them writes a table first.
 const JOBS: [(&str, Work); 7] = [
     ("compact", |group, data, _| group.compact(Some(data))),
-    ("leave_out", |group, data, _| group.leave_out(&[data])),
+    ("drop_obsolete", |group, data, _| {
+        group.drop_obsolete(&[data])
+    }),
     ("rewrite_table", |group, data, _| {
         group.rewrite_table(data, &|_| true).map(|_| ())
     }),
@@ -136,7 +138,7 @@ fn a_job_that_close_did_not_wait_for_fails_and_changes_nothing() {
             .unwrap()[0];
         put(&group, other, "k", Durability::Os).unwrap();
         group.flush().unwrap();
-        // A table has a number that was added later, so that `leave_out` has something to do.
+        // A table has a number that was added later, so that `drop_obsolete` has something to do.
         let k1 = group.snapshot().get(data, b"k1", &Cost::default()).unwrap();
         let held = k1.map_or(999, |found| found.seq);
         group

@@ -272,7 +272,7 @@ impl Life {
                     self.tried(result);
                 }
                 3 => {
-                    let result = self.group.settle_merges();
+                    let result = self.group.run_compactions();
                     self.tried(result);
                 }
                 4 => {

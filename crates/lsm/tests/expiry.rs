@@ -13,7 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{DIR, Doing, lazy, seeds, skewed, small, toy};
 use lsm::entry::MAX_TIME;
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::merge::{Filters, Judge, Judged, MergeFilter, MergeOperator, Over, Verdict};
+use lsm::merge::{
+    CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, Filters, MergeOperator,
+    ObsoleteWrites,
+};
 use lsm::{
     Batch, Cost, Cursor, Durability, Error, Expected, Found, Group, Kind, LARGEST_JUMP, Leveled,
     LookupOptions, Options, Result, Seq, Snapshot, Tiered, Time, TreeId, TreeOptions, TreeProvider,
@@ -360,7 +363,7 @@ impl Test {
         match self.rng.usize(0..60) {
             0..4 => self.group().flush().unwrap(),
             4 => self.group().compact(None).unwrap(),
-            5..8 => self.group().settle_merges().unwrap(),
+            5..8 => self.group().run_compactions().unwrap(),
             8 => self.reopen(),
             9..13 => {
                 let snapshot = self.group().snapshot();
@@ -547,7 +550,7 @@ fn a_table_that_is_over_goes_unread_unless_it_hides_something() {
     assert_eq!(all.len(), 3);
     let held = group.snapshot();
     clock.store(START + 30, Ordering::SeqCst);
-    // The one that is over and hides nothing is not even readable.
+    // The one that is obsolete and hides nothing is not even readable.
     let over = all.iter().find(|path| {
         let number = held.version().trees[&tree].tables();
         let mut tables = number.filter(|table| table.meta().smallest == b"000100");
@@ -557,7 +560,7 @@ fn a_table_that_is_over_goes_unread_unless_it_hides_something() {
     let before = fs.read(&over).unwrap();
     fs.write(&over, b"damaged");
     let read = group.stats().merge_read_bytes;
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     assert_eq!(group.stats().drops, 1);
     assert!(!tables().contains(&over));
     // The other one hid live entries: it is not dropped, and what it replaced does not come back.
@@ -679,17 +682,17 @@ fn what_a_read_has_hidden_stays_hidden_when_the_process_is_killed_and_the_clock_
 /// Drops values that begin with a letter, and puts another in front of the rest.
 struct Letters(u8, u8);
 
-impl MergeFilter for Letters {
-    fn begin(&self, _: &Over) -> Box<dyn Judge> {
+impl CompactionFilterFactory for Letters {
+    fn begin(&self, _: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
         Box::new(Letters(self.0, self.1))
     }
 }
 
-impl Judge for Letters {
-    fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+impl CompactionFilter for Letters {
+    fn decide(&mut self, entry: FilteredEntry<'_>, _: &mut dyn FnMut() -> bool) -> Decision {
         match entry.value.first() {
-            Some(first) if *first == self.0 => Verdict::Drop,
-            _ => Verdict::Rewrite([&[self.1], entry.value].concat()),
+            Some(first) if *first == self.0 => Decision::Drop,
+            _ => Decision::Rewrite([&[self.1], entry.value].concat()),
         }
     }
 }

@@ -141,7 +141,7 @@ fn other_trees_are_merged_while_one_cannot_be() {
             assert!(find(&group, bad, 0).is_err());
             assert!(find(&group, bad, 2999).unwrap() && find(&group, good, 0).unwrap());
             // Asked for, it is an error, after all others have been merged.
-            assert!(group.settle_merges().is_err());
+            assert!(group.run_compactions().is_err());
             assert!(group.compact(None).is_err());
             assert_eq!(runs(&group, good), 1);
             assert!(group.compact(Some(bad)).is_err());
@@ -182,7 +182,7 @@ fn the_failure_goes_with_its_tree() {
     put(&group, &trees, 0, 20).unwrap();
     group.flush().unwrap();
     let path = tables(&group, trees[0])[1].clone();
-    let error = group.settle_merges().unwrap_err();
+    let error = group.run_compactions().unwrap_err();
     assert!(
         error.to_string().contains(path.to_str().unwrap()),
         "{error}"
@@ -190,7 +190,7 @@ fn the_failure_goes_with_its_tree() {
     assert_eq!(group.failures().len(), 1);
     group.drop_trees(&trees[..1]).unwrap();
     assert!(group.failures().is_empty());
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     group.close().unwrap();
 }
 

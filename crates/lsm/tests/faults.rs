@@ -104,7 +104,7 @@ fn a_full_disk_fails_writes_and_harms_nothing() {
                 let result = match rng.usize(0..40) {
                     0 => group.flush(),
                     1 => group.compact(None),
-                    2 => group.settle_merges(),
+                    2 => group.run_compactions(),
                     3 => group
                         .create_trees(&[(format!("{round}"), vec![])])
                         .map(|_| ()),
@@ -141,7 +141,7 @@ fn a_full_disk_fails_writes_and_harms_nothing() {
             put(&group, tree, b"room", &[round], Durability::Sync).unwrap();
             model.insert(b"room".to_vec(), vec![round]);
             group.flush().unwrap();
-            group.settle_merges().unwrap();
+            group.run_compactions().unwrap();
             assert_eq!(read(&group, tree), model);
             assert_no_leaks(&memory, &group);
             if full && rng.bool() {

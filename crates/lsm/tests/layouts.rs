@@ -63,7 +63,7 @@ fn tables_of_a_run_are_disjoint_in_the_plane_and_levels_have_several_runs() {
     let mut most = 0;
     for n in 0..60 {
         fill(&group, tree, n * 150, (n + 1) * 150);
-        group.settle_merges().unwrap();
+        group.run_compactions().unwrap();
         let snapshot = group.snapshot();
         let version = &snapshot.version().trees[&tree];
         version.runs.iter().for_each(run_is_tiled);
@@ -239,7 +239,7 @@ fn a_merge_around_a_table_of_its_level_is_refused() {
         batch.put(tree, key, b"value").unwrap();
         group.write(&mut batch, Durability::Os).unwrap();
         group.flush().unwrap();
-        let settled = group.settle_merges();
+        let settled = group.run_compactions();
         assert_eq!(settled.is_ok(), settles, "{settled:?}");
     }
     let cost = Cost::default();
@@ -264,7 +264,7 @@ fn a_policy_that_is_wrong_costs_no_answer() {
             group.write(&mut batch, Durability::Os).unwrap();
             group.flush().unwrap();
         }
-        let error = group.settle_merges().unwrap_err();
+        let error = group.run_compactions().unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error}");
         assert!(error.to_string().starts_with("tree t: "), "{error}");
         assert_eq!(group.failures().len(), 1);
@@ -284,7 +284,7 @@ fn a_policy_that_is_wrong_costs_no_answer() {
         group.write(&mut batch, Durability::Os).unwrap();
         group.flush().unwrap();
     }
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     assert!(group.stats().moves > 0);
     let options = TreeOptions::with_policy(Arc::new(Tiered::default()));
     assert!(options.partitioner.is_none());

@@ -170,7 +170,7 @@ fn all_options_give_what_single_lookups_give() {
             write(&mut rng, &group, &trees, &mut pasts);
             match rng.usize(0..10) {
                 0..5 => group.flush().unwrap(),
-                5 => group.settle_merges().unwrap(),
+                5 => group.run_compactions().unwrap(),
                 6 => old = Some((group.snapshot(), pasts.clone())),
                 7 => {
                     // Tables of both kinds of filter come together.

@@ -36,7 +36,7 @@ fn live(group: &Group, tree: TreeId, rounds: u64) -> (u64, Result<()>) {
         if let Err(error) = group.write(&mut batch, Durability::Sync) {
             return (n - 1, Err(error));
         }
-        let done = group.flush().and_then(|()| group.settle_merges());
+        let done = group.flush().and_then(|()| group.run_compactions());
         if done.is_err() {
             return (n, done);
         }

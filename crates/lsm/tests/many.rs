@@ -15,7 +15,7 @@ use lsm::fs::Fs;
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::Memory;
 use lsm::{
-    Batch, Cost, Durability, Error, Group, LeavesOut, Options, PlainTrees, Result, SupersededBy,
+    Batch, Cost, DropPolicy, Durability, Error, Group, Options, PlainTrees, Result, SupersededBy,
     TreeId, TreeOptions, TreeProvider,
 };
 
@@ -129,7 +129,7 @@ fn a_shared_file_goes_with_the_last_table_that_is_used() {
     group.drop_trees(&ids[..19]).unwrap();
     assert_eq!(tables(&memory).len(), 1);
     // What is left of it is moved, and the old one stays for the snapshot that sees it.
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     assert_eq!(tables(&memory).len(), 2);
     let found = before.get(ids[0], &1_u32.to_be_bytes(), &Cost::default());
     assert_eq!(found.unwrap().unwrap().value.to_vec(), b"one");
@@ -159,7 +159,7 @@ fn files_that_are_mostly_unused_are_moved() {
             model.insert((*tree, key), value);
         }
         group.flush().unwrap();
-        group.settle_merges().unwrap();
+        group.run_compactions().unwrap();
         let (disk, used) = (on_disk(&memory), in_use(&group));
         assert!(disk <= 2 * used + 1024, "round {round}: {disk} for {used}");
         if round == 30 {
@@ -180,7 +180,7 @@ fn damage_of_one_table_in_a_shared_file_is_damage_of_one_tree() {
     let write = |group: &Group| {
         ids.iter().for_each(|tree| put(group, *tree, 1, &[7; 100]));
         group.flush().unwrap();
-        let _ = group.settle_merges();
+        let _ = group.run_compactions();
     };
     write(&group);
     let version = group.snapshot().version().clone();
@@ -230,7 +230,7 @@ impl TreeProvider for WithBits {
             bitmap: name == "bits",
             superseded: (name == "data").then(|| SupersededBy {
                 tree: "bits".to_string(),
-                leaves_out: LeavesOut::Told,
+                drop_policy: DropPolicy::Record,
             }),
             ..TreeOptions::default()
         })
@@ -244,7 +244,7 @@ fn installing_a_version_reads_no_table() {
     let group = Group::open(Path::new(DIR), options(fs), Arc::new(WithBits), true).unwrap();
     let names = ["data", "bits"].map(|name| (name.to_string(), vec![]));
     let ids = group.create_trees(&names).unwrap();
-    // The flush tells that the older of two versions is over, so the set of such writes grows.
+    // The flush tells that the older of two versions is obsolete, so the set of such writes grows.
     put(&group, ids[0], 1, b"one");
     put(&group, ids[0], 1, b"two");
     let reads = Arc::new(AtomicUsize::new(0));
@@ -308,7 +308,7 @@ fn no_writer_waits_while_files_are_removed() {
         Ok(())
     });
     group.drop_trees(&ids[1..]).unwrap();
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     assert_eq!(removed.load(Ordering::SeqCst), 1);
     hooked.clear();
 }
@@ -323,7 +323,7 @@ impl TreeProvider for WithSets {
             bitmap: holder.is_none(),
             superseded: holder.map(|number| SupersededBy {
                 tree: format!("bits{number}"),
-                leaves_out: LeavesOut::Told,
+                drop_policy: DropPolicy::Record,
             }),
             ..TreeOptions::default()
         })
@@ -347,7 +347,7 @@ fn sets_of_obsolete_writes_are_swept_together() {
         put(&group, *tree, 1, b"two");
         model.insert((*tree, 1), b"two".to_vec());
     }
-    // The flush tells which are over. One more is told that has an entry still, so it is kept.
+    // The flush tells which are obsolete. One more is told that has an entry still, so it is kept.
     group.flush().unwrap();
     let over = group.snapshot().version().trees[&sets[3]].bitmap().clone();
     let mut more = [Ok(over.iter().next().unwrap() + 1)].into_iter();

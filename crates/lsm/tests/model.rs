@@ -12,7 +12,10 @@ use common::{DIR, Doing, bytes, seeds, skewed, small};
 use lsm::attributes::{Extractor, Summary};
 use lsm::fs::Fs;
 use lsm::fs::memory::Memory;
-use lsm::merge::{Judge, Judged, MergeFilter, MergeOperator, Over, Verdict};
+use lsm::merge::{
+    CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, MergeOperator,
+    ObsoleteWrites,
+};
 use lsm::{
     Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Result, Seq, Snapshot, Tiered,
     TreeId, TreeOptions, TreeProvider,
@@ -47,19 +50,19 @@ impl MergeOperator for Append {
 /// Values that start with `x` expire, those with `r` are written as `R`.
 struct Expire;
 
-impl MergeFilter for Expire {
-    fn begin(&self, _: &Over) -> Box<dyn Judge> {
+impl CompactionFilterFactory for Expire {
+    fn begin(&self, _: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
         Box::new(Expire)
     }
 }
 
-impl Judge for Expire {
-    fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+impl CompactionFilter for Expire {
+    fn decide(&mut self, entry: FilteredEntry<'_>, _: &mut dyn FnMut() -> bool) -> Decision {
         assert_ne!(entry.kind, Kind::Delete);
         match entry.value.first() {
-            Some(b'x') => Verdict::Drop,
-            Some(b'r') => Verdict::Rewrite(rewritten(entry.value)),
-            _ => Verdict::Keep,
+            Some(b'x') => Decision::Drop,
+            Some(b'r') => Decision::Rewrite(rewritten(entry.value)),
+            _ => Decision::Keep,
         }
     }
 }
@@ -405,7 +408,7 @@ impl Test {
                 self.compacted = true;
             }
             4..6 => {
-                self.group().settle_merges().unwrap();
+                self.group().run_compactions().unwrap();
                 if !self.compacted {
                     self.check_components();
                 }

@@ -34,7 +34,7 @@ fn many_compactions_at_a_time_show_what_was_written() {
             apply(&mut model, &changes);
             match rng.usize(0..300) {
                 0 => held.push((group.snapshot(), model.clone())),
-                1 => group.settle_merges().unwrap(),
+                1 => group.run_compactions().unwrap(),
                 2 => group.compact(None).unwrap(),
                 3 => group.compact(Some(trees[at % 4])).unwrap(),
                 _ => {}
@@ -43,7 +43,7 @@ fn many_compactions_at_a_time_show_what_was_written() {
         for (snapshot, model) in &held {
             assert_eq!(read(snapshot, &trees), *model);
         }
-        group.settle_merges().unwrap();
+        group.run_compactions().unwrap();
         assert_eq!(read(&group.snapshot(), &trees), model);
         assert!(
             group
@@ -94,7 +94,7 @@ fn a_power_cut_in_the_middle_of_several_compactions() {
         let group = open(many(Arc::new(left)));
         let found = read(&group.snapshot(), &trees);
         assert!(states.contains(&found), "a state that never was");
-        group.settle_merges().unwrap();
+        group.run_compactions().unwrap();
         assert_eq!(read(&group.snapshot(), &trees), found);
     }
 }
@@ -201,7 +201,7 @@ fn trees_come_and_go_while_others_are_merged() {
                     let result = match rng.usize(0..3) {
                         0 => group.compact(Some(made[0])),
                         1 => group.configure_tree(trees[rng.usize(0..4)], vec![]),
-                        _ => group.settle_merges(),
+                        _ => group.run_compactions(),
                     };
                     result.unwrap();
                 }
@@ -321,7 +321,7 @@ fn a_slow_tree_does_not_stop_a_fast_one() {
     assert_eq!(group.stats().slowed_micros, slowed);
     group.drop_trees(&[other]).unwrap();
     gate.open();
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     assert!(level0(slow) < 2);
     group.drop_trees(&[slow]).unwrap();
     match group.drop_trees(&[slow]) {

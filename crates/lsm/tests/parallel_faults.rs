@@ -16,7 +16,9 @@ use lsm::fs::Fs;
 use lsm::fs::faulty::Faulty;
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
+use lsm::merge::{
+    CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
+};
 use lsm::{
     Batch, Durability, Error, Group, JobKind, Leveled, Options, Result, Snapshot, TreeId,
     TreeOptions, TreeProvider,
@@ -81,14 +83,14 @@ fn power_cuts_all_over_several_compactions() {
                 let trees = trees(&group);
                 let found = read(&group.snapshot(), &trees);
                 assert!(states.contains(&found), "{mode:?}: a state that never was");
-                group.settle_merges().unwrap();
+                group.run_compactions().unwrap();
                 assert!(read(&group.snapshot(), &trees) == found, "{mode:?}");
                 // The first write removes what the cut left.
                 write(&group, &trees, &mut fastrand::Rng::new(), Durability::Os)
                     .1
                     .unwrap();
                 group.flush().unwrap();
-                group.settle_merges().unwrap();
+                group.run_compactions().unwrap();
                 assert_only_what_is_named(&group, &left);
                 let report = group.check();
                 assert!(report.errors.is_empty(), "{:?}", report.errors);
@@ -227,7 +229,7 @@ fn a_disk_that_is_full_for_several_compactions_at_once() {
     assert!(read(&store.group.snapshot(), &store.trees) == store.model);
     store.faulty.set_capacity(u64::MAX);
     store.group.compact(None).unwrap();
-    store.group.settle_merges().unwrap();
+    store.group.run_compactions().unwrap();
     await_that("none is at work", &|| store.group.jobs().is_empty());
     store.assert_all_there();
 }
@@ -267,7 +269,7 @@ fn closing_while_pieces_are_at_work() {
     } = store;
     drop(group);
     let group = open(many(Arc::new(memory.clone())));
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     assert!(read(&group.snapshot(), &trees) == model);
     assert_only_what_is_named(&group, &memory);
 }
@@ -299,7 +301,7 @@ fn a_tree_is_dropped_while_it_is_merged_and_a_snapshot_sees_it() {
     assert!(store.group.tree("a").is_none());
     assert!(read(&held, &store.trees) == store.model);
     drop(held);
-    store.group.settle_merges().unwrap();
+    store.group.run_compactions().unwrap();
     await_that("none is at work", &|| store.group.jobs().is_empty());
     store.model.retain(|(of, _), _| *of != tree);
     store
@@ -319,7 +321,7 @@ fn a_copy_is_made_while_several_compactions_are_at_work() {
     assert_eq!(store.gate.waiting.load(Ordering::SeqCst), 2 * STANDING);
     assert!(store.group.jobs().len() >= STANDING);
     store.gate.open();
-    store.group.settle_merges().unwrap();
+    store.group.run_compactions().unwrap();
     await_that("none is at work", &|| store.group.jobs().is_empty());
     store.assert_all_there();
     let options = many(Arc::new(store.memory.clone()));
@@ -329,11 +331,11 @@ fn a_copy_is_made_while_several_compactions_are_at_work() {
     assert!(report.errors.is_empty(), "{:?}", report.errors);
 }
 
-/// Judges nothing while the gate is shut, in merges.
+/// FilterChain nothing while the gate is shut, in merges.
 struct Slow(Arc<Gate>);
 
-impl MergeFilter for Slow {
-    fn begin(&self, _: &Over) -> Box<dyn Judge> {
+impl CompactionFilterFactory for Slow {
+    fn begin(&self, _: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
         Box::new(Slow(self.0.clone()))
     }
     fn spans_keys(&self) -> bool {
@@ -341,13 +343,13 @@ impl MergeFilter for Slow {
     }
 }
 
-impl Judge for Slow {
-    fn judge(&mut self, _: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+impl CompactionFilter for Slow {
+    fn decide(&mut self, _: FilteredEntry<'_>, _: &mut dyn FnMut() -> bool) -> Decision {
         let thread = std::thread::current();
         if thread.name().is_some_and(|n| n.starts_with("esker-merge")) {
             self.0.pass();
         }
-        Verdict::Keep
+        Decision::Keep
     }
 }
 
@@ -356,7 +358,8 @@ struct OneSlow(Arc<Gate>);
 
 impl TreeProvider for OneSlow {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let slow = (name == "slow").then(|| Arc::new(Slow(self.0.clone())) as Arc<dyn MergeFilter>);
+        let slow = (name == "slow")
+            .then(|| Arc::new(Slow(self.0.clone())) as Arc<dyn CompactionFilterFactory>);
         Ok(TreeOptions {
             policy: Arc::new(Leveled {
                 level0_runs: 2,
@@ -420,7 +423,7 @@ fn a_tree_whose_merges_do_not_end_stops_no_other() {
     }
     assert_eq!(gate.waiting.load(Ordering::SeqCst), 2);
     gate.open();
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     assert!(level0(slow) < 2);
     group.close().unwrap();
 }

@@ -159,7 +159,7 @@ fn what_is_not_acknowledged_is_not_seen() {
         if fails {
             fs.fail_sync_once();
         }
-        let settled = tickets.into_iter().map(|ticket| writer.settle(ticket));
+        let settled = tickets.into_iter().map(|ticket| writer.acknowledge(ticket));
         let settled: Vec<_> = settled.map(|settled| settled.is_ok()).collect();
         assert_eq!(settled, [!fails; 2]);
         for reader in [&early, &late, &reader(&memory)] {
@@ -219,7 +219,7 @@ fn what_was_synced_beside_the_end_of_a_segment_is_seen() {
     put(&writer, tree, b"b", b"2", Durability::Sync);
     let tickets = std::mem::take(&mut *tickets.lock().unwrap());
     for ticket in tickets {
-        writer.settle(ticket).unwrap();
+        writer.acknowledge(ticket).unwrap();
     }
     let late = late.lock().unwrap().take().unwrap();
     for reader in [&*early, &late] {

@@ -38,7 +38,7 @@ fn use_all(options: &Options, trees: Arc<dyn TreeProvider>) -> Result<()> {
             }
             group.flush()?;
         }
-        group.settle_merges()?;
+        group.run_compactions()?;
         group.compact(None)?;
         for n in 0..60_u8 {
             let found = group.snapshot().get(tree, &[n], &Cost::default())?;

@@ -343,7 +343,7 @@ fn a_shared_file_that_it_needs_stays_and_is_emptied_afterwards() {
     assert!(group.check().errors.is_empty());
     let before = total(&fs);
     group.drop_snapshot("kept").unwrap();
-    group.settle_merges().unwrap();
+    group.run_compactions().unwrap();
     put(&group, trees[0], "other", b"v");
     let snapshot = group.snapshot();
     let live: u64 = snapshot.version().tables().map(|t| t.meta().size).sum();

@@ -110,7 +110,7 @@ fn a_commit_that_is_not_acknowledged_is_not_given() {
     batch.put(tree(&group), b"a", b"value").unwrap();
     let ticket = group.append(&mut batch, Durability::Sync).unwrap();
     assert_eq!(tail.next().unwrap(), None);
-    group.settle(ticket).unwrap();
+    group.acknowledge(ticket).unwrap();
     assert_eq!(all(&mut tail), [b"a"]);
 }
 

@@ -118,7 +118,7 @@ impl Bank {
             batch.put(self.diary, &account(who), &n.to_le_bytes())
         });
         let ticket = ticket.unwrap();
-        group.settle(ticket).unwrap();
+        group.acknowledge(ticket).unwrap();
         ticket.last()
     }
 
@@ -220,7 +220,7 @@ fn run(dir: &Path, fs: Arc<dyn Fs>) {
             for round in 0..100_000 {
                 match round % 4 {
                     0 => group.flush().unwrap(),
-                    1 => group.settle_merges().unwrap(),
+                    1 => group.run_compactions().unwrap(),
                     2 => group.sync().unwrap(),
                     _ => group.compact(Some(bank.money)).unwrap(),
                 }

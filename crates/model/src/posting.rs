@@ -6,7 +6,7 @@
 //! is handled in bounded memory.
 //!
 //! ```text
-//! fragment  varint  newest seq << 2 | settled << 1 | cancels
+//! fragment  varint  newest seq << 2 | normalised << 1 | cancels
 //!           varint  newest seq - oldest seq
 //!           postings, newest first
 //! posting   varint  (previous seq - seq) << 1 | cancel          the first: 0 | cancel
@@ -14,13 +14,13 @@
 //!           the varints, the further bytes
 //! ```
 //!
-//! `cancels`: there may be cancels. `settled`: no key comes more often than the tree keeps versions, and keys are prefix-compressed.
+//! `cancels`: there may be cancels. `normalised`: no key comes more often than the tree keeps versions, and keys are prefix-compressed.
 //! A newest seq of 0, with one posting, stands for the sequence number of the entry that holds the
 //! fragment: a write does not know its number when it is encoded.
 //! The first key shares nothing, so an older fragment is joined to a newer one by rewriting only its
-//! first delta; [`settle`] does the rest once per merge.
+//! first delta; [`normalise`] does the rest once per merge.
 //!
-//! A *cancel* is anti-matter: as of its sequence number the record does not have the value any more.
+//! A *cancel* is tombstones: as of its sequence number the record does not have the value any more.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -42,7 +42,7 @@ const SETTLED: u64 = 2;
 /// Up to so many keys, comparing each with each beats hashing.
 const FEW: usize = 12;
 
-/// One fact of a posting list.
+/// One index entry of a posting list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Posting<'a> {
     /// The write that made it.
@@ -151,7 +151,7 @@ impl<'a> PostingList<'a> {
     }
 
     /// True when no key comes twice.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_normalised(&self) -> bool {
         self.flags & SETTLED != 0
     }
 
@@ -283,10 +283,10 @@ impl PostingWriter {
     }
 
     /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty.
-    /// `settled` says that no key came more often than it may.
-    pub fn finish(&mut self, settled: bool, out: &mut Vec<u8>) {
+    /// `normalised` says that no key came more often than it may.
+    pub fn finish(&mut self, normalised: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
-            let flags = if settled {
+            let flags = if normalised {
                 self.flags | SETTLED
             } else {
                 self.flags
@@ -349,30 +349,30 @@ fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -
 
 /// Drops from a fragment the postings of a key that come behind `versions` newer ones of the same key, plain
 /// or cancel, and when nothing older can exist (`oldest`) the cancels too. Returns false when nothing
-/// is left. A malformed fragment stays as it is. O(postings), and O(1) for a settled fragment.
+/// is left. A malformed fragment stays as it is. O(postings), and O(1) for a normalised fragment.
 /// `entry` is the number of the entry that holds it.
-pub fn settle(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
-    match settled(fragment, entry, oldest, versions) {
-        Some(Settled::As(new)) if new.is_empty() => false,
-        Some(Settled::As(new)) => {
+pub fn normalise(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
+    match normalised(fragment, entry, oldest, versions) {
+        Some(Normalised::As(new)) if new.is_empty() => false,
+        Some(Normalised::As(new)) => {
             *fragment = new;
             true
         }
-        Some(Settled::Already) | None => true,
+        Some(Normalised::Already) | None => true,
     }
 }
 
-enum Settled {
+enum Normalised {
     Already,
     As(Vec<u8>),
 }
 
-fn settled(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Option<Settled> {
+fn normalised(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Option<Normalised> {
     let list = PostingList::head(fragment, entry)?;
     let drop_cancels = oldest && list.flags & CANCELS != 0;
     let distinct = list.flags & SETTLED != 0 || list.newest == list.oldest;
     if distinct && !drop_cancels {
-        return Some(Settled::Already);
+        return Some(Normalised::Already);
     }
     // Prefix-compressed keys may be far longer than the bytes they come from; damaged ones without
     // bound.
@@ -414,7 +414,7 @@ fn settled(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Option
     }
     let mut out = Vec::with_capacity(writer.body.len() + 16);
     writer.finish(true, &mut out);
-    Some(Settled::As(out))
+    Some(Normalised::As(out))
 }
 
 /// Joins the fragments of posting lists on flushes and merges.
@@ -449,7 +449,7 @@ impl PostingMerge {
 
     /// Normalises a joined fragment before it is stored; `oldest` says that nothing older is left. False when it is malformed.
     pub fn finish(&self, seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
-        settle(operand, seq, oldest, self.versions)
+        normalise(operand, seq, oldest, self.versions)
     }
 }
 

@@ -131,7 +131,7 @@ fn merges_agree_with_the_model() {
         let count = rng.usize(1..80);
         let keys = rng.u32(1..60);
         let postings = random_postings(&mut rng, count, keys);
-        // Cut anywhere, some pieces settled by an earlier merge, joined in any grouping.
+        // Cut anywhere, some pieces normalised by an earlier merge, joined in any grouping.
         let mut pieces = Vec::new();
         let mut rest = &postings[..];
         while !rest.is_empty() {
@@ -162,9 +162,9 @@ fn merges_agree_with_the_model() {
             Ok(model(&postings, false)),
             "round {round}, seed {SEED}"
         );
-        let settled = list.clone();
+        let normalised = list.clone();
         assert!(operator.finish(0, &mut list, false));
-        assert_eq!(list, settled, "settling again changes nothing");
+        assert_eq!(list, normalised, "normalising again changes nothing");
         let last = model(&postings, true);
         assert_eq!(operator.finish(0, &mut list, true), !last.is_empty());
         if !last.is_empty() {
@@ -260,8 +260,8 @@ fn damage_is_found_or_harmless() {
         );
         let mut joined = single(&(MAX_SEQ, b"k".to_vec(), false));
         append(&mut joined, ENTRY, &bytes, ENTRY);
-        settle(&mut joined, ENTRY, rng.bool(), 1);
-        settle(&mut bytes, ENTRY, rng.bool(), 1);
+        normalise(&mut joined, ENTRY, rng.bool(), 1);
+        normalise(&mut bytes, ENTRY, rng.bool(), 1);
     }
 }
 
@@ -283,6 +283,6 @@ fn keys_that_unpack_without_bound_are_left_alone() {
         put_posting(&mut bomb, 1, &posting, MAX_PRIMARY_KEY);
     }
     let before = bomb.clone();
-    assert!(settle(&mut bomb, ENTRY, false, 1));
+    assert!(normalise(&mut bomb, ENTRY, false, 1));
     assert_eq!(bomb, before);
 }

@@ -1,4 +1,4 @@
-//! Tokenizers: what of an attribute's values its index holds (DELI section III-A). A fact of an index is
+//! Tokenizers: what of an attribute's values its index holds (DELI section III-A). An index entry of an index is
 //! made of a token; most tokens are the values themselves.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub enum Tokenizer {
     #[default]
     Exact,
     /// Every prefix of a string, of up to 32 characters: the newest records of a prefix are found as those of a
-    /// value are. An index has as many facts of a value as that has characters. Ranges of strings
+    /// value are. An index has as many index entries of a value as that has characters. Ranges of strings
     /// are not answered by it.
     Prefix,
     /// The number: an int, a float or a time, in an order that ranges follow. What these types have anyway.

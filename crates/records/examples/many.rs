@@ -99,7 +99,7 @@ fn measure(number: usize, puts: u64) {
     let rest = start.elapsed();
     // A flush by itself: as much as fills a generation, with nothing before it.
     let start = Instant::now();
-    db.group().settle_merges().unwrap();
+    db.group().run_compactions().unwrap();
     let settled = start.elapsed();
     for (n, record) in records.iter().take(60_000).enumerate() {
         sets[n % number].put_json(record.as_bytes()).unwrap();

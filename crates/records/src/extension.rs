@@ -222,12 +222,12 @@ impl ExtensionStore {
             own.map_err(|error| lsm::Error::Invalid(error.to_string()))
         };
         let ticket = group.append_with(batch, durability, &mut complete)?;
-        group.settle(ticket)?;
+        group.acknowledge(ticket)?;
         Ok(ticket.last())
     }
 
     /// The first half of a [`write`](ExtensionStore::write): the batch has its place in the log, and is neither acknowledged nor visible until
-    /// [`ExtensionStore::settle`]. Every ticket is to be settled.
+    /// [`ExtensionStore::acknowledge`]. Every ticket is to be settled.
     ///
     /// # Errors
     /// As [`ExtensionStore::write`].
@@ -240,8 +240,8 @@ impl ExtensionStore {
     ///
     /// # Errors
     /// What a sync fails with.
-    pub fn settle(&self, ticket: Ticket) -> Result<()> {
-        Ok(self.store.group.settle(ticket)?)
+    pub fn acknowledge(&self, ticket: Ticket) -> Result<()> {
+        Ok(self.store.group.acknowledge(ticket)?)
     }
 
     /// Everything that is visible now, in all trees.

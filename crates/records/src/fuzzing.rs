@@ -50,25 +50,36 @@ pub fn postings(data: &[u8]) {
     let (newer, older) = rest.split_at(usize::from(*len).min(rest.len()));
     let (newer_seq, older_seq) = (900, 700);
     let lists = [(newer, newer_seq), (older, older_seq)];
-    let [first, second] = lists.map(|(bytes, seq)| facts(bytes, seq));
-    if let Some(facts) = &first {
-        assert!(facts.windows(2).all(|w| matches!(w, [a, b] if a.0 > b.0)));
+    let [first, second] = lists.map(|(bytes, seq)| index_entries(bytes, seq));
+    if let Some(index_entries) = &first {
+        assert!(
+            index_entries
+                .windows(2)
+                .all(|w| matches!(w, [a, b] if a.0 > b.0))
+        );
         let mut writer = PostingWriter::new();
-        for (seq, key, cancel) in facts {
+        for (seq, key, cancel) in index_entries {
             let (seq, cancel) = (*seq, *cancel);
             assert!(writer.push(Posting { seq, key, cancel }));
         }
         let mut again = Vec::new();
         writer.finish(false, &mut again);
-        assert_eq!(self::facts(&again, newer_seq).as_ref(), Some(facts));
+        assert_eq!(
+            self::index_entries(&again, newer_seq).as_ref(),
+            Some(index_entries)
+        );
     }
     let operator = PostingMerge::default();
     for oldest in [false, true] {
         let mut settled = newer.to_vec();
         let kept = operator.finish(newer_seq, &mut settled, oldest);
-        if let (Some(facts), true) = (&first, kept) {
-            let after = self::facts(&settled, newer_seq).unwrap();
-            assert!(after.iter().all(|fact| facts.contains(fact)));
+        if let (Some(index_entries), true) = (&first, kept) {
+            let after = self::index_entries(&settled, newer_seq).unwrap();
+            assert!(
+                after
+                    .iter()
+                    .all(|index_entry| index_entries.contains(index_entry))
+            );
         }
     }
     let mut joined = newer.to_vec();
@@ -76,24 +87,24 @@ pub fn postings(data: &[u8]) {
     match (first, second, done) {
         (_, _, false) => assert_eq!(joined, newer),
         (Some(first), Some(second), true) => {
-            let all: Vec<Fact> = first.into_iter().chain(second).collect();
-            assert_eq!(facts(&joined, newer_seq), Some(all));
+            let all: Vec<IndexEntry> = first.into_iter().chain(second).collect();
+            assert_eq!(index_entries(&joined, newer_seq), Some(all));
         }
         // Joining looks at the heads alone.
         (_, _, true) => {}
     }
 }
 
-type Fact = (u64, Vec<u8>, bool);
+type IndexEntry = (u64, Vec<u8>, bool);
 
 /// The postings of a fragment; `None` when it is malformed.
-fn facts(bytes: &[u8], entry: u64) -> Option<Vec<Fact>> {
+fn index_entries(bytes: &[u8], entry: u64) -> Option<Vec<IndexEntry>> {
     let mut reader = PostingList::parse(bytes, entry).ok()?.reader();
-    let mut facts = Vec::new();
+    let mut index_entries = Vec::new();
     while let Some(posting) = reader.next().ok()? {
-        facts.push((posting.seq, posting.key.to_vec(), posting.cancel));
+        index_entries.push((posting.seq, posting.key.to_vec(), posting.cancel));
     }
-    Some(facts)
+    Some(index_entries)
 }
 
 /// Encoded values and keys of each type.

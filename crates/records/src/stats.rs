@@ -208,7 +208,7 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
         return format!("primary-key index{built}");
     }
     if layout.superseded == Some(tree.id) {
-        return "writes that are over".to_string();
+        return "obsolete writes".to_string();
     }
     if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
         return format!("keys written since the index of {} began", a.path);
@@ -218,7 +218,7 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     }
     let attribute = layout.written().find(|(_, a)| a.tree == Some(tree.id));
     attribute.map_or_else(
-        || "facts of the index being built".to_string(),
+        || "entries of the index that is being built".to_string(),
         |(_, a)| {
             let built = if a.incomplete { ", being built" } else { "" };
             format!("{} index of {}{built}", a.kind, a.path)

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use lsm::attributes::{Extractor, Summary};
 use lsm::{
-    CompactionPolicy, LazyLeveled, LeavesOut, Leveled, SupersededBy, Tiered, TreeOptions,
+    CompactionPolicy, DropPolicy, LazyLeveled, Leveled, SupersededBy, Tiered, TreeOptions,
     TreeProvider,
 };
-use model::definition::{IndexKind, Merging, Repair, StoredAttribute, StoredDef, Upkeep};
+use model::definition::{
+    IndexKind, MaintenanceSettings, Merging, Repair, StoredAttribute, StoredDef,
+};
 use model::record::RecordRef;
 
 use crate::catalog::{
-    Late, Role, TreeConfig, data_tree, dataset_of, deleted_tree, index_tree, keys_tree,
-    superseded_tree, widened_tree,
+    BackfillExtractor, Role, TreeConfig, data_tree, dataset_of, deleted_tree, index_tree,
+    keys_tree, superseded_tree, widened_tree,
 };
 use crate::extension::Extensions;
 use crate::index;
@@ -44,7 +46,7 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
 }
 
 /// True when writes tell an index of this kind what they replaced.
-pub(crate) fn widens(upkeep: &Upkeep, kind: IndexKind) -> bool {
+pub(crate) fn widens(upkeep: &MaintenanceSettings, kind: IndexKind) -> bool {
     maintenance::of(upkeep.maintenance).keeps_replaced_values() && index::is_filtered_scan(kind)
 }
 
@@ -54,7 +56,7 @@ struct EmbeddedAttributes {
     summaries: Vec<Summary>,
     /// One more than the greatest id.
     end: u32,
-    late: Vec<Late>,
+    late: Vec<BackfillExtractor>,
 }
 
 impl EmbeddedAttributes {
@@ -71,7 +73,10 @@ impl EmbeddedAttributes {
             .chain(building)
             .filter(|a| a.def.kind.is_embedded())
             .collect();
-        let late: Vec<Late> = attributes.iter().map(|a| Late::new(&key, a)).collect();
+        let late: Vec<BackfillExtractor> = attributes
+            .iter()
+            .map(|a| BackfillExtractor::new(&key, a))
+            .collect();
         let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
         let summaries = attributes.iter().map(|a| {
             let index = index::of(a.def.kind);
@@ -157,11 +162,11 @@ impl TreeProvider for Trees {
         }
         let unknown =
             || lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"));
-        let superseded = |leaves_out| {
+        let superseded = |drop_policy| {
             let dataset = name.split('/').next().unwrap_or_default();
             Some(SupersededBy {
                 tree: superseded_tree(dataset),
-                leaves_out,
+                drop_policy,
             })
         };
         if dataset_of(name).is_some() {
@@ -173,17 +178,17 @@ impl TreeProvider for Trees {
                 Some(Arc::new(embedded))
             };
             let upkeep = &stored.upkeep;
-            // An index that is being built has facts already.
+            // An index that is being built has index entries already.
             let building = stored.change.iter().map(|change| &change.attribute);
             let mut all = stored.attributes.iter().chain(building);
             let standalone = all.any(|a| a.def.kind.is_standalone());
             // With a primary-key index, that one tells, and is smaller.
             let deferred = maintenance::of(upkeep.maintenance).data_reports() && standalone;
-            let leaves_out = superseded(match upkeep.repair {
-                Repair::Merge if deferred => LeavesOut::Told,
+            let drop_policy = superseded(match upkeep.repair {
+                Repair::Merge if deferred => DropPolicy::Record,
                 // Whatever indexes there are now: readers must know that runs may hold several versions.
-                Repair::Staged => LeavesOut::Repaired,
-                _ => LeavesOut::Silently,
+                Repair::Staged => DropPolicy::KeepUntilRepaired,
+                _ => DropPolicy::Silent,
             });
             // What a write replaced is noted beside that write. So it must not be left out while the
             // version that it replaced, as the newest that is left of its key in a component, stays.
@@ -195,8 +200,8 @@ impl TreeProvider for Trees {
                 policy: self.policy(upkeep.merging),
                 versions: upkeep.versions as usize,
                 superseded: match widened {
-                    true => superseded(LeavesOut::Regardless),
-                    false => leaves_out,
+                    true => superseded(DropPolicy::Regardless),
+                    false => drop_policy,
                 },
                 ..TreeOptions::default()
             });
@@ -235,9 +240,9 @@ impl TreeProvider for Trees {
                 follows,
                 incomplete: config.incomplete,
                 superseded: superseded(if config.silent {
-                    LeavesOut::Silently
+                    DropPolicy::Silent
                 } else {
-                    LeavesOut::Told
+                    DropPolicy::Record
                 }),
                 ..TreeOptions::default()
             },
@@ -245,7 +250,7 @@ impl TreeProvider for Trees {
                 policy: self.policy(config.merging),
                 follows,
                 incomplete: config.incomplete,
-                superseded: superseded(LeavesOut::Silently),
+                superseded: superseded(DropPolicy::Silent),
                 ..index::of(kind)
                     .and_then(|index| index.tree_options(config.versions as usize))
                     .ok_or_else(unknown)?

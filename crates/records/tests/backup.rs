@@ -120,7 +120,7 @@ fn remove(fs: &Arc<dyn Fs>, dir: &FsPath) {
     }
 }
 
-/// At each call that a backup makes, once: all records are written again, and the set of obsolete writes is told so.
+/// At each call that a backup makes, once: all records are written again, and the obsolete set is told so.
 #[test]
 fn a_backup_has_no_bits_of_writes_that_it_lacks() {
     const KEYS: u64 = 30;

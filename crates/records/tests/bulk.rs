@@ -8,7 +8,7 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{DIR, INDEXED, PATHS, open, path, row, settle};
+use common::{DIR, INDEXED, PATHS, converge, open, path, row};
 use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;
@@ -35,7 +35,7 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
     for n in 0..RECORDS {
         put(n * 1999 % RECORDS, 50);
     }
-    settle(&db);
+    converge(&db);
     for id in (0..RECORDS).step_by(7) {
         put(id, 51);
     }
@@ -57,7 +57,7 @@ fn ids(query: Query, order: BulkOrder) -> Vec<u64> {
 }
 
 #[test]
-fn every_record_comes_once_however_many_facts_it_has() {
+fn every_record_comes_once_however_many_entries_it_has() {
     let fs = Memory::new();
     let (_db, dataset) = filled(&fs);
     let there = |id: &u64| !id.is_multiple_of(11);

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{check, keys, open, path, settle, small};
+use common::{check, converge, keys, open, path, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
@@ -32,7 +32,7 @@ fn store(n: i64) -> (Database, Dataset) {
     for id in 0..n {
         put(&dataset, id, id % 5);
         if id == n / 2 {
-            settle(&db);
+            converge(&db);
         }
     }
     (db, dataset)
@@ -129,7 +129,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
                 agree(&dataset.snapshot(), 0..7);
             }
             if told == 4 {
-                settle(&db);
+                converge(&db);
                 amid = Some(dataset.snapshot());
             }
             ControlFlow::Continue(())
@@ -150,7 +150,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
         check(&db);
         agree(&dataset.snapshot(), 0..7);
         let trees = dataset.stats()["trees"].as_array().unwrap().len();
-        // The data, and the set of writes that are over.
+        // The data, and the obsolete set.
         assert_eq!(trees, 2 + usize::from(to.is_standalone()), "{from:?} {to}");
         let plan = dataset.query().equals(&path("v"), "1").run().unwrap();
         let plan = plan.explain().plan;
@@ -171,7 +171,7 @@ fn the_newest_of_a_long_list_come_first_whenever_they_were_written() {
             batch.put_json(body(id, 1).as_bytes()).unwrap();
         }
         batch.durability(Durability::Os).commit().unwrap();
-        settle(&db);
+        converge(&db);
         let mut next = 6000;
         let mut progress = |_| {
             put(&dataset, next, 1);
@@ -356,7 +356,7 @@ fn a_snapshot_from_before_a_drop_is_answered_by_the_dropped_index() {
         }
         let (db, dataset) = store(200);
         prepare(&dataset, Some(kind));
-        settle(&db);
+        converge(&db);
         let before = dataset.snapshot();
         let answer = before.query().equals(&path("v"), "2").run().unwrap();
         dataset.drop_index(&path("v")).unwrap();

@@ -89,10 +89,7 @@ fn a_current_record_in_the_set_is_found_for_every_kind() {
             write(&db, |batch| {
                 batch.put(set, &lsm::entry::seq_key(1), &[]).unwrap();
             });
-            says(
-                &db,
-                "1 records are current, and in the set of obsolete writes",
-            );
+            says(&db, "1 records are current, and in the obsolete set");
         }
     }
 }

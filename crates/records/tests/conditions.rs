@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use common::tree::Tree;
-use common::{Doing, Put, Wanted, keys_in_every_way, open, path, row, rows, seeds, settle, upkeep};
+use common::{
+    Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, upkeep,
+};
 use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Tokenizer, Type,
@@ -129,7 +131,7 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
             }
             match rng.usize(0..100) {
                 0 | 1 => db.flush().unwrap(),
-                2 => settle(&db),
+                2 => converge(&db),
                 _ => {}
             }
         }

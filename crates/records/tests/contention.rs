@@ -1,6 +1,6 @@
 //! Several writers that want the same keys, readers with snapshots, flushes, merges and repairs, all at
 //! once, under each maintenance strategy. Each snapshot's answers through the indexes are those of its own
-//! scan; at the end of each key the last write by number is there, and the set of writes that are over has
+//! scan; at the end of each key the last write by number is there, and the obsolete set has
 //! all that it must have and nothing else.
 //! `ESKER_SEEDS=20 cargo test --test contention` tries more; `ESKER_SEED=17` repeats one (as far as
 //! threads do the same again).
@@ -218,7 +218,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
             for seq in over.filter(|_| exact) {
                 assert!(
                     set.contains(*seq) || !held.contains(*seq),
-                    "{key}: {seq} is over and not in the set"
+                    "{key}: {seq} is obsolete and not in the set"
                 );
             }
         }

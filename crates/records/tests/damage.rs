@@ -9,7 +9,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use common::{
-    DIR, Doing, INDEXED, PATHS, Row, check, number, open, path, row, scan, settle, small,
+    DIR, Doing, INDEXED, PATHS, Row, check, converge, number, open, path, row, scan, small,
 };
 use esker::fs::memory::Memory;
 use esker::{Database, Dataset, DatasetDef, Error, ErrorKind, KeyType, Type};
@@ -42,7 +42,7 @@ fn undamaged(closed: bool) -> (Memory, Answers) {
     for id in 0..120 {
         put(id, &dataset);
     }
-    settle(&db);
+    converge(&db);
     db.compact(None).unwrap();
     for id in (0..60).step_by(3) {
         put(id, &dataset);

@@ -25,7 +25,7 @@ const STANDALONE: [IndexKind; 4] = [
     IndexKind::Recent,
 ];
 
-/// The numbers of writes that are known to be over, on disk and in memory.
+/// The numbers of writes that are known to be obsolete, on disk and in memory.
 fn over(db: &Database) -> impl Fn(u64) -> bool {
     let snapshot = db.group().snapshot();
     let tree = db.group().tree("d/superseded").unwrap();
@@ -273,7 +273,7 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
             let records = read();
             for record in dataset.scan(None, None, false).unwrap() {
                 let record = record.unwrap();
-                assert!(!is_over(record.seq()), "a record that is there is over");
+                assert!(!is_over(record.seq()), "a record that is there is obsolete");
                 let key = record.key().to_string().parse().unwrap();
                 assert!(
                     synced
@@ -282,7 +282,7 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
                 );
             }
             assert!(synced.is_empty(), "records are gone: {synced:?}");
-            // Merges leave out what is over.
+            // Merges leave out what is obsolete.
             db.compact(None).unwrap();
             assert_eq!(read(), records);
             let mut found: Vec<u64> = (0..3).flat_map(|v| keys_of(&dataset, v).unwrap()).collect();

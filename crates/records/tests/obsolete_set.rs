@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, Doing, check, check_set, open, path, settle, small};
+use common::{DIR, Doing, check, check_set, converge, open, path, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, RepairOptions,
@@ -103,7 +103,7 @@ fn a_store_whose_sets_are_lists_of_numbers_opens_answers_and_is_converted() {
         let go = &mut |_| ControlFlow::Continue(());
         dataset.repair(&RepairOptions::default(), go).unwrap();
     }
-    settle(&db);
+    converge(&db);
     for (name, known) in names.iter().zip(known) {
         let set = set(&db, name);
         assert!(known.iter().all(|seq| set.bitmap().contains(seq)));
@@ -155,7 +155,7 @@ fn grow(maintenance: Maintenance, kind: IndexKind, compact: bool) {
         }
         batch.durability(Durability::Os).commit().unwrap();
     }
-    settle(&db);
+    converge(&db);
     check_set(&db);
     let swept = set(&db, "d");
     // Beside what is live a few bytes for each entry, and what one round of writes takes before the next sweep.

@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use common::{INDEXED, PATHS, check, keys, open, path, rows, scan, settle};
+use common::{INDEXED, PATHS, check, converge, keys, open, path, rows, scan};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Order, Type,
@@ -36,7 +36,7 @@ impl Place {
         match self {
             Place::Memtable => {}
             Place::Flushed => db.flush().unwrap(),
-            Place::Merged => settle(db),
+            Place::Merged => converge(db),
             Place::Compacted => db.compact(None).unwrap(),
         }
     }
@@ -751,7 +751,7 @@ fn fault_4_5_dropping_a_dataset_drops_its_indexes() {
             let body = format!("{{\"id\":{id},\"v\":{}}}", id % 5);
             dataset.put_json(body.as_bytes()).unwrap();
         }
-        settle(&db);
+        converge(&db);
         drop(dataset);
         db.drop_dataset("d").unwrap();
         assert_eq!(db.dataset_names(), [""; 0]);

@@ -10,7 +10,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use common::{Doing, check, check_set, keys_in_every_way, open, path, scan, seeds, settle, small};
+use common::{
+    Doing, check, check_set, converge, keys_in_every_way, open, path, scan, seeds, small,
+};
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
@@ -186,7 +188,7 @@ fn old_and_new(def: DatasetDef, by_hand: bool) {
     hold();
     store.db.flush().unwrap();
     hold();
-    settle(&store.db);
+    converge(&store.db);
     hold();
     store.db.compact(None).unwrap();
     hold();

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, path, settle, small};
+use common::{DIR, converge, path, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Options, Type,
@@ -42,7 +42,7 @@ fn history(maintenance: Maintenance, updates: bool) -> (Database, Dataset) {
         let record = json!({ "id": id, "at": at, "pad": pad }).to_string();
         dataset.put_json(record.as_bytes()).unwrap();
     }
-    settle(&db);
+    converge(&db);
     (db, dataset)
 }
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
-use common::{DIR, Doing, INDEXED, PATHS, check, keys, path, settle, small};
+use common::{DIR, Doing, INDEXED, PATHS, check, converge, keys, path, small};
 use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{
@@ -62,7 +62,7 @@ fn store_under(maintenance: Maintenance) -> Memory {
         for id in (0..RECORDS).filter(|id| id % (round + 1) == 0) {
             put(&dataset, id, id % 5 + round);
         }
-        settle(&db);
+        converge(&db);
     }
     drop(dataset);
     db.close().unwrap();
@@ -322,7 +322,7 @@ fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_
         db.flush().unwrap();
     }
     // All others are merged.
-    db.group().settle_merges().unwrap_err();
+    db.group().run_compactions().unwrap_err();
     let place = PATHS.iter().position(|path| *path == "lazy").unwrap();
     for stats in [db.stats(), dataset.stats()] {
         let [failure] = &failures(&stats)[..] else {
@@ -337,7 +337,7 @@ fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_
     assert!(failures(&other.stats()).is_empty());
     let rebuilt = dataset.rebuild_index(&path("lazy"), &mut go).unwrap();
     assert!(rebuilt.complete);
-    settle(&db);
+    converge(&db);
     assert!(failures(&db.stats()).is_empty());
     exact(&dataset);
 }

@@ -337,7 +337,7 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
     check(&db);
 }
 
-/// A store of before there was a set of writes that are over: the first repair makes it.
+/// A store created before there was a obsolete set: the first repair makes it.
 #[test]
 fn a_store_without_a_set_gets_one() {
     let fs = Arc::new(Memory::new());

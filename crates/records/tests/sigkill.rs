@@ -1,6 +1,6 @@
 //! A process is killed with SIGKILL in the middle of loading, with flushes and merges under way, again
 //! and again on the same folder, under each maintenance strategy: nothing acknowledged is lost, batches are
-//! whole, every index agrees with the data, and no current record is among the writes that are over. `ESKER_KILLS=1000 cargo test --test sigkill` kills more often.
+//! whole, every index agrees with the data, and no current record is among the obsolete writes. `ESKER_KILLS=1000 cargo test --test sigkill` kills more often.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -70,7 +70,7 @@ pub fn all() -> Vec<Sheet> {
         sheet(
             "repair",
             "Repair with a compaction (figure 9)",
-            "What does it add to a compaction to find the index entries that are over: as records are merged, by a pass after or before?",
+            "What does it add to a compaction to find the obsolete index entries: as records are merged, by a pass after or before?",
             vec![
                 Chart::bars("", &["compact"], &["cache"], &["versions"], MILLIS),
                 Chart::bars("read", &["compact"], &["cache"], &["versions"], READS),

@@ -113,7 +113,7 @@ impl Store {
     /// Flushes, and merges until nothing is left to merge.
     pub fn settle(&self) -> Result<()> {
         self.db.flush()?;
-        Ok(self.db.group().settle_merges()?)
+        Ok(self.db.group().run_compactions()?)
     }
 
     /// The engine's counters since the store was opened.

@@ -425,7 +425,7 @@ fn repairs(found: &Found<'_>, out: &mut Vec<Claim>) {
         of: last("repair-indexes", "secondary", 10, 5),
         to: last("repair-indexes", "primary", 10, 5),
         most: 1.0,
-        why: "a pass over the records is one for all indexes here: what is over is noted once, not as anti-matter in each",
+        why: "a pass over the records is one for all indexes here: what is obsolete is noted once, not as tombstones in each",
     }));
 }
 

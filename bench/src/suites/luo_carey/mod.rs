@@ -52,7 +52,7 @@ enum What {
     RepairIndexes,
 }
 
-/// How a repair finds what is over.
+/// How a repair finds what is obsolete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Method {
     /// By index: its entries are validated against the primary-key index.

@@ -360,7 +360,7 @@ impl<'j> Lab<'j> {
         Ok(())
     }
 
-    /// Figures 17 and 18: after every tenth of the writes everything that is over is found out.
+    /// Figures 17 and 18: after every tenth of the writes everything that is obsolete is found out.
     fn repairs(&mut self) -> Result<()> {
         let experiment = self.task.what.experiment();
         let primary = |compaction| RepairMethod::Primary { compaction };

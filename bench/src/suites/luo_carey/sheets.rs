@@ -147,7 +147,7 @@ pub fn all() -> Vec<Sheet> {
         sheet(
             "repair",
             "Repair as data accumulates (figure 17)",
-            "After each tenth of the writes: how long does it take to find everything that is over?",
+            "After each tenth of the writes: how long does it take to find everything that is obsolete?",
             vec![Chart::lines(
                 "",
                 &["repair"],

@@ -53,17 +53,17 @@ pub enum Strategy {
     NoIndex,
     /// A write takes the entries of the old record back.
     Eager,
-    /// A write only adds entries; whoever reads asks which are over.
+    /// A write only adds entries; whoever reads asks which are obsolete.
     Validation,
-    /// The same, but merges note what is over.
+    /// The same, but merges note what is obsolete.
     ValidationRepaired,
     /// A write sets the bit of the old one.
     MutableBitmap,
-    /// A write only adds entries, there is no primary-key index; merges of the data note what is over.
+    /// A write only adds entries, there is no primary-key index; merges of the data note what is obsolete.
     Deferred,
-    /// The same, but what is over is looked for when that is asked for.
+    /// The same, but what is obsolete is looked for when that is asked for.
     DeferredStaged,
-    /// The same, and nobody notes what is over.
+    /// The same, and nobody notes what is obsolete.
     DeferredUnrepaired,
     /// A write only adds entries, and its key to a tree of each index.
     DeletedKey,
@@ -340,7 +340,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Finds out what is over.
+    /// Finds out what is obsolete.
     pub fn repair(&self, options: &RepairOptions) -> Result<RepairReport> {
         let dataset = &self.open()?.dataset;
         Ok(dataset.repair(options, &mut |_| ControlFlow::Continue(()))?)
@@ -396,7 +396,7 @@ impl Subject for Store {
     fn settle(&mut self) -> Result<()> {
         let open = self.open()?;
         open.db.flush()?;
-        Ok(open.db.group().settle_merges()?)
+        Ok(open.db.group().run_compactions()?)
     }
 
     fn counters(&self) -> Result<Counters> {

@@ -28,7 +28,7 @@ pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Fa
     db.close()?;
     let found = report.repair.as_ref().map_or(0, |repair| repair.found);
     note(format_args!(
-        "maintenance is {} now, was {} ({} keys indexed, {} writes found to be over)",
+        "maintenance is {} now, was {} ({} keys indexed, {} obsolete writes found)",
         args.strategy,
         report.from,
         thousands(report.keys),

@@ -94,7 +94,7 @@ fn method(method: RepairMethod) -> &'static str {
 
 fn tell(report: &RepairReport) {
     note(format_args!(
-        "repaired by {}: {} writes found to be over, of {} entries ({} read in {:.2} s)",
+        "repaired by {}: {} obsolete writes found, of {} entries ({} read in {:.2} s)",
         method(report.method),
         thousands(report.found),
         thousands(report.entries),

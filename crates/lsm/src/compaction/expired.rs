@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::entry::Time;
 use crate::error::{Error, Result};
-use crate::version::{Action, Choice, LeavesOut, TableFile, TreeVersion};
+use crate::version::{Action, Choice, DropPolicy, TableFile, TreeVersion};
 
 /// What has expired may take this share of what is left before tables are written again for it alone.
 const SLACK: f64 = 0.2;
@@ -67,9 +67,9 @@ fn expired_bytes(table: &TableFile, now: Time) -> f64 {
 /// keys, it has expired, too. By run, newest first.
 fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
     let by = tree.options.superseded.as_ref();
-    let tells = by.is_some_and(|by| by.leaves_out == LeavesOut::Told);
+    let reports = by.is_some_and(|by| by.drop_policy == DropPolicy::Record);
     // What is reported of each put that is dropped must be read; and what is still to come may be older.
-    if tells || tree.options.incomplete || tree.options.bitmap {
+    if reports || tree.options.incomplete || tree.options.bitmap {
         return Vec::new();
     }
     let mut found = Vec::new();

@@ -16,14 +16,14 @@ use crate::entry::{Kind, MAX_SEQ, Seq, Time, compare};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{MergeCursor, MergeStream, Rules};
-use crate::obsolete::{Over, SeqSet};
+use crate::obsolete::{ObsoleteWrites, SeqSet};
 use crate::options::Options;
 use crate::read::SourceCursor;
 use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::ReadOptions;
 use crate::version::{
-    Action, Choice, ComponentId, Edit, LeavesOut, NewTable, Run, RunCursor, TableAt, TableFile,
+    Action, Choice, ComponentId, DropPolicy, Edit, NewTable, Run, RunCursor, TableAt, TableFile,
     TableSource, TreeVersion, Version, add_table, are_disjoint,
 };
 
@@ -31,7 +31,7 @@ use crate::version::{
 pub(crate) const READAHEAD: usize = 256 << 10;
 
 /// What jobs of a group share.
-pub(crate) struct Workshop<'a> {
+pub(crate) struct CompactionContext<'a> {
     pub(crate) source: &'a TableSource,
     pub(crate) options: &'a Options,
     pub(crate) counters: &'a Counters,
@@ -64,7 +64,7 @@ pub type RunSink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
 /// Gives the entries of a run to a sink.
 pub type WriteRun<'w> = dyn FnMut(&mut RunSink<'_>) -> Result<()> + 'w;
 
-impl Workshop<'_> {
+impl CompactionContext<'_> {
     /// Writes one memtable of a full generation as a run of level 0 into `edit`. `older` are the
     /// tree's runs, all of them older than the memtable.
     pub(crate) fn flush(
@@ -373,9 +373,9 @@ impl Workshop<'_> {
         let mut input = MergeCursor::new(sources);
         input.seek_first()?;
         let over = self.over(tree);
-        let mut told = SeqSet::new();
+        let mut reported = SeqSet::new();
         let by = tree.options.superseded.as_ref();
-        let leaves_out = by.map_or(LeavesOut::Silently, |by| by.leaves_out);
+        let drop_policy = by.map_or(DropPolicy::Silent, |by| by.drop_policy);
         let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
         let filter = tree.options.filter.as_ref();
         let rules = Rules {
@@ -383,15 +383,15 @@ impl Workshop<'_> {
             judge: filter.map(|filter| filter.begin(&over)),
             versions: tree.options.versions,
             is_oldest,
-            // A tree with a filter may have entries of many facts: it is for the filter to judge them.
+            // A tree with a filter may have entries of many index entries: it is for the filter to judge them.
             over: if filter.is_some() {
-                Over::default()
+                ObsoleteWrites::default()
             } else {
                 over
             },
-            told: (leaves_out == LeavesOut::Told).then_some(&mut told),
-            repaired: match (leaves_out, bitmap) {
-                (LeavesOut::Repaired, Some(bitmap)) => bitmap.mark(),
+            reported: (drop_policy == DropPolicy::Record).then_some(&mut reported),
+            repaired: match (drop_policy, bitmap) {
+                (DropPolicy::KeepUntilRepaired, Some(bitmap)) => bitmap.mark(),
                 _ => MAX_SEQ,
             },
             now: self.time,
@@ -403,7 +403,7 @@ impl Workshop<'_> {
         let written = output.finish()?;
         Ok(Made {
             written,
-            told,
+            reported,
             count,
         })
     }
@@ -419,7 +419,7 @@ impl Workshop<'_> {
     ) -> Result<Written> {
         let Made {
             written,
-            told,
+            reported,
             count,
         } = made;
         let dropped = entries_in.saturating_sub(count);
@@ -429,7 +429,7 @@ impl Workshop<'_> {
             let saw = self.version.ordinal();
             edit.saw.extend(numbers.map(|number| (number, saw)));
         }
-        self.tell(tree, &told, component, edit)?;
+        self.report(tree, &reported, component, edit)?;
         Ok(written)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::job::Workshop;
+use super::job::CompactionContext;
 use crate::batch::TreeId;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
@@ -19,7 +19,7 @@ use crate::version::{
 /// Tables being written: one after the other, cut between keys when they have their size, or side by side, as the tree's
 /// partitioner cuts. Dropped before its end, it removes what it wrote.
 pub(super) struct Output<'a> {
-    shop: &'a Workshop<'a>,
+    shop: &'a CompactionContext<'a>,
     options: TableOptions,
     cut: Cut<'a>,
     written: Written,
@@ -29,7 +29,7 @@ pub(super) struct Output<'a> {
     pub(super) count: u64,
     /// Bytes of entries since it was last told how much is written, and how much that was.
     untold: usize,
-    told: u64,
+    reported: u64,
 }
 
 /// Bytes of entries after which progress is reported.
@@ -114,7 +114,7 @@ impl Expected {
 
 impl<'a> Output<'a> {
     pub(super) fn new(
-        shop: &'a Workshop<'a>,
+        shop: &'a CompactionContext<'a>,
         tree: &TreeVersion,
         expected: &Expected,
     ) -> Output<'a> {
@@ -155,7 +155,7 @@ impl<'a> Output<'a> {
             last_key: Vec::new(),
             count: 0,
             untold: 0,
-            told: 0,
+            reported: 0,
         }
     }
 
@@ -166,7 +166,7 @@ impl<'a> Output<'a> {
         }
         self.untold += key.len() + value.len();
         if self.untold >= TELL {
-            self.tell();
+            self.report_progress();
         }
         let new_key = self.count == 1 || self.last_key.as_slice() != key;
         if new_key {
@@ -181,7 +181,7 @@ impl<'a> Output<'a> {
     }
 
     /// Tells how much is written by now, and waits where that is more than may be.
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         self.untold = 0;
         let open: u64 = match &self.cut {
             Cut::BySize(table) => table.iter().map(|table| table.estimated_size()).sum(),
@@ -191,8 +191,8 @@ impl<'a> Output<'a> {
             }
         };
         let bytes = self.written.bytes() + open;
-        let more = bytes.saturating_sub(self.told);
-        self.told += more;
+        let more = bytes.saturating_sub(self.reported);
+        self.reported += more;
         if let Some(written) = self.shop.written {
             written.fetch_add(more, Ordering::Relaxed);
         }
@@ -276,7 +276,7 @@ impl<'a> Output<'a> {
                 }
             }
         }
-        self.tell();
+        self.report_progress();
         Ok(std::mem::take(&mut self.written))
     }
 }
@@ -299,7 +299,7 @@ pub(super) struct Written {
 impl Written {
     fn begin_table<'a>(
         &mut self,
-        shop: &'a Workshop<'a>,
+        shop: &'a CompactionContext<'a>,
         options: &TableOptions,
     ) -> TableBuilder<'a> {
         let number = (shop.next_file)();
@@ -310,7 +310,7 @@ impl Written {
 
     fn end_table(
         &mut self,
-        shop: &Workshop<'_>,
+        shop: &CompactionContext<'_>,
         table: TableBuilder<'_>,
         bounds: Option<Bounds>,
     ) -> Result<()> {

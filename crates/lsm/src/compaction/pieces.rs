@@ -2,15 +2,15 @@
 //! by another thread where one is free, and the tables of all of them, in the order of the keys, are one run of one edit.
 //!
 //! That the result is that of one merge: all entries of a key are in one piece, and what becomes of an entry follows from those of
-//! its key, from the set of obsolete writes as the job's version has it, and from the older runs, which are the same for all pieces.
+//! its key, from the obsolete set as the job's version has it, and from the older runs, which are the same for all pieces.
 //! A judge begins with each piece, so a filter that remembers anything from one key to the next says so
-//! ([`MergeFilter::spans_keys`](crate::merge::MergeFilter::spans_keys)), and its trees are merged in one piece. So are bitmap trees, whose sets
+//! ([`CompactionFilterFactory::spans_keys`](crate::merge::CompactionFilterFactory::spans_keys)), and its trees are merged in one piece. So are bitmap trees, whose sets
 //! are read whole, and trees with a partitioner, which cuts by more than the key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::job::Workshop;
+use super::job::CompactionContext;
 use super::output::Written;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq};
@@ -78,7 +78,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl Workshop<'_> {
+impl CompactionContext<'_> {
     /// Does a merge, given as `make` of a range of keys, in one piece or in several.
     pub(super) fn in_pieces(
         &self,
@@ -145,8 +145,8 @@ pub(super) type MakePiece<'m> = dyn Fn(Option<&[u8]>, Option<&[u8]>) -> Result<M
 #[derive(Default)]
 pub(super) struct Made {
     pub(super) written: Written,
-    /// Numbers that are to be added to the set of obsolete writes.
-    pub(super) told: SeqSet,
+    /// Numbers that are to be added to the obsolete set.
+    pub(super) reported: SeqSet,
     /// Entries that are left.
     pub(super) count: u64,
 }
@@ -154,7 +154,7 @@ pub(super) struct Made {
 impl Made {
     fn append(&mut self, piece: Made) {
         self.written.append(piece.written);
-        self.told.add_all(&piece.told);
+        self.reported.add_all(&piece.reported);
         self.count += piece.count;
     }
 }

@@ -1,28 +1,28 @@
-//! The set of obsolete writes, as flushes and merges have to do with it: what it tells them to leave out, what they add to it, and how
+//! The obsolete set, as flushes and merges have to do with it: what it tells them to leave out, what they add to it, and how
 //! bitmap trees, which hold it, are written.
 
 use std::sync::Arc;
 
-use super::job::Workshop;
+use super::job::CompactionContext;
 use super::output::{Expected, Output, Written};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, Result};
-use crate::obsolete::{self, Over, SeqSet};
+use crate::obsolete::{self, ObsoleteWrites, SeqSet};
 use crate::options::BitmapMerges;
-use crate::version::{ComponentId, Edit, LeavesOut, TableAt, TreeVersion};
+use crate::version::{ComponentId, DropPolicy, Edit, TableAt, TreeVersion};
 
-impl Workshop<'_> {
+impl CompactionContext<'_> {
     /// Which writes to `tree` are obsolete.
-    pub(super) fn over(&self, tree: &TreeVersion) -> Over {
+    pub(super) fn over(&self, tree: &TreeVersion) -> ObsoleteWrites {
         let Some(by) = &tree.options.superseded else {
-            return Over::default();
+            return ObsoleteWrites::default();
         };
-        if by.leaves_out == LeavesOut::Regardless {
-            return Over::default();
+        if by.drop_policy == DropPolicy::Regardless {
+            return ObsoleteWrites::default();
         }
         let bitmap = self.version.tree_named(&by.tree);
-        Over(bitmap.map(|bitmap| match self.options.bitmap_merges {
+        ObsoleteWrites(bitmap.map(|bitmap| match self.options.bitmap_merges {
             BitmapMerges::SideFile => obsolete::Source::Pinned(bitmap.bitmap().clone()),
             BitmapMerges::Lock => {
                 let (now, id) = (self.now.clone(), bitmap.id);
@@ -34,19 +34,19 @@ impl Workshop<'_> {
 
     /// Writes the numbers that a flush or merge of `tree` left out into the tree's bitmap tree, as a
     /// part of the same edit: they are there when, and only when, the puts are gone.
-    pub(super) fn tell(
+    pub(super) fn report(
         &self,
         tree: &TreeVersion,
-        told: &SeqSet,
+        reported: &SeqSet,
         component: ComponentId,
         edit: &mut Edit,
     ) -> Result<()> {
         let by = tree.options.superseded.as_ref();
         let bitmap = by.and_then(|by| self.version.tree_named(&by.tree));
-        let Some(bitmap) = bitmap.filter(|_| !told.is_empty()) else {
+        let Some(bitmap) = bitmap.filter(|_| !reported.is_empty()) else {
             return Ok(());
         };
-        self.add_set(bitmap, told.clone(), component, edit)
+        self.add_set(bitmap, reported.clone(), component, edit)
     }
 
     /// True when what flushes and merges of a tree write has nothing of any write that is in its set.
@@ -54,11 +54,13 @@ impl Workshop<'_> {
         let Some(by) = &tree.options.superseded else {
             return false;
         };
-        let leaves_out = match &tree.options.filter {
-            Some(filter) => filter.leaves_out() && by.leaves_out != LeavesOut::Repaired,
-            None => by.leaves_out != LeavesOut::Regardless,
+        let drop_policy = match &tree.options.filter {
+            Some(filter) => {
+                filter.drops_obsolete() && by.drop_policy != DropPolicy::KeepUntilRepaired
+            }
+            None => by.drop_policy != DropPolicy::Regardless,
         };
-        leaves_out && self.version.tree_named(&by.tree).is_some()
+        drop_policy && self.version.tree_named(&by.tree).is_some()
     }
 
     /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made them.

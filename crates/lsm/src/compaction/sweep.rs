@@ -1,4 +1,4 @@
-//! Which numbers a set of obsolete writes need not keep: those of which no tree that asks it has anything any more. What must
+//! Which numbers a obsolete set need not keep: those of which no tree that asks it has anything any more. What must
 //! hold for that, and why it does, is in `obsolete/mod.rs`; `group/sweep.rs` carries it out.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq, Timed};
 use crate::error::Result;
 use crate::generation::View;
-use crate::merge::Judged;
+use crate::merge::FilteredEntry;
 use crate::obsolete::SeqSet;
 use crate::read::Snapshot;
 use crate::table::ReadOptions;
@@ -30,7 +30,7 @@ pub(crate) fn holders<'v>(
 }
 
 /// True when every holder has all that is meant for it: nothing old is gathered somewhere to be brought in later.
-pub(crate) fn is_settled(version: &Version, set: &TreeVersion) -> bool {
+pub(crate) fn has_converged(version: &Version, set: &TreeVersion) -> bool {
     set.damage().is_none() && !holders(version, set).any(|tree| tree.options.incomplete)
 }
 
@@ -206,7 +206,7 @@ fn show(holder: &TreeVersion, entry: &impl Cursor, show: &mut dyn FnMut(Seq)) ->
         return true;
     };
     let (kind, expires, value) = Timed::of(entry.kind(), entry.value());
-    let judged = Judged {
+    let judged = FilteredEntry {
         key: entry.key(),
         seq: entry.seq(),
         kind,

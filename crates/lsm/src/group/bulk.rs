@@ -11,7 +11,7 @@ use super::sequencer::Writer;
 use super::threads::Counted;
 use super::{Inner, TreeChange};
 use crate::batch::TreeId;
-use crate::compaction::job::{Workshop, WriteRun};
+use crate::compaction::job::{CompactionContext, WriteRun};
 use crate::compaction::oldest_level;
 use crate::compaction::shared::SharedFiles;
 use crate::entry::{Seq, Time};
@@ -89,8 +89,8 @@ impl Inner {
     ) -> Result<()> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let next_file = || self.versions.new_file();
-        let workshop = self.workshop(&next_file);
-        let target = workshop
+        let context = self.context(&next_file);
+        let target = context
             .version
             .trees
             .get(&tree)
@@ -103,7 +103,7 @@ impl Inner {
         // A power cut must not take a write that made another one obsolete.
         self.sequencer.sync_all()?;
         self.work_on(|edit| {
-            workshop.write_bits(target, numbers, component, edit)?;
+            context.write_bits(target, numbers, component, edit)?;
             edit.marks
                 .extend(mark.map(|mark| (tree, mark.min(visible))));
             drop(self.install(edit, |view, version| view.with(version))?);
@@ -119,7 +119,7 @@ impl Inner {
         let aside = TreeVersion::aside();
         let next_file = || self.versions.new_file();
         let mut edit = Edit::default();
-        self.workshop(&next_file)
+        self.context(&next_file)
             .write_run(&aside, write, &mut edit)?;
         let tables = edit.added.into_iter().map(|new| {
             let table = TableFile::new(new.meta, new.component, self.core.source.clone());
@@ -139,7 +139,7 @@ impl Inner {
         let view = self.versions.view.load_full();
         let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
         let next_file = || self.versions.new_file();
-        self.workshop(&next_file).write_run(target, write, edit)
+        self.context(&next_file).write_run(target, write, edit)
     }
 
     /// Writes the first table of a tree that `pick` picks again, with the tree's options of now.
@@ -162,9 +162,9 @@ impl Inner {
             return Ok(None);
         };
         let next_file = || self.versions.new_file();
-        let workshop = self.workshop(&next_file);
+        let context = self.context(&next_file);
         self.work(
-            |edit| workshop.rewrite(target, run, table, edit),
+            |edit| context.rewrite(target, run, table, edit),
             |view, version| view.with(version),
         )?;
         Ok(Some(table.meta().entries))
@@ -203,14 +203,14 @@ impl super::Internals<'_> {
             return Err(no_tree(tree));
         };
         let next_file = || inner.versions.new_file();
-        let workshop = Workshop {
+        let context = CompactionContext {
             closing: stop,
-            ..inner.workshop(&next_file)
+            ..inner.context(&next_file)
         };
         let mut count = 0;
         let write = |edit: &mut Edit| {
             edit.last_seq = Some(seq);
-            count = workshop.ingest(tree, seq, entries, edit)?;
+            count = context.ingest(tree, seq, entries, edit)?;
             // Before the run is there, so that no snapshot has it that does not reach `seq`.
             inner.sequencer.publish(seq);
             Ok(())
@@ -240,13 +240,13 @@ impl super::Internals<'_> {
     ) -> Result<()> {
         let view = snapshot.view();
         let version = view.version.clone();
-        // What the tables say of older runs is not known of the memtables beside them, so anti-matter stays.
+        // What the tables say of older runs is not known of the memtables beside them, so tombstones stays.
         let (never, always) = (AtomicBool::new(false), AtomicUsize::new(1));
         let generations = || view.full.iter().rev().chain([&view.active]);
         let memtables: usize = generations().map(|g| g.filled().count()).sum();
         let share = memtables >= self.0.core.options.share_from;
         let shared = share.then(|| SharedFiles::new(to));
-        let workshop = Workshop {
+        let context = CompactionContext {
             source: to,
             options: &self.0.core.options,
             counters: &Counters::default(),
@@ -274,7 +274,7 @@ impl super::Internals<'_> {
             }
             for (id, memtable) in generation.filled() {
                 if let Some(tree) = view.version.trees.get(&id) {
-                    workshop.flush_up_to(tree, memtable, snapshot.seq(), component, edit)?;
+                    context.flush_up_to(tree, memtable, snapshot.seq(), component, edit)?;
                 }
             }
         }

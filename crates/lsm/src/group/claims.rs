@@ -2,7 +2,7 @@
 //!
 //! Whoever takes tables out of trees (merges, sweeps, moves), puts a run under them, or drops or configures them, claims these
 //! trees first, and looks at the view after that. So what he looked at stays as it is until he installs what he made of it,
-//! but for runs that are added on top: flushes and additions to sets of obsolete writes need no claim.
+//! but for runs that are added on top: flushes and additions to obsolete sets need no claim.
 //!
 //! A claim takes all of its trees in one step, so nobody holds some while he waits for others, and claims cannot lock
 //! each other out. It is never waited for with the writer's lock, nor with another claim; a claim that is not waited

@@ -1,4 +1,4 @@
-//! The way of a write: log, then memtables, then (if asked) the sync, then visible to readers.
+//! The write path: log, then memtables, then (if asked) the sync, then visible to readers.
 //!
 //! What readers see is always a prefix of the acknowledged writes. A write has its place in the order with its sequence
 //! number, given out under the writer lock; under the same lock its ticket notes the last write up to it that asked
@@ -150,7 +150,7 @@ impl Inner {
     }
 
     /// Returns when the batch is acknowledged: it and all before it are as durable as was asked.
-    pub(super) fn settle(&self, ticket: Ticket) -> Result<()> {
+    pub(super) fn acknowledge(&self, ticket: Ticket) -> Result<()> {
         if self.sequencer.log.synced() < ticket.durable || ticket.forces {
             self.sequencer.wait_durable(ticket.durable)?;
         }

@@ -14,7 +14,7 @@ use super::failures::Attempt;
 use super::jobs::{JobAbout, JobKind, Why};
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
-use crate::compaction::job::{READAHEAD, Workshop};
+use crate::compaction::job::{CompactionContext, READAHEAD};
 use crate::compaction::{expired, followed_by, pick_above, pick_all};
 use crate::entry::Time;
 use crate::error::{Error, Result};
@@ -137,20 +137,20 @@ impl Inner {
         let shared = self.shared_files(merges.len());
         let mut job = self.scheduler.jobs.begin(about(merges));
         let running = job.running.clone();
-        let workshop = Workshop {
+        let context = CompactionContext {
             closing,
             shared: shared.as_ref(),
             // The small merges at the end of a close are not held up.
             pace: (!self.core.closing.load(Ordering::Relaxed)).then_some(&self.scheduler.pace),
             slots: Some(&self.scheduler.slots),
             written: Some(&running.written),
-            ..self.workshop(&next_file)
+            ..self.context(&next_file)
         };
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let write = |edit: &mut Edit| {
             for merge in merges {
                 let mut part = Edit::default();
-                let Err(error) = merge_one(&workshop, view, merge, &mut part) else {
+                let Err(error) = merge_one(&context, view, merge, &mut part) else {
                     edit.absorb(part);
                     continue;
                 };
@@ -309,15 +309,20 @@ impl Together {
 }
 
 /// Carries out a merge, and the same components of the trees that follow, into `edit`.
-fn merge_one(workshop: &Workshop<'_>, view: &View, merge: &Merge, edit: &mut Edit) -> Result<()> {
+fn merge_one(
+    context: &CompactionContext<'_>,
+    view: &View,
+    merge: &Merge,
+    edit: &mut Edit,
+) -> Result<()> {
     let Merge { tree, choice, .. } = merge;
     for follower in view.version.followers(&tree.name) {
         let choice = followed_by(choice, follower);
         if choice.tables().count() > 1 {
-            workshop.merge(follower, &choice, edit)?;
+            context.merge(follower, &choice, edit)?;
         }
     }
-    workshop.merge(tree, choice, edit)
+    context.merge(tree, choice, edit)
 }
 
 /// What such a job is about.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::Inner;
 use super::jobs::{JobAbout, JobKind, Why};
-use crate::compaction::job::Workshop;
+use crate::compaction::job::CompactionContext;
 use crate::error::Result;
 use crate::generation::{Generation, View};
 use crate::stats::Counters;
@@ -63,11 +63,11 @@ impl Inner {
             bytes_in: generation.written() as u64,
         });
         let running = job.running.clone();
-        let workshop = Workshop {
+        let context = CompactionContext {
             closing: &never,
             shared: shared.as_ref(),
             written: Some(&running.written),
-            ..self.workshop(&next_file)
+            ..self.context(&next_file)
         };
         let newer = view
             .full
@@ -78,7 +78,7 @@ impl Inner {
         let log = next.log();
         let write = |edit: &mut Edit| {
             for (tree, memtable) in &filled {
-                workshop.flush(tree, memtable, generation.component(), edit)?;
+                context.flush(tree, memtable, generation.component(), edit)?;
             }
             if let Some(shared) = &shared {
                 shared.finish(edit)?;

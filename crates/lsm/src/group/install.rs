@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use super::Inner;
 use super::version_set::Versions;
 use crate::batch::TreeId;
-use crate::compaction::job::Workshop;
+use crate::compaction::job::CompactionContext;
 use crate::compaction::shared::SharedFiles;
 use crate::entry::Time;
 use crate::error::{Error, Result};
@@ -36,9 +36,12 @@ impl Drop for Retired {
 }
 
 impl Inner {
-    pub(super) fn workshop<'a>(&'a self, next_file: &'a (dyn Fn() -> u64 + Sync)) -> Workshop<'a> {
+    pub(super) fn context<'a>(
+        &'a self,
+        next_file: &'a (dyn Fn() -> u64 + Sync),
+    ) -> CompactionContext<'a> {
         let view = self.versions.view.clone();
-        Workshop {
+        CompactionContext {
             source: &self.core.source,
             options: &self.core.options,
             counters: &self.core.counters,

@@ -21,7 +21,7 @@ pub enum JobKind {
     Compaction,
     /// Copies tables out of shared files of which more than half is unused.
     Move,
-    /// Looks for numbers that a set of obsolete writes need not keep.
+    /// Looks for numbers that a obsolete set need not keep.
     Sweep,
 }
 

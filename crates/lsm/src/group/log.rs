@@ -43,19 +43,20 @@ pub(super) struct Log {
     pub(super) closed: Mutex<Vec<ClosedSegment>>,
     /// The last write that is known to be durable.
     synced: AtomicU64,
-    /// Appends that were taken back, and how many of them no power cut can bring back any more.
+    /// Appends that were taken back.
     taken_back: AtomicU64,
-    settled: AtomicU64,
+    /// How many of them no power cut can bring back any more.
+    taken_back_durably: AtomicU64,
     queue: Mutex<Queue>,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Somebody syncs, or was told to.
+    /// Somebody syncs, or was signalled to.
     led: bool,
-    /// Somebody was told that what he wrote is not durable: from then on nothing more is said to be.
+    /// A writer got the answer that its write is not durable: from then on nothing more is acknowledged.
     refused: bool,
-    /// The last write that will be said to be.
+    /// The last write that may be acknowledged.
     granted: Seq,
     waiting: Vec<Arc<Waiter>>,
 }
@@ -63,7 +64,7 @@ struct Queue {
 struct Waiter {
     upto: Seq,
     thread: Thread,
-    told: AtomicU8,
+    signal: AtomicU8,
 }
 
 /// What a waiter is to do: nothing yet, to look again, to lead.
@@ -74,9 +75,9 @@ const LEAD: u8 = 2;
 impl Waiter {
     fn wait(&self) -> u8 {
         loop {
-            match self.told.load(Ordering::Acquire) {
+            match self.signal.load(Ordering::Acquire) {
                 WAIT => std::thread::park(),
-                told => return told,
+                signal => return signal,
             }
         }
     }
@@ -90,7 +91,7 @@ impl Log {
             closed: Mutex::new(closed),
             synced: AtomicU64::new(synced),
             taken_back: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
+            taken_back_durably: AtomicU64::new(0),
             queue: Mutex::default(),
         }
     }
@@ -113,7 +114,8 @@ impl Log {
 
     fn covers(&self, upto: Seq) -> bool {
         self.synced() >= upto
-            && self.settled.load(Ordering::Acquire) == self.taken_back.load(Ordering::Acquire)
+            && self.taken_back_durably.load(Ordering::Acquire)
+                == self.taken_back.load(Ordering::Acquire)
     }
 }
 
@@ -163,7 +165,7 @@ impl Sequencer {
             let waiter = Arc::new(Waiter {
                 upto,
                 thread: std::thread::current(),
-                told: AtomicU8::new(WAIT),
+                signal: AtomicU8::new(WAIT),
             });
             queue.waiting.push(waiter.clone());
             waiter
@@ -196,7 +198,7 @@ impl Sequencer {
             .into_iter()
             .chain(done.into_iter().map(|waiter| (waiter, LOOK)))
         {
-            waiter.told.store(what, Ordering::Release);
+            waiter.signal.store(what, Ordering::Release);
             waiter.thread.unpark();
         }
     }
@@ -233,7 +235,9 @@ impl Sequencer {
             let _ = live.log.mark();
         }
         self.log.note_synced(last);
-        self.log.settled.fetch_max(taken_back, Ordering::AcqRel);
+        self.log
+            .taken_back_durably
+            .fetch_max(taken_back, Ordering::AcqRel);
         Ok(())
     }
 

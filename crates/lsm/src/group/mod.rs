@@ -155,14 +155,14 @@ impl Group {
     /// [`Error::Poisoned`] after a failure that left the log in an unknown state.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
         let ticket = self.append(batch, durability)?;
-        self.settle(ticket)?;
+        self.acknowledge(ticket)?;
         Ok(ticket.last)
     }
 
     /// The first half of [`Group::write`]: the batch has its place in the log and in the memtables,
-    /// but is not acknowledged, nor visible in snapshots, until [`Group::settle`] of it or of one behind it. Between
+    /// but is not acknowledged, nor visible in snapshots, until [`Group::acknowledge`] of it or of one behind it. Between
     /// the two a caller can release a lock that orders its writes, so that writers share syncs. Every ticket is to be
-    /// settled: one that is not is acknowledged with the next write, and may never be durable as asked.
+    /// acknowledged: one that is not is acknowledged with the next write, and may never be durable as asked.
     pub fn append(&self, batch: &mut Batch, durability: Durability) -> Result<Ticket> {
         self.start_threads();
         self.inner.append(batch, durability, None)
@@ -187,8 +187,8 @@ impl Group {
     ///
     /// # Errors
     /// A sync failed: of this batch, or of one before it. Nothing from the failed one on is ever visible in this handle.
-    pub fn settle(&self, ticket: Ticket) -> Result<()> {
-        self.inner.settle(ticket)
+    pub fn acknowledge(&self, ticket: Ticket) -> Result<()> {
+        self.inner.acknowledge(ticket)
     }
 
     /// Makes durable what was written, also by earlier handles.
@@ -234,14 +234,14 @@ impl Group {
 
     /// Merges trees into one run each, where some table of theirs may have something of a write that is known to be
     /// over ([`crate::SupersededBy`]). Trees that were dropped are passed over.
-    pub fn leave_out(&self, trees: &[TreeId]) -> Result<()> {
+    pub fn drop_obsolete(&self, trees: &[TreeId]) -> Result<()> {
         self.start_threads();
-        self.inner.leave_out(trees)
+        self.inner.drop_obsolete(trees)
     }
 
     /// Merges until no policy asks for more. Where the merge of a tree fails the others are merged all the same, and
     /// the first error is returned.
-    pub fn settle_merges(&self) -> Result<()> {
+    pub fn run_compactions(&self) -> Result<()> {
         self.inner.merge_all()
     }
 

@@ -207,7 +207,7 @@ pub(super) fn recover_beside(
     let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
     let mut recovered = recover(source, &tree_options, true)?;
     let current = recovered.current.clone();
-    recovered.settle_where(source, &tree_options, || is_over(source, &current))?;
+    recovered.apply_pending_where(source, &tree_options, || is_over(source, &current))?;
     let mut recovery = Recovery {
         last_seq: recovered.last_seq,
         applied: recovered.last_seq,

@@ -1,4 +1,4 @@
-//! Sweeps of the sets of obsolete writes: numbers are forgotten that nobody can ask about any more (`obsolete/mod.rs`).
+//! Sweeps of the obsolete sets: numbers are forgotten that nobody can ask about any more (`obsolete/mod.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::install::no_tree;
 use super::jobs::{JobAbout, JobKind, Why};
 use crate::batch::TreeId;
 use crate::compaction::all;
-use crate::compaction::job::Workshop;
-use crate::compaction::sweep::{Sweep, allowance, is_clean, is_settled};
+use crate::compaction::job::CompactionContext;
+use crate::compaction::sweep::{Sweep, allowance, has_converged, is_clean};
 use crate::error::{Error, Result};
 use crate::obsolete::{self, SeqSet};
 use crate::version::{ComponentId, Edit, SweptSet, TreeVersion, Version};
@@ -88,7 +88,7 @@ impl Inner {
         };
         let sets = view.version.trees.values();
         let due = sets.filter(|set| set.options.bitmap && is_due(set));
-        let due = due.filter(|set| is_settled(&view.version, set));
+        let due = due.filter(|set| has_converged(&view.version, set));
         let due = due.filter(|set| matches!(self.attempt(set.id), Attempt::Any));
         let mut due = due.filter_map(|set| {
             let claim = self
@@ -199,7 +199,7 @@ impl Inner {
             }
         }
         let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
-        let forgotten = match is_settled(&view.version, set) {
+        let forgotten = match has_converged(&view.version, set) {
             true => sweep.finish(&view, set)?.unwrap_or_default(),
             false => SeqSet::new(),
         };
@@ -221,13 +221,13 @@ impl Inner {
             self.start_writing(&mut self.sequencer.writer.lock())?;
             let next_file = || self.versions.new_file();
             let shared = self.shared_files(changed.len());
-            let workshop = Workshop {
+            let context = CompactionContext {
                 shared: shared.as_ref(),
-                ..self.workshop(&next_file)
+                ..self.context(&next_file)
             };
             let write = |edit: &mut Edit| {
                 for (Swept { set, left }, component) in changed {
-                    workshop.replace_set(set, left, component, edit)?;
+                    context.replace_set(set, left, component, edit)?;
                     let forgotten = set.bitmap().len() - left.len();
                     edit.forgotten.push((set.id, set.forgotten + forgotten));
                     let swept = SweptSet {
@@ -252,7 +252,7 @@ impl Inner {
     }
 
     /// Merges trees into one run each, where a table of theirs may have something of a write that is in the tree's set.
-    pub(super) fn leave_out(&self, trees: &[TreeId]) -> Result<()> {
+    pub(super) fn drop_obsolete(&self, trees: &[TreeId]) -> Result<()> {
         let choose = |version: &Version, tree: &TreeVersion| {
             let by = tree.options.superseded.as_ref()?;
             let set = version.tree_named(&by.tree)?;

@@ -72,7 +72,7 @@ impl Inner {
     /// - those that are dropped: a merge would put tables into them;
     /// - those that are configured: what a merge writes that began before is as the old options say, so its tables would pass for ones
     ///   that were written with the new ones (attributes that they lack, numbers of another set that they have);
-    /// - with both the trees that are merged with them, and of a set of obsolete writes those that tell it of what they
+    /// - with both the trees that are merged with them, and of a obsolete set those that tell it of what they
     ///   leave out;
     /// - the set that a new tree asks: a sweep that is about to end must not forget what the tree is about to get.
     fn concerned(&self, change: &TreeChange) -> Result<BTreeSet<TreeId>> {

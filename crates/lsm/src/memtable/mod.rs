@@ -142,19 +142,23 @@ impl Memtable {
                 return;
             }
             left = left.saturating_sub(nodes.len());
-            let (mut bytes, mut facts) = (Vec::new(), Vec::new());
+            let (mut bytes, mut index_entries) = (Vec::new(), Vec::new());
             for node in &nodes {
                 let (_, _, value) = Timed::of(node.kind(), node.value());
                 extractor.extract(node.key(), value, &mut |slot, attribute| {
                     if self.has_attribute(slot) {
-                        facts.push((slot, bytes.len()..bytes.len() + attribute.len(), *node));
+                        index_entries.push((
+                            slot,
+                            bytes.len()..bytes.len() + attribute.len(),
+                            *node,
+                        ));
                         bytes.extend_from_slice(attribute);
                     }
                 });
             }
             let value = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
-            facts.sort_by(|a, b| (a.0, value(&a.1)).cmp(&(b.0, value(&b.1))));
-            for (slot, range, node) in &facts {
+            index_entries.sort_by(|a, b| (a.0, value(&a.1)).cmp(&(b.0, value(&b.1))));
+            for (slot, range, node) in &index_entries {
                 // An entry that has a value twice is in the map once.
                 let (list, seq) = (1 + slot, node.seq());
                 inserter.insert(list, value(range), seq, Kind::Put, node.key(), false);

@@ -1,16 +1,16 @@
 //! What a flush or a merge does with one entry: a pure function of what is known of it. The stream (`stream.rs`) finds out
 //! what is known, combines operands and emits; nothing else decides.
 //!
-//! An entry goes for one of four reasons ([`Reason`]), or because it is anti-matter with nothing left to hide. Readers pin
+//! An entry goes for one of four reasons ([`Reason`]), or because it is tombstones with nothing left to hide. Readers pin
 //! the components that they read, so nothing is kept for them.
 
-use super::Verdict;
+use super::Decision;
 use crate::entry::Kind;
 
 /// Why an entry is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Its number is in the set of obsolete writes.
+    /// Its number is in the obsolete set.
     Obsolete,
     /// Enough newer versions of its key are there.
     Shadowed,
@@ -22,10 +22,10 @@ pub(super) enum Reason {
 
 /// What is known of an entry; of operands, of the piece that they were combined to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct Circumstances {
     /// Put, delete or operand.
     pub(super) kind: Kind,
-    /// A put whose number is in the set of obsolete writes.
+    /// A put whose number is in the obsolete set.
     pub(super) is_obsolete: bool,
     /// As many newer versions of the key are kept as the tree keeps.
     pub(super) is_shadowed: bool,
@@ -42,15 +42,15 @@ pub(super) enum Fate {
     Keep,
     /// It is kept with another value.
     Rewrite(Vec<u8>),
-    /// The key is deleted from here on: anti-matter is kept in its place, as long as there may be something behind it to
-    /// hide. `None` for what was anti-matter before.
+    /// The key is deleted from here on: tombstones is kept in its place, as long as there may be something behind it to
+    /// hide. `None` for what was tombstones before.
     Delete(Option<Reason>),
     /// It goes, and nothing is kept in its place.
     Drop(Reason),
 }
 
 /// Decides. `filter` is asked at most once, and only about what is kept otherwise.
-pub(super) fn decide(entry: Facts, filter: impl FnOnce() -> Verdict) -> Fate {
+pub(super) fn decide(entry: Circumstances, filter: impl FnOnce() -> Decision) -> Fate {
     use Reason::{Expired, Filtered, Obsolete, Shadowed};
     match entry.kind {
         // What replaced it stands for the key.
@@ -63,10 +63,10 @@ pub(super) fn decide(entry: Facts, filter: impl FnOnce() -> Verdict) -> Fate {
         // An operand replaced nothing.
         Kind::Operand if entry.is_expired => Fate::Drop(Expired),
         Kind::Put | Kind::Operand | Kind::Timed => match filter() {
-            Verdict::Keep => Fate::Keep,
-            Verdict::Rewrite(value) => Fate::Rewrite(value),
-            Verdict::Drop if entry.kind == Kind::Operand => Fate::Drop(Filtered),
-            Verdict::Drop => Fate::Delete(Some(Filtered)),
+            Decision::Keep => Fate::Keep,
+            Decision::Rewrite(value) => Fate::Rewrite(value),
+            Decision::Drop if entry.kind == Kind::Operand => Fate::Drop(Filtered),
+            Decision::Drop => Fate::Delete(Some(Filtered)),
         },
     }
 }
@@ -77,7 +77,7 @@ mod tests {
 
     /// The answers for a kind: of 16 combinations of obsolete, shadowed, expired and awaiting repair (in this order,
     /// the first the most significant bit), what happens where the filter keeps (`k`), rewrites (`r`) and drops (`d`).
-    /// `K` keep, `R` rewrite, `A` anti-matter as it was, `E` and `F` anti-matter for what expired or was filtered,
+    /// `K` keep, `R` rewrite, `A` tombstones as it was, `E` and `F` tombstones for what expired or was filtered,
     /// `o`, `s`, `e`, `f` dropped as obsolete, shadowed, expired, filtered.
     const PUTS: [&str; 16] = [
         "KRF", "KRF", "EEE", "EEE", // neither obsolete nor shadowed
@@ -124,13 +124,13 @@ mod tests {
             (Kind::Operand, OPERANDS),
         ];
         let verdicts = [
-            Verdict::Keep,
-            Verdict::Rewrite(b"new".to_vec()),
-            Verdict::Drop,
+            Decision::Keep,
+            Decision::Rewrite(b"new".to_vec()),
+            Decision::Drop,
         ];
         for (kind, table) in kinds {
             for (bits, expected) in table.iter().enumerate() {
-                let facts = Facts {
+                let circumstances = Circumstances {
                     kind,
                     is_obsolete: bits & 8 != 0,
                     is_shadowed: bits & 4 != 0,
@@ -138,8 +138,8 @@ mod tests {
                     awaits_repair: bits & 1 != 0,
                 };
                 let fates = verdicts.iter();
-                let fates = fates.map(|verdict| letter(&decide(facts, || verdict.clone())));
-                assert_eq!(fates.collect::<String>(), *expected, "{facts:?}");
+                let fates = fates.map(|verdict| letter(&decide(circumstances, || verdict.clone())));
+                assert_eq!(fates.collect::<String>(), *expected, "{circumstances:?}");
             }
         }
     }

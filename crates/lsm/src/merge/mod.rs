@@ -7,9 +7,9 @@ mod hooks;
 mod operator;
 mod stream;
 
-pub use crate::obsolete::Over;
+pub use crate::obsolete::ObsoleteWrites;
 pub(crate) use cursor::MergeCursor;
-pub use hooks::{Filters, Judge, Judged, MergeFilter, Verdict};
+pub use hooks::{CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, Filters};
 pub use operator::MergeOperator;
 pub(crate) use stream::{MergeStream, Rules};
 

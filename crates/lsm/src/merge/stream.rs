@@ -2,32 +2,32 @@
 //! emits what stays.
 //!
 //! - Operands are combined piece by piece by the tree's [`MergeOperator`] first; a piece is decided about as one entry.
-//! - Anti-matter is held back until something older of its key is kept, which it must hide. At the end of the key it goes,
+//! - Tombstones is held back until something older of its key is kept, which it must hide. At the end of the key it goes,
 //!   unless an older component may hold the key.
 //!
 //! At most one operand piece is in memory, however long a key's list is.
 
 use std::sync::Arc;
 
-use super::decide::{Facts, Fate, Reason, decide};
-use super::{Judge, Judged, MergeOperator, Verdict};
+use super::decide::{Circumstances, Fate, Reason, decide};
+use super::{CompactionFilter, Decision, FilteredEntry, MergeOperator};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_TIME, Seq, Time, Timed};
 use crate::error::Result;
-use crate::obsolete::{Over, SeqSet};
+use crate::obsolete::{ObsoleteWrites, SeqSet};
 
 /// The rules of one tree for one merge.
 pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
-    pub(crate) judge: Option<Box<dyn Judge>>,
+    pub(crate) judge: Option<Box<dyn CompactionFilter>>,
     /// Puts and deletes of a key that are kept, at least 1: the newest ones.
     pub(crate) versions: usize,
     /// True when no component older than the merged ones can hold the key.
     pub(crate) is_oldest: &'a dyn Fn(&[u8]) -> bool,
     /// Writes that are obsolete, whose puts are dropped.
-    pub(crate) over: Over,
-    /// Takes the numbers of the puts that are dropped, or become anti-matter, for other reasons.
-    pub(crate) told: Option<&'a mut SeqSet>,
+    pub(crate) over: ObsoleteWrites,
+    /// Takes the numbers of the puts that are dropped, or become tombstones, for other reasons.
+    pub(crate) reported: Option<&'a mut SeqSet>,
     /// Puts of a key that was written since this number are not dropped, however many newer ones there
     /// are: whoever goes through the entries must see what superseded what.
     pub(crate) repaired: Seq,
@@ -41,7 +41,7 @@ pub(crate) struct MergeStream<'a, C> {
     rules: Rules<'a>,
     key: Vec<u8>,
     piece: Vec<u8>,
-    /// The numbers of anti-matter of the key that is held back.
+    /// The numbers of tombstones of the key that is held back.
     held: Vec<Seq>,
     /// Whether no older component has the key, once that is known: it costs a search.
     oldest: Option<bool>,
@@ -96,18 +96,18 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         while self.on_key() {
             let (seq, stored) = (self.input.seq(), self.input.kind());
             let (kind, expires, value) = Timed::of(stored, self.input.value());
-            let facts = Facts {
+            let circumstances = Circumstances {
                 kind,
                 is_obsolete: kind == Kind::Put && self.rules.over.contains(seq),
                 is_shadowed: versions >= self.rules.versions.max(1),
                 is_expired: expires.is_some_and(|expires| expires <= self.rules.now),
                 awaits_repair,
             };
-            if kind == Kind::Operand && !facts.is_shadowed && !facts.is_expired {
-                self.operands(seq, facts, expires, sink)?;
+            if kind == Kind::Operand && !circumstances.is_shadowed && !circumstances.is_expired {
+                self.operands(seq, circumstances, expires, sink)?;
                 continue;
             }
-            let entry = Judged {
+            let entry = FilteredEntry {
                 key: &self.key,
                 seq,
                 kind,
@@ -115,8 +115,8 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                 expires,
             };
             let (rules, oldest) = (&mut self.rules, &mut self.oldest);
-            let fate = decide(facts, || judge(rules, entry, oldest));
-            if kind != Kind::Operand && !facts.is_shadowed && !facts.is_obsolete {
+            let fate = decide(circumstances, || filtered(rules, entry, oldest));
+            if kind != Kind::Operand && !circumstances.is_shadowed && !circumstances.is_obsolete {
                 versions += 1;
             }
             match fate {
@@ -131,11 +131,11 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                 Fate::Delete(reason) => {
                     self.held.push(seq);
                     if reason.is_some() {
-                        self.tell(seq);
+                        self.report(seq);
                     }
                 }
                 Fate::Drop(Reason::Obsolete) => {}
-                Fate::Drop(_) if kind == Kind::Put => self.tell(seq),
+                Fate::Drop(_) if kind == Kind::Put => self.report(seq),
                 Fate::Drop(_) => {}
             }
             self.input.next()?;
@@ -165,7 +165,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
     fn operands(
         &mut self,
         seq: Seq,
-        facts: Facts,
+        circumstances: Circumstances,
         mut expires: Option<Time>,
         sink: &mut Sink<'_>,
     ) -> Result<()> {
@@ -205,7 +205,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                 return Ok(());
             }
         }
-        let entry = Judged {
+        let entry = FilteredEntry {
             key: &self.key,
             seq,
             kind: Kind::Operand,
@@ -213,7 +213,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
             expires,
         };
         let (rules, oldest) = (&mut self.rules, &mut self.oldest);
-        match decide(facts, || judge(rules, entry, oldest)) {
+        match decide(circumstances, || filtered(rules, entry, oldest)) {
             Fate::Keep => {}
             Fate::Rewrite(value) => self.piece = value,
             Fate::Delete(_) | Fate::Drop(_) => return Ok(()),
@@ -222,7 +222,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         self.emit(seq, Kind::Operand, expires, &self.piece, sink)
     }
 
-    /// Emits the anti-matter that was held back.
+    /// Emits the tombstones that was held back.
     fn emit_held(&mut self, sink: &mut Sink<'_>) -> Result<()> {
         for seq in self.held.drain(..) {
             sink(&self.key, seq, Kind::Delete, &[])?;
@@ -230,21 +230,25 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         Ok(())
     }
 
-    fn tell(&mut self, seq: Seq) {
-        if let Some(told) = &mut self.rules.told {
-            told.insert(seq);
+    fn report(&mut self, seq: Seq) {
+        if let Some(reported) = &mut self.rules.reported {
+            reported.insert(seq);
         }
     }
 }
 
 /// Asks the filter's judge, if there is one. `oldest` is the answer of `is_oldest` for the key, once known.
-fn judge(rules: &mut Rules<'_>, entry: Judged<'_>, oldest: &mut Option<bool>) -> Verdict {
+fn filtered(
+    rules: &mut Rules<'_>,
+    entry: FilteredEntry<'_>,
+    oldest: &mut Option<bool>,
+) -> Decision {
     let is_oldest = rules.is_oldest;
     match &mut rules.judge {
         Some(judge) => {
             let key = entry.key;
-            judge.judge(entry, &mut || *oldest.get_or_insert_with(|| is_oldest(key)))
+            judge.decide(entry, &mut || *oldest.get_or_insert_with(|| is_oldest(key)))
         }
-        None => Verdict::Keep,
+        None => Decision::Keep,
     }
 }

@@ -61,8 +61,8 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
         judge: None,
         versions: 1,
         is_oldest,
-        over: Over::default(),
-        told: None,
+        over: ObsoleteWrites::default(),
+        reported: None,
         repaired: MAX_SEQ,
         now: 0,
     }
@@ -70,7 +70,7 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
 
 #[test]
 fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
-    let mut told = SeqSet::new();
+    let mut reported = SeqSet::new();
     let out = merge(
         vec![
             vec![
@@ -85,7 +85,7 @@ fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
             ],
         ],
         Rules {
-            told: Some(&mut told),
+            reported: Some(&mut reported),
             ..rules(&|_| true)
         },
     );
@@ -95,7 +95,7 @@ fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
         entry("z", 7, Kind::Put, "z"),
     ];
     assert_eq!(out, expected);
-    assert_eq!(told.iter().collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(reported.iter().collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]
@@ -179,12 +179,12 @@ fn operands_combine_in_pieces_down_to_a_base() {
 #[test]
 fn a_filter_may_rewrite_and_drop_but_never_bares_an_older_version() {
     struct Expire;
-    impl Judge for Expire {
-        fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+    impl CompactionFilter for Expire {
+        fn decide(&mut self, entry: FilteredEntry<'_>, _: &mut dyn FnMut() -> bool) -> Decision {
             match entry.key {
-                b"drop" => Verdict::Drop,
-                b"change" => Verdict::Rewrite([entry.value, b"!"].concat()),
-                _ => Verdict::Keep,
+                b"drop" => Decision::Drop,
+                b"change" => Decision::Rewrite([entry.value, b"!"].concat()),
+                _ => Decision::Keep,
             }
         }
     }

@@ -20,8 +20,8 @@
 //! # Who uses it
 //!
 //! The trees that name the set in their options ([`crate::SupersededBy`]) are its *holders*: they hold entries of the writes that it speaks of.
-//! Flushes and merges of a holder leave out puts whose number is in the set ([`Over`]; lists are cleaned by their
-//! filter), and may report what they drop to it, in the same edit ([`crate::LeavesOut::Told`]). Queries pass over candidates that are in it.
+//! Flushes and merges of a holder leave out puts whose number is in the set ([`ObsoleteWrites`]; lists are cleaned by their
+//! filter), and may report what they drop to it, in the same edit ([`crate::DropPolicy::Record`]). Queries pass over candidates that are in it.
 //!
 //! # What is forgotten
 //!
@@ -50,14 +50,14 @@
 //! watermark, or always), or no tree has an entry of it.
 
 mod chunk;
-mod over;
 mod set;
 mod superseded;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 pub(crate) use chunk::{decode, encode, entries};
-pub use over::Over;
-pub(crate) use over::Source;
 pub use set::SeqSet;
 pub use superseded::Superseded;
+pub use writes::ObsoleteWrites;
+pub(crate) use writes::Source;

@@ -168,7 +168,7 @@ impl TreeCursor {
     }
 
     /// From the newest entry of a key on: to the first key that is not deleted.
-    fn settle(&mut self) -> Result<()> {
+    fn skip_tombstones(&mut self) -> Result<()> {
         while self.entries.valid() && self.entries.kind() == Kind::Delete {
             self.skip_key()?;
         }
@@ -188,7 +188,7 @@ impl TreeCursor {
 
     /// Going backward, the merge stands on the oldest entry of some key: walks to its newest, keeps
     /// that, and goes on while it is a delete.
-    fn settle_backward(&mut self) -> Result<()> {
+    fn skip_tombstones_backward(&mut self) -> Result<()> {
         self.behind = None;
         while self.entries.valid() {
             self.passed.clear();
@@ -256,20 +256,20 @@ impl Cursor for TreeCursor {
     fn seek_first(&mut self) -> Result<()> {
         self.behind = None;
         self.entries.seek_first()?;
-        self.settle()
+        self.skip_tombstones()
     }
 
     fn seek_last(&mut self) -> Result<()> {
         self.behind = None;
         self.entries.seek_last()?;
-        self.settle_backward()
+        self.skip_tombstones_backward()
     }
 
     /// To the first key at or after `key`; `seq` is not used.
     fn seek(&mut self, key: &[u8], _seq: Seq) -> Result<()> {
         self.behind = None;
         self.entries.seek(key, MAX_SEQ)?;
-        self.settle()
+        self.skip_tombstones()
     }
 
     #[inline]
@@ -278,7 +278,7 @@ impl Cursor for TreeCursor {
             self.entries.seek(&saved.key, MAX_SEQ)?;
         }
         self.skip_key()?;
-        self.settle()
+        self.skip_tombstones()
     }
 
     fn prev(&mut self) -> Result<()> {
@@ -286,6 +286,6 @@ impl Cursor for TreeCursor {
             // Forward the merge stands on the newest entry of the shown key.
             self.entries.prev()?;
         }
-        self.settle_backward()
+        self.skip_tombstones_backward()
     }
 }

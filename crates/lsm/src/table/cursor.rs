@@ -201,7 +201,7 @@ impl TableCursor {
 
     /// Takes the block's answer: `None` is malformed.
     #[inline]
-    fn settle(&mut self, arrived: Option<bool>) -> Result<bool> {
+    fn land(&mut self, arrived: Option<bool>) -> Result<bool> {
         match arrived {
             Some(arrived) => {
                 self.valid = arrived;
@@ -227,7 +227,7 @@ impl TableCursor {
         }
         self.load(b)?;
         let arrived = self.block.first();
-        self.settle(arrived)?;
+        self.land(arrived)?;
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl TableCursor {
         };
         self.load(b)?;
         let arrived = self.block.last();
-        self.settle(arrived)?;
+        self.land(arrived)?;
         Ok(())
     }
 }
@@ -295,7 +295,7 @@ impl Cursor for TableCursor {
         self.enter(0)?;
         self.load(0)?;
         let arrived = self.block.first();
-        self.settle(arrived)?;
+        self.land(arrived)?;
         Ok(())
     }
 
@@ -307,7 +307,7 @@ impl Cursor for TableCursor {
         let last = self.enter(p)?.saturating_sub(1);
         self.load(last)?;
         let arrived = self.block.last();
-        self.settle(arrived)?;
+        self.land(arrived)?;
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl Cursor for TableCursor {
         self.load(b)?;
         let arrived = self.block.seek(key, seq);
         // A separator may be past the last entry of its block.
-        if self.settle(arrived)? {
+        if self.land(arrived)? {
             Ok(())
         } else {
             self.next_block()
@@ -334,7 +334,7 @@ impl Cursor for TableCursor {
         }
         self.valid = false;
         let arrived = self.block.next();
-        if self.settle(arrived)? {
+        if self.land(arrived)? {
             Ok(())
         } else {
             self.next_block()
@@ -347,7 +347,7 @@ impl Cursor for TableCursor {
         }
         self.valid = false;
         let arrived = self.block.prev();
-        if self.settle(arrived)? {
+        if self.land(arrived)? {
             Ok(())
         } else {
             self.prev_block()

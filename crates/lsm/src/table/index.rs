@@ -530,12 +530,12 @@ impl Top {
             }
             top.maps.push(map);
         }
-        top.settle();
+        top.prepare();
         Some(top)
     }
 
     /// Makes the decoded index ready to be searched.
-    fn settle(&mut self) {
+    fn prepare(&mut self) {
         self.prefix = common_prefix(self.key(0), self.key(self.len().saturating_sub(1)));
         let rest = |p| self.key(p).get(self.prefix..).unwrap_or_default();
         self.heads = (0..self.len()).map(|p| head(rest(p))).collect();

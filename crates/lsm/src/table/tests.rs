@@ -457,8 +457,8 @@ fn costs_are_what_the_design_says() {
         "{} false positives",
         cost.filters_false.get()
     );
-    let settled = cost.filters_negative.get() + cost.filters_false.get();
-    assert_eq!(settled, cost.filters_asked.get());
+    let answered = cost.filters_negative.get() + cost.filters_false.get();
+    assert_eq!(answered, cost.filters_asked.get());
 }
 
 #[test]

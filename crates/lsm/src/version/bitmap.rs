@@ -48,16 +48,16 @@ impl Version {
             tree.bitmap = swept.left.clone();
             tree.add_bits(&late, ordinal);
         }
-        let mut told = Vec::new();
+        let mut changed_sets = Vec::new();
         for (id, bits) in &edit.bits {
             if let Some(tree) = self.trees.get_mut(id).filter(|tree| tree.options.bitmap) {
-                told.push((tree.name.clone(), tree.changed));
+                changed_sets.push((tree.name.clone(), tree.changed));
                 Arc::make_mut(tree).add_bits(bits, ordinal);
             }
         }
-        if !told.is_empty() {
+        if !changed_sets.is_empty() {
             let merged: BTreeSet<TreeId> = edit.removed.iter().map(|at| at.tree).collect();
-            for (set, before) in told {
+            for (set, before) in changed_sets {
                 self.see_told(edit, &merged, &set, before);
             }
         }

@@ -90,7 +90,7 @@ pub(crate) struct Edit {
     pub(crate) order: Option<Order>,
     /// By which time entries were dropped that expire.
     pub(crate) time: Option<Time>,
-    /// Not on disk: of new tables, the version whose set of obsolete writes they were written by.
+    /// Not on disk: of new tables, the version whose obsolete set they were written by.
     pub(crate) saw: BTreeMap<u64, u64>,
     /// How many numbers a bitmap tree has forgotten so far.
     pub(crate) forgotten: Vec<(TreeId, u64)>,

@@ -279,7 +279,7 @@ impl TableFile {
         }
     }
 
-    /// The version whose set of obsolete writes the table was written by: it has nothing of any write of that
+    /// The version whose obsolete set the table was written by: it has nothing of any write of that
     /// ([`Version::ordinal`](super::Version::ordinal)). 0 when that is not known.
     pub(crate) fn saw(&self) -> u64 {
         self.saw.load(Ordering::Acquire)

@@ -92,7 +92,7 @@ pub(crate) struct Recovered {
     /// Where the manifest's next record begins.
     end: u64,
     /// The last edit, if whoever writes it may still be about to make it durable: with its offset.
-    unsettled: Option<(u64, Edit)>,
+    pending: Option<(u64, Edit)>,
 }
 
 /// Asks for the options of a tree by its name and configuration.
@@ -118,7 +118,7 @@ pub(crate) fn recover(
         order: Order::default(),
         time: 0,
         end: 0,
-        unsettled: None,
+        pending: None,
         current,
     };
     let sealed = recovered
@@ -141,7 +141,7 @@ pub(crate) fn recover(
             recovered.take(offset, record, source, options, &path)?;
             // That `CURRENT` names the manifest tells of the first.
             match records == 1 || !beside || sealed.is_some() {
-                true => recovered.settle(source, options, &path).map(|_| ()),
+                true => recovered.apply_pending(source, options, &path).map(|_| ()),
                 false => Ok(()),
             }
         },
@@ -219,19 +219,19 @@ impl Recovered {
                 None => break,
             }
         }
-        Ok(changed | self.settle_where(source, options, is_over)?)
+        Ok(changed | self.apply_pending_where(source, options, is_over)?)
     }
 
     /// Takes over the edit that no mark tells of, where nobody writes. True when there was one.
-    pub(crate) fn settle_where(
+    pub(crate) fn apply_pending_where(
         &mut self,
         source: &TableSource,
         options: &AskOptions<'_>,
         is_over: impl FnOnce() -> bool,
     ) -> Result<bool> {
         let path = manifest_path(&source.dir, self.current.manifest);
-        match self.unsettled.is_some() && is_over() {
-            true => self.settle(source, options, &path),
+        match self.pending.is_some() && is_over() {
+            true => self.apply_pending(source, options, &path),
             false => Ok(false),
         }
     }
@@ -246,23 +246,23 @@ impl Recovered {
         options: &AskOptions<'_>,
         path: &PathBuf,
     ) -> Result<bool> {
-        let applied = self.settle(source, options, path)?;
+        let applied = self.apply_pending(source, options, path)?;
         if let Record::Data { payload, .. } = record {
             let edit = Edit::decode(payload);
             let edit = edit.ok_or_else(|| Error::corruption(path, offset, "malformed edit"))?;
-            self.unsettled = Some((offset, edit));
+            self.pending = Some((offset, edit));
         }
         Ok(applied)
     }
 
     /// Applies the edit that waits. True when there was one.
-    fn settle(
+    fn apply_pending(
         &mut self,
         source: &TableSource,
         options: &AskOptions<'_>,
         path: &PathBuf,
     ) -> Result<bool> {
-        let Some((offset, edit)) = self.unsettled.take() else {
+        let Some((offset, edit)) = self.pending.take() else {
             return Ok(false);
         };
         self.apply(&edit, source, options, path)

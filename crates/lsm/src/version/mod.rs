@@ -40,7 +40,7 @@ pub use self::policy::{Action, Choice, CompactionPolicy};
 pub use self::run::Run;
 pub(crate) use self::run::are_disjoint;
 pub(crate) use self::run_cursor::RunCursor;
-pub use self::tree_options::{LeavesOut, PlainTrees, SupersededBy, TreeOptions, TreeProvider};
+pub use self::tree_options::{DropPolicy, PlainTrees, SupersededBy, TreeOptions, TreeProvider};
 use crate::batch::TreeId;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};

@@ -5,30 +5,30 @@ use std::sync::Arc;
 use super::{CompactionPolicy, Partitioner};
 use crate::attributes::Extractor;
 use crate::error::Result;
-use crate::merge::{MergeFilter, MergeOperator};
+use crate::merge::{CompactionFilterFactory, MergeOperator};
 use crate::options::MAX_BITS;
 
 /// The bitmap tree that says which writes to a tree are obsolete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupersededBy {
-    /// Its name. Merges leave out puts whose sequence number is in it; where the tree has a [`MergeFilter`] it
+    /// Its name. Merges leave out puts whose sequence number is in it; where the tree has a [`CompactionFilterFactory`] it
     /// is for the filter, which learns of it.
     pub tree: String,
     /// What flushes and merges do about puts that they leave out because newer versions of the key are
     /// there.
-    pub leaves_out: LeavesOut,
+    pub drop_policy: DropPolicy,
 }
 
 /// How flushes and merges leave out a put that has enough newer versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeavesOut {
+pub enum DropPolicy {
     /// Nothing is reported.
-    Silently,
+    Silent,
     /// Its number goes to the bitmap tree, in the same step.
-    Told,
+    Record,
     /// Only once the bitmap tree's mark has passed the write that replaced it: until then it is kept, to be
     /// found by a scan.
-    Repaired,
+    KeepUntilRepaired,
     /// Nothing is reported, and puts whose number is in the bitmap tree stay, too. Queries alone pass over them.
     Regardless,
 }
@@ -42,7 +42,7 @@ pub struct TreeOptions {
     /// Combines operands; a tree without one keeps operands apart.
     pub operator: Option<Arc<dyn MergeOperator>>,
     /// May drop or rewrite entries as they are merged.
-    pub filter: Option<Arc<dyn MergeFilter>>,
+    pub filter: Option<Arc<dyn CompactionFilterFactory>>,
     /// Which components are merged, and when.
     pub policy: Arc<dyn CompactionPolicy>,
     /// Where tables are cut, if not by key and size.
@@ -60,7 +60,7 @@ pub struct TreeOptions {
     pub bitmap: bool,
     /// Which writes to this tree are obsolete, where something keeps account of that.
     pub superseded: Option<SupersededBy>,
-    /// Older entries are still to come ([`crate::Group::ingest_oldest`]), so anti-matter is kept even
+    /// Older entries are still to come ([`crate::Group::ingest_oldest`]), so tombstones is kept even
     /// where nothing older is there yet.
     pub incomplete: bool,
 }
@@ -94,7 +94,7 @@ impl TreeOptions {
     /// True when flushes and merges leave one version of a key.
     pub(crate) fn keeps_one(&self) -> bool {
         let by = self.superseded.as_ref();
-        self.versions <= 1 && by.is_none_or(|by| by.leaves_out != LeavesOut::Repaired)
+        self.versions <= 1 && by.is_none_or(|by| by.drop_policy != DropPolicy::KeepUntilRepaired)
     }
 }
 

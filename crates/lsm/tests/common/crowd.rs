@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use lsm::fs::Fs;
 use lsm::{
-    Batch, Cost, Cursor, Durability, Group, LeavesOut, Leveled, Options, Result, Snapshot,
+    Batch, Cost, Cursor, DropPolicy, Durability, Group, Leveled, Options, Result, Snapshot,
     SupersededBy, TreeId, TreeOptions, TreeProvider,
 };
 
@@ -27,7 +27,7 @@ impl TreeProvider for Trees {
             bitmap: name == "bits",
             superseded: name.starts_with('t').then(|| SupersededBy {
                 tree: "bits".to_string(),
-                leaves_out: LeavesOut::Told,
+                drop_policy: DropPolicy::Record,
             }),
             ..TreeOptions::default()
         })

@@ -5,7 +5,7 @@ mod stored;
 mod strategy;
 
 pub use kind::IndexKind;
-pub use stored::{StoredAttribute, StoredChange, StoredDef, Upkeep};
+pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};
 pub use strategy::{Maintenance, Merging, Repair};
 
 use crate::error::{Error, Result};

@@ -45,12 +45,12 @@ pub struct StoredDef {
     /// The index that is being built.
     pub change: Option<StoredChange>,
     /// How the dataset is maintained.
-    pub upkeep: Upkeep,
+    pub upkeep: MaintenanceSettings,
 }
 
 /// How a dataset is kept in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upkeep {
+pub struct MaintenanceSettings {
     /// When obsolete index entries are found.
     pub maintenance: Maintenance,
     /// Whether the strategy is chosen by what is measured.
@@ -87,7 +87,7 @@ impl StoredDef {
             attributes,
             next_id,
             change: None,
-            upkeep: Upkeep {
+            upkeep: MaintenanceSettings {
                 maintenance: def.maintenance,
                 auto: def.auto,
                 repair: def.repair,
@@ -191,10 +191,10 @@ impl StoredDef {
     }
 }
 
-/// Definitions of before there was a choice have no such fields.
-fn upkeep(json: &Json) -> Option<Upkeep> {
+/// Definitions created before there was a choice have no such fields.
+fn upkeep(json: &Json) -> Option<MaintenanceSettings> {
     if json.get("maintenance").is_none() {
-        return Some(Upkeep {
+        return Some(MaintenanceSettings {
             maintenance: Maintenance::Deferred,
             auto: false,
             repair: Repair::None,
@@ -204,7 +204,7 @@ fn upkeep(json: &Json) -> Option<Upkeep> {
             since: 0,
         });
     }
-    Some(Upkeep {
+    Some(MaintenanceSettings {
         maintenance: text(json, "maintenance")?.parse().ok()?,
         auto: json.get("auto").is_some_and(|auto| *auto == json!(true)),
         keys_after: match json.get("keys_after") {

@@ -134,7 +134,7 @@ impl Extraction {
         let kind = match (walked, collector.error) {
             (Ok(()), None) if out.key.is_empty() => self.key_missing(),
             (Ok(()), None) => {
-                out.settle();
+                out.normalise();
                 return Ok(());
             }
             (Ok(()), Some(kind)) => kind,
@@ -190,7 +190,7 @@ impl Extracted {
     }
 
     /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
-    fn settle(&mut self) {
+    fn normalise(&mut self) {
         let Extracted {
             values, entries, ..
         } = self;

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use crate::error::{Error, Result};
 pub use crate::index::cost::Workload;
-use crate::index::cost::{self, Facts};
+use crate::index::cost::{self, AttributeProfile};
 use crate::query::Scan;
 use crate::store::Handle;
 use crate::telemetry::{Asked, UsageCounts};
@@ -172,24 +172,25 @@ impl Handle {
         let cost = snapshot.snapshot.cost();
         let measured = sample::measure(&snapshot.snapshot, layout.data, &readers, &cost);
         self.shared.group.count(&cost);
-        let (records, facts) = measured?;
+        let (records, index_entries) = measured?;
         let source = match mix {
             Some(_) => MixSource::Given,
             None if reads(&counts) > 0 => MixSource::Counted,
             None => MixSource::Assumed,
         };
-        let advised = attributes
-            .into_iter()
-            .zip(&facts)
-            .map(|((path, now), facts)| {
-                let asked = counts.attributes.get(&path).copied().unwrap_or_default();
-                let workload = match (mix, source) {
-                    (Some(mix), _) => mix.workload(&asked),
-                    (None, MixSource::Counted) => counted(&counts, &asked),
-                    (None, _) => Mix::default().workload(&asked),
-                };
-                advise(path, now, asked, workload, facts)
-            });
+        let advised =
+            attributes
+                .into_iter()
+                .zip(&index_entries)
+                .map(|((path, now), index_entries)| {
+                    let asked = counts.attributes.get(&path).copied().unwrap_or_default();
+                    let workload = match (mix, source) {
+                        (Some(mix), _) => mix.workload(&asked),
+                        (None, MixSource::Counted) => counted(&counts, &asked),
+                        (None, _) => Mix::default().workload(&asked),
+                    };
+                    advise(path, now, asked, workload, index_entries)
+                });
         Ok(Advice {
             dataset: self.name().to_string(),
             records,
@@ -272,10 +273,13 @@ fn advise(
     now: Option<IndexKind>,
     asked: Asked,
     workload: Workload,
-    facts: &Facts,
+    index_entries: &AttributeProfile,
 ) -> AttributeAdvice {
     let cost_of = |kind: IndexKind| {
-        let (write, query) = (cost::write(kind), cost::query(kind, &workload, facts));
+        let (write, query) = (
+            cost::write(kind),
+            cost::query(kind, &workload, index_entries),
+        );
         KindCost {
             kind,
             write,
@@ -300,13 +304,13 @@ fn advise(
     let (kind, why) = if never {
         let why = "never asked for: an index would make writes dearer and serve nobody".to_string();
         (none, why)
-    } else if facts.records < 1.0 {
+    } else if index_entries.records < 1.0 {
         (
             used,
             "no record has it yet: nothing can be measured".to_string(),
         )
     } else if best == used || better {
-        (best, cost::why(best, &workload, facts))
+        (best, cost::why(best, &workload, index_entries))
     } else {
         let why = format!(
             "{best} would be better by less than a tenth, which is within the error of the estimate"
@@ -324,10 +328,10 @@ fn advise(
         now,
         asked,
         workload,
-        records: facts.records as u64,
-        pruned: facts.pruned,
-        distinct: facts.distinct as u64,
-        top_share: facts.top_share,
+        records: index_entries.records as u64,
+        pruned: index_entries.pruned,
+        distinct: index_entries.distinct as u64,
+        top_share: index_entries.top_share,
         costs,
         kind,
         change,

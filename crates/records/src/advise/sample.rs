@@ -11,7 +11,7 @@ use model::schema::{Extracted, Extraction};
 
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::cost::Facts;
+use crate::index::cost::AttributeProfile;
 
 /// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
 /// from a disk.
@@ -57,13 +57,13 @@ struct Seen {
     records: u64,
 }
 
-/// The facts of each of the attributes, from up to about [`BLOCKS`] blocks that are evenly spread over the data.
+/// The index entries of each of the attributes, from up to about [`BLOCKS`] blocks that are evenly spread over the data.
 pub(super) fn measure(
     snapshot: &Snapshot,
     data: TreeId,
     readers: &[Reader<'_>],
     cost: &Cost,
-) -> Result<(u64, Vec<Facts>)> {
+) -> Result<(u64, Vec<AttributeProfile>)> {
     let mut sample = Sample {
         readers,
         seen: readers.iter().map(|_| Seen::default()).collect(),
@@ -110,8 +110,8 @@ pub(super) fn measure(
     }
     let records: u64 = components.iter().map(records_of).sum();
     let scale = records as f64 / sample.entries.max(1) as f64;
-    let facts = sample.seen.iter().map(|seen| seen.facts(scale));
-    Ok((records, facts.collect()))
+    let index_entries = sample.seen.iter().map(|seen| seen.index_entries(scale));
+    Ok((records, index_entries.collect()))
 }
 
 fn entries_of(component: &Component) -> u64 {
@@ -216,11 +216,11 @@ impl Sample<'_> {
 
 impl Seen {
     /// `scale`: records for each record of the sample.
-    fn facts(&self, scale: f64) -> Facts {
+    fn index_entries(&self, scale: f64) -> AttributeProfile {
         let records = self.records as f64 * scale;
         let counted: u64 = self.counts.values().sum();
         let most = self.counts.values().max().copied().unwrap_or(0);
-        Facts {
+        AttributeProfile {
             records,
             pruned: self.pruned(),
             distinct: self.distinct(records),

@@ -4,7 +4,7 @@
 use super::*;
 
 /// A million records, 25 of each value, in no order.
-const RANDOM: Facts = Facts {
+const RANDOM: AttributeProfile = AttributeProfile {
     records: 1e6,
     pruned: Some(0.0),
     distinct: 40_000.0,
@@ -12,7 +12,7 @@ const RANDOM: Facts = Facts {
 };
 
 /// The same, of an attribute that grows with time.
-const RISING: Facts = Facts {
+const RISING: AttributeProfile = AttributeProfile {
     pruned: Some(1.0),
     ..RANDOM
 };
@@ -29,12 +29,22 @@ fn workload(writes: f64, lookups: f64, ranges: f64) -> Workload {
     }
 }
 
-fn advised(now: Option<IndexKind>, work: Workload, facts: &Facts) -> AttributeAdvice {
-    advise("a".parse().unwrap(), now, Asked::default(), work, facts)
+fn advised(
+    now: Option<IndexKind>,
+    work: Workload,
+    index_entries: &AttributeProfile,
+) -> AttributeAdvice {
+    advise(
+        "a".parse().unwrap(),
+        now,
+        Asked::default(),
+        work,
+        index_entries,
+    )
 }
 
-fn kind(work: Workload, facts: &Facts) -> IndexKind {
-    advised(None, work, facts).kind
+fn kind(work: Workload, index_entries: &AttributeProfile) -> IndexKind {
+    advised(None, work, index_entries).kind
 }
 
 #[test]
@@ -65,7 +75,7 @@ fn few_lookups_beside_many_writes_want_fingerprints() {
 
 #[test]
 fn few_blocks_may_be_searched() {
-    let few = Facts {
+    let few = AttributeProfile {
         records: 5000.0,
         distinct: 200.0,
         ..RANDOM
@@ -75,7 +85,7 @@ fn few_blocks_may_be_searched() {
 
 #[test]
 fn no_limit_wants_composite() {
-    let frequent = Facts {
+    let frequent = AttributeProfile {
         distinct: 100.0,
         ..RANDOM
     };
@@ -94,7 +104,7 @@ fn no_limit_wants_composite() {
 
 #[test]
 fn both_want_recent() {
-    let frequent = Facts {
+    let frequent = AttributeProfile {
         distinct: 1000.0,
         ..RANDOM
     };
@@ -145,7 +155,7 @@ fn a_change_must_be_worth_it() {
 
 #[test]
 fn without_records_all_stays() {
-    let none = Facts::default();
+    let none = AttributeProfile::default();
     for now in [IndexKind::Lazy, IndexKind::Eager, IndexKind::None] {
         let advice = advised(Some(now), workload(0.5, 0.1, 0.0), &none);
         assert_eq!((advice.kind, advice.change), (now, AdvisedChange::Keep));

@@ -9,7 +9,7 @@ use model::definition::{DatasetDef, StoredDef};
 use serde_json::Value as Json;
 
 use super::Dataset;
-use crate::background::Keeper;
+use crate::background::MaintenanceThread;
 use crate::catalog::{Layout, Step, is_of_extension};
 use crate::check::{self, CheckReport};
 use crate::error::{Error, ErrorKind, Result};
@@ -118,7 +118,7 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Database {
     /// Before the store, so that the upkeep ends first.
-    keeper: Arc<Keeper>,
+    maintenance_thread: Arc<MaintenanceThread>,
     pub(crate) shared: Arc<Store>,
     extensions: Extensions,
     /// What stops the reads that users ask for.
@@ -227,7 +227,7 @@ impl Database {
             usage_file: Default::default(),
         };
         Ok(Database {
-            keeper: Arc::default(),
+            maintenance_thread: Arc::default(),
             extensions: Extensions::new(&options.extensions)?,
             shared: Arc::new(shared),
             stop: None,
@@ -238,7 +238,11 @@ impl Database {
         Dataset {
             handle: Handle {
                 stop: self.stop.clone(),
-                ..Handle::new(self.shared.clone(), current, Some(self.keeper.clone()))
+                ..Handle::new(
+                    self.shared.clone(),
+                    current,
+                    Some(self.maintenance_thread.clone()),
+                )
             },
         }
     }
@@ -316,12 +320,12 @@ impl Database {
 
     /// Writes the memtables to tables.
     pub fn flush(&self) -> Result<()> {
-        self.shared.keep_over();
+        self.shared.keep_obsolete();
         Ok(self.shared.group.flush()?)
     }
 
     /// Merges a dataset (or all, and the trees of extensions) down to one run per tree, dropping what is obsolete: from the indexes also the
-    /// facts of all writes that are known to be obsolete.
+    /// index entries of all writes that are known to be obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
             Some(name) => vec![self.dataset(name)?.handle.layout()],
@@ -345,11 +349,11 @@ impl Database {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
             trees.collect()
         };
-        group.compact_trees(&trees_in(Step::Tell))?;
-        group.compact_trees(&trees_in(Step::LeaveOut))?;
+        group.compact_trees(&trees_in(Step::Report))?;
+        group.compact_trees(&trees_in(Step::Drop))?;
         let written = layouts.iter().flat_map(|layout| layout.written());
         let indexes = written.filter_map(|(_, attribute)| attribute.tree);
-        group.leave_out(&indexes.collect::<Vec<_>>())?;
+        group.drop_obsolete(&indexes.collect::<Vec<_>>())?;
         Ok(group.compact_trees(&trees_in(Step::Forget))?)
     }
 
@@ -422,9 +426,9 @@ impl Database {
     /// # Errors
     /// What could not be made durable, flushed or sealed ([`lsm::Group::close`]). Everything else is done all the same.
     pub fn close(self) -> Result<()> {
-        self.keeper.stop();
+        self.maintenance_thread.stop();
         // Nothing depends on what queries noted: what is forgotten is found again.
-        self.shared.keep_over();
+        self.shared.keep_obsolete();
         self.shared.keep_usage();
         Ok(self.shared.group.close()?)
     }

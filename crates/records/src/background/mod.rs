@@ -1,9 +1,9 @@
 //! Background maintenance of a dataset's indexes: which maintenance strategy (`choose.rs`), and when to repair
-//! (`pacing.rs`), from what is measured. `step.rs` does what is due, `keeper.rs` has it done.
+//! (`pacing.rs`), from what is measured. `step.rs` does what is due, `thread.rs` has it done.
 
 mod choose;
-mod keeper;
 mod pacing;
 mod step;
+mod thread;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use thread::MaintenanceThread;

@@ -47,7 +47,7 @@ impl Handle {
         if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
             return Ok(());
         }
-        if !self.is_settled() {
+        if !self.has_converged() {
             return self.change_to(upkeep.maintenance, upkeep.auto, go_on);
         }
         if upkeep.auto && self.consider(layout, snapshot, go_on)? {

@@ -23,7 +23,7 @@ pub(crate) struct Attribute {
     pub(crate) kind: IndexKind,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) path: Path,
-    /// How many versions of a record the index keeps facts of.
+    /// How many versions of a record the index keeps index entries of.
     pub(crate) versions: u32,
     /// The tree of a stand-alone index.
     pub(crate) tree: Option<TreeId>,
@@ -33,9 +33,9 @@ pub(crate) struct Attribute {
     pub(crate) widened: Option<TreeId>,
     /// Later writes were done with this index.
     pub(crate) since: Seq,
-    /// True while its older facts are still to come.
+    /// True while its older index entries are still to come.
     pub(crate) incomplete: bool,
-    late: Late,
+    late: BackfillExtractor,
 }
 
 impl Attribute {
@@ -73,7 +73,7 @@ impl Attribute {
             versions,
             tree,
             incomplete,
-            late: Late::new(key, stored),
+            late: BackfillExtractor::new(key, stored),
         })
     }
 
@@ -128,15 +128,15 @@ impl Attribute {
 }
 
 /// Reads one attribute out of records that were stored before it was declared.
-pub(crate) struct Late {
+pub(crate) struct BackfillExtractor {
     pub(crate) id: u32,
     extraction: Extraction,
 }
 
-impl Late {
-    pub(crate) fn new(key: &(Path, KeyType), stored: &StoredAttribute) -> Late {
+impl BackfillExtractor {
+    pub(crate) fn new(key: &(Path, KeyType), stored: &StoredAttribute) -> BackfillExtractor {
         let attribute = (stored.def.path.clone(), stored.def.ty);
-        Late {
+        BackfillExtractor {
             id: stored.id,
             extraction: Extraction::new(key.clone(), vec![attribute]),
         }
@@ -163,18 +163,18 @@ pub(crate) struct Building {
     pub(crate) since: Seq,
     /// Tables up to this number were written before the change began.
     pub(crate) tables: u64,
-    /// Where the facts of a stand-alone index are gathered.
+    /// Where the index entries of a stand-alone index are gathered.
     pub(crate) staging: Option<TreeId>,
 }
 
 /// The order in which a compaction goes through trees.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
-    /// Those whose merges tell which writes are obsolete.
-    Tell,
-    /// Those whose merges leave them out.
-    LeaveOut,
-    /// The set of these: it forgets what nobody has any more.
+    /// Those whose compactions report which writes are obsolete.
+    Report,
+    /// Those whose compactions drop these.
+    Drop,
+    /// The obsolete set: it forgets what no tree holds any more.
     Forget,
 }
 
@@ -186,7 +186,7 @@ pub(crate) struct Layout {
     pub(crate) keys: Option<TreeId>,
     /// The primary-key index, complete or not: what is written to.
     pub(crate) keys_written: Option<TreeId>,
-    /// The bitmap tree of the obsolete set; stores of before there was one lack it.
+    /// The bitmap tree of the obsolete set; stores created before there was one lack it.
     pub(crate) superseded: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) building: Option<Building>,
@@ -270,7 +270,7 @@ impl Layout {
     /// The trees of the dataset, data first; then those whose merges tell what is obsolete, what they told, and
     /// those that leave it out.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
-        let steps = [Step::Tell, Step::LeaveOut, Step::Forget];
+        let steps = [Step::Report, Step::Drop, Step::Forget];
         steps.map(|step| self.trees_in(step)).concat()
     }
 
@@ -278,12 +278,12 @@ impl Layout {
     pub(crate) fn trees_in(&self, step: Step) -> Vec<TreeId> {
         let written = || self.written().map(|(_, attribute)| attribute);
         let mut trees: Vec<TreeId> = match step {
-            Step::Tell => std::iter::once(self.data)
+            Step::Report => std::iter::once(self.data)
                 .chain(written().filter_map(|a| a.widened))
                 .chain(self.keys_written)
                 .chain(written().filter_map(|a| a.deleted))
                 .collect(),
-            Step::LeaveOut => {
+            Step::Drop => {
                 let staging = self.building.iter().filter_map(|building| building.staging);
                 written().filter_map(|a| a.tree).chain(staging).collect()
             }

@@ -2,14 +2,14 @@
 //!
 //! A dataset `d` has a tree `d/data` (primary key -> stored record), and one tree `d/index/N` for
 //! each attribute N with a stand-alone index: `d/index/N.1` after the first change of its kind, and
-//! so on. While an index is built, `d/staging` gathers its facts. Beside them `d/keys` is the primary-key
+//! so on. While an index is built, `d/staging` gathers its index entries. Beside them `d/keys` is the primary-key
 //! index (keys alone, under the sequence numbers of their records), where the maintenance strategy uses
 //! one; `d/superseded` is the bitmap tree of the obsolete set; and under deleted-key
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 //! Trees of extensions are `@extension/tree`.
 
-use model::definition::{IndexKind, Merging, Repair, Upkeep};
+use model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
 
 const DATA: &str = "/data";
 
@@ -39,7 +39,7 @@ pub(crate) fn is_of_extension(tree: &str) -> bool {
     tree.starts_with(EXTENSION)
 }
 
-/// The name of the tree that gathers the facts of an index that is being built.
+/// The name of the tree that gathers the index entries of an index that is being built.
 pub(crate) fn staging_tree(dataset: &str) -> String {
     format!("{dataset}/staging")
 }
@@ -73,7 +73,7 @@ pub(crate) struct TreeConfig {
     pub(crate) incomplete: bool,
     /// Merges do not tell the superseded tree what they leave out.
     pub(crate) silent: bool,
-    /// How many versions of a record an index keeps facts of.
+    /// How many versions of a record an index keeps index entries of.
     pub(crate) versions: u32,
 }
 
@@ -93,7 +93,7 @@ const SILENT: &str = "silent";
 const VERSIONS: &str = "versions=";
 
 impl TreeConfig {
-    pub(crate) fn new(role: Role, upkeep: &Upkeep) -> TreeConfig {
+    pub(crate) fn new(role: Role, upkeep: &MaintenanceSettings) -> TreeConfig {
         TreeConfig {
             role,
             merging: upkeep.merging,

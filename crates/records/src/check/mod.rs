@@ -31,24 +31,24 @@ pub struct CheckReport {
     pub entries: u64,
     /// Records of all datasets.
     pub records: u64,
-    /// Facts of stand-alone indexes that were compared with the data.
-    pub facts: u64,
+    /// Index entries of stand-alone indexes that were compared with the data.
+    pub index_entries: u64,
 }
 
 /// Bytes that passes over trees read ahead.
 const READAHEAD: usize = 256 << 10;
 
-/// Facts whose keys are looked up in the data together.
+/// Index entries whose keys are looked up in the data together.
 const BATCH: usize = 4096;
 
 /// Fewer when they take more than so many bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A sum over facts that does not depend on their order: equal sets have equal sums, and different
+/// A sum over index entries that does not depend on their order: equal sets have equal sums, and different
 /// ones differ but for a chance of 1 in 2^64.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Sum {
-    facts: u64,
+    index_entries: u64,
     hash: u64,
 }
 
@@ -57,11 +57,11 @@ impl Sum {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         (value, key, seq).hash(&mut hasher);
-        self.facts += 1;
+        self.index_entries += 1;
         self.hash = self.hash.wrapping_add(hasher.finish());
     }
 
-    /// Adds the facts of a record.
+    /// Adds the index entries of a record.
     fn add_values(&mut self, attribute: &Attribute, record: &RecordRef<'_>, key: &[u8], seq: Seq) {
         attribute.each_token(record, &mut |token| self.add(token, key, seq));
     }
@@ -180,18 +180,18 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
         if unknown > 0 {
             report.errors.push(format!(
-                "dataset {}: {what} {unknown} facts that are over and not known to be",
+                "dataset {}: {what} has {unknown} obsolete entries that the obsolete set does not have",
                 dataset.name(),
             ));
         }
-        report.facts += found.facts;
+        report.index_entries += found.index_entries;
         if found != expected {
             report.errors.push(format!(
-                "dataset {}: {what} {} current facts, the data has {}{}",
+                "dataset {}: {what} has {} current entries, the data {}{}",
                 dataset.name(),
-                found.facts,
-                expected.facts,
-                if found.facts == expected.facts {
+                found.index_entries,
+                expected.index_entries,
+                if found.index_entries == expected.index_entries {
                     ", and they differ"
                 } else {
                     ""
@@ -208,7 +208,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         if attribute.kind.is_standalone() {
             let what = format!("the {} index of {}", attribute.kind, attribute.path);
             // One that cannot be read keeps nobody from checking the others.
-            match current_facts(snapshot, layout, &known, |visit| all(attribute, visit)) {
+            match current_entries(snapshot, layout, &known, |visit| all(attribute, visit)) {
                 Ok(found) => compare(format!("{what} has"), expected, found),
                 Err(error) if error.is_cancelled() => return Err(error),
                 Err(error) => unreadable.push(wrong(format!("{what}: {error}"))),
@@ -220,11 +220,11 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     {
         let attribute = &building.attribute;
         let what = format!("the {} index of {}", attribute.kind, attribute.path);
-        let found = current_facts(snapshot, layout, &Known::nothing(), |visit| {
+        let found = current_entries(snapshot, layout, &Known::nothing(), |visit| {
             all(attribute, visit)
         })?;
         compare(format!("{what}, being built, has"), written, found);
-        let found = current_facts(snapshot, layout, &Known::nothing(), |visit| {
+        let found = current_entries(snapshot, layout, &Known::nothing(), |visit| {
             each_staged(snapshot, staging, attribute, READAHEAD, visit)
         })?;
         compare(format!("for {what} there are"), staged, found);
@@ -233,9 +233,9 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     Ok(())
 }
 
-/// The sum of those facts that `each` gives that the data confirms, and the number of those that are obsolete and
+/// The sum of those index entries that `each` gives that the data confirms, and the number of those that are obsolete and
 /// should be known to be.
-fn current_facts(
+fn current_entries(
     snapshot: &Snapshot,
     layout: &Layout,
     known: &Known,

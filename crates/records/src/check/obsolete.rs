@@ -216,10 +216,7 @@ impl<'a> Derived<'a> {
                 wrong.keys,
                 "keys differ between the primary-key index and the data",
             ),
-            (
-                wrong.hidden,
-                "records are current, and in the set of obsolete writes",
-            ),
+            (wrong.hidden, "records are current, and in the obsolete set"),
             (
                 wrong.unknown,
                 "versions of records are obsolete, and not in the set that must have all of them",

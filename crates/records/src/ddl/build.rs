@@ -14,13 +14,13 @@ use crate::index::VisitFact;
 use crate::index::build::{Gathered, Piece, builder, each_staged};
 use crate::store::Handle;
 
-/// Bytes that the passes over records and facts read ahead.
+/// Bytes that the passes over records and index entries read ahead.
 const READAHEAD: usize = 256 << 10;
 
 /// Records that are read with one snapshot, at most: snapshots keep files and memtables alive.
 const ROUND: usize = 4096;
 
-/// Facts that are written between two looks at whether to go on.
+/// Index entries that are written between two looks at whether to go on.
 const FACTS: u64 = 4096;
 
 /// Why a build stopped before its end.
@@ -111,7 +111,8 @@ impl Build<'_, '_> {
                 READAHEAD,
                 &mut |value, key, seq| {
                     if written % FACTS == 0
-                        && let Err(now) = self.tell(IndexStep::Writing, written, gathered.facts)
+                        && let Err(now) =
+                            self.tell(IndexStep::Writing, written, gathered.index_entries)
                     {
                         stop = Some(now);
                         return Err(Error::bad_input("broken off"));
@@ -135,7 +136,7 @@ impl Build<'_, '_> {
         }
     }
 
-    /// Brings the facts of the records up to the begin of the change into the staging tree.
+    /// Brings the index entries of the records up to the begin of the change into the staging tree.
     fn gather(&mut self, staging: TreeId) -> std::result::Result<Gathered, Stop> {
         let group = &self.dataset.shared.group;
         let mut gathered = Gathered::read(&group.snapshot(), staging)?;
@@ -145,20 +146,20 @@ impl Build<'_, '_> {
         let loan = self.dataset.shared.borrow(lsm::Account::Builds);
         let limit = loan.bytes();
         while !gathered.complete {
-            let mut facts = 0;
+            let mut index_entries = 0;
             let after = (gathered.records > 0).then(|| gathered.last.clone());
             let (read, last) = self.round(after, &mut |value, key, seq| {
                 piece.add(value, key, seq);
-                facts += 1;
+                index_entries += 1;
                 Ok(())
             })?;
             gathered.records += read;
-            gathered.facts += facts;
+            gathered.index_entries += index_entries;
             gathered.complete = last.is_none();
             gathered.last = last.unwrap_or_default();
             // Where nothing was found there is nothing to gather, and in an empty store no number for a piece. Where all
             // records are deleted, older versions of them may have been found.
-            let found = gathered.records > 0 || gathered.facts > 0;
+            let found = gathered.records > 0 || gathered.index_entries > 0;
             let last = gathered.complete && found;
             if last || piece.size() >= limit {
                 gathered.pieces += 1;
@@ -173,9 +174,9 @@ impl Build<'_, '_> {
         Ok(gathered)
     }
 
-    /// Reads the next records, and shows the facts of those that were there when the change began: of all versions
+    /// Reads the next records, and shows the index entries of those that were there when the change began: of all versions
     /// that are there, where several are kept. A newest version has to fit the attribute; older ones that do not have
-    /// no facts. Returns how many records were read, and the key of the last one; no key at the end of the data.
+    /// no index entries. Returns how many records were read, and the key of the last one; no key at the end of the data.
     fn round(
         &mut self,
         after: Option<Vec<u8>>,

@@ -2,7 +2,7 @@
 //!
 //! 1. One step of the engine creates the new tree and puts the change into the definition. From then on
 //!    every write goes to the old index and to the new one; queries know the old one only.
-//! 2. The facts of the records that were there before are gathered, sorted by the engine, and
+//! 2. The index entries of the records that were there before are gathered, sorted by the engine, and
 //!    written below what the new tree has by then (`index/build.rs`). An embedded index has no tree:
 //!    the tables of the data are written again, one by one.
 //! 3. One step of the engine makes the new index the attribute's, and drops the old one.
@@ -36,7 +36,7 @@ const SAMPLE: usize = 1000;
 pub enum IndexStep {
     /// Reading the records that were there before. The numbers count records.
     Reading,
-    /// Writing the index. The numbers count facts of a stand-alone index, records of an embedded one.
+    /// Writing the index. The numbers count index entries of a stand-alone index, records of an embedded one.
     Writing,
 }
 

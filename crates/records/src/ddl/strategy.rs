@@ -3,13 +3,13 @@
 //! 1. One step of the engine puts the new strategy into the definition, with the last write that was done by the
 //!    old one (*since*), and creates and drops trees. Batches made for the old one are made again. Queries trust
 //!    what the new one knows only when the obsolete set is complete up to *since* (the
-//!    dataset is *settled*); until then they fetch records.
+//!    dataset has *converged*); until then they fetch records.
 //! 2. A primary-key index that is new lacks the older records. Their keys come out of the data in order and go
 //!    below what writers have put there by then. Until that is done the index is written to, and not read.
 //! 3. A repair brings the set up to *since*. Where the old strategy knew of each write what it replaced, the set
 //!    is complete without.
 //!
-//! A change that is cut off after the first step is a dataset that is not settled: whoever changes it to
+//! A change that is cut off after the first step is a dataset that has not converged: whoever changes it to
 //! the same strategy again goes on, and so does the upkeep of a store that is written to.
 
 use std::cell::Cell;
@@ -72,7 +72,7 @@ pub struct SwitchReport {
     pub keys: u64,
     /// The repair, where one was needed.
     pub repair: Option<RepairReport>,
-    /// False when the progress said to break off: the strategy is in force, but not settled.
+    /// False when the progress said to break off: the strategy is in force, but not converged.
     pub complete: bool,
 }
 
@@ -123,7 +123,7 @@ impl Handle {
             }
         }
         drop(claim);
-        if report.complete && !self.is_settled() {
+        if report.complete && !self.has_converged() {
             let mut progress = |RepairProgress { done, total }| {
                 let step = SwitchStep::Repair;
                 progress(SwitchProgress { step, done, total })
@@ -136,20 +136,20 @@ impl Handle {
     }
 
     /// True when the obsolete set has all that earlier strategies left behind.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled().is_some()
+    pub(crate) fn has_converged(&self) -> bool {
+        self.converged().is_some()
     }
 
     /// What the set is known to hold, once it has all of that.
-    fn settled(&self) -> Option<Coverage> {
+    fn converged(&self) -> Option<Coverage> {
         let now = self.now();
         let layout = &now.layout;
         let known = layout
             .superseded
             .and_then(|tree| now.snapshot.superseded(tree));
         let coverage = Coverage::new(layout, known.as_ref());
-        let settled = layout.stored.upkeep.keys_after.is_none() && coverage.has_converged();
-        settled.then_some(coverage)
+        let converged = layout.stored.upkeep.keys_after.is_none() && coverage.has_converged();
+        converged.then_some(coverage)
     }
 
     /// The first step: from here on writers follow the new strategy.
@@ -157,8 +157,8 @@ impl Handle {
         let group = &self.shared.group;
         let mut stored = layout.stored.clone();
         let from = stored.upkeep.maintenance;
-        let settled = self.settled();
-        let knew_all = settled.is_some_and(|set| set.of(Source::IndexEntries).is_always());
+        let converged = self.converged();
+        let knew_all = converged.is_some_and(|set| set.of(Source::IndexEntries).is_always());
         stored.upkeep.maintenance = to;
         stored.upkeep.auto = auto;
         stored.def().validate()?;

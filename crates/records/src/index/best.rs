@@ -100,7 +100,7 @@ pub(crate) struct Best {
     held: usize,
     /// Bytes of the candidates themselves.
     bytes: usize,
-    /// Writes that are known to be obsolete, whose facts are passed over; and how many were.
+    /// Writes that are known to be obsolete, whose index entries are passed over; and how many were.
     over: Option<Arc<Superseded>>,
     passed_over: u64,
 }
@@ -131,7 +131,7 @@ impl Best {
         }
     }
 
-    /// The same, for facts of which those of the writes in `over` are obsolete.
+    /// The same, for index entries of which those of the writes in `over` are obsolete.
     pub(crate) fn without(self, over: Option<Arc<Superseded>>) -> Best {
         Best { over, ..self }
     }

@@ -1,4 +1,4 @@
-//! Building the index of records that are there already. Their facts are gathered in a tree of the
+//! Building the index of records that are there already. Their index entries are gathered in a tree of the
 //! engine (the *staging tree*), piece by piece and each piece sorted; merging it sorts them all. Then one
 //! pass over it writes the oldest entries of the index.
 //!
@@ -24,14 +24,14 @@ use crate::error::{Error, Result};
 const GATHERED: u8 = 0;
 const FACT: u8 = 1;
 
-/// How far the gathering of facts is.
+/// How far the gathering of index entries is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Gathered {
     /// Pieces in the staging tree; their entries have the numbers from 1 on for sequence numbers.
     pub(crate) pieces: Seq,
-    /// Records that were read, and facts that were found in them.
+    /// Records that were read, and index entries that were found in them.
     pub(crate) records: u64,
-    pub(crate) facts: u64,
+    pub(crate) index_entries: u64,
     /// True when all records were read.
     pub(crate) complete: bool,
     /// The key of the last record that was read.
@@ -47,11 +47,11 @@ impl Gathered {
         };
         let mut input = Reader::new(&found.value);
         let mut number = || input.varint().ok_or_else(malformed);
-        let (records, facts, complete) = (number()?, number()?, number()? == 1);
+        let (records, index_entries, complete) = (number()?, number()?, number()? == 1);
         Ok(Gathered {
             pieces: found.seq,
             records,
-            facts,
+            index_entries,
             complete,
             last: input.bytes().ok_or_else(malformed)?.to_vec(),
         })
@@ -60,7 +60,7 @@ impl Gathered {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, self.records);
-        put_varint(&mut out, self.facts);
+        put_varint(&mut out, self.index_entries);
         put_varint(&mut out, u64::from(self.complete));
         put_bytes(&mut out, &self.last);
         out
@@ -68,18 +68,18 @@ impl Gathered {
 }
 
 fn malformed() -> Error {
-    Error::damaged("the facts of an index that is being built are malformed")
+    Error::damaged("the entries of an index that is being built are malformed")
 }
 
 fn is_by_key(kind: IndexKind) -> bool {
     super::of(kind).is_some_and(|index| index.is_built_by_key())
 }
 
-/// Facts that are sorted together.
+/// Index entries that are sorted together.
 pub(crate) struct Piece {
     by_key: bool,
     bytes: Vec<u8>,
-    /// Where each entry's key begins and ends, and the fact's number.
+    /// Where each entry's key begins and ends, and the index entry's number.
     entries: Vec<(usize, usize, Seq)>,
 }
 
@@ -137,7 +137,7 @@ impl Piece {
     }
 }
 
-/// Gives each gathered fact to `visit`: value, key, sequence number. By value, and then by key or from
+/// Gives each gathered index entry to `visit`: value, key, sequence number. By value, and then by key or from
 /// the newest to the oldest, as the kind wants it.
 pub(crate) fn each_staged(
     snapshot: &Snapshot,
@@ -150,8 +150,8 @@ pub(crate) fn each_staged(
     let mut cursor = snapshot.cursor(staging, readahead);
     cursor.seek(&[FACT], MAX_SEQ)?;
     while cursor.valid() {
-        let fact = cursor.key().get(1..).unwrap_or_default();
-        let (value, rest) = Value::split(attribute.ty, fact).ok_or_else(malformed)?;
+        let index_entry = cursor.key().get(1..).unwrap_or_default();
+        let (value, rest) = Value::split(attribute.ty, index_entry).ok_or_else(malformed)?;
         if by_key {
             let (numbers, left) = cursor.value().as_chunks();
             if numbers.is_empty() || !left.is_empty() {
@@ -169,9 +169,9 @@ pub(crate) fn each_staged(
     Ok(())
 }
 
-/// Writes the oldest entries of an index from its facts, in the order of [`each_staged`].
+/// Writes the oldest entries of an index from its index entries, in the order of [`each_staged`].
 pub(crate) trait Build {
-    /// The next fact.
+    /// The next index entry.
     fn add(
         &mut self,
         value: &[u8],
@@ -192,7 +192,7 @@ pub(crate) fn builder(kind: IndexKind) -> Result<Box<dyn Build>> {
     builder.ok_or_else(|| Error::damaged(format!("an index of kind {kind} has no tree")))
 }
 
-/// Gathers facts in posting lists, and has each piece written that is full.
+/// Gathers index entries in posting lists, and has each piece written that is full.
 pub(super) struct Lists<W> {
     /// Bytes at which a piece is full.
     full: usize,
@@ -251,7 +251,7 @@ impl<W: WritePiece> Build for Lists<W> {
             return Ok(());
         }
         Err(lsm::Error::Invalid(
-            "facts of an index are out of order".to_string(),
+            "entries of an index are out of order".to_string(),
         ))
     }
 

@@ -6,10 +6,11 @@ use lsm::{Kind, RunSink, Seq, TreeOptions};
 use model::schema::Value;
 
 use super::build::Build;
-use super::cost::{Access, Facts, Figures, Workload, percent};
+use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use super::walk::{Tells, walk};
 use super::{
-    Best, Entry, Fact, Index, Lookup, Range, VisitPosting, Writes, also, estimate_tree, tree_of,
+    Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, also, estimate_tree,
+    tree_of,
 };
 use crate::catalog::Attribute;
 use crate::error::Result;
@@ -17,12 +18,12 @@ use crate::error::Result;
 pub(super) struct Composite;
 
 impl Index for Composite {
-    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        write(writes, Kind::Put, fact)
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        write(writes, Kind::Put, index_entry)
     }
 
-    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        write(writes, Kind::Delete, fact)
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        write(writes, Kind::Delete, index_entry)
     }
 
     /// A superseded entry is as good a candidate as any other, because the pipeline asks the data
@@ -58,7 +59,7 @@ impl Index for Composite {
         estimate_tree(lookup, attribute, range)
     }
 
-    /// Keys are only ever searched by prefix. An entry's key is a fact: its versions are those of the record.
+    /// Keys are only ever searched by prefix. An entry's key is an index entry: its versions are those of the record.
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         Some(TreeOptions {
             filter_bits_per_key: 0,
@@ -67,7 +68,7 @@ impl Index for Composite {
         })
     }
 
-    fn facts_of(
+    fn entries_of(
         &self,
         _attribute: &Attribute,
         entry: Entry<'_>,
@@ -88,7 +89,7 @@ impl Index for Composite {
         Figures::new(Access::Entries, 1.1, 45.0, 5.0, 0.05, 6.0)
     }
 
-    fn why(&self, work: &Workload, _facts: &Facts) -> String {
+    fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
         let (writes, queries) = (percent(work.writes), percent(work.queries()));
         match work.limited > 0.5 {
             true => format!(
@@ -102,7 +103,7 @@ impl Index for Composite {
     }
 }
 
-/// Writes an entry for each fact, as it comes.
+/// Writes an entry for each index entry, as it comes.
 #[derive(Default)]
 struct Builder {
     key: Vec<u8>,
@@ -123,12 +124,12 @@ impl Build for Builder {
     }
 }
 
-fn write(writes: &mut Writes, kind: Kind, fact: Fact<'_>) -> Result<()> {
+fn write(writes: &mut Writes, kind: Kind, index_entry: IndexEntry<'_>) -> Result<()> {
     let mut key = std::mem::take(&mut writes.scratch);
     key.clear();
-    key.extend_from_slice(fact.value);
-    key.extend_from_slice(fact.key);
-    let result = also(writes, kind, tree_of(fact.attribute)?, &key, &[]);
+    key.extend_from_slice(index_entry.value);
+    key.extend_from_slice(index_entry.key);
+    let result = also(writes, kind, tree_of(index_entry.attribute)?, &key, &[]);
     writes.scratch = key;
     result
 }

@@ -41,7 +41,7 @@ pub struct Workload {
 
 /// What the sample says of an attribute.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Facts {
+pub(crate) struct AttributeProfile {
     /// Records that have the attribute, about.
     pub(crate) records: f64,
     /// The share of blocks whose zone map rules a value of another block out; `None` for fewer than two blocks.
@@ -118,8 +118,8 @@ pub(crate) fn is_advised(kind: IndexKind) -> bool {
 }
 
 /// Why a kind fits a workload best.
-pub(crate) fn why(kind: IndexKind, work: &Workload, facts: &Facts) -> String {
-    of(kind).map_or_else(String::new, |index| index.why(work, facts))
+pub(crate) fn why(kind: IndexKind, work: &Workload, index_entries: &AttributeProfile) -> String {
+    of(kind).map_or_else(String::new, |index| index.why(work, index_entries))
 }
 
 /// A share, for people.
@@ -138,7 +138,7 @@ pub(crate) fn write(kind: IndexKind) -> f64 {
 }
 
 /// A query: the mean of lookups and ranges, with and without limit, as the workload has them. 0 when there are none.
-pub(crate) fn query(kind: IndexKind, work: &Workload, facts: &Facts) -> f64 {
+pub(crate) fn query(kind: IndexKind, work: &Workload, index_entries: &AttributeProfile) -> f64 {
     let asked = work.lookups + work.ranges;
     if asked <= 0.0 {
         return 0.0;
@@ -154,38 +154,43 @@ pub(crate) fn query(kind: IndexKind, work: &Workload, facts: &Facts) -> f64 {
         }
         sum
     };
-    let lookups = both(&|limit| lookup(kind, limit, facts));
-    let ranges = both(&|limit| range(kind, limit, work.range_rows, facts));
+    let lookups = both(&|limit| lookup(kind, limit, index_entries));
+    let ranges = both(&|limit| range(kind, limit, work.range_rows, index_entries));
     (work.lookups * lookups + work.ranges * ranges) / asked
 }
 
-fn lookup(kind: IndexKind, limit: Option<f64>, facts: &Facts) -> f64 {
+fn lookup(kind: IndexKind, limit: Option<f64>, index_entries: &AttributeProfile) -> f64 {
     let figures = figures(kind);
-    let matches = facts.matches();
+    let matches = index_entries.matches();
     let rows = limit.map_or(matches, |limit| limit.min(matches));
     let searched = match figures.access {
-        Access::Everything => return PASSING * facts.records,
-        Access::FilteredBlocks => FILTERS * facts.records / 1e6 * facts.kept(),
+        Access::Everything => return PASSING * index_entries.records,
+        Access::FilteredBlocks => FILTERS * index_entries.records / 1e6 * index_entries.kept(),
         Access::MappedBlocks | Access::Entries => 0.0,
     };
     let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
     figures.lookup + searched + figures.row * (rows - FIRST_ROWS).max(0.0) + entries
 }
 
-fn range(kind: IndexKind, limit: Option<f64>, range_rows: f64, facts: &Facts) -> f64 {
+fn range(
+    kind: IndexKind,
+    limit: Option<f64>,
+    range_rows: f64,
+    index_entries: &AttributeProfile,
+) -> f64 {
     let figures = figures(kind);
-    let matches = range_rows.min(facts.records);
+    let matches = range_rows.min(index_entries.records);
     let rows = limit.map_or(matches, |limit| limit.min(matches));
     match figures.access {
-        Access::Everything => PASSING * facts.records,
+        Access::Everything => PASSING * index_entries.records,
         Access::FilteredBlocks | Access::MappedBlocks => {
             // A range has no fingerprint: zone maps serve both.
-            let read = (facts.records * facts.kept()).max(rows);
+            let read = (index_entries.records * index_entries.kept()).max(rows);
             BLOCKS_OF_A_RANGE + PASSING * (read - FIRST_ROWS).max(0.0)
         }
         Access::Entries => {
             // Records of near values that lie side by side are read in passing.
-            let row = PASSING + (figures.row - PASSING) * facts.kept();
+            let row = PASSING + (figures.row - PASSING) * index_entries.kept();
             let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
             figures.lookup + row * (rows - FIRST_ROWS).max(0.0) + entries
         }
@@ -199,7 +204,7 @@ impl Workload {
     }
 }
 
-impl Facts {
+impl AttributeProfile {
     /// Records of a value.
     pub(crate) fn matches(&self) -> f64 {
         self.records / self.distinct.max(1.0)

@@ -22,7 +22,8 @@ use super::cost::{Access, Figures};
 use super::lazy::{facts_of_piece, offer_piece};
 use super::purge::Purge;
 use super::{
-    Best, Entry, Fact, Index, Lookup, Order, Range, VisitPosting, Writes, estimate_tree, tree_of,
+    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, estimate_tree,
+    tree_of,
 };
 use crate::catalog::Attribute;
 use crate::error::Result;
@@ -51,12 +52,12 @@ pub(crate) struct Change {
 pub(super) struct Eager;
 
 impl Index for Eager {
-    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        note(writes, fact, false)
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        note(writes, index_entry, false)
     }
 
-    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        note(writes, fact, true)
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        note(writes, index_entry, true)
     }
 
     fn candidates(
@@ -99,7 +100,7 @@ impl Index for Eager {
         })
     }
 
-    fn facts_of(
+    fn entries_of(
         &self,
         attribute: &Attribute,
         entry: Entry<'_>,
@@ -152,20 +153,20 @@ impl WritePiece for Chunks {
     }
 }
 
-fn note(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
+fn note(writes: &mut Writes, index_entry: IndexEntry<'_>, cancel: bool) -> Result<()> {
     let ordinal = writes.batch.sequences().saturating_sub(1);
-    let tree = tree_of(fact.attribute)?;
+    let tree = tree_of(index_entry.attribute)?;
     writes.eager.push(Change {
         tree,
-        first: if fact.attribute.incomplete {
+        first: if index_entry.attribute.incomplete {
             FIRST_WHILE_BUILT
         } else {
             0
         },
-        value: fact.value.to_vec(),
-        key: fact.key.to_vec(),
+        value: index_entry.value.to_vec(),
+        key: index_entry.key.to_vec(),
         cancel,
-        versions: fact.attribute.versions,
+        versions: index_entry.attribute.versions,
         ordinal,
     });
     Ok(())
@@ -206,7 +207,7 @@ impl Heads {
     /// The head of a list now, when nobody else writes. Each write to a list writes its head, so of a list that was written
     /// to since the head is the first in memory; or that was taken away, and then the list must be read again. So it must where
     /// its tree was flushed or merged: that may have left postings out of the head, and what nothing has any more is forgotten
-    /// by the set of obsolete writes.
+    /// by the obsolete set.
     fn now(&self, change: &Change, snapshot: &Snapshot) -> lsm::Result<Option<Head>> {
         let overtaken = || lsm::Error::Conflict("the batch was overtaken".to_string());
         let seq = self.snapshot.seq();

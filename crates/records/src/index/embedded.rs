@@ -22,8 +22,8 @@ use lsm::{Component, Cursor, Kind};
 use model::definition::Repair;
 use model::record::RecordRef;
 
-use super::cost::{Access, Facts, Figures, Workload, percent};
-use super::{Best, Fact, Index, Lookup, Range, Writes};
+use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
+use super::{Best, Index, IndexEntry, Lookup, Range, Writes};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 
@@ -70,11 +70,11 @@ impl Ord for Queued {
 }
 
 impl Index for Embedded {
-    fn add(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+    fn add(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn cancel(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+    fn cancel(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -100,8 +100,8 @@ impl Index for Embedded {
         Figures::new(Access::FilteredBlocks, 0.3, 40.0, 5.2, 0.0, 4.0)
     }
 
-    fn why(&self, work: &Workload, facts: &Facts) -> String {
-        let pruned = facts.pruned.unwrap_or(0.0);
+    fn why(&self, work: &Workload, index_entries: &AttributeProfile) -> String {
+        let pruned = index_entries.pruned.unwrap_or(0.0);
         match pruned >= CORRELATED {
             true => format!(
                 "grows with time: zone maps rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",

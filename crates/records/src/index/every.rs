@@ -1,9 +1,9 @@
-//! Every fact that an index holds, older ones of the same value and key included: merges may leave out what
+//! Every index entry that an index holds, older ones of the same value and key included: merges may leave out what
 //! hides them now.
 
 use lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};
 
-use super::{facts, tree_of};
+use super::{index_entries, tree_of};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
@@ -36,19 +36,19 @@ impl<'a> EveryFact<'a> {
         Ok(self.cursor.valid())
     }
 
-    /// Gives the facts of the entry, but for those that take others back, to `visit`: key and sequence number.
+    /// Gives the index entries of the entry, but for those that take others back, to `visit`: key and sequence number.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(&[u8], Seq) -> Result<()>) -> Result<()> {
         let cursor = &self.cursor;
         if cursor.kind() == Kind::Delete {
             return Ok(());
         }
-        let mut fact = |_: &[u8], key: &[u8], seq| visit(key, seq);
-        facts(
+        let mut index_entry = |_: &[u8], key: &[u8], seq| visit(key, seq);
+        index_entries(
             self.attribute,
             cursor.key(),
             cursor.seq(),
             cursor.value(),
-            &mut fact,
+            &mut index_entry,
         )
     }
 

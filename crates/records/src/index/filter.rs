@@ -24,7 +24,7 @@ use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
 use model::record::RecordRef;
 
 use super::cost::{Access, Figures};
-use super::{Best, CURRENT, Fact, Index, Lookup, Order, Range, Writes};
+use super::{Best, CURRENT, Index, IndexEntry, Lookup, Order, Range, Writes};
 use crate::catalog::{Attribute, Coverage, Source};
 use crate::error::Result;
 use crate::maintenance::{self, FilterRule};
@@ -44,13 +44,13 @@ pub(crate) trait Take {
 }
 
 impl Index for Filter {
-    fn add(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+    fn add(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        match fact.attribute.widened {
-            Some(tree) => super::also(writes, Kind::Put, tree, fact.value, &[]),
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        match index_entry.attribute.widened {
+            Some(tree) => super::also(writes, Kind::Put, tree, index_entry.value, &[]),
             None => Ok(()),
         }
     }

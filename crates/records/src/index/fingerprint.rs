@@ -3,19 +3,19 @@
 
 use lsm::attributes::Summary;
 
-use super::cost::{Access, Facts, Figures, Workload, percent};
-use super::{Best, Fact, Index, Lookup, Range, Writes, embedded};
+use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
+use super::{Best, Index, IndexEntry, Lookup, Range, Writes, embedded};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
 pub(super) struct Fingerprint;
 
 impl Index for Fingerprint {
-    fn add(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+    fn add(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn cancel(&self, _writes: &mut Writes, _fact: Fact<'_>) -> Result<()> {
+    fn cancel(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -42,7 +42,7 @@ impl Index for Fingerprint {
         Figures::new(Access::MappedBlocks, 0.35, 60.0, 5.2, 0.0, 4.0)
     }
 
-    fn why(&self, work: &Workload, _facts: &Facts) -> String {
+    fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
         format!(
             "{} of the operations are writes and only {} ask for it: writes must stay cheap, and a lookup still asks only once a table",
             percent(work.writes),

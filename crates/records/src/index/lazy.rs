@@ -9,13 +9,13 @@ use lsm::{Kind, RunSink, Seq, TreeOptions};
 use model::posting::{self, Posting, PostingList, PostingMerge};
 
 use super::build::{Build, Lists, WritePiece};
-use super::cost::{Access, Facts, Figures, Workload, percent};
+use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use super::posting_merge::PostingOperator;
 use super::purge::Purge;
 use super::walk::{Tells, walk};
 use super::{
-    Best, Entry, Fact, Index, Lookup, Order, Range, VisitPosting, Writes, also, estimate_tree,
-    tree_of,
+    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, also,
+    estimate_tree, tree_of,
 };
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
@@ -23,12 +23,12 @@ use crate::error::{Error, Result};
 pub(super) struct Lazy;
 
 impl Index for Lazy {
-    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        append(writes, fact, false)
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        append(writes, index_entry, false)
     }
 
-    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        append(writes, fact, true)
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        append(writes, index_entry, true)
     }
 
     fn candidates(
@@ -86,7 +86,7 @@ impl Index for Lazy {
         })
     }
 
-    fn facts_of(
+    fn entries_of(
         &self,
         attribute: &Attribute,
         entry: Entry<'_>,
@@ -103,12 +103,12 @@ impl Index for Lazy {
         Figures::new(Access::Entries, 1.4, 40.0, 5.2, 0.0, 5.0)
     }
 
-    fn why(&self, work: &Workload, facts: &Facts) -> String {
+    fn why(&self, work: &Workload, index_entries: &AttributeProfile) -> String {
         let queries = percent(work.queries());
         match work.limited < 0.5 {
             true => format!(
                 "{queries} of the operations ask for it, mostly for all of the {:.0} records of a value: a short list is read at once",
-                facts.matches().ceil()
+                index_entries.matches().ceil()
             ),
             false => format!(
                 "{queries} of the operations ask for it, for the newest {:.0}: the newest of a value's list lie together",
@@ -133,7 +133,7 @@ impl WritePiece for Pieces {
     }
 }
 
-/// The facts of an entry that holds a piece of a posting list.
+/// The index entries of an entry that holds a piece of a posting list.
 pub(super) fn facts_of_piece(
     attribute: &Attribute,
     entry: Entry<'_>,
@@ -145,15 +145,15 @@ pub(super) fn facts_of_piece(
     })
 }
 
-fn append(writes: &mut Writes, fact: Fact<'_>, cancel: bool) -> Result<()> {
+fn append(writes: &mut Writes, index_entry: IndexEntry<'_>, cancel: bool) -> Result<()> {
     let mut operand = std::mem::take(&mut writes.scratch);
     operand.clear();
-    posting::encode_one(&mut operand, fact.key, cancel);
+    posting::encode_one(&mut operand, index_entry.key, cancel);
     let result = also(
         writes,
         Kind::Operand,
-        tree_of(fact.attribute)?,
-        fact.value,
+        tree_of(index_entry.attribute)?,
+        index_entry.value,
         &operand,
     );
     writes.scratch = operand;

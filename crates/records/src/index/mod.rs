@@ -1,5 +1,5 @@
-//! The kinds of index. A kind knows how facts (value, key, sequence number) are stored and found;
-//! whether a fact is still true is not its business: the query pipeline finds that out for all.
+//! The kinds of index. A kind knows how index entries (value, key, sequence number) are stored and found;
+//! whether an index entry is still true is not its business: the query pipeline finds that out for all.
 
 mod best;
 pub(crate) mod build;
@@ -31,13 +31,13 @@ use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 pub(crate) use crate::maintenance::{CURRENT, Candidate};
 use build::Build;
-use cost::{Facts, Figures, Workload};
+use cost::{AttributeProfile, Figures, Workload};
 use model::definition::IndexKind;
 use model::schema::Value;
 
 /// "The record of `key` has `value`."
 #[derive(Clone, Copy)]
-pub(crate) struct Fact<'a> {
+pub(crate) struct IndexEntry<'a> {
     pub(crate) attribute: &'a Attribute,
     pub(crate) value: &'a [u8],
     pub(crate) key: &'a [u8],
@@ -79,12 +79,12 @@ pub(crate) struct Lookup<'a> {
 
 /// A kind of index. Writes share the sequence number of the record written just before.
 pub(crate) trait Index: Sync {
-    /// Adds a fact.
-    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
-    /// Takes back an older fact that is known to be obsolete.
-    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()>;
+    /// Adds an index entry.
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
+    /// Takes back an older index entry that is known to be obsolete.
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
     /// Offers candidates whose value lies in `range` to `best`: all of them, or at least the best
-    /// that it asks for. May offer facts that are obsolete, and the same record more than once.
+    /// that it asks for. May offer index entries that are obsolete, and the same record more than once.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,
@@ -95,7 +95,7 @@ pub(crate) trait Index: Sync {
     /// About how many candidates `range` has, for planning: cheap, from metadata.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
 
-    /// The options of its tree, where it has one, that keeps the facts of so many versions of a record; but for the
+    /// The options of its tree, where it has one, that keeps the index entries of so many versions of a record; but for the
     /// policy.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
         None
@@ -106,8 +106,8 @@ pub(crate) trait Index: Sync {
         None
     }
 
-    /// Shows the facts of an entry of its tree.
-    fn facts_of(
+    /// Shows the index entries of an entry of its tree.
+    fn entries_of(
         &self,
         _attribute: &Attribute,
         _entry: Entry<'_>,
@@ -116,18 +116,18 @@ pub(crate) trait Index: Sync {
         Ok(())
     }
 
-    /// Writes the oldest entries of its tree, where it has one, from facts that are there already.
+    /// Writes the oldest entries of its tree, where it has one, from index entries that are there already.
     fn builder(&self) -> Option<Box<dyn Build>> {
         None
     }
 
-    /// True when a build wants the facts of a value by key, not from the newest to the oldest.
+    /// True when a build wants the index entries of a value by key, not from the newest to the oldest.
     fn is_built_by_key(&self) -> bool {
         false
     }
 
     /// True when it goes through all records that its summaries let in, and so gives each once, in its newest version only:
-    /// its facts are the records themselves.
+    /// its index entries are the records themselves.
     fn is_filtered_scan(&self) -> bool {
         false
     }
@@ -150,7 +150,7 @@ pub(crate) trait Index: Sync {
     }
 
     /// Why it fits a workload best, in the words of the papers' diagram.
-    fn why(&self, _work: &Workload, _facts: &Facts) -> String {
+    fn why(&self, _work: &Workload, _profile: &AttributeProfile) -> String {
         String::new()
     }
 }
@@ -214,15 +214,15 @@ fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8])
     Ok(writes.batch.also(kind, tree, key, value)?)
 }
 
-/// Receives facts: value, key, sequence number.
+/// Receives index entries: value, key, sequence number.
 pub(crate) type FactVisitor<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Is given value, key and sequence number of a fact.
+/// Is given value, key and sequence number of an index entry.
 pub(crate) type VisitFact<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Gives each fact of a stand-alone index that lies between two keys of its tree (see
+/// Gives each index entry of a stand-alone index that lies between two keys of its tree (see
 /// [`Range::key_bounds`]) to `visit`, in the order of the index: value, key, sequence number. Each
-/// fact comes once; those that were taken back may be among them or not.
+/// index entry comes once; those that were taken back may be among them or not.
 pub(crate) fn each_fact(
     snapshot: &Snapshot,
     attribute: &Attribute,
@@ -243,7 +243,7 @@ pub(crate) fn each_fact(
         }
         // Of puts only the newest of a key counts; operands are pieces of one list.
         if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
-            facts(attribute, cursor.key(), cursor.seq(), cursor.value(), visit)?;
+            index_entries(attribute, cursor.key(), cursor.seq(), cursor.value(), visit)?;
         }
         cursor.next()?;
     }
@@ -251,11 +251,11 @@ pub(crate) fn each_fact(
     Ok(())
 }
 
-/// Is given value, key and sequence number of a fact, and whether it takes an older one back.
+/// Is given value, key and sequence number of an index entry, and whether it takes an older one back.
 type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
 
-/// The facts of one entry, without those that were taken back.
-fn facts(
+/// The index entries of one entry, without those that were taken back.
+fn index_entries(
     attribute: &Attribute,
     entry_key: &[u8],
     seq: Seq,
@@ -266,11 +266,11 @@ fn facts(
         true => Ok(()),
         false => visit(value, key, seq),
     };
-    all_facts(attribute, entry_key, seq, entry_value, &mut put)
+    all_entries(attribute, entry_key, seq, entry_value, &mut put)
 }
 
-/// The facts of one entry: value, key, sequence number, and whether it takes an older one back.
-fn all_facts(
+/// The index entries of one entry: value, key, sequence number, and whether it takes an older one back.
+fn all_entries(
     attribute: &Attribute,
     entry_key: &[u8],
     seq: Seq,
@@ -290,7 +290,7 @@ fn all_facts(
         stored: entry_value,
     };
     match of(attribute.kind) {
-        Some(index) => index.facts_of(attribute, entry, visit),
+        Some(index) => index.entries_of(attribute, entry, visit),
         None => Ok(()),
     }
 }

@@ -1,14 +1,16 @@
 //! Leaves postings out of lists at merges when the writes that made them are obsolete: a list is one entry with
-//! many facts, so the engine cannot do it by the entry's number.
+//! many index entries, so the engine cannot do it by the entry's number.
 
 use lsm::Seq;
-use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
+use lsm::merge::{
+    CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
+};
 use model::posting::{PostingList, PostingWriter};
 
 pub(super) struct Purge;
 
-impl MergeFilter for Purge {
-    fn begin(&self, over: &Over) -> Box<dyn Judge> {
+impl CompactionFilterFactory for Purge {
+    fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
         Box::new(Pass(over.clone()))
     }
 
@@ -21,7 +23,7 @@ impl MergeFilter for Purge {
         false
     }
 
-    fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
+    fn writes(&self, entry: FilteredEntry<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         let Ok(list) = PostingList::parse(entry.value, entry.seq) else {
             return false;
         };
@@ -36,24 +38,24 @@ impl MergeFilter for Purge {
         }
     }
 
-    fn leaves_out(&self) -> bool {
+    fn drops_obsolete(&self) -> bool {
         true
     }
 }
 
 /// One merge.
-struct Pass(Over);
+struct Pass(ObsoleteWrites);
 
-impl Judge for Pass {
-    fn judge(&mut self, entry: Judged<'_>, _: &mut dyn FnMut() -> bool) -> Verdict {
+impl CompactionFilter for Pass {
+    fn decide(&mut self, entry: FilteredEntry<'_>, _: &mut dyn FnMut() -> bool) -> Decision {
         if self.0.is_empty() {
-            return Verdict::Keep;
+            return Decision::Keep;
         }
         // What cannot be read stays as it is, for the query that will say so.
         match without(entry.value, entry.seq, |seq| self.0.contains(seq)) {
-            None => Verdict::Keep,
-            Some(left) if left.is_empty() => Verdict::Drop,
-            Some(left) => Verdict::Rewrite(left),
+            None => Decision::Keep,
+            Some(left) if left.is_empty() => Decision::Drop,
+            Some(left) => Decision::Rewrite(left),
         }
     }
 }
@@ -75,7 +77,7 @@ fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec
     }
     dropped.then(|| {
         let mut left = Vec::new();
-        writer.finish(list.is_settled(), &mut left);
+        writer.finish(list.is_normalised(), &mut left);
         left
     })
 }

@@ -12,16 +12,18 @@
 
 use std::sync::Arc;
 
-use lsm::merge::{Judge, Judged, MergeFilter, Over, Verdict};
+use lsm::merge::{
+    CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
+};
 use lsm::{Kind, RunSink, Seq, TreeOptions};
 
 use super::build::Build;
-use super::cost::{Access, Facts, Figures, Workload, percent};
+use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use super::seen::Seen;
 use super::walk::{Tells, walk};
 use super::{
-    Best, Entry, Fact, Index, Lookup, Order, Range, VisitPosting, Writes, also, estimate_tree,
-    tree_of,
+    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, also,
+    estimate_tree, tree_of,
 };
 use crate::catalog::Attribute;
 use crate::error::Result;
@@ -29,12 +31,12 @@ use crate::error::Result;
 pub(super) struct Recent;
 
 impl Index for Recent {
-    fn add(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        write(writes, fact, Stored::Add(fact.key))
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        write(writes, index_entry, Stored::Add(index_entry.key))
     }
 
-    fn cancel(&self, writes: &mut Writes, fact: Fact<'_>) -> Result<()> {
-        write(writes, fact, Stored::Cancel(fact.key))
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        write(writes, index_entry, Stored::Cancel(index_entry.key))
     }
 
     fn candidates(
@@ -80,7 +82,7 @@ impl Index for Recent {
         })
     }
 
-    fn facts_of(
+    fn entries_of(
         &self,
         _attribute: &Attribute,
         entry: Entry<'_>,
@@ -100,7 +102,7 @@ impl Index for Recent {
         Figures::new(Access::Entries, 1.5, 42.0, 5.1, 0.0, 6.0)
     }
 
-    fn why(&self, work: &Workload, _facts: &Facts) -> String {
+    fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
         format!(
             "{} of the operations ask for it, {} of them for the newest {:.0}, the others for all: entries by recency serve both",
             percent(work.queries()),
@@ -110,7 +112,7 @@ impl Index for Recent {
     }
 }
 
-/// Writes an entry for each fact, as it comes.
+/// Writes an entry for each index entry, as it comes.
 #[derive(Default)]
 struct Builder {
     out: Vec<u8>,
@@ -190,12 +192,12 @@ impl<'a> Stored<'a> {
     }
 }
 
-fn write(writes: &mut Writes, fact: Fact<'_>, entry: Stored<'_>) -> Result<()> {
+fn write(writes: &mut Writes, index_entry: IndexEntry<'_>, entry: Stored<'_>) -> Result<()> {
     let mut operand = std::mem::take(&mut writes.scratch);
     operand.clear();
     entry.encode(&mut operand);
-    let tree = tree_of(fact.attribute)?;
-    let result = also(writes, Kind::Operand, tree, fact.value, &operand);
+    let tree = tree_of(index_entry.attribute)?;
+    let result = also(writes, Kind::Operand, tree, index_entry.value, &operand);
     writes.scratch = operand;
     result
 }
@@ -208,8 +210,8 @@ pub(super) struct Cleaning {
     pub(super) versions: usize,
 }
 
-impl MergeFilter for Cleaning {
-    fn begin(&self, over: &Over) -> Box<dyn Judge> {
+impl CompactionFilterFactory for Cleaning {
+    fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
         Box::new(Pass {
             value: Vec::new(),
             seen: Seen::default(),
@@ -228,14 +230,14 @@ impl MergeFilter for Cleaning {
         false
     }
 
-    fn writes(&self, entry: Judged<'_>, show: &mut dyn FnMut(Seq)) -> bool {
+    fn writes(&self, entry: FilteredEntry<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         if let Stored::Add(_) = Stored::decode(entry.value) {
             show(entry.seq);
         }
         true
     }
 
-    fn leaves_out(&self) -> bool {
+    fn drops_obsolete(&self) -> bool {
         true
     }
 }
@@ -246,7 +248,7 @@ struct Pass {
     seen: Seen,
     versions: usize,
     numbered: Vec<u8>,
-    over: Over,
+    over: ObsoleteWrites,
 }
 
 impl Pass {
@@ -264,8 +266,12 @@ impl Pass {
     }
 }
 
-impl Judge for Pass {
-    fn judge(&mut self, entry: Judged<'_>, is_oldest: &mut dyn FnMut() -> bool) -> Verdict {
+impl CompactionFilter for Pass {
+    fn decide(
+        &mut self,
+        entry: FilteredEntry<'_>,
+        is_oldest: &mut dyn FnMut() -> bool,
+    ) -> Decision {
         if self.value != entry.key {
             self.value.clear();
             self.value.extend_from_slice(entry.key);
@@ -278,9 +284,9 @@ impl Judge for Pass {
         // A cancel has done its work when nothing older is left that it could be about.
         let over = !cancel && self.over.contains(entry.seq);
         if over || !self.is_wanted(key) || (cancel && is_oldest()) {
-            return Verdict::Drop;
+            return Decision::Drop;
         }
-        Verdict::Keep
+        Decision::Keep
     }
 }
 
@@ -309,18 +315,18 @@ mod tests {
 
     /// What a pass leaves of entries, each a value, an entry and whether it is the oldest.
     fn left(entries: &[(&str, Stored<'_>)], oldest: bool, versions: usize) -> Vec<usize> {
-        let mut pass = Cleaning { versions }.begin(&Over::default());
+        let mut pass = Cleaning { versions }.begin(&ObsoleteWrites::default());
         let keeps = |(at, (value, entry)): (usize, &(&str, Stored<'_>))| {
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
-            let judged = Judged {
+            let judged = FilteredEntry {
                 expires: None,
                 key: value.as_bytes(),
                 seq: (entries.len() - at) as Seq,
                 kind: Kind::Operand,
                 value: &bytes,
             };
-            (pass.judge(judged, &mut || oldest) == Verdict::Keep).then_some(at)
+            (pass.decide(judged, &mut || oldest) == Decision::Keep).then_some(at)
         };
         entries.iter().enumerate().filter_map(keeps).collect()
     }

@@ -1,12 +1,12 @@
 //! Is a candidate current? What the maintenance strategy knows of it before the record is fetched.
 //!
-//! Candidates of a stand-alone index are facts (value, key, number): over once the record has a newer
+//! Candidates of a stand-alone index are index entries (value, key, number): over once the record has a newer
 //! write. In the order of what it costs to find that out:
 //! - the obsolete set ([`lsm::Superseded`]): one bit. With a mutable bitmap it has all of them;
 //! - a tree of keys (the primary-key index, or an index's own under deleted-key maintenance): is there
 //!   an entry of the key with a larger number? Luo & Carey's timestamp validation (section 4.3). Only
 //!   components are asked that can have one which the set does not know of;
-//! - the record itself, whose number is the fact's or not: direct validation.
+//! - the record itself, whose number is the index entry's or not: direct validation.
 
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
@@ -69,7 +69,7 @@ const MOST_KEYS: u64 = 1 << 20;
 /// Bits of that filter per key.
 const FILTER_BITS: usize = 12;
 
-/// What a snapshot knows of the facts of one index.
+/// What a snapshot knows of the index entries of one index.
 pub(crate) struct Validity {
     over: Option<Arc<Superseded>>,
     /// How far the set is complete for the candidates of this query.
@@ -146,22 +146,29 @@ impl Validity {
         self.over.clone()
     }
 
-    /// Asks the tree of keys, if there is one, about `facts`, and drops those that
-    /// are obsolete. `total` is about how many facts there will be in all.
-    pub(crate) fn retain(&self, facts: &mut Vec<Candidate>, total: u64, cost: &Cost) -> Result<()> {
+    /// Asks the tree of keys, if there is one, about `index_entries`, and drops those that
+    /// are obsolete. `total` is about how many index entries there will be in all.
+    pub(crate) fn retain(
+        &self,
+        index_entries: &mut Vec<Candidate>,
+        total: u64,
+        cost: &Cost,
+    ) -> Result<()> {
         self.prepare(total, cost)?;
         let mut failed = None;
-        facts.retain(|fact| match self.is_superseded(fact.seq, &fact.key, cost) {
-            Ok(superseded) => !superseded,
-            Err(error) => {
-                failed.get_or_insert(error);
-                true
+        index_entries.retain(|index_entry| {
+            match self.is_superseded(index_entry.seq, &index_entry.key, cost) {
+                Ok(superseded) => !superseded,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    true
+                }
             }
         });
         failed.map_or(Ok(()), Err)
     }
 
-    /// True when the tree of keys, if there is one, has a newer write of the key of a fact.
+    /// True when the tree of keys, if there is one, has a newer write of the key of an index entry.
     pub(crate) fn is_superseded(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
         match &self.newer {
             Some(newer) => newer.has(seq, key, cost),
@@ -178,7 +185,7 @@ impl Validity {
         }
     }
 
-    /// To be told about how many facts will be asked about, before they are.
+    /// To be told about how many index entries will be asked about, before they are.
     pub(crate) fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
         match &self.newer {
             Some(newer) => newer.prepare(total, cost),
@@ -187,7 +194,7 @@ impl Validity {
     }
 }
 
-/// The components of a tree of keys, as far as they may have a newer entry than an index fact.
+/// The components of a tree of keys, as far as they may have a newer entry than an index index entry.
 struct Newer {
     tree: TreeId,
     components: Vec<Span>,
@@ -198,7 +205,7 @@ struct Newer {
     dropped: Dropped,
     /// Where what is gone is obsolete: the numbers that each component spans, those that need not be probed included.
     spans: Vec<(Seq, Seq)>,
-    /// The keys of the newest components, and how many these are: almost every current fact is known to be
+    /// The keys of the newest components, and how many these are: almost every current index entry is known to be
     /// so by one question (the superseded keys filter).
     filter: OnceLock<(usize, Arc<KeyFilter>)>,
     /// Where the filter is kept for other queries.
@@ -270,7 +277,7 @@ impl Newer {
         }
     }
 
-    /// Where many facts are to be asked about, gathers the keys of the newest components in a filter: as
+    /// Where many index entries are to be asked about, gathers the keys of the newest components in a filter: as
     /// many as that pays for.
     fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
         if self.filter.get().is_some() {

@@ -360,7 +360,7 @@ impl Answer {
             read += 1;
             bytes += found.value.len();
             let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
-            // The write that made the fact is the one that made the record: the value is still true,
+            // The write that made the index entry is the one that made the record: the value is still true,
             // without looking at it.
             if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at)) {
                 if found.seq == candidate.seq {

@@ -1,4 +1,4 @@
-//! Large answers without an order of recency. The facts of the driving index are gone through once and
+//! Large answers without an order of recency. The index entries of the driving index are gone through once and
 //! sorted by key (on disk where memory does not do, [`lsm::sort`]), so that the lookups go through the
 //! data front to back, in large batches (Luo & Carey section 3.2). Nothing waits for a page, and a
 //! record whose attribute has several values in the range is looked up once.
@@ -32,7 +32,7 @@ pub enum BulkOrder {
 /// Is given the records.
 pub(super) type Visit<'v> = dyn FnMut(Record) -> ControlFlow<()> + 'v;
 
-/// An index of fewer facts than this in the range is read block by block.
+/// An index of fewer index entries than this in the range is read block by block.
 const READAHEAD_FACTS: u64 = 10_000;
 
 /// What a key of a chunk takes beside its bytes.
@@ -67,9 +67,9 @@ impl Answer {
         let share = loan.bytes() / 4;
         let sorted = match (single, attribute) {
             (Some(at), Some(attribute)) if attribute.kind.is_standalone() => {
-                self.sort_facts(&layout, at, attribute, 2 * share)?
+                self.sort_entries(&layout, at, attribute, 2 * share)?
             }
-            // The records are found with the facts, or the facts of several ranges may be the same.
+            // The records are found with the index entries, or the index entries of several ranges may be the same.
             _ if order == BulkOrder::Any => return self.visit_by_recency(visit),
             _ => self.sort_records(2 * share)?,
         };
@@ -106,8 +106,8 @@ impl Answer {
         Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
-    /// The keys of the facts in the driver's range.
-    fn sort_facts(
+    /// The keys of the index entries in the driver's range.
+    fn sort_entries(
         &mut self,
         layout: &Layout,
         driver: usize,
@@ -132,10 +132,10 @@ impl Answer {
         };
         let readahead = if many { scan::READAHEAD } else { 0 };
         let (lo, hi) = range.key_bounds();
-        let (bounds, mut facts, mut over) = ((lo.as_slice(), hi.as_deref()), 0, 0);
+        let (bounds, mut index_entries, mut over) = ((lo.as_slice(), hi.as_deref()), 0, 0);
         let validity = &self.validity;
         let mut take = |_: &[u8], key: &[u8], seq| {
-            facts += 1;
+            index_entries += 1;
             if validity.is_over(seq) {
                 over += 1;
                 return Ok(());
@@ -144,13 +144,13 @@ impl Answer {
         };
         let cost = &self.index_cost;
         index::each_fact(snapshot, attribute, bounds, readahead, cost, &mut take)?;
-        self.steps.candidates += facts;
+        self.steps.candidates += index_entries;
         self.steps.superseded += over;
         self.steps.rounds += 1;
         Ok(sorter.finish()?)
     }
 
-    /// The keys of all matching records, of an index whose facts are not apart from the records.
+    /// The keys of all matching records, of an index whose index entries are not apart from the records.
     fn sort_records(&mut self, memory: usize) -> Result<Sorted> {
         let mut sorter = self.sorter(memory);
         let limit = self.remaining.take();
@@ -198,7 +198,7 @@ impl Answer {
             while !sieve.is_done() {
                 let mut current = 0;
                 let batch = lookup.next_batch(&mut |at, found| {
-                    // The write that made the fact is the one that made the record.
+                    // The write that made the index entry is the one that made the record.
                     if failed.is_err() || chunk.seqs.get(at) != Some(&found.seq) {
                         return;
                     }

@@ -259,7 +259,7 @@ impl<'a> Search<'a> {
         for (group, _) in groups.iter().zip(open).filter(|(_, open)| *open) {
             let group: Vec<(usize, Seq)> = group.iter().map(|at| (*at, seq(at))).collect();
             let key = group.first().map_or(&[][..], |(at, _)| key(at));
-            self.judge(key, &group, &mut |at, value| {
+            self.decide(key, &group, &mut |at, value| {
                 if let Some(slot) = values.get_mut(at) {
                     *slot = Some(value);
                 }
@@ -276,7 +276,7 @@ impl<'a> Search<'a> {
     }
 
     /// Gives `fresh` those of the candidates of one key (place and number, newest first) that are among its latest versions.
-    fn judge(
+    fn decide(
         &self,
         key: &[u8],
         candidates: &[(usize, Seq)],

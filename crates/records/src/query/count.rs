@@ -13,10 +13,10 @@ use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
 
-/// Facts whose keys are asked about together.
+/// Index entries whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;
 
-/// What a fact takes beside its bytes.
+/// What an index entry takes beside its bytes.
 const FACT_BYTES: usize = size_of::<(Vec<u8>, Seq, Vec<u8>)>() + 32;
 
 impl Answer {
@@ -96,7 +96,7 @@ impl Answer {
         Ok(self.steps.answers)
     }
 
-    /// Goes through the facts of the range in the order of the index, and asks the data in batches
+    /// Goes through the index entries of the range in the order of the index, and asks the data in batches
     /// which of them are current.
     fn count_index(
         &mut self,
@@ -108,13 +108,13 @@ impl Answer {
         let direct = self.is_direct();
         if !direct && self.validity.can_tell() && self.predicates.is_answered_by(&self.plan.driver)
         {
-            return self.count_facts(layout, attribute, range);
+            return self.count_entries(layout, attribute, range);
         }
         let (lo, hi) = range.key_bounds();
         let snapshot = self.snapshot.snapshot.clone();
         let index_cost = snapshot.cost();
-        let mut facts: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
-        // Facts whose records are looked up together: the more, the closer to each other they are.
+        let mut index_entries: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
+        // Index entries whose records are looked up together: the more, the closer to each other they are.
         let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
         let room = loan.bytes() / 2;
         self.lookup.batch_bytes = self.lookup.batch_bytes.min(room);
@@ -127,26 +127,26 @@ impl Answer {
                 return Ok(());
             }
             bytes += key.len() + value.len() + FACT_BYTES;
-            facts.push((key.to_vec(), seq, value.to_vec()));
+            index_entries.push((key.to_vec(), seq, value.to_vec()));
             if bytes < room {
                 return Ok(());
             }
             bytes = 0;
-            self.count_current(layout, driver, attribute, range, &mut facts)
+            self.count_current(layout, driver, attribute, range, &mut index_entries)
         };
         let bounds = (lo.as_slice(), hi.as_deref());
         index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
         self.steps.candidates += over;
         self.steps.superseded += over;
-        self.count_current(layout, driver, attribute, range, &mut facts)?;
+        self.count_current(layout, driver, attribute, range, &mut index_entries)?;
         self.index_cost.absorb(&index_cost);
         self.exhausted = true;
         Ok(self.steps.answers)
     }
 
-    /// Counts without the records: by the facts of the index and what is known of their writes. A record
+    /// Counts without the records: by the index entries of the index and what is known of their writes. A record
     /// with several values in the range has one number.
-    fn count_facts(
+    fn count_entries(
         &mut self,
         layout: &Layout,
         attribute: &Attribute,
@@ -175,7 +175,7 @@ impl Answer {
             doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let total = doubtful.len() as u64;
             validity.retain(doubtful, total, &keys_cost)?;
-            counted.extend(doubtful.drain(..).map(|fact| fact.seq));
+            counted.extend(doubtful.drain(..).map(|index_entry| index_entry.seq));
             Ok(())
         };
         let bounds = (lo.as_slice(), hi.as_deref());
@@ -211,7 +211,7 @@ impl Answer {
         Ok(self.steps.answers)
     }
 
-    /// Counts the facts whose records are still those that they tell of and meet the other
+    /// Counts the index entries whose records are still those that they tell of and meet the other
     /// conditions. A record with several values in the range counts once: by the first of them.
     fn count_current(
         &mut self,
@@ -219,11 +219,14 @@ impl Answer {
         driver: usize,
         attribute: &Attribute,
         range: &Range,
-        facts: &mut Vec<(Vec<u8>, Seq, Vec<u8>)>,
+        index_entries: &mut Vec<(Vec<u8>, Seq, Vec<u8>)>,
     ) -> Result<()> {
-        facts.sort();
-        let keys: Vec<&[u8]> = facts.iter().map(|(key, ..)| key.as_slice()).collect();
-        let seqs: Vec<Seq> = facts.iter().map(|(_, seq, _)| *seq).collect();
+        index_entries.sort();
+        let keys: Vec<&[u8]> = index_entries
+            .iter()
+            .map(|(key, ..)| key.as_slice())
+            .collect();
+        let seqs: Vec<Seq> = index_entries.iter().map(|(_, seq, _)| *seq).collect();
         let (predicates, steps) = (&self.predicates, &mut self.steps);
         let mut damage = None;
         steps.candidates += keys.len() as u64;
@@ -234,14 +237,17 @@ impl Answer {
         let (expected, cost) = (Expected::AtLeast(&seqs), &self.data_cost);
         let lookup = snapshot.lookup(&components, &keys, expected, self.lookup, cost);
         lookup.visit_all(&mut |at, found| {
-            let Some((_, seq, value)) = facts.get(at).filter(|fact| fact.1 == found.seq) else {
+            let Some((_, seq, value)) = index_entries
+                .get(at)
+                .filter(|index_entry| index_entry.1 == found.seq)
+            else {
                 return;
             };
             debug_assert_eq!(*seq, found.seq);
             match parse(&found.value) {
                 Ok(record) => {
                     confirmed += 1;
-                    // Of one token a record has one fact, of values as many as lie in the range.
+                    // Of one token a record has one index entry, of values as many as lie in the range.
                     let mut first = attribute.tokenizer == Tokenizer::Prefix;
                     if !first {
                         attribute.any_value(&record, |other| {
@@ -259,7 +265,7 @@ impl Answer {
         })?;
         steps.superseded += keys.len() as u64 - confirmed;
         steps.wasted += keys.len() as u64 - confirmed;
-        facts.clear();
+        index_entries.clear();
         damage.map_or(Ok(()), Err)
     }
 }

@@ -1,4 +1,4 @@
-//! The way of a query: candidates from one index, then for all kinds the same steps: is the
+//! The query path: candidates from one index, then for all kinds the same steps: is the
 //! candidate current, fetch its record, confirm the other conditions, answer in order of recency.
 
 mod answer;

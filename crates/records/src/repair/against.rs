@@ -1,4 +1,4 @@
-//! What facts are validated against: the primary-key index, the keys written since an index began, or the data.
+//! What index entries are validated against: the primary-key index, the keys written since an index began, or the data.
 //! Of trees whose components span disjoint numbers only those with writes since the mark are asked: what was
 //! superseded before is known.
 
@@ -9,7 +9,7 @@ use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
 use model::definition::Merging;
 
 use super::sorter::Sorted;
-use super::work::{Tally, Work};
+use super::work::{ObsoleteCollector, Work};
 use super::{READAHEAD, runs};
 use crate::catalog::{Attribute, Coverage, Layout};
 use crate::error::Result;
@@ -30,10 +30,10 @@ pub(super) struct Against<'w> {
     versions: usize,
 }
 
-/// What key filters say of a fact.
+/// What key filters say of an index entry.
 pub(super) enum Shortcut {
     Valid,
-    Over,
+    Obsolete,
     /// Nothing.
     None,
 }
@@ -86,7 +86,7 @@ impl<'w> Against<'w> {
         self.versions == 1
     }
 
-    /// What the key filters of the components say alone (the paper's Bloom filter optimization): a fact that
+    /// What the key filters of the components say alone (the paper's Bloom filter optimization): an index entry that
     /// none but its own component can know of is valid, given that this one told of what it left out.
     pub(super) fn shortcut(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Shortcut> {
         if !self.filters {
@@ -106,11 +106,11 @@ impl<'w> Against<'w> {
         }
         Ok(match has_own || !self.own {
             true => Shortcut::Valid,
-            false => Shortcut::Over,
+            false => Shortcut::Obsolete,
         })
     }
 
-    /// True when a fact is obsolete, given the newest entries of its key that were found.
+    /// True when an index entry is obsolete, given the newest entries of its key that were found.
     fn is_over(&self, seq: Seq, newest: &[Seq]) -> bool {
         match (newest, self.own) {
             ([], true) => !includes(&self.pruned, seq),
@@ -119,8 +119,13 @@ impl<'w> Against<'w> {
         }
     }
 
-    /// Validates facts by going through all entries.
-    pub(super) fn scan(&self, mut sorted: Sorted, mut tally: Tally<'_>, cost: Cost) -> Result<()> {
+    /// Validates index entries by going through all entries.
+    pub(super) fn scan(
+        &self,
+        mut sorted: Sorted,
+        mut tally: ObsoleteCollector<'_>,
+        cost: Cost,
+    ) -> Result<()> {
         let mut cursor = self.work.snapshot.entries_in(&self.asked, READAHEAD);
         let mut last: Option<Vec<u8>> = None;
         let mut newest: Vec<Seq> = Vec::new();
@@ -158,16 +163,16 @@ impl<'w> Against<'w> {
         tally.finish(&total(&sorted, &cursor.cost()))
     }
 
-    /// Validates facts by looking their keys up, in batches.
+    /// Validates index entries by looking their keys up, in batches.
     pub(super) fn points(
         &self,
         mut sorted: Sorted,
-        mut tally: Tally<'_>,
+        mut tally: ObsoleteCollector<'_>,
         cost: Cost,
     ) -> Result<()> {
         let mut keys: Vec<u8> = Vec::new();
-        // Where each key ends; and the facts, each with the place of its key.
-        let (mut ends, mut facts) = (Vec::new(), Vec::new());
+        // Where each key ends; and the index entries, each with the place of its key.
+        let (mut ends, mut index_entries) = (Vec::new(), Vec::new());
         loop {
             let mut start = ends.last().copied().unwrap_or(0);
             let more = match sorted.next()? {
@@ -183,16 +188,17 @@ impl<'w> Against<'w> {
                         start = keys.len();
                         ends.push(start);
                     }
-                    facts.push((ends.len() - 1, seq));
+                    index_entries.push((ends.len() - 1, seq));
                     true
                 }
                 None => false,
             };
-            let size = keys.len() + ends.len() * 32 + facts.len() * size_of::<(usize, Seq)>();
+            let size =
+                keys.len() + ends.len() * 32 + index_entries.len() * size_of::<(usize, Seq)>();
             if more && size < self.work.share() {
                 continue;
             }
-            self.look_up(&keys, &ends, &facts, &mut tally)?;
+            self.look_up(&keys, &ends, &index_entries, &mut tally)?;
             let so_far = cost.clone();
             so_far.absorb(&sorted.cost());
             if !more {
@@ -201,7 +207,7 @@ impl<'w> Against<'w> {
             tally.pause(&so_far)?;
             keys.clear();
             ends.clear();
-            facts.clear();
+            index_entries.clear();
         }
     }
 
@@ -209,8 +215,8 @@ impl<'w> Against<'w> {
         &self,
         keys: &[u8],
         ends: &[usize],
-        facts: &[(usize, Seq)],
-        tally: &mut Tally<'_>,
+        index_entries: &[(usize, Seq)],
+        tally: &mut ObsoleteCollector<'_>,
     ) -> Result<()> {
         let mut start = 0;
         let slices = ends.iter().map(|end| {
@@ -232,7 +238,7 @@ impl<'w> Against<'w> {
             })?;
         let looked_up = &self.work.counts().looked_up;
         looked_up.fetch_add(slices.len() as u64, Relaxed);
-        for (at, seq) in facts {
+        for (at, seq) in index_entries {
             let newest = newest.get(*at).copied().flatten();
             if self.is_over(*seq, newest.as_slice()) {
                 tally.over(*seq)?;

@@ -1,4 +1,4 @@
-//! Repair by index (Luo & Carey section 4.4, figure 7): the facts of each index that are not known to be obsolete,
+//! Repair by index (Luo & Carey section 4.4, figure 7): the index entries of each index that are not known to be obsolete,
 //! sorted by primary key, are validated. It needs nothing from merges, so it repairs what merges dropped
 //! without a word.
 
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::against::{Against, Shortcut};
 use super::sorter::Sorter;
-use super::work::{Reporter, Tally, Work};
+use super::work::{ObsoleteCollector, Reporter, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
@@ -37,7 +37,7 @@ fn one(
     attribute: &Attribute,
 ) -> Result<()> {
     let against = Against::new(work, layout, told, attribute);
-    let mut tally = Tally::new(work, reporter);
+    let mut tally = ObsoleteCollector::new(work, reporter);
     let mut sorter = Sorter::new(work.group, work.share());
     let mut cursor = index::every::EveryFact::new(&work.snapshot, attribute, READAHEAD)?;
     while cursor.next_entry()? {
@@ -50,7 +50,7 @@ fn one(
             if work.options.bloom {
                 match against.shortcut(key, seq, &tally.cost)? {
                     Shortcut::Valid => return Ok(()),
-                    Shortcut::Over => return tally.over(seq),
+                    Shortcut::Obsolete => return tally.over(seq),
                     Shortcut::None => {}
                 }
             }

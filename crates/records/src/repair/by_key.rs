@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
 
-use super::work::{KeyRange, Reporter, Tally, Work};
+use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ struct Pass<'w> {
     work: &'w Work<'w>,
     /// Where the lookups go.
     older: &'w [Component],
-    tally: Tally<'w>,
+    tally: ObsoleteCollector<'w>,
     /// Keys to look up, one behind the other, and where each ends.
     wanted: Vec<u8>,
     ends: Vec<usize>,
@@ -62,7 +62,7 @@ impl<'w> Pass<'w> {
         Pass {
             work,
             older,
-            tally: Tally::new(work, reporter),
+            tally: ObsoleteCollector::new(work, reporter),
             wanted: Vec::new(),
             ends: Vec::new(),
         }

@@ -49,7 +49,7 @@ pub enum RepairMethod {
     /// What was written since the last repair, and what of older writes it replaced: from the primary-key index
     /// alone, for all indexes at once.
     Key,
-    /// Each index by itself: its facts, sorted by key, are validated (Luo & Carey, figure 7).
+    /// Each index by itself: its index entries, sorted by key, are validated (Luo & Carey, figure 7).
     Index,
     /// A pass over all versions of all records (DELI, algorithm 3).
     Primary {
@@ -178,13 +178,13 @@ impl Handle {
     ) -> Result<RepairReport> {
         let group = &self.shared.group;
         let superseded = self.superseded(Readable::AsOpened)?;
-        self.current.keep_over(group)?;
+        self.current.keep_obsolete(group)?;
         let now = self.now();
         let layout = &now.layout;
         let before = mark(&now.snapshot, superseded);
         let complete = Coverage::at(layout, Some(before)).loses_nothing();
         let method = choose(options.method, layout, complete)?;
-        // An index that is being built gets facts that this would not see.
+        // An index that is being built gets index entries that this would not see.
         let _claim = match method {
             RepairMethod::Index => {
                 let claim = self.current.claim()?;
@@ -211,8 +211,7 @@ impl Handle {
         };
         let layout = &now.layout;
         let known = now.snapshot.superseded(superseded);
-        let known =
-            known.ok_or_else(|| Error::damaged("the set of writes that are over is gone"))?;
+        let known = known.ok_or_else(|| Error::damaged("the obsolete set is gone"))?;
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
         // Where each write says what it replaces there is nothing to be found.
         let coverage = Coverage::at(layout, Some(before));
@@ -230,7 +229,7 @@ impl Handle {
                     .iter()
                     .any(|a| index::is_filtered_scan(a.kind));
                 if filters && !complete {
-                    // A range filter's facts are the records themselves, all versions that are there.
+                    // A range filter's index entries are the records themselves, all versions that are there.
                     result = result.and_then(|()| primary::run(&work, layout, progress));
                 }
                 result
@@ -287,7 +286,7 @@ impl Handle {
             })
         })?;
         let made = made.first().copied();
-        made.ok_or_else(|| Error::damaged("the set of writes that are over was not made"))
+        made.ok_or_else(|| Error::damaged("the obsolete set was not made"))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use lsm::{Cursor, Kind, MAX_SEQ, TreeId};
 
-use super::work::{KeyRange, Reporter, Tally, Work};
+use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
 use super::{OnRepair, READAHEAD, entries, runs};
 use crate::catalog::Layout;
 use crate::error::Result;
@@ -26,7 +26,7 @@ fn scan(
     versions: u32,
     (from, to): KeyRange,
 ) -> Result<()> {
-    let mut tally = Tally::new(work, reporter);
+    let mut tally = ObsoleteCollector::new(work, reporter);
     let mut cursor = work.snapshot.entries_in(&runs(work, data), READAHEAD);
     let mut key: Option<Vec<u8>> = None;
     let mut newer = 0;

@@ -57,7 +57,7 @@ impl<'a> Sorter<'a> {
         let entries = &mut self.entries;
         entries
             .sort_unstable_by(|a, b| lsm::entry::compare(slot(bytes, a), a.2, slot(bytes, b), b.2));
-        // A record has a fact for each of its values.
+        // A record has an index entry for each of its values.
         entries.dedup_by(|a, b| a.2 == b.2 && slot(bytes, a) == slot(bytes, b));
     }
 

@@ -330,7 +330,7 @@ impl<'a> Work<'a> {
 }
 
 /// What one thread counts and finds.
-pub(super) struct Tally<'w> {
+pub(super) struct ObsoleteCollector<'w> {
     work: &'w Work<'w>,
     reporter: &'w Reporter<'w>,
     /// What lookups cost.
@@ -341,9 +341,9 @@ pub(super) struct Tally<'w> {
     found: Vec<Seq>,
 }
 
-impl<'w> Tally<'w> {
-    pub(super) fn new(work: &'w Work<'w>, reporter: &'w Reporter<'w>) -> Tally<'w> {
-        Tally {
+impl<'w> ObsoleteCollector<'w> {
+    pub(super) fn new(work: &'w Work<'w>, reporter: &'w Reporter<'w>) -> ObsoleteCollector<'w> {
+        ObsoleteCollector {
             work,
             reporter,
             cost: Cost::default(),

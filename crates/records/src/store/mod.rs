@@ -99,9 +99,9 @@ impl Store {
     }
 
     /// Makes durable what queries found to be obsolete, where this handle writes.
-    pub(crate) fn keep_over(&self) {
+    pub(crate) fn keep_obsolete(&self) {
         for current in self.currents() {
-            current.try_keep_over(&self.group);
+            current.try_keep_obsolete(&self.group);
         }
     }
 
@@ -121,7 +121,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.keep_over();
+        self.keep_obsolete();
         self.keep_usage();
     }
 }

@@ -107,13 +107,13 @@ impl Current {
             && let Some(_alone) = self.online.keeping.try_lock()
         {
             // The write is done, whatever becomes of this.
-            self.try_keep_over(group);
+            self.try_keep_obsolete(group);
         }
     }
 
-    /// As [`Current::keep_over`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
-    pub(crate) fn try_keep_over(&self, group: &Group) {
-        if let Err(error) = self.keep_over(group) {
+    /// As [`Current::keep_obsolete`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
+    pub(crate) fn try_keep_obsolete(&self, group: &Group) {
+        if let Err(error) = self.keep_obsolete(group) {
             self.usage.upkeep().remembered.lock().not_kept = Some(error.to_string());
         }
     }
@@ -123,7 +123,7 @@ impl Current {
     ///
     /// The log is synced first: a number must not be obsolete on disk while the write that made it so can still be
     /// lost, since merges leave out what is obsolete.
-    pub(crate) fn keep_over(&self, group: &Group) -> Result<()> {
+    pub(crate) fn keep_obsolete(&self, group: &Group) -> Result<()> {
         if !self.online.writes.load(Relaxed) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The way of a write: record -> attributes -> facts for each index -> one batch.
+//! The write path: record -> attributes -> index entries for each index -> one batch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::pre_images::{Conflict, Expectation, Replaced, Touched};
 use crate::catalog::Layout;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{self, Fact, Writes};
+use crate::index::{self, IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
 use crate::record;
 use crate::store::Handle;
@@ -34,7 +34,7 @@ pub struct WriteBatch {
     inserts: bool,
     /// What must be so when it is committed.
     expected: Vec<Expectation>,
-    /// What the memtables held when the batch was begun: old versions found in it have their facts
+    /// What the memtables held when the batch was begun: old versions found in it have their index entries
     /// cancelled here and now, others are found out by queries.
     before: Option<Snapshot>,
     records: usize,
@@ -231,12 +231,12 @@ impl WriteBatch {
                     continue;
                 };
                 attribute.tokenizer.each(extracted.values(at), |value| {
-                    let fact = Fact {
+                    let index_entry = IndexEntry {
                         attribute,
                         value,
                         key,
                     };
-                    index.add(&mut self.writes, fact)
+                    index.add(&mut self.writes, index_entry)
                 })?;
             }
             self.cancel_old(key, Some(&extracted))
@@ -245,7 +245,7 @@ impl WriteBatch {
         result
     }
 
-    /// Cancels the facts of the version in the memtable, if one is there, except those that the `new`
+    /// Cancels the index entries of the version in the memtable, if one is there, except those that the `new`
     /// version has too.
     fn cancel_old(&mut self, key: &[u8], new: Option<&Extracted>) -> Result<()> {
         let layout = self.layout.clone();
@@ -277,12 +277,12 @@ impl WriteBatch {
                 mine.map(|(_, value)| value),
                 new.iter().flat_map(|new| new.values(at)),
                 |value| {
-                    let fact = Fact {
+                    let index_entry = IndexEntry {
                         attribute,
                         value,
                         key,
                     };
-                    index.cancel(&mut self.writes, fact)
+                    index.cancel(&mut self.writes, index_entry)
                 },
             )?;
         }
@@ -332,7 +332,7 @@ impl WriteBatch {
             self.writes.batch.made_for(self.layout.seen());
             let result = self.append(&shared.group, durability).and_then(|ticket| {
                 // From here on the batch is in the log, whatever happens to its acknowledgement.
-                Ok(shared.group.settle(ticket)?)
+                Ok(shared.group.acknowledge(ticket)?)
             });
             let Err(error) = result else {
                 let puts = self.records - self.deletes;

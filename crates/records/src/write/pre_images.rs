@@ -14,7 +14,7 @@ use model::record::RecordRef;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{self, Fact, Writes};
+use crate::index::{self, IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
 
 /// A record that a batch puts or deletes.
@@ -134,13 +134,13 @@ impl Replaced {
         snapshot: &Snapshot,
         writes: &mut Writes,
     ) -> Result<()> {
-        let mut new: HashMap<Vec<u8>, Facts> = HashMap::new();
+        let mut new: HashMap<Vec<u8>, AttributeProfile> = HashMap::new();
         writes.batch.each(&mut |tree, kind, key, value| {
             if tree == layout.data
                 && kind == Kind::Put
                 && let Some(record) = RecordRef::parse(value)
             {
-                new.insert(key.to_vec(), facts_of(layout, &record));
+                new.insert(key.to_vec(), entries_of(layout, &record));
             }
         });
         let known: Vec<(&[u8], Seq)> = self
@@ -219,21 +219,21 @@ impl Replaced {
 }
 
 /// Attribute ids and values of a record.
-type Facts = Vec<(u32, Vec<u8>)>;
+type AttributeProfile = Vec<(u32, Vec<u8>)>;
 
 /// What the indexes have of a record; of one that was stored before an attribute was declared, too.
-fn facts_of(layout: &Layout, record: &RecordRef<'_>) -> Facts {
-    let mut facts = Facts::new();
+fn entries_of(layout: &Layout, record: &RecordRef<'_>) -> AttributeProfile {
+    let mut index_entries = AttributeProfile::new();
     for (_, attribute) in layout.written() {
         attribute.any_value(record, |value| {
-            facts.push((attribute.id, value.to_vec()));
+            index_entries.push((attribute.id, value.to_vec()));
             false
         });
     }
-    facts
+    index_entries
 }
 
-/// Takes back the facts of an old record, the write `seq`, but for those that the new one has.
+/// Takes back the index entries of an old record, the write `seq`, but for those that the new one has.
 fn cancel_record(
     layout: &Layout,
     writes: &mut Writes,
@@ -244,9 +244,9 @@ fn cancel_record(
     let Some(old) = RecordRef::parse(old) else {
         return Err(Error::damaged("a stored record is malformed"));
     };
-    let bitmap = layout.superseded.ok_or_else(|| {
-        Error::damaged("eager maintenance: the dataset has no set of obsolete writes")
-    })?;
+    let bitmap = layout
+        .superseded
+        .ok_or_else(|| Error::damaged("eager maintenance: the dataset has no obsolete set"))?;
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
     for (_, attribute) in layout.written() {
         let told = attribute.tree.or(attribute.widened);
@@ -263,12 +263,12 @@ fn cancel_record(
             had.iter().map(Vec::as_slice),
             has.map(|(_, value)| value.as_slice()),
             |value| {
-                let fact = Fact {
+                let index_entry = IndexEntry {
                     attribute,
                     value,
                     key,
                 };
-                index.cancel(writes, fact)
+                index.cancel(writes, index_entry)
             },
         )?;
     }

@@ -97,9 +97,9 @@ pub(crate) fn skewed(rng: &mut fastrand::Rng, n: usize) -> usize {
 }
 
 /// Merges as long as there is something to merge.
-pub(crate) fn settle(db: &Database) {
+pub(crate) fn converge(db: &Database) {
     db.flush().unwrap();
-    db.group().settle_merges().unwrap();
+    db.group().run_compactions().unwrap();
 }
 
 /// Checks the store: no damage, and indexes that agree with the data.
@@ -108,7 +108,7 @@ pub(crate) fn check(db: &Database) {
     assert_eq!(report.errors, Vec::<String>::new());
 }
 
-/// What must hold of the dataset `d` whatever its maintenance strategy is: the set of writes that are over
+/// What must hold of the dataset `d` whatever its maintenance strategy is: the obsolete set
 /// has no current record's.
 pub(crate) fn check_set(db: &Database) {
     let snapshot = db.group().snapshot();

@@ -348,7 +348,7 @@ pub(crate) enum Action {
         kept: bool,
         call: u8,
         writes: List<Write>,
-        /// What the batch replaced is put into the set of obsolete writes.
+        /// What the batch replaced is put into the obsolete set.
         known: bool,
         flush: bool,
     },

@@ -42,7 +42,7 @@ impl World {
             true => &[ErrorKind::Exists],
             false => &[],
         };
-        let made = self.judge(at, result.map(drop), allowed).is_some();
+        let made = self.decide(at, result.map(drop), allowed).is_some();
         assert!(!(made && there), "a second dataset of one name");
         let store = &mut self.stores[at];
         if made {
@@ -69,7 +69,7 @@ impl World {
             _ => &BUSY,
         };
         let refused = matches!(&result, Err(error) if !self.stores[at].excused && error.kind() == ErrorKind::Busy);
-        let store_result = self.judge(at, result, allowed);
+        let store_result = self.decide(at, result, allowed);
         let store = &mut self.stores[at];
         match store_result {
             Some(()) => {
@@ -191,7 +191,7 @@ impl World {
             }
         };
         let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
-        let changed = self.judge(at, result, &allowed);
+        let changed = self.decide(at, result, &allowed);
         let Some(Some(changed)) = changed else {
             let same = (dataset.def().indexes, dataset.unfinished_index());
             if !failed && self.depth == 0 && inside.steps.0.is_empty() {
@@ -316,7 +316,7 @@ impl World {
         // Inside, an index may have been begun, or the dataset dropped.
         let inner = inside.steps.0.is_empty();
         let allowed = if inner { allowed } else { &REFUSED };
-        let changed = self.judge(at, result, allowed);
+        let changed = self.decide(at, result, allowed);
         let Some(report) = changed else {
             return failed;
         };
@@ -358,7 +358,7 @@ impl World {
             // The dataset may have been dropped meanwhile.
             allowed.extend(REFUSED);
         }
-        let Some(report) = self.judge(at, result, &allowed) else {
+        let Some(report) = self.decide(at, result, &allowed) else {
             return false;
         };
         assert!(report.complete || inside.stop_after.is_some());
@@ -375,7 +375,7 @@ impl World {
         let store = &mut self.stores[at];
         if let Some(set) = store.sets.iter_mut().find(|s| s.uid == uid) {
             assert!(report.mark >= report.mark_before, "the mark went back");
-            // By index, records without facts are not gone through.
+            // By index, records without index entries are not gone through.
             set.known.partial |= report.method == RepairMethod::Index;
         }
         assert!(report.mark <= seq, "the mark is ahead");
@@ -383,7 +383,7 @@ impl World {
             // What was found is known now.
             let again = dataset.repair(options, &mut |_| std::ops::ControlFlow::Continue(()));
             // By index, what has no entries there is not looked for; from the records it is.
-            if let Some(again) = self.judge(at, again, &[])
+            if let Some(again) = self.decide(at, again, &[])
                 && again.method == report.method
             {
                 assert_eq!((again.found, again.mark), (0, report.mark), "again");

@@ -51,7 +51,7 @@ pub(crate) fn live_on(
     }
     if rng.bool() {
         // Says what cannot be merged, and merges the rest.
-        let _ = db.group().settle_merges();
+        let _ = db.group().run_compactions();
     }
     let key = other.parse_key("1").unwrap();
     assert!(other.get(&key).unwrap().is_some());

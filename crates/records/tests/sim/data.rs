@@ -205,7 +205,7 @@ impl World {
             }
             let kinds = [ErrorKind::Conflict, ErrorKind::Exists];
             let kinds = &kinds[..1 + usize::from(refused)];
-            let done = self.judge(at, result, kinds);
+            let done = self.decide(at, result, kinds);
             assert!(done.is_none(), "{unexpected:?} are not as expected");
             return;
         }
@@ -214,11 +214,11 @@ impl World {
         }
         if refused {
             assert_eq!(now, last, "a refused batch takes no numbers");
-            let done = self.judge(at, result, &[ErrorKind::Exists]);
+            let done = self.decide(at, result, &[ErrorKind::Exists]);
             assert!(done.is_none(), "an insert of a key that is there");
             return;
         }
-        let acknowledged = self.judge(at, result, &[]).is_some();
+        let acknowledged = self.decide(at, result, &[]).is_some();
         let store = &mut self.stores[at];
         if effects.writes.is_empty() {
             return;
@@ -284,7 +284,7 @@ impl World {
             Some(during) => self.backup_during(at, &db, &dest, during),
         };
         drop(db);
-        if self.judge(at, result, &[]).is_none() {
+        if self.decide(at, result, &[]).is_none() {
             return;
         }
         // The copy is durable; of the store itself nothing is written.

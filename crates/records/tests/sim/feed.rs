@@ -59,7 +59,7 @@ impl World {
     /// Brings the copies up to date by the feeds of `db`, and compares them.
     pub(crate) fn look_at_feeds(&mut self, at: usize, db: &Database, rng: &mut fastrand::Rng) {
         let refreshed = db.refresh();
-        if self.judge(at, refreshed, &[]).is_none() {
+        if self.decide(at, refreshed, &[]).is_none() {
             return;
         }
         for set in 0..self.stores[at].sets.len() {
@@ -69,7 +69,7 @@ impl World {
             let dataset = db.dataset(&name).unwrap();
             let copy = store.commits.copies.remove(&uid);
             let now = rows(&dataset);
-            let Some((seq, now)) = self.judge(at, now, &[]) else {
+            let Some((seq, now)) = self.decide(at, now, &[]) else {
                 return;
             };
             let position = Position {
@@ -93,7 +93,7 @@ impl World {
                     count("feed: expired");
                 }
                 followed => {
-                    let Some(applied) = self.judge(at, followed, &[]) else {
+                    let Some(applied) = self.decide(at, followed, &[]) else {
                         return;
                     };
                     assert_eq!(copy.rows, now, "{applied} changes of {name} to {seq}");

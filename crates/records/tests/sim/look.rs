@@ -55,7 +55,7 @@ impl World {
         let context = format!("a snapshot of dataset #{}", held.uid);
         held.known.hold();
         self.tell(|_| context);
-        self.judge(at, asked, &[]);
+        self.decide(at, asked, &[]);
     }
 
     fn look_at(&mut self, at: usize, set: usize, rng: &mut fastrand::Rng, times: usize) {
@@ -83,7 +83,7 @@ impl World {
                 store.open_reader()
             }
         };
-        let Some(reader) = self.judge(at, reader, &[]) else {
+        let Some(reader) = self.decide(at, reader, &[]) else {
             return;
         };
         self.tell(|_| "a reader beside".to_string());
@@ -114,7 +114,7 @@ impl World {
         let (snapshot, view) = (dataset.snapshot(), known.view());
         assert_eq!(snapshot.seq(), store.now().seq, "the last number");
         let asked = ask::some(&snapshot, &view, &records, rng, times);
-        self.judge(at, asked, &[]);
+        self.decide(at, asked, &[]);
     }
 
     /// Asks everything, of everything.
@@ -129,7 +129,7 @@ impl World {
                 let (snapshot, view) = (dataset.snapshot(), known.view());
                 let records = store.records(known.uid);
                 let asked = ask::everything(&snapshot, &view, &records, &mut rng);
-                self.judge(at, asked, &[]);
+                self.decide(at, asked, &[]);
             }
             self.look_at_tails(at, &mut rng);
             self.ask_all_kept(at, &mut rng);

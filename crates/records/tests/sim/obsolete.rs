@@ -1,4 +1,4 @@
-//! What must hold of the set of obsolete writes: it never has the write of a current record, and up to its mark (or, where
+//! What must hold of the obsolete set: it never has the write of a current record, and up to its mark (or, where
 //! writers tell, always) it has all that a tree still has something of.
 
 use esker::{Database, DatasetDef, Maintenance, Repair};
@@ -11,7 +11,7 @@ use crate::model::Records;
 pub(crate) struct Known {
     /// Writes, and the later ones that replaced them.
     over: Vec<(u64, u64)>,
-    /// The strategy or an index was changed, or a repair went by index: the mark does not stand for writes without facts.
+    /// The strategy or an index was changed, or a repair went by index: the mark does not stand for writes without index entries.
     pub(crate) partial: bool,
     /// What is asked again later.
     pinned: Option<(Snapshot, String, Vec<u64>)>,

@@ -101,7 +101,7 @@ impl World {
         // It may be there all the same: numbers are given out to writes alone, so its write is known.
         let (maybe, result) = (seen(store.last_seq()), db.keep_snapshot(name));
         let seen = result.as_ref().ok().and_then(|seq| seen(*seq));
-        let kept = self.judge(at, result, &[]);
+        let kept = self.decide(at, result, &[]);
         let store = &mut self.stores[at];
         match kept {
             Some(_) => {
@@ -125,7 +125,7 @@ impl World {
         // It can be read on.
         let held = db.kept_snapshot(name).unwrap();
         let result = db.drop_snapshot(name);
-        let dropped = self.judge(at, result, &[]);
+        let dropped = self.decide(at, result, &[]);
         let kept = &mut self.stores[at].kept;
         match dropped {
             Some(()) => {
@@ -172,7 +172,7 @@ impl World {
     ) {
         let seen = self.stores[at].kept.there[name].clone();
         let snapshot = db.kept_snapshot(name);
-        if let Some(snapshot) = self.judge(at, snapshot, &[]) {
+        if let Some(snapshot) = self.decide(at, snapshot, &[]) {
             self.tell(|_| format!("the snapshot {name}"));
             count("snapshot: asked");
             self.ask_seen(at, &snapshot, &seen, rng, times);
@@ -188,7 +188,7 @@ impl World {
         times: usize,
     ) {
         let asked = ask(snapshot, seen, rng, times);
-        self.judge(at, asked, &[]);
+        self.decide(at, asked, &[]);
     }
 
     /// Asks what is kept in a damaged copy; what cannot be told is said by an error.

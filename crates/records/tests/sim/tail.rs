@@ -213,7 +213,7 @@ impl World {
         self.given(at, from, read)
     }
 
-    /// Judges what a tail gave behind a place.
+    /// FilterChain what a tail gave behind a place.
     fn given(
         &mut self,
         at: usize,
@@ -229,7 +229,7 @@ impl World {
             assert!(from_seq < oldest.seq && oldest.seq <= upto.seq);
             return Some(Err(oldest));
         }
-        let given = self.judge(at, read.map_err(esker::Error::from), &[])?;
+        let given = self.decide(at, read.map_err(esker::Error::from), &[])?;
         let commits = &self.stores[at].commits;
         commits.compare(from_seq, upto.seq, &given);
         Some(Ok(given.len()))
@@ -241,7 +241,7 @@ impl World {
         let here = store.here().unwrap();
         let Some(mut follow) = store.commits.follows[which].take() else {
             let tail = db.group().tail(here.position);
-            let Some(mut tail) = self.judge(at, tail.map_err(esker::Error::from), &[]) else {
+            let Some(mut tail) = self.decide(at, tail.map_err(esker::Error::from), &[]) else {
                 return;
             };
             let held = which == 0 && rng.bool();

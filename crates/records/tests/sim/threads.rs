@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Errors of these kinds are right, and any that a closed store gives.
-    fn judge<T>(&self, result: Result<T>, allowed: &[ErrorKind]) -> Option<T> {
+    fn decide<T>(&self, result: Result<T>, allowed: &[ErrorKind]) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
@@ -145,7 +145,7 @@ impl Shared {
                 break;
             }
             let set = rng.usize(0..NAMES.len());
-            let Some(dataset) = self.judge(db.dataset(NAMES[set]), &[]) else {
+            let Some(dataset) = self.decide(db.dataset(NAMES[set]), &[]) else {
                 break;
             };
             let mut batch = dataset.batch();
@@ -187,7 +187,7 @@ impl Shared {
                 }
                 Err(error) if error.kind() == ErrorKind::Exists => {}
                 Err(error) => {
-                    self.judge(Err::<(), _>(error), &[]);
+                    self.decide(Err::<(), _>(error), &[]);
                     last.unsure.extend(done);
                     break;
                 }
@@ -210,9 +210,9 @@ impl Shared {
             if dataset.def() != def {
                 continue;
             }
-            self.judge(self.agree(&snapshot, &def, &mut rng), &[]);
+            self.decide(self.agree(&snapshot, &def, &mut rng), &[]);
             if let Some((snapshot, def)) = &held {
-                self.judge(self.agree(snapshot, def, &mut rng), &[]);
+                self.decide(self.agree(snapshot, def, &mut rng), &[]);
             }
             if rng.usize(0..4) == 0 {
                 held = Some((snapshot, def));
@@ -239,8 +239,8 @@ impl Shared {
             let at = rng.usize(0..PATHS.len());
             let kind = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
             match rng.usize(0..12) {
-                0 => drop(self.judge(db.compact(None), &[])),
-                1 | 2 => drop(self.judge(db.flush(), &[])),
+                0 => drop(self.decide(db.compact(None), &[])),
+                1 | 2 => drop(self.decide(db.flush(), &[])),
                 3 | 4 => {
                     let methods = [
                         RepairMethod::Auto,
@@ -257,21 +257,21 @@ impl Shared {
                         lookups: [Lookups::Auto, Lookups::Points][rng.usize(0..2)],
                         ..RepairOptions::default()
                     };
-                    self.judge(dataset.repair(&options, &mut |_| go()), &busy);
+                    self.decide(dataset.repair(&options, &mut |_| go()), &busy);
                 }
-                5 => drop(self.judge(
+                5 => drop(self.decide(
                     dataset.add_index(&path(PATHS[at]), kind, Some(TYPES[at]), &mut |_| go()),
                     &busy,
                 )),
-                6 => drop(self.judge(
+                6 => drop(self.decide(
                     dataset.switch_index(&path(PATHS[at]), kind, &mut |_| go()),
                     &busy,
                 )),
-                7 => drop(self.judge(dataset.drop_index(&path(PATHS[at])), &busy)),
-                8 => drop(self.judge(dataset.resume_index(&mut |_| go()), &busy)),
+                7 => drop(self.decide(dataset.drop_index(&path(PATHS[at])), &busy)),
+                8 => drop(self.decide(dataset.resume_index(&mut |_| go()), &busy)),
                 9 => {
                     let to = Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())];
-                    self.judge(dataset.set_maintenance(to, &mut |_| go()), &busy);
+                    self.decide(dataset.set_maintenance(to, &mut |_| go()), &busy);
                 }
                 _ => self.other(db, &format!("x{}", seed % 10), &mut rng),
             }
@@ -280,12 +280,12 @@ impl Shared {
 
     /// A dataset that comes, is written to, and goes.
     fn other(&self, db: &Database, name: &str, rng: &mut fastrand::Rng) {
-        let Some(dataset) = self.judge(
+        let Some(dataset) = self.decide(
             db.create_dataset(name, definition(rng)),
             &[ErrorKind::Exists],
         ) else {
             // It could not be dropped the last time.
-            self.judge(
+            self.decide(
                 db.drop_dataset(name),
                 &[ErrorKind::Busy, ErrorKind::UnknownDataset],
             );
@@ -293,16 +293,16 @@ impl Shared {
         };
         for id in 0..rng.u64(0..30) {
             let body = format!("{{\"id\":{},\"a\":{id}}}", id % 9);
-            if self.judge(dataset.put_json(body.as_bytes()), &[]).is_none() {
+            if self.decide(dataset.put_json(body.as_bytes()), &[]).is_none() {
                 return;
             }
         }
         drop(dataset);
         // The upkeep may be at work in it.
-        self.judge(db.drop_dataset(name), &[ErrorKind::Busy]);
+        self.decide(db.drop_dataset(name), &[ErrorKind::Busy]);
         if db.dataset(name).is_ok() {
             std::thread::sleep(Duration::from_millis(1));
-            self.judge(db.drop_dataset(name), &[ErrorKind::Busy]);
+            self.decide(db.drop_dataset(name), &[ErrorKind::Busy]);
         }
     }
 
@@ -315,14 +315,14 @@ impl Shared {
             let kept = format!("k{}", rng.usize(0..3));
             if db.kept_snapshot(&kept).is_err() {
                 let result = db.keep_snapshot(&kept);
-                if self.judge(result, &[]).is_none() {
+                if self.decide(result, &[]).is_none() {
                     continue;
                 }
             }
             // It can be read on when it is dropped.
             let snapshot = db.kept_snapshot(&kept).unwrap();
             let drops = rng.usize(0..4) == 0;
-            let dropped = drops.then(|| self.judge(db.drop_snapshot(&kept), &[]));
+            let dropped = drops.then(|| self.decide(db.drop_snapshot(&kept), &[]));
             for name in NAMES {
                 let dataset = snapshot.dataset(name).unwrap();
                 self.agree(&dataset, &dataset.def(), &mut rng).unwrap();
@@ -344,7 +344,7 @@ impl Shared {
         while self.goes_on() {
             let dest = PathBuf::from(format!("/copy-{}", self.copies.fetch_add(1, SeqCst)));
             let result = db.backup(&dest);
-            if self.judge(result, &[]).is_none() {
+            if self.decide(result, &[]).is_none() {
                 continue;
             }
             let image = self.memory.power_cut(seed, PowerCut::Kept);

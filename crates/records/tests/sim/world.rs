@@ -296,7 +296,7 @@ impl World {
     }
 
     /// The result, where it is one; errors must be of these kinds, or due to calls that were made to fail.
-    pub(crate) fn judge<T>(
+    pub(crate) fn decide<T>(
         &mut self,
         store: usize,
         result: esker::Result<T>,
@@ -442,7 +442,7 @@ impl World {
                 let at = self.store_at(*store);
                 self.on_store(at, true, &[], |db| {
                     db.flush()?;
-                    Ok(db.group().settle_merges()?)
+                    Ok(db.group().run_compactions()?)
                 });
             }
             Action::Compact { store, set } => {
@@ -523,7 +523,7 @@ impl World {
         };
         let result = call(&db);
         drop(db);
-        if self.judge(at, result, allowed).is_some() && durable {
+        if self.decide(at, result, allowed).is_some() && durable {
             self.stores[at].is_durable();
         }
     }
@@ -535,7 +535,7 @@ impl World {
         let result = db.check();
         drop(db);
         let excused = self.stores[at].excused;
-        if let Some(report) = self.judge(at, result, &[])
+        if let Some(report) = self.decide(at, result, &[])
             && !excused
         {
             assert_eq!(report.errors, Vec::<String>::new(), "check");
@@ -578,7 +578,7 @@ impl World {
         };
         if close {
             let result = db.close();
-            if self.judge(at, result, &[]).is_some() {
+            if self.decide(at, result, &[]).is_some() {
                 self.stores[at].is_durable();
                 // What is held can still be read.
                 self.look_at_held(at, 1);

@@ -8,7 +8,7 @@ use crate::entry::Seq;
 /// Which writes to a tree are obsolete, as a flush or merge knows it: the bitmap tree of the tree's
 /// [`crate::SupersededBy`]. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Over(pub(crate) Option<Source>);
+pub struct ObsoleteWrites(pub(crate) Option<Source>);
 
 /// Where it looks.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub(crate) enum Source {
     Live(Arc<dyn Fn() -> Arc<SeqSet> + Send + Sync>),
 }
 
-impl Over {
+impl ObsoleteWrites {
     /// True when the write `seq` is known to be obsolete.
     #[inline]
     pub fn contains(&self, seq: Seq) -> bool {

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Held by the handles of a store, and not by the thread: dropping the last one ends it.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct MaintenanceThread {
     closing: Arc<Closing>,
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -31,7 +31,7 @@ struct Closing {
     wake: Condvar,
 }
 
-impl Background for Keeper {
+impl Background for MaintenanceThread {
     fn wrote(&self, shared: &Arc<Store>) {
         if !shared.upkeep {
             return;
@@ -53,7 +53,7 @@ impl Background for Keeper {
     }
 }
 
-impl Keeper {
+impl MaintenanceThread {
     fn inline(&self, shared: &Arc<Store>) {
         let flushed = shared.group.snapshot().flushed();
         if self.flushed.swap(flushed, SeqCst) == flushed {
@@ -78,7 +78,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for MaintenanceThread {
     fn drop(&mut self) {
         self.stop();
     }
