@@ -77,7 +77,7 @@ fn batches_are_written_where_what_they_expect_holds() {
                         None
                     }
                     _ => {
-                        batch.put_json(&body(id as u64, round)).unwrap();
+                        batch.put_json(body(id as u64, round)).unwrap();
                         Some((0, round))
                     }
                 };
@@ -210,7 +210,7 @@ fn an_update_keeps_deletes_and_refuses() {
     let mut times = 0;
     let overtaken = dataset.update(&one, |_| {
         times += 1;
-        dataset.put_json(&body(1, 100 + times)).unwrap();
+        dataset.put_json(body(1, 100 + times)).unwrap();
         body(1, 0)
     });
     assert_eq!(overtaken.unwrap_err().kind(), ErrorKind::Conflict);

@@ -293,7 +293,10 @@ impl Shared {
         };
         for id in 0..rng.u64(0..30) {
             let body = format!("{{\"id\":{},\"a\":{id}}}", id % 9);
-            if self.decide(dataset.put_json(body.as_bytes()), &[]).is_none() {
+            if self
+                .decide(dataset.put_json(body.as_bytes()), &[])
+                .is_none()
+            {
                 return;
             }
         }
