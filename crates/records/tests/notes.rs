@@ -40,7 +40,7 @@ fn a_note_is_as_new_as_the_records_whatever_a_power_cut_takes() {
                 0 => Durability::Sync,
                 _ => Durability::Os,
             });
-            batch.put_json(&record(at)).unwrap();
+            batch.put_json(record(at)).unwrap();
             batch.note("at", Some(at.to_string().as_bytes())).unwrap();
             batch.commit().unwrap();
             if at == 30 {
@@ -69,13 +69,13 @@ fn notes_live_beside_everything_that_is_done_to_a_dataset() {
     let dataset = db.create_dataset("d", def()).unwrap();
     assert!(dataset.notes().unwrap().is_empty());
     let mut batch = dataset.batch();
-    batch.put_json(&record(1)).unwrap();
+    batch.put_json(record(1)).unwrap();
     batch.note("one", Some(b"1")).unwrap();
     batch.note("two", Some(b"")).unwrap();
     batch.note("one", Some(b"2")).unwrap();
     batch.commit().unwrap();
     // Of a batch that fails nothing is noted.
-    batch.insert_json(&record(1)).unwrap();
+    batch.insert_json(record(1)).unwrap();
     batch.note("one", Some(b"3")).unwrap();
     assert_eq!(batch.commit().unwrap_err().kind(), ErrorKind::Exists);
     batch.clear();
