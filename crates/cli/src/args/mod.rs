@@ -1,6 +1,7 @@
 //! What can be said on the command line: commands, arguments, and how their values are read.
 
 mod changes;
+mod expiry;
 mod values;
 
 use std::path::PathBuf;
@@ -9,7 +10,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use changes::CHANGES_HELP;
 pub(crate) use changes::ChangesArgs;
-pub(crate) use values::{Limit, Strategy, durability, size};
+use expiry::{EXPIRE_HELP, TTL_HELP};
+pub(crate) use expiry::{ExpireArgs, TtlArgs};
+pub(crate) use values::{Limit, Strategy, Ttl, durability, size, ttl};
 use values::{limit, parse_k, parse_mix, versions};
 
 /// Find JSON records by any attribute.
@@ -95,6 +98,12 @@ pub(crate) enum Command {
     /// Find what replaced records left behind, so that queries pass over it and merges leave it out
     #[command(after_help = REPAIR_HELP)]
     Repair(RepairArgs),
+    /// Change how long the records of a dataset live
+    #[command(after_help = TTL_HELP)]
+    Ttl(TtlArgs),
+    /// Delete the records that have expired
+    #[command(after_help = EXPIRE_HELP)]
+    Expire(ExpireArgs),
     /// Merge the layers of a store or a dataset
     #[command(after_help = "Example:\n  esker compact db events")]
     Compact(CompactArgs),
@@ -232,6 +241,12 @@ pub(crate) struct LoadArgs {
     /// How many versions of a record are kept [default: 1]
     #[arg(long, value_name = "M")]
     pub(crate) versions: Option<u32>,
+    /// Records expire so long after they were written, such as 7d, 12h, 30m or 10s; `esker ttl` changes it for later writes
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    pub(crate) ttl: Option<std::time::Duration>,
+    /// Records expire at the time that they have at PATH, RFC 3339 or seconds since 1970; absent or null: never. With --ttl the earlier counts
+    #[arg(long, value_name = "PATH")]
+    pub(crate) expires: Option<esker::Path>,
     /// The form of the files [default: csv where the name says so, else ndjson]
     #[arg(long)]
     pub(crate) format: Option<Format>,

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::path::Path as FilePath;
+use std::time::Duration;
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexDef, IndexKind, KeyType, Merging,
-    Path, Repair, Tokenizer, Type,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, Expiry, IndexDef, IndexKind, KeyType,
+    Merging, Path, Repair, Tokenizer, Type,
 };
 
 use super::{options, promise};
-use crate::args::LoadArgs;
-use crate::args::Strategy;
+use crate::args::{LoadArgs, Strategy, Ttl};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, Source, prepare};
 use crate::output::{note, thousands};
@@ -237,6 +237,8 @@ struct Wanted {
     repair: Option<Repair>,
     merging: Option<Merging>,
     versions: Option<u32>,
+    ttl: Option<Duration>,
+    expires: Option<Path>,
 }
 
 /// An attribute as the command line says it is to be indexed.
@@ -269,6 +271,8 @@ impl Wanted {
             repair: args.repair,
             merging: args.merging,
             versions: args.versions,
+            ttl: args.ttl,
+            expires: args.expires.clone(),
         })
     }
 
@@ -293,7 +297,9 @@ impl Wanted {
             .is_none_or(|said| said == Strategy::of(def))
             && self.repair.is_none_or(|said| said == def.repair)
             && self.merging.is_none_or(|said| said == def.merging)
-            && self.versions.is_none_or(|said| said == def.versions);
+            && self.versions.is_none_or(|said| said == def.versions)
+            && (self.ttl.is_none() || self.ttl == def.expiry.ttl)
+            && (self.expires.is_none() || self.expires == def.expiry.path);
         if key && indexes && upkeep {
             return Ok(());
         }
@@ -363,6 +369,10 @@ impl Wanted {
             repair: self.repair.unwrap_or(usual.repair),
             merging: self.merging.unwrap_or(usual.merging),
             versions: self.versions.unwrap_or(usual.versions),
+            expiry: Expiry {
+                ttl: self.ttl,
+                path: self.expires,
+            },
             ..usual
         };
         let def = match self.maintenance {
@@ -393,6 +403,8 @@ impl Wanted {
             ("repair", self.repair.map(|said| said.to_string())),
             ("merging", self.merging.map(|said| said.to_string())),
             ("versions", self.versions.map(|said| said.to_string())),
+            ("ttl", self.ttl.map(|said| Ttl(Some(said)).to_string())),
+            ("expires", self.expires.as_ref().map(Path::to_string)),
         ] {
             if let Some(said) = said {
                 text += &format!(" --{name} {said}");

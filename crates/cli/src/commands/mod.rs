@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod advise;
 pub(crate) mod changes;
 pub(crate) mod demo;
+pub(crate) mod expiry;
 pub(crate) mod index;
 pub(crate) mod load;
 pub(crate) mod maintain;

@@ -56,6 +56,13 @@ impl Snapshot {
         self.horizon.now
     }
 
+    /// True when what expires at that time has expired for this snapshot: for whoever keeps times in values of his own. It is written down, as for
+    /// entries that expire, before anybody learns of it: nothing comes back when the clock is set back.
+    #[inline]
+    pub fn has_expired(&self, expires: Time) -> bool {
+        self.horizon.hides(expires)
+    }
+
     /// The same picture, with reads that `stop` stops, or nothing: those of its cursors and walks, and those
     /// that are counted by [`Snapshot::cost`].
     pub fn with_stop(self, stop: Option<Stop>) -> Snapshot {

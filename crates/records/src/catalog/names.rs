@@ -7,6 +7,7 @@
 //! one; `d/superseded` is the bitmap tree of the obsolete set; and under deleted-key
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
+//! Where records expire, `d/expiry` is what does so, by time (`crate::expiry`).
 //! Trees of extensions are `@extension/tree`.
 
 use model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
@@ -59,6 +60,11 @@ pub(crate) fn deleted_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/deleted/{id}")
 }
 
+/// The name of the tree of what expires, by time.
+pub(crate) fn expiry_tree(dataset: &str) -> String {
+    format!("{dataset}/expiry")
+}
+
 /// The name of the tree of the values of attribute `id` that writes replaced.
 pub(crate) fn widened_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/widened/{id}")
@@ -86,6 +92,7 @@ pub(crate) enum Role {
     Superseded,
     Deleted,
     Widened,
+    Expiry,
 }
 
 const INCOMPLETE: &str = "incomplete";
@@ -122,6 +129,7 @@ impl TreeConfig {
             Role::Superseded => "superseded".to_string(),
             Role::Deleted => "deleted".to_string(),
             Role::Widened => "widened".to_string(),
+            Role::Expiry => "expiry".to_string(),
         };
         if self.merging != Merging::Leveled {
             text += &format!(" {}", self.merging);
@@ -147,6 +155,7 @@ impl TreeConfig {
                 "superseded" => Role::Superseded,
                 "deleted" => Role::Deleted,
                 "widened" => Role::Widened,
+                "expiry" => Role::Expiry,
                 kind => Role::Index(kind.parse().ok()?),
             },
             merging: Merging::Leveled,

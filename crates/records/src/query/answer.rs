@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lsm::{Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, Slice};
+use lsm::{
+    Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, SeqSet, Slice,
+};
 use model::Key;
 use model::record::RecordRef;
 use serde_json::{Map, Value as Json, json};
@@ -56,6 +58,8 @@ pub struct Answer {
     pending: VecDeque<Candidate>,
     ready: VecDeque<Ready>,
     pub(super) validity: Arc<Validity>,
+    /// What has expired: for answers that read no records.
+    pub(super) expired: Option<Arc<SeqSet>>,
     validation: Validation,
     /// Keys alone are wanted: records are fetched only where nothing else tells.
     pub(super) keys_only: bool,
@@ -111,6 +115,10 @@ impl Answer {
                 validity.asks() && (query.keys_only || wasteful)
             }
         };
+        let expired = match query.keys_only {
+            true => query.snapshot.expired()?,
+            false => None,
+        };
         let mut notes = Vec::new();
         if plan.driver == Driver::Scan && query.condition.is_some() {
             let mut paths: Vec<String> = predicates
@@ -146,6 +154,7 @@ impl Answer {
             validation: query.validation,
             asks,
             validity: Arc::new(validity),
+            expired,
             fetch: FIRST_FETCH,
             loan: None,
             room: 0,
@@ -298,7 +307,8 @@ impl Answer {
             let seq = cursor.seq();
             if cursor.kind() == Kind::Put && best.admits(self.order.rank(seq)) {
                 let record = parse(cursor.value())?;
-                if self.predicates.confirm(&record, layout, None) {
+                let expired = self.snapshot.hides(cursor.value());
+                if !expired && self.predicates.confirm(&record, layout, None) {
                     let bring = || (want <= FETCH).then(|| (Slice::from(cursor.value()), CURRENT));
                     best.offer_with(seq, cursor.key(), bring);
                 }
@@ -331,6 +341,9 @@ impl Answer {
             self.steps.superseded += (before - chunk.len()) as u64;
         }
         if told {
+            if let Some(expired) = &self.expired {
+                chunk.retain(|candidate| !expired.contains(candidate.seq));
+            }
             self.ready.extend(chunk.into_iter().map(|candidate| Ready {
                 seq: candidate.seq,
                 key: candidate.key,
@@ -402,6 +415,10 @@ impl Answer {
                 self.steps.wasted += 1;
                 continue;
             };
+            if self.snapshot.hides(&value) {
+                self.steps.superseded += 1;
+                continue;
+            }
             if !all_answered && !self.predicates.confirm(&parse(&value)?, layout, driver) {
                 self.steps.discarded += 1;
                 continue;
