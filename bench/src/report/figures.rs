@@ -90,7 +90,8 @@ pub fn sections<'a>(
     Ok(sections)
 }
 
-fn anchor(suite: &str, experiment: &str) -> String {
+/// Two names as one that a file or a link can have.
+pub fn anchor(suite: &str, experiment: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
             c.to_ascii_lowercase()

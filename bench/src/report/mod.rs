@@ -1,7 +1,8 @@
-//! The report of a run: a table of all rows (`results.csv`), pictures (`charts/*.svg`), and a page to
-//! read (`index.html`), all made of `results.jsonl` alone.
+//! The report of a run: a table of all rows (`results.csv`), pictures (`charts/*.svg`), a page to read (`index.html`), and
+//! figures for a repository to show (`README.md`), all made of `results.jsonl` alone.
 
 mod colours;
+mod document;
 mod draw;
 mod figures;
 mod matrix;
@@ -35,12 +36,24 @@ pub fn make(out: &Path, sheets: &[Sheet]) -> Result<()> {
     let sections = figures::sections(&medians, &results.claims, sheets)?;
     for section in &sections {
         for (at, picture) in section.pictures.iter().enumerate() {
-            let name = format!("charts/{}-{}.svg", section.anchor, at + 1);
-            save(&name, picture.alone().as_bytes())?;
+            save(&chart(section, at), picture.alone().as_bytes())?;
         }
     }
+    let document = document::markdown(&results, &sections, chart)?;
+    save("README.md", document.as_bytes())?;
     save(
         "index.html",
         page::html(&results, &medians, &sections)?.as_bytes(),
     )
+}
+
+/// The file of a section's picture, named after what it shows.
+fn chart(section: &figures::Section<'_>, at: usize) -> String {
+    let caption = section.pictures.get(at).map_or("", |p| p.caption.as_str());
+    let name = figures::anchor(&section.anchor, caption);
+    let earlier = section.pictures.iter().take(at);
+    match earlier.filter(|p| p.caption == caption).count() {
+        0 => format!("charts/{name}.svg"),
+        again => format!("charts/{name}-{}.svg", again + 1),
+    }
 }

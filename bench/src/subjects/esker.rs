@@ -63,8 +63,8 @@ impl Esker {
 
 impl Subject for Esker {
     fn put(&mut self, record: &Record<'_>) -> Result<()> {
-        self.batch.put(record.body)?;
-        Ok(self.batch.commit(Durability::Os)?)
+        self.batch.put_json(record.body)?;
+        Ok(self.batch.durability(Durability::Os).commit()?)
     }
 
     fn get(&mut self, key: u64, visit: Visit<'_>) -> Result<()> {
@@ -105,8 +105,8 @@ impl Writes for Tweets {
         };
         let mut batch = self.dataset.batch();
         Ok(Box::new(move |record| {
-            batch.put(record.body)?;
-            Ok(batch.commit(durability)?)
+            batch.put_json(record.body)?;
+            Ok(batch.durability(durability).commit()?)
         }))
     }
 }
@@ -115,7 +115,7 @@ impl Reads for Tweets {
     fn get(&self, key: u64, visit: Visit<'_>) -> Result<()> {
         let key = Key::new(KeyType::Int, &Value::Int(i128::from(key))).map_err(Failure::new)?;
         if let Some(record) = self.dataset.get(&key)? {
-            visit(record.body());
+            visit(record.json());
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Reads for Tweets {
             query.between(path, &find.lo.to_string(), &find.hi.to_string())
         };
         for record in query.limit(find.limit).run()? {
-            visit(record?.body());
+            visit(record?.json());
         }
         Ok(())
     }

@@ -123,7 +123,7 @@ impl Measured {
         let (start, cpu) = (Instant::now(), process_cpu());
         for (at, dataset) in (0..len).zip(sets.iter().cycle()) {
             let before = Instant::now();
-            dataset.put(records.record(at).body)?;
+            dataset.put_json(records.record(at).body)?;
             self.latency.add(before.elapsed());
         }
         self.per_second
@@ -138,7 +138,7 @@ impl Measured {
         self.open_ms.push(millis(start));
         let mut found = 0;
         for name in db.dataset_names() {
-            found += db.dataset(&name)?.query().count()?.0;
+            found += db.dataset(&name)?.query().count()?;
         }
         match found == len as u64 {
             true => Ok(()),

@@ -113,8 +113,8 @@ fn main() {
         let user = &text[text.find("user_id\":").unwrap() + 9..];
         users.push(user[..user.find(',').unwrap()].parse().unwrap());
         (first, last) = (first.min(second), last.max(second));
-        batch.put(&record).unwrap();
-        batch.commit(Durability::Os).unwrap();
+        batch.put_json(&record).unwrap();
+        batch.durability(Durability::Os).commit().unwrap();
         1
     });
     let (before, start) = (cpu(), Instant::now());
@@ -164,7 +164,7 @@ fn queries(
         tweets
             .get(&tweets.parse_key(key).unwrap())
             .unwrap()
-            .map_or(0, |r| r.body().len().min(1))
+            .map_or(0, |r| r.json().len().min(1))
     };
     measure("get, first 50k", 50_000, |_| get(tweets, &mut rng));
     measure("get", 100_000, |_| get(tweets, &mut rng));

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use common::esker;
-use esker::{Database, DatasetDef, Durability, KeyType, Options};
+use esker::{Database, DatasetDef, KeyType, Options};
 
 #[test]
 fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
@@ -23,10 +23,10 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     let db = Database::create_or_open(&store, Options::default()).unwrap();
     let def = DatasetDef::new("id".parse().unwrap(), KeyType::String);
     let dataset = db.create_dataset("d", def).unwrap();
-    dataset.put(b"{\"id\":\"a\\\"b\",\n\"n\":1}").unwrap();
-    dataset.put(br#"{"id":"c"}"#).unwrap();
+    dataset.put_json(b"{\"id\":\"a\\\"b\",\n\"n\":1}").unwrap();
+    dataset.put_json(br#"{"id":"c"}"#).unwrap();
     let key = dataset.parse_key("c").unwrap();
-    dataset.delete(&key, Durability::Sync).unwrap();
+    dataset.delete(&key).unwrap();
     drop(dataset);
     db.close().unwrap();
     let lines = [
@@ -46,7 +46,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     assert!(printed(&["--consumer", "audit"], 1).is_empty());
     let more = || {
         let db = Database::open(&store, Options::default()).unwrap();
-        db.dataset("d").unwrap().put(br#"{"id":"e"}"#).unwrap();
+        db.dataset("d").unwrap().put_json(br#"{"id":"e"}"#).unwrap();
         db.flush().unwrap();
         db.close().unwrap();
     };
@@ -84,7 +84,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for number in 0..3 {
         let body = format!("{{\"id\":\"{number}\"}}");
-        dataset.put(body.as_bytes()).unwrap();
+        dataset.put_json(body.as_bytes()).unwrap();
         let line = lines.next().unwrap().unwrap();
         assert!(line.ends_with(&format!("\"record\":{body}}}")), "{line}");
     }

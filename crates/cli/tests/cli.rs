@@ -716,10 +716,10 @@ fn a_store_can_be_asked_while_another_process_writes_it() {
     for id in 50..60 {
         let mut batch = ev.batch();
         batch
-            .put(format!("{{\"id\":{id},\"new\":1}}").as_bytes())
+            .put_json(format!("{{\"id\":{id},\"new\":1}}").as_bytes())
             .unwrap();
         let how = [esker::Durability::Os, esker::Durability::Sync][id % 2];
-        batch.commit(how).unwrap();
+        batch.durability(how).commit().unwrap();
         let count = format!("{}\n", id + 1);
         assert_eq!(room.run("count", &["ev"]).expect(0).stdout, count);
     }

@@ -26,7 +26,7 @@ fn snapshots_are_kept_asked_listed_and_dropped() {
     let put = |dataset: &esker::Dataset, ids: std::ops::Range<u32>, n: u32| {
         for id in ids {
             let body = format!("{{\"id\":{id},\"n\":{n}}}");
-            dataset.put(body.as_bytes()).unwrap();
+            dataset.put_json(body.as_bytes()).unwrap();
         }
     };
     put(&dataset, 0..5, 1);

@@ -133,7 +133,7 @@ impl Loaded {
             let key = dataset.parse_key(&id.to_string()).unwrap();
             batch.delete(&key).unwrap();
         }
-        batch.commit(esker::Durability::Os).unwrap();
+        batch.durability(esker::Durability::Os).commit().unwrap();
         db.close().unwrap();
     }
 

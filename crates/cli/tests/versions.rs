@@ -32,7 +32,7 @@ fn store() -> (TempDir, String) {
     for n in 0..8 {
         let (id, name) = (n % 2, if n < 6 { "Ada Lovelace" } else { "Adam Smith" });
         let record = format!("{{\"id\":{id},\"n\":{},\"name\":\"{name}\"}}", n % 4);
-        dataset.put(record.as_bytes()).unwrap();
+        dataset.put_json(record.as_bytes()).unwrap();
     }
     db.close().unwrap();
     (dir, store.display().to_string())

@@ -38,14 +38,14 @@ fn load(dataset: &Dataset, records: u64) {
     for n in 0..records {
         let user = fastrand::u64(0..users);
         batch
-            .put(format!("{{\"id\":{n},\"user\":{user},\"text\":\"{text}\"}}").as_bytes())
+            .put_json(format!("{{\"id\":{n},\"user\":{user},\"text\":\"{text}\"}}").as_bytes())
             .unwrap();
         if n % 1000 == 999 {
-            batch.commit(Durability::Os).unwrap();
+            batch.durability(Durability::Os).commit().unwrap();
             batch = dataset.batch();
         }
     }
-    batch.commit(Durability::Os).unwrap();
+    batch.durability(Durability::Os).commit().unwrap();
 }
 
 /// Operations per second, and per second of CPU time.

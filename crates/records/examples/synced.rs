@@ -52,8 +52,8 @@ fn main() {
                         let record =
                             format!("{{\"id\":{id},\"user\":{},\"text\":\"{text}\"}}", id % 1000);
                         let mut batch = dataset.batch();
-                        batch.put(record.as_bytes()).unwrap();
-                        batch.commit(Durability::Sync).unwrap();
+                        batch.put_json(record.as_bytes()).unwrap();
+                        batch.durability(Durability::Sync).commit().unwrap();
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                 });

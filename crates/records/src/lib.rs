@@ -18,17 +18,17 @@
 //! let events = db.create_dataset("events", def)?;
 //!
 //! let mut batch = events.batch();
-//! batch.put(br#"{"id": 1, "user": {"name": "ann"}, "at": "2026-11-21T09:00:00Z"}"#)?;
-//! batch.put(br#"{"id": 2, "user": {"name": "bob"}, "at": "2026-11-21T09:00:30Z"}"#)?;
-//! batch.put(br#"{"id": 3, "user": {"name": "ann"}, "at": "2026-11-21T09:02:00Z"}"#)?;
-//! batch.commit(esker::Durability::Sync)?;
+//! batch.put_json(br#"{"id": 1, "user": {"name": "ann"}, "at": "2026-11-21T09:00:00Z"}"#)?;
+//! batch.put_json(br#"{"id": 2, "user": {"name": "bob"}, "at": "2026-11-21T09:00:30Z"}"#)?;
+//! batch.put_json(br#"{"id": 3, "user": {"name": "ann"}, "at": "2026-11-21T09:02:00Z"}"#)?;
+//! batch.commit()?;
 //!
-//! let newest = events.query().equals(&"user.name".parse()?, "ann").limit(Some(10)).run()?;
+//! let newest = events.query().equals(&"user.name".parse()?, "ann").limit(10).run()?;
 //! let ids: Vec<String> = newest.map(|r| Ok(r?.key().to_string())).collect::<Result<_, esker::Error>>()?;
 //! assert_eq!(ids, ["3", "1"]);
 //!
 //! let minute = events.query().between(&"at".parse()?, "2026-11-21T09:00:00Z", "2026-11-21T09:01:00Z");
-//! assert_eq!(minute.count()?.0, 2);
+//! assert_eq!(minute.count()?, 2);
 //! # Ok(())
 //! # }
 //! ```
@@ -87,17 +87,18 @@ pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value
 /// let def = DatasetDef::new("id".parse()?, KeyType::Int)
 ///     .tokenized("name".parse()?, IndexKind::Lazy, Type::String, Tokenizer::Prefix);
 /// let people = db.create_dataset("people", def)?;
-/// people.put(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
-/// people.put(br#"{"id": 2, "name": "Adam Smith"}"#)?;
+/// people.put_json(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
+/// people.put_json(br#"{"id": 2, "name": "Adam Smith"}"#)?;
 ///
 /// let query = people.query().filter(field("name").prefix("Ada"));
-/// assert_eq!(query.count()?.0, 2);
+/// assert_eq!(query.count()?, 2);
 /// # Ok(())
 /// # }
 /// ```
 pub use model::tokens::Tokenizer;
 pub use query::{
-    Answer, BulkOrder, Keys, Order, Page, PageToken, Query, Scan, ValuePage, ValueToken,
+    Answer, BulkOrder, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Keys,
+    Order, Page, PageToken, Query, ReadCost, Scan, Steps, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use repair::{

@@ -3,6 +3,7 @@
 use lsm::{Seq, Slice};
 use model::Key;
 use model::record::RecordRef;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -28,8 +29,18 @@ impl Record {
     }
 
     /// The JSON exactly as it was put.
-    pub fn body(&self) -> &[u8] {
+    pub fn json(&self) -> &[u8] {
         self.stored.get(self.body_at..).unwrap_or_default()
+    }
+
+    /// The record as a value of the program. Floats are read as `serde_json` reads them: to the last bit with its feature
+    /// `float_roundtrip`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`] when it is none of these.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
+        let parsed = serde_json::from_slice(self.json());
+        parsed.map_err(|why| Error::bad_input(format!("the record of key {}: {why}", self.key)))
     }
 
     /// Its primary key.
@@ -41,4 +52,10 @@ impl Record {
     pub fn seq(&self) -> Seq {
         self.seq
     }
+}
+
+/// Appends a record as JSON.
+pub(crate) fn serialise(record: &(impl Serialize + ?Sized), json: &mut Vec<u8>) -> Result<()> {
+    serde_json::to_writer(json, record)
+        .map_err(|why| Error::bad_input(format!("a record that cannot be written as JSON: {why}")))
 }

@@ -44,9 +44,9 @@ fn body(id: i64) -> String {
 fn fill(dataset: &Dataset, ids: std::ops::Range<i64>) {
     let mut batch = dataset.batch();
     for id in ids {
-        batch.put(body(id).as_bytes()).unwrap();
+        batch.put_json(body(id).as_bytes()).unwrap();
     }
-    batch.commit(Durability::Os).unwrap();
+    batch.durability(Durability::Os).commit().unwrap();
 }
 
 fn of<'a>(advice: &'a Advice, name: &str) -> &'a AttributeAdvice {
@@ -144,12 +144,7 @@ fn use_it(dataset: &Dataset) {
     let free = dataset.query().equals(&path("free"), "3").limit(Some(2));
     assert_eq!(free.run().unwrap().count(), 2);
     assert_eq!(
-        dataset
-            .query()
-            .equals(&path("rare"), "1")
-            .count()
-            .unwrap()
-            .0,
+        dataset.query().equals(&path("rare"), "1").count().unwrap(),
         10
     );
 }
@@ -174,7 +169,7 @@ fn what_is_counted_is_kept_by_a_handle_that_wrote() {
         let (db, dataset) = store(&fs);
         fill(&dataset, 0..100);
         let key = dataset.parse_key("99").unwrap();
-        assert!(dataset.delete(&key, Durability::Os).unwrap().is_some());
+        assert!(dataset.delete(&key).unwrap().is_some());
         use_it(&dataset);
         assert_counted(&dataset, 100);
         drop(dataset);
@@ -275,7 +270,7 @@ fn paths_that_are_made_up_do_not_fill_the_memory() {
     fill(&dataset, 0..10);
     for n in 0..300 {
         let made_up = path(&format!("p{n}"));
-        assert_eq!(dataset.query().equals(&made_up, "1").count().unwrap().0, 0);
+        assert_eq!(dataset.query().equals(&made_up, "1").count().unwrap(), 0);
     }
     let usage = dataset.usage();
     assert_eq!(usage.attributes.len(), 128);

@@ -12,7 +12,7 @@ use common::{DIR, INDEXED, PATHS, converge, open, path, row};
 use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;
-use esker::{BulkOrder, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Query, Type};
+use esker::{BulkOrder, Dataset, DatasetDef, ErrorKind, KeyType, Query, Type};
 
 const RECORDS: u64 = 4000;
 
@@ -29,7 +29,7 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
         let values = [id % 10, id % 10 + 1, version];
         let attributes = PATHS.map(|name| format!(",\"{name}\":{values:?}")).concat();
         let json = format!("{{\"id\":{id},\"version\":{version}{attributes}}}");
-        dataset.put(json.as_bytes()).unwrap();
+        dataset.put_json(json.as_bytes()).unwrap();
     };
     // Not in the order of the keys.
     for n in 0..RECORDS {
@@ -41,7 +41,7 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
     }
     for id in (0..RECORDS).step_by(11) {
         let key = dataset.parse_key(&id.to_string()).unwrap();
-        assert!(dataset.delete(&key, Durability::Os).unwrap().is_some());
+        assert!(dataset.delete(&key).unwrap().is_some());
     }
     (db, dataset)
 }

@@ -65,14 +65,16 @@ fn write_batch(dataset: &Dataset, number: u64) {
     let mut batch = dataset.batch();
     for (key, value) in changes(number) {
         match value {
-            Some(value) => batch.put(body(key, value, number).as_bytes()).unwrap(),
+            Some(value) => batch.put_json(body(key, value, number).as_bytes()).unwrap(),
             None => batch
                 .delete(&dataset.parse_key(&key.to_string()).unwrap())
                 .unwrap(),
         }
     }
-    batch.put(body(LAST, VALUES, number).as_bytes()).unwrap();
-    batch.commit(Durability::Os).unwrap();
+    batch
+        .put_json(body(LAST, VALUES, number).as_bytes())
+        .unwrap();
+    batch.durability(Durability::Os).commit().unwrap();
 }
 
 /// The child: writes batches, and changes the kind of the index all the time, until it is killed. Run

@@ -34,7 +34,7 @@ type Seen = Vec<(u64, String, Option<Vec<u8>>)>;
 fn read(changes: &mut Changes) -> Seen {
     let mut seen = Seen::new();
     while let Some(change) = changes.next().unwrap() {
-        let body = change.record().map(|record| record.body().to_vec());
+        let body = change.record().map(|record| record.json().to_vec());
         seen.push((change.seq(), change.key().to_string(), body));
     }
     seen
@@ -42,7 +42,7 @@ fn read(changes: &mut Changes) -> Seen {
 
 fn put(dataset: &Dataset, id: u64, v: u64) -> (String, Option<Vec<u8>>) {
     let body = format!("{{\"id\":{id},\"v\":{v}}}").into_bytes();
-    dataset.put(&body).unwrap();
+    dataset.put_json(&body).unwrap();
     (id.to_string(), Some(body))
 }
 
@@ -74,13 +74,13 @@ fn a_feed_gives_each_change_once_from_any_place() {
                     }
                     _ => {
                         let body = format!("{{\"id\":{id},\"v\":{round}}}").into_bytes();
-                        batch.put(&body).unwrap();
+                        batch.put_json(&body).unwrap();
                         wanted.push((id.to_string(), Some(body)));
                     }
                 }
             }
             let before = db.position().seq;
-            batch.commit(Durability::Os).unwrap();
+            batch.durability(Durability::Os).commit().unwrap();
             let mut behind = read(&mut dataset.changes(before).unwrap());
             // Of a key that is written twice in a batch only the last write may be there.
             wanted.reverse();
@@ -251,6 +251,6 @@ fn a_reader_beside_follows_the_writer() {
         }
         let change = changes.wait(WAIT).unwrap().unwrap();
         assert_eq!(change.key().to_string(), key);
-        assert_eq!(change.record().map(|record| record.body().to_vec()), body);
+        assert_eq!(change.record().map(|record| record.json().to_vec()), body);
     }
 }

@@ -27,7 +27,7 @@ fn store(kind: IndexKind, maintenance: Maintenance) -> (Database, Dataset) {
 
 fn put(dataset: &Dataset, id: u64, a: u64) {
     let body = format!("{{\"id\":{id},\"a\":{a}}}");
-    dataset.put(body.as_bytes()).unwrap();
+    dataset.put_json(body.as_bytes()).unwrap();
 }
 
 fn wrong(db: &Database) -> Vec<String> {

@@ -12,7 +12,7 @@ use common::{
     DIR, Doing, INDEXED, PATHS, Row, check, converge, number, open, path, row, scan, small,
 };
 use esker::fs::memory::Memory;
-use esker::{Database, Dataset, DatasetDef, Durability, Error, ErrorKind, KeyType, Type};
+use esker::{Database, Dataset, DatasetDef, Error, ErrorKind, KeyType, Type};
 
 const VALUES: usize = 4;
 
@@ -37,7 +37,7 @@ fn undamaged(closed: bool) -> (Memory, Answers) {
             .collect();
         let pad: String = (0..60).map(|_| rng.alphanumeric()).collect();
         let body = format!("{{\"id\":\"key {id}\",{fields}\"pad\":\"{pad}\"}}");
-        dataset.put(body.as_bytes()).unwrap();
+        dataset.put_json(body.as_bytes()).unwrap();
     };
     for id in 0..120 {
         put(id, &dataset);
@@ -47,7 +47,7 @@ fn undamaged(closed: bool) -> (Memory, Answers) {
     for id in (0..60).step_by(3) {
         put(id, &dataset);
         let key = dataset.parse_key(&format!("key {}", id + 1)).unwrap();
-        dataset.delete(&key, Durability::Sync).unwrap();
+        dataset.delete(&key).unwrap();
     }
     db.flush().unwrap();
     for id in (50..140).step_by(10) {

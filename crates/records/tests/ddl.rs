@@ -31,9 +31,9 @@ fn fill(dataset: &Dataset, records: u64) {
     let mut batch = dataset.batch();
     for id in 0..records {
         let body = format!("{{\"id\":{id},\"a\":1}}");
-        batch.put(body.as_bytes()).unwrap();
+        batch.put_json(body.as_bytes()).unwrap();
     }
-    batch.commit(Durability::Os).unwrap();
+    batch.durability(Durability::Os).commit().unwrap();
 }
 
 fn open(fs: &Hooked) -> Database {

@@ -45,10 +45,10 @@ fn what_queries_find_to_be_over_is_made_durable_by_a_handle_that_writes_and_by_n
     let fs: Arc<dyn Fs> = Arc::new(Memory::new());
     let db = open(fs.clone()).unwrap();
     let dataset = db.create_dataset("d", one(IndexKind::Recent, 1)).unwrap();
-    dataset.put(br#"{"id":1,"v":"old"}"#).unwrap();
+    dataset.put_json(br#"{"id":1,"v":"old"}"#).unwrap();
     db.flush().unwrap();
     let first = dataset.snapshot();
-    dataset.put(br#"{"id":1,"v":"new"}"#).unwrap();
+    dataset.put_json(br#"{"id":1,"v":"new"}"#).unwrap();
     drop(dataset);
     let seq = first.seq();
     let ask = |db: &Database| {
@@ -71,7 +71,7 @@ fn what_queries_find_to_be_over_is_made_durable_by_a_handle_that_writes_and_by_n
     ask(&db);
     db.dataset("d")
         .unwrap()
-        .put(br#"{"id":2,"v":"x"}"#)
+        .put_json(br#"{"id":2,"v":"x"}"#)
         .unwrap();
     assert!(!over(&db)(seq));
     db.flush().unwrap();
@@ -90,12 +90,12 @@ fn a_snapshot_from_before_still_sees_what_later_queries_find_to_be_over() {
         for kind in STANDALONE {
             let db = open(Arc::new(Memory::new())).unwrap();
             let dataset = db.create_dataset("d", one(kind, versions)).unwrap();
-            dataset.put(br#"{"id":1,"v":"old"}"#).unwrap();
+            dataset.put_json(br#"{"id":1,"v":"old"}"#).unwrap();
             db.flush().unwrap();
             let before = dataset.snapshot();
             for value in ["new", "newer"] {
                 let record = format!("{{\"id\":1,\"v\":\"{value}\"}}");
-                dataset.put(record.as_bytes()).unwrap();
+                dataset.put_json(record.as_bytes()).unwrap();
             }
             let found = |snapshot: &DatasetSnapshot| {
                 let page = snapshot.read_value(&path("v"), "old", None, 2, Page::newest(9));
@@ -120,8 +120,8 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
         let dataset = db
             .create_dataset("d", one(IndexKind::Composite, versions))
             .unwrap();
-        dataset.put(br#"{"id":1,"v":"a"}"#).unwrap();
-        dataset.put(br#"{"id":2,"v":"b"}"#).unwrap();
+        dataset.put_json(br#"{"id":1,"v":"a"}"#).unwrap();
+        dataset.put_json(br#"{"id":2,"v":"b"}"#).unwrap();
         // As a half-done write would leave it: an index entry, and no record.
         let index = db.group().tree("d/index/0").unwrap();
         let entry = |value: &str, key: u8| [value.as_bytes(), &[0, 1, 0x81, key]].concat();
@@ -129,7 +129,7 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
         batch.put(index, &entry("a", 2), &[]).unwrap();
         let dangling = db.group().write(&mut batch, Durability::Os).unwrap();
         // As a mistake could leave it: an entry of a record under the key of another.
-        dataset.put(br#"{"id":3,"v":"c"}"#).unwrap();
+        dataset.put_json(br#"{"id":3,"v":"c"}"#).unwrap();
         let mut batch = lsm::Batch::new();
         let data = db.group().tree("d/data").unwrap();
         let stored = db.group().snapshot();
@@ -177,7 +177,7 @@ fn tokenizers_go_with_their_types_and_with_indexes_that_stand_alone() {
     assert_eq!(make("z", lazy, Type::String, Tokenizer::Prefix), None);
     // A switch keeps it, where it can.
     let dataset = db.dataset("z").unwrap();
-    dataset.put(br#"{"id":1,"a":"x"}"#).unwrap();
+    dataset.put_json(br#"{"id":1,"a":"x"}"#).unwrap();
     let mut go_on = |_: esker::IndexProgress| ControlFlow::Continue(());
     let refused = dataset.switch_index(&path("a"), embedded, &mut go_on);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadInput);
@@ -203,12 +203,14 @@ fn noted_life(fs: Arc<dyn Fs>, seed: u64, synced: &mut BTreeMap<u64, u64>) -> es
         );
         let sync = rng.usize(0..4) == 0;
         let mut batch = dataset.batch();
-        batch.put(record.as_bytes())?;
-        batch.commit(if sync {
-            Durability::Sync
-        } else {
-            Durability::Os
-        })?;
+        batch.put_json(record.as_bytes())?;
+        batch
+            .durability(if sync {
+                Durability::Sync
+            } else {
+                Durability::Os
+            })
+            .commit()?;
         if sync {
             for key in 0..5 {
                 if let Some(record) = dataset.get(&dataset.parse_key(&key.to_string())?)? {
@@ -230,7 +232,7 @@ fn noted_life(fs: Arc<dyn Fs>, seed: u64, synced: &mut BTreeMap<u64, u64>) -> es
 }
 
 fn order_of(record: &esker::Record) -> u64 {
-    let json: Json = serde_json::from_slice(record.body()).unwrap();
+    let json: Json = serde_json::from_slice(record.json()).unwrap();
     json["order"].as_u64().unwrap()
 }
 
@@ -299,8 +301,8 @@ fn a_range_filter_hides_no_version() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let def = one(IndexKind::Filter, 2).index(path("w"), IndexKind::Composite, Type::String);
     let dataset = db.create_dataset("d", def).unwrap();
-    dataset.put(br#"{"id":1,"v":"a","w":"x"}"#).unwrap();
-    dataset.put(br#"{"id":1,"v":"b","w":"x"}"#).unwrap();
+    dataset.put_json(br#"{"id":1,"v":"a","w":"x"}"#).unwrap();
+    dataset.put_json(br#"{"id":1,"v":"b","w":"x"}"#).unwrap();
     for flushed in [false, true] {
         if flushed {
             db.flush().unwrap();

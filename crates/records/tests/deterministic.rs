@@ -246,18 +246,18 @@ impl Run {
                 let mut batch = dataset.batch();
                 for _ in 0..self.rng.usize(1..80) {
                     let record = self.record();
-                    batch.put(record.as_bytes()).unwrap();
+                    batch.put_json(record.as_bytes()).unwrap();
                 }
                 if self.rng.bool() {
                     let id = self.rng.u32(0..300).to_string();
                     batch.delete(&dataset.parse_key(&id).unwrap()).unwrap();
                 }
                 let durability = [Durability::Os, Durability::Sync][self.rng.usize(0..2)];
-                format!("{:?}", batch.commit(durability).is_ok())
+                format!("{:?}", batch.durability(durability).commit().is_ok())
             }
             60..=62 => {
                 let record = self.record();
-                format!("{:?}", dataset.insert(record.as_bytes()).is_ok())
+                format!("{:?}", dataset.insert_json(record.as_bytes()).is_ok())
             }
             63..=82 => {
                 let (at, value) = match self.rng.usize(0..3) {
@@ -337,7 +337,7 @@ impl Run {
                 let datasets = names.iter().map(|name| self.db().dataset(name).unwrap());
                 let mut found = Vec::new();
                 for dataset in datasets {
-                    dataset.put(br#"{"id":1,"a":1,"tags":[]}"#).unwrap();
+                    dataset.put_json(br#"{"id":1,"a":1,"tags":[]}"#).unwrap();
                     let query = dataset.query().between(&path("tags"), "a", "z");
                     found.extend(query.run().unwrap().map(|r| r.unwrap().key().to_string()));
                 }

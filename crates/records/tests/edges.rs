@@ -35,7 +35,7 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
         let (_db, dataset) = store(def.clone());
         for id in 0..7 {
             let body = format!("{{\"id\":{id},\"a\":1}}");
-            dataset.put(body.as_bytes()).unwrap();
+            dataset.put_json(body.as_bytes()).unwrap();
         }
         let ts = ts.map(|later| dataset.snapshot().seq().saturating_add(later));
         let (mut page, mut found) = (Page::newest(2), Vec::new());
@@ -48,7 +48,7 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
             let next: esker::ValueToken = next.to_string().parse().unwrap();
             // What is written meanwhile does not show, and hides nothing.
             if found.len() == 2 {
-                dataset.put(br#"{"id":0,"a":2}"#).unwrap();
+                dataset.put_json(br#"{"id":0,"a":2}"#).unwrap();
             }
             page = Page::newest(2).after(next);
             let other = dataset.read_value(&path("a"), "1", Some(3), 1, page);
@@ -69,9 +69,9 @@ fn the_integer_minus_zero_is_zero() {
         .index(path("t"), IndexKind::Composite, Type::Time);
     let (_db, dataset) = store(def);
     let record = br#"{"id":-0,"n":[-0, -0,-5],"f":-0,"t":-0,"s":"-0,-0","x":-0,"e":[1e-0,2E-0]}"#;
-    dataset.put(record).unwrap();
+    dataset.put_json(record).unwrap();
     let found = dataset.get(&dataset.parse_key("0").unwrap()).unwrap();
-    assert_eq!(found.unwrap().body(), record);
+    assert_eq!(found.unwrap().json(), record);
     for (at, value) in [
         ("n", "0"),
         ("n", "-0"),
@@ -98,7 +98,7 @@ fn the_integer_minus_zero_is_zero() {
             format!("{{\"id\":1,\"n\":[-0,{float}]}}"),
             format!("{{\"id\":{float}}}"),
         ] {
-            let error = dataset.put(record.as_bytes()).unwrap_err().to_string();
+            let error = dataset.put_json(record.as_bytes()).unwrap_err().to_string();
             assert!(
                 error.contains("of type int, found float"),
                 "{record}: {error}"
@@ -163,7 +163,7 @@ fn what_no_reader_can_read_is_refused_wherever_it_stands() {
             let readable = serde_json::from_str::<serde_json::Value>(&record).is_ok();
             assert_eq!(readable, fine, "{record}");
             let mut batch = dataset.batch();
-            match batch.put(record.as_bytes()) {
+            match batch.put_json(record.as_bytes()) {
                 Ok(()) => assert!(fine, "{record} is taken"),
                 Err(error) => {
                     assert!(!fine, "{record}: {error}");
@@ -179,7 +179,7 @@ fn what_no_reader_can_read_is_refused_wherever_it_stands() {
                 }
             }
             let durability = Durability::Os;
-            batch.commit(durability).unwrap();
+            batch.durability(durability).commit().unwrap();
         }
     }
 }
@@ -230,7 +230,7 @@ fn random_records_are_refused_where_a_parser_refuses_them() {
         let readable = serde_json::from_str::<serde_json::Value>(&record).is_ok();
         let mut batch = dataset.batch();
         assert_eq!(
-            batch.put(record.as_bytes()).is_ok(),
+            batch.put_json(record.as_bytes()).is_ok(),
             readable,
             "seed {seed}: {record}"
         );
@@ -253,7 +253,7 @@ fn repaired(options: &RepairOptions) -> esker::Result<esker::RepairReport> {
     let (db, dataset) = store(def);
     for id in 0..200 {
         let body = format!("{{\"id\":{},\"a\":{}}}", id % 50, id % 3);
-        dataset.put(body.as_bytes()).unwrap();
+        dataset.put_json(body.as_bytes()).unwrap();
     }
     let report = dataset.repair(options, &mut |_| ControlFlow::Continue(()));
     assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
@@ -315,7 +315,7 @@ fn limits_at_their_ends_give_nothing_or_all() {
         let (db, dataset) = store(def);
         for id in 0..40 {
             let body = format!("{{\"id\":{},\"a\":{}}}", id % 30, id % 2);
-            dataset.put(body.as_bytes()).unwrap();
+            dataset.put_json(body.as_bytes()).unwrap();
             if id == 25 {
                 db.flush().unwrap();
             }

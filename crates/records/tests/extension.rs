@@ -112,7 +112,10 @@ fn its_trees_live_through_everything_that_datasets_do() {
         lists.entry(to).or_default().insert(0, message);
         sent.insert(message, to);
         let record = format!("{{\"id\":{message}}}");
-        db.dataset("d").unwrap().put(record.as_bytes()).unwrap();
+        db.dataset("d")
+            .unwrap()
+            .put_json(record.as_bytes())
+            .unwrap();
         match message % 40 {
             10 => db.flush().unwrap(),
             20 => db.compact(None).unwrap(),
@@ -246,7 +249,7 @@ fn the_log_has_its_commits_among_all_others_in_order() {
         match message % 3 {
             0 => {
                 let record = format!("{{\"id\":{message}}}");
-                dataset.put(record.as_bytes()).unwrap();
+                dataset.put_json(record.as_bytes()).unwrap();
             }
             _ => send(&store, 1, message),
         }
@@ -282,7 +285,7 @@ fn it_touches_nothing_but_its_trees() {
     let db = open(&memory);
     let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int);
     let dataset = db.create_dataset("d", def).unwrap();
-    dataset.put(br#"{"id":1}"#).unwrap();
+    dataset.put_json(br#"{"id":1}"#).unwrap();
     let store = db.extension("inbox").unwrap();
     let [_, sent] = trees(&store);
     let snapshot = store.snapshot();

@@ -33,14 +33,16 @@ fn store(dir: &Path) -> Memory {
     let dataset = db.create_dataset("d", def).unwrap();
     let mut batch = dataset.batch();
     batch
-        .put(br#"{"id":1,"user":"ann","at":500,"tag":["x","y"],"team":"red"}"#)
+        .put_json(br#"{"id":1,"user":"ann","at":500,"tag":["x","y"],"team":"red"}"#)
         .unwrap();
-    batch.put(br#"{"id":2,"user":"ann","at":501}"#).unwrap();
-    batch.commit(Durability::Sync).unwrap();
+    batch
+        .put_json(br#"{"id":2,"user":"ann","at":501}"#)
+        .unwrap();
+    batch.durability(Durability::Sync).commit().unwrap();
     db.flush().unwrap();
-    dataset.put(br#"{"id":-1,"user":"bob"}"#).unwrap();
+    dataset.put_json(br#"{"id":-1,"user":"bob"}"#).unwrap();
     let two = dataset.parse_key("2").unwrap();
-    dataset.delete(&two, Durability::Sync).unwrap();
+    dataset.delete(&two).unwrap();
     db.close().unwrap();
     fs
 }

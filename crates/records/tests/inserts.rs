@@ -42,9 +42,9 @@ fn even_ids(fs: Arc<dyn Fs>, maintenance: Maintenance) -> (Database, Dataset, Da
         .unwrap();
     let mut batch = dataset.batch();
     for id in 0..1000 {
-        batch.put(body(id * 2, 0).as_bytes()).unwrap();
+        batch.put_json(body(id * 2, 0).as_bytes()).unwrap();
     }
-    batch.commit(Durability::Os).unwrap();
+    batch.durability(Durability::Os).commit().unwrap();
     drop((batch, dataset));
     db.flush().unwrap();
     db.close().unwrap();
@@ -75,7 +75,7 @@ fn other_writers_do_not_wait_for_the_reads_of_an_insert() {
         fs.inner.create_dir(FsPath::new(DIR)).unwrap();
         let (db, dataset, other) = even_ids(Arc::new(fs.clone()), maintenance);
         // So that the first write's own work is not counted.
-        other.put(body(0, 0).as_bytes()).unwrap();
+        other.put_json(body(0, 0).as_bytes()).unwrap();
         let (reads, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let inserter = std::thread::current().id();
         let helper = Mutex::new(helper());
@@ -92,7 +92,7 @@ fn other_writers_do_not_wait_for_the_reads_of_an_insert() {
             let (done, wait) = channel();
             let other = other.clone();
             let job = move || {
-                other.put(body(id, 0).as_bytes()).unwrap();
+                other.put_json(body(id, 0).as_bytes()).unwrap();
                 let _ = done.send(());
             };
             helper.lock().unwrap().send(Box::new(job)).unwrap();
@@ -103,16 +103,16 @@ fn other_writers_do_not_wait_for_the_reads_of_an_insert() {
         });
         let mut batch = dataset.batch();
         for id in [101, 103, 1501] {
-            batch.insert(body(id, 1).as_bytes()).unwrap();
+            batch.insert_json(body(id, 1).as_bytes()).unwrap();
         }
-        batch.commit(Durability::Os).unwrap();
-        let error = dataset.insert(body(500, 1).as_bytes()).unwrap_err();
+        batch.durability(Durability::Os).commit().unwrap();
+        let error = dataset.insert_json(body(500, 1).as_bytes()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Exists);
         fs.clear();
         let reads = reads.load(SeqCst);
         assert!(reads > 0, "nothing was read");
         assert_eq!(written.load(SeqCst), reads, "writes during reads");
-        assert_eq!(dataset.query().count().unwrap().0, 1003);
+        assert_eq!(dataset.query().count().unwrap(), 1003);
         check(&db);
     }
 }
@@ -121,17 +121,17 @@ fn other_writers_do_not_wait_for_the_reads_of_an_insert() {
 fn an_insert_that_is_overtaken_while_it_reads_sees_it() {
     // What the other one does meanwhile, and whether the key is there then.
     type Overtake = fn(&Database, &Dataset);
-    let put: Overtake = |_, dataset| dataset.put(body(101, 7).as_bytes()).unwrap();
-    let insert: Overtake = |_, dataset| dataset.insert(body(101, 7).as_bytes()).unwrap();
+    let put: Overtake = |_, dataset| dataset.put_json(body(101, 7).as_bytes()).unwrap();
+    let insert: Overtake = |_, dataset| dataset.insert_json(body(101, 7).as_bytes()).unwrap();
     let flushed: Overtake = |db, dataset| {
-        dataset.insert(body(101, 7).as_bytes()).unwrap();
+        dataset.insert_json(body(101, 7).as_bytes()).unwrap();
         db.flush().unwrap();
     };
     let gone: Overtake = |db, dataset| {
-        dataset.insert(body(101, 7).as_bytes()).unwrap();
+        dataset.insert_json(body(101, 7).as_bytes()).unwrap();
         db.flush().unwrap();
         let key = dataset.parse_key("101").unwrap();
-        assert!(dataset.delete(&key, Durability::Os).unwrap().is_some());
+        assert!(dataset.delete(&key).unwrap().is_some());
     };
     for maintenance in Maintenance::ALL {
         for (what, overtake, there) in [
@@ -163,13 +163,13 @@ fn an_insert_that_is_overtaken_while_it_reads_sees_it() {
                 wait.recv_timeout(NEVER).expect("done while it reads");
                 Ok(())
             });
-            let result = dataset.insert(body(101, 1).as_bytes());
+            let result = dataset.insert_json(body(101, 1).as_bytes());
             fs.clear();
             assert!(overtaken.load(SeqCst) > 0, "nothing was read");
             assert_eq!(result.is_err(), there);
             let record = dataset.get(&dataset.parse_key("101").unwrap()).unwrap();
             let expected = body(101, if there { 7 } else { 1 });
-            assert_eq!(record.unwrap().body(), expected.as_bytes());
+            assert_eq!(record.unwrap().json(), expected.as_bytes());
             check(&db);
         }
     }
@@ -203,9 +203,9 @@ fn of_those_who_insert_a_key_exactly_one_succeeds() {
                     while key < KEYS {
                         let end = KEYS.min(key + rng.u64(1..4));
                         for key in key..end {
-                            batch.insert(body(key, writer).as_bytes()).unwrap();
+                            batch.insert_json(body(key, writer).as_bytes()).unwrap();
                         }
-                        match batch.commit(Durability::Os) {
+                        match batch.durability(Durability::Os).commit() {
                             Ok(()) => (key..end)
                                 .for_each(|key| winners[key as usize].lock().unwrap().push(writer)),
                             Err(error) => assert_eq!(error.kind(), ErrorKind::Exists, "{error}"),
@@ -213,7 +213,7 @@ fn of_those_who_insert_a_key_exactly_one_succeeds() {
                         batch.clear();
                         // A batch with a key that is taken takes none: each key is tried alone, too.
                         for key in key..end {
-                            match dataset.insert(body(key, writer).as_bytes()) {
+                            match dataset.insert_json(body(key, writer).as_bytes()) {
                                 Ok(()) => winners[key as usize].lock().unwrap().push(writer),
                                 Err(error) => assert_eq!(error.kind(), ErrorKind::Exists),
                             }
@@ -230,10 +230,10 @@ fn of_those_who_insert_a_key_exactly_one_succeeds() {
             };
             let key = dataset.parse_key(&key.to_string()).unwrap();
             let record = dataset.get(&key).unwrap().unwrap();
-            let text = std::str::from_utf8(record.body()).unwrap();
+            let text = std::str::from_utf8(record.json()).unwrap();
             assert!(text.ends_with(&format!("\"a\":{winner}}}")), "{text}");
         }
-        assert_eq!(dataset.query().count().unwrap().0, KEYS);
+        assert_eq!(dataset.query().count().unwrap(), KEYS);
         check(&db);
     }
 }

@@ -98,12 +98,12 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
                 let mut batch = dataset.batch();
                 for id in 0..records {
                     let body = format!("{{\"id\":{id},\"v\":\"hot\",\"w\":{}}}", id % 2);
-                    batch.put(body.as_bytes()).unwrap();
+                    batch.put_json(body.as_bytes()).unwrap();
                     if batch.len() == 100 {
-                        batch.commit(Durability::Os).unwrap();
+                        batch.durability(Durability::Os).commit().unwrap();
                     }
                 }
-                batch.commit(Durability::Os).unwrap();
+                batch.durability(Durability::Os).commit().unwrap();
             });
             let hot = || dataset.query().equals(&path("v"), "hot");
             let newest = |query: esker::Query| -> Vec<String> {
@@ -122,24 +122,21 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
                 let (oldest, found) = peak(|| newest(hot().order(Order::Oldest)));
                 let first: Vec<String> = (0..10).map(|id: usize| id.to_string()).collect();
                 assert_eq!(found, first, "{kind}");
-                let (all, count) = peak(|| hot().count().unwrap().0);
+                let (all, count) = peak(|| hot().count().unwrap());
                 assert_eq!(count, records as u64, "{kind}");
                 let both = hot().equals(&path("w"), "1");
-                let (half, count) = peak(|| both.count().unwrap().0);
+                let (half, count) = peak(|| both.count().unwrap());
                 assert_eq!(count, records as u64 / 2, "{kind}");
                 // The newest are found without reading the rest of the list.
                 let mut answer = hot().limit(Some(10)).run().unwrap();
                 assert_eq!(answer.by_ref().count(), 10);
                 let explain = answer.explain();
-                let blocks = |tree: &str| -> u64 {
-                    let cost = &explain["cost"][tree];
-                    ["blocks_read", "blocks_cached"]
-                        .iter()
-                        .map(|name| cost[name].as_u64().unwrap())
-                        .sum()
-                };
+                let blocks = |cost: esker::ReadCost| cost.blocks_read + cost.blocks_cached;
                 let most = records as u64 / 40;
-                assert!(blocks("data") + blocks("index") < most, "{kind}: {explain}");
+                assert!(
+                    blocks(explain.cost.data) + blocks(explain.cost.index.unwrap()) < most,
+                    "{kind}: {explain}"
+                );
                 println!(
                     "{kind} {round}: {records} records, {:.1} s; MiB at the peak: load {}, newest {}, oldest {}, count {}, two conditions {}",
                     start.elapsed().as_secs_f64(),

@@ -19,7 +19,7 @@ fn an_upside_down_range_and_a_value_of_the_wrong_type_are_refused() {
             .index(path("n"), kind, Type::Int)
             .index(path("s"), kind, Type::String);
         let dataset = db.create_dataset("d", def).unwrap();
-        dataset.put(br#"{"id":1,"n":5,"s":"x"}"#).unwrap();
+        dataset.put_json(br#"{"id":1,"n":5,"s":"x"}"#).unwrap();
         let kind_of = |query: esker::Query| query.run().err().map(|error| error.kind());
         let bad = Some(ErrorKind::BadInput);
         assert_eq!(kind_of(dataset.query().between(&path("n"), "7", "5")), bad);
@@ -33,11 +33,11 @@ fn an_upside_down_range_and_a_value_of_the_wrong_type_are_refused() {
             r#"{"id":2,"n":1.5}"#,
             r#"{"id":2,"s":[["x",1]]}"#,
         ] {
-            let error = dataset.put(wrong.as_bytes()).unwrap_err();
+            let error = dataset.put_json(wrong.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadInput);
             assert!(error.to_string().contains('2'), "{error}");
         }
-        assert_eq!(dataset.query().count().unwrap().0, 1);
+        assert_eq!(dataset.query().count().unwrap(), 1);
     }
 }
 
@@ -49,14 +49,18 @@ fn the_longest_keys_and_values_are_found_and_longer_ones_refused() {
         let dataset = db.create_dataset("d", def).unwrap();
         let (key, value) = ("k".repeat(64 << 10), "v".repeat((32 << 10) - 2));
         let record = |key: &str, value: &str| json!({ "id": key, "s": value }).to_string();
-        dataset.put(record(&key, &value).as_bytes()).unwrap();
-        dataset.put(record("short", &value).as_bytes()).unwrap();
-        dataset.put(record(&key, &value).as_bytes()).unwrap();
+        dataset.put_json(record(&key, &value).as_bytes()).unwrap();
+        dataset
+            .put_json(record("short", &value).as_bytes())
+            .unwrap();
+        dataset.put_json(record(&key, &value).as_bytes()).unwrap();
         for (key, value) in [
             (format!("{key}k"), "v".into()),
             ("k".into(), format!("{value}v")),
         ] {
-            let error = dataset.put(record(&key, &value).as_bytes()).unwrap_err();
+            let error = dataset
+                .put_json(record(&key, &value).as_bytes())
+                .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadInput);
         }
         for _ in 0..2 {
@@ -81,33 +85,33 @@ fn a_refused_batch_is_as_it_was_and_can_be_committed_later() {
         let db = open(Arc::new(Memory::new())).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int).index(path("n"), kind, Type::Int);
         let dataset = db.create_dataset("d", def).unwrap();
-        dataset.put(br#"{"id":1,"n":5}"#).unwrap();
+        dataset.put_json(br#"{"id":1,"n":5}"#).unwrap();
         let mut batch = dataset.batch();
         for json in [r#"{"id":3,"n":5}"#, r#"{"id":2,"n":4}"#] {
-            batch.put(json.as_bytes()).unwrap();
+            batch.put_json(json.as_bytes()).unwrap();
         }
-        batch.insert(br#"{"id":1,"n":4}"#).unwrap();
+        batch.insert_json(br#"{"id":1,"n":4}"#).unwrap();
         let n = |value: &str| {
             let found = rows(dataset.query().equals(&path("n"), value));
             found.into_iter().map(|row| row.0).collect::<Vec<_>>()
         };
         for _ in 0..2 {
-            let error = batch.commit(Durability::Os).unwrap_err();
+            let error = batch.durability(Durability::Os).commit().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Exists);
             assert_eq!((n("4"), n("5")), (vec![], vec!["1".to_string()]));
             check(&db);
         }
         let one = dataset.parse_key("1").unwrap();
-        assert!(dataset.delete(&one, Durability::Os).unwrap().is_some());
-        assert!(batch.put(b"{").is_err());
-        batch.put(br#"{"id":4,"n":4}"#).unwrap();
-        batch.commit(Durability::Os).unwrap();
+        assert!(dataset.delete(&one).unwrap().is_some());
+        assert!(batch.put_json(b"{").is_err());
+        batch.put_json(br#"{"id":4,"n":4}"#).unwrap();
+        batch.durability(Durability::Os).commit().unwrap();
         assert_eq!(n("4"), ["4", "1", "2"], "{kind}");
         assert_eq!(n("5"), ["3"], "{kind}");
         check(&db);
         assert!(batch.is_empty());
-        batch.put(br#"{"id":4,"n":9}"#).unwrap();
-        batch.commit(Durability::Os).unwrap();
+        batch.put_json(br#"{"id":4,"n":9}"#).unwrap();
+        batch.durability(Durability::Os).commit().unwrap();
         assert_eq!((n("4").len(), n("9").len()), (2, 1));
         check(&db);
     }

@@ -42,12 +42,12 @@ fn load(dataset: &esker::Dataset, from: usize, to: usize) {
             id % 1000,
             id.wrapping_mul(0x9e37_79b9)
         );
-        batch.put(body.as_bytes()).unwrap();
+        batch.put_json(body.as_bytes()).unwrap();
         if batch.len() == 100 {
-            batch.commit(Durability::Os).unwrap();
+            batch.durability(Durability::Os).commit().unwrap();
         }
     }
-    batch.commit(Durability::Os).unwrap();
+    batch.durability(Durability::Os).commit().unwrap();
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budge
                     0 => count = query.run().unwrap().map(Result::unwrap).count(),
                     1 => {
                         let both = query.equals(&path("w"), "7");
-                        count = both.count().unwrap().0 as usize * 1000;
+                        count = both.count().unwrap() as usize * 1000;
                     }
                     kind => {
                         let order = [BulkOrder::Key, BulkOrder::Any][kind - 2];

@@ -82,12 +82,12 @@ fn of(snapshot: &DatasetSnapshot, value: u64) -> Vec<String> {
 
 impl Store {
     fn put(&self, id: u64, v: u64) {
-        self.dataset.put(body(id, v).as_bytes()).unwrap();
+        self.dataset.put_json(body(id, v).as_bytes()).unwrap();
     }
 
     fn delete(&self, id: u64) {
         let key = self.dataset.parse_key(&id.to_string()).unwrap();
-        assert!(self.dataset.delete(&key, Durability::Os).unwrap().is_some());
+        assert!(self.dataset.delete(&key).unwrap().is_some());
     }
 
     fn of(&self, value: u64) -> Vec<String> {
@@ -300,17 +300,17 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                     store.db.sync().unwrap();
                     let old = [store.seq(1), store.seq(2)];
                     let mut batch = store.dataset.batch();
-                    batch.put(body(1, 6).as_bytes()).unwrap();
+                    batch.put_json(body(1, 6).as_bytes()).unwrap();
                     batch
                         .delete(&store.dataset.parse_key("2").unwrap())
                         .unwrap();
-                    batch.insert(body(3, 6).as_bytes()).unwrap();
+                    batch.insert_json(body(3, 6).as_bytes()).unwrap();
                     match fails {
                         Fails::Append => faulty.fail_at(1),
                         Fails::FullDisk => faulty.set_capacity(faulty.used() + 20),
                         Fails::Sync => faulty.fail_sync_once(),
                     }
-                    let error = batch.commit(Durability::Sync).unwrap_err();
+                    let error = batch.durability(Durability::Sync).commit().unwrap_err();
                     assert_ne!(error.kind(), ErrorKind::Exists, "{error}");
                     let as_before = |store: &Store| {
                         assert_eq!(store.of(5), ["2", "1"]);
@@ -331,7 +331,7 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                         store.check();
                     };
                     if fails == Fails::FullDisk {
-                        batch.commit(Durability::Sync).unwrap();
+                        batch.durability(Durability::Sync).commit().unwrap();
                         done(&store);
                     }
                     drop(batch);
@@ -347,12 +347,12 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                     }
                     if store.of(6).is_empty() {
                         let mut batch = store.dataset.batch();
-                        batch.put(body(1, 6).as_bytes()).unwrap();
+                        batch.put_json(body(1, 6).as_bytes()).unwrap();
                         batch
                             .delete(&store.dataset.parse_key("2").unwrap())
                             .unwrap();
-                        batch.insert(body(3, 6).as_bytes()).unwrap();
-                        batch.commit(Durability::Sync).unwrap();
+                        batch.insert_json(body(3, 6).as_bytes()).unwrap();
+                        batch.durability(Durability::Sync).commit().unwrap();
                     }
                     done(&store);
                     store.db.compact(None).unwrap();
@@ -423,7 +423,7 @@ fn an_insert_of_a_key_whose_delete_is_not_flushed_goes_and_one_more_does_not() {
         let store = store(def);
         store.put(1, 5);
         store.db.flush().unwrap();
-        let insert = |v| store.dataset.insert(body(1, v).as_bytes());
+        let insert = |v| store.dataset.insert_json(body(1, v).as_bytes());
         let exists = |result: esker::Result<()>| {
             assert_eq!(result.unwrap_err().kind(), ErrorKind::Exists);
         };
@@ -441,8 +441,8 @@ fn an_insert_of_a_key_whose_delete_is_not_flushed_goes_and_one_more_does_not() {
         let key = store.dataset.parse_key("1").unwrap();
         let mut batch = store.dataset.batch();
         batch.delete(&key).unwrap();
-        batch.insert(body(1, 8).as_bytes()).unwrap();
-        exists(batch.commit(Durability::Os));
+        batch.insert_json(body(1, 8).as_bytes()).unwrap();
+        exists(batch.durability(Durability::Os).commit());
         drop(batch);
         store.check();
         store.delete(1);
@@ -470,16 +470,16 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
             let key = |id: u64| store.dataset.parse_key(&id.to_string()).unwrap();
             // There and back; on and on; gone; gone and back; new and gone; new, twice.
             for (id, v) in [(0, 2), (0, 1), (1, 2), (1, 3), (2, 2)] {
-                batch.put(body(id, v).as_bytes()).unwrap();
+                batch.put_json(body(id, v).as_bytes()).unwrap();
             }
             batch.delete(&key(2)).unwrap();
             batch.delete(&key(3)).unwrap();
-            batch.put(body(3, 2).as_bytes()).unwrap();
-            batch.insert(body(7, 2).as_bytes()).unwrap();
+            batch.put_json(body(3, 2).as_bytes()).unwrap();
+            batch.insert_json(body(7, 2).as_bytes()).unwrap();
             batch.delete(&key(7)).unwrap();
-            batch.insert(body(8, 2).as_bytes()).unwrap();
-            batch.put(body(8, 3).as_bytes()).unwrap();
-            batch.commit(Durability::Os).unwrap();
+            batch.insert_json(body(8, 2).as_bytes()).unwrap();
+            batch.put_json(body(8, 3).as_bytes()).unwrap();
+            batch.durability(Durability::Os).commit().unwrap();
             for round in 0..4 {
                 assert_eq!(store.of(1), ["0", "5", "4"], "round {round}");
                 assert_eq!(store.of(2), ["3"], "round {round}");
@@ -567,7 +567,7 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
             }
             let v = rng.u64(0..4);
             let body = format!(r#"{{"id":{id},"v":{v},"step":{step}}}"#);
-            store.dataset.put(body.as_bytes()).unwrap();
+            store.dataset.put_json(body.as_bytes()).unwrap();
             model.insert(id, (v, step));
         }
     });

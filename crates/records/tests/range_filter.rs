@@ -40,7 +40,7 @@ fn history(maintenance: Maintenance, updates: bool) -> (Database, Dataset) {
         };
         let pad: String = (0..200).map(|_| rng.alphanumeric()).collect();
         let record = json!({ "id": id, "at": at, "pad": pad }).to_string();
-        dataset.put(record.as_bytes()).unwrap();
+        dataset.put_json(record.as_bytes()).unwrap();
     }
     converge(&db);
     (db, dataset)
@@ -53,16 +53,16 @@ fn blocks(dataset: &Dataset, lo: i64, hi: i64) -> u64 {
     let query = dataset
         .query()
         .between(&path("at"), &lo.to_string(), &hi.to_string());
-    let (_, explain) = query.count().unwrap();
-    assert_eq!(explain["plan"]["kind"], json!("filter"));
-    explain["cost"]["data"]["data_blocks"].as_u64().unwrap()
+    let (_, explain) = query.count_explained().unwrap();
+    assert_eq!(explain.plan.index.unwrap().kind, "filter");
+    explain.cost.data.data_blocks
 }
 
 /// Of a strategy: blocks of all, of old data, and of recent data.
 fn shape(maintenance: Maintenance, updates: bool) -> [u64; 3] {
     let (_db, dataset) = history(maintenance, updates);
-    let (_, all) = dataset.query().count().unwrap();
-    let all = all["cost"]["data"]["data_blocks"].as_u64().unwrap();
+    let (_, all) = dataset.query().count_explained().unwrap();
+    let all = all.cost.data.data_blocks;
     let old = blocks(&dataset, 0, WRITES / 10);
     let recent = blocks(&dataset, WRITES - WRITES / 50, WRITES);
     eprintln!("{maintenance} updates {updates}: all {all}, old {old}, recent {recent}");

@@ -11,7 +11,7 @@ use common::{DIR, Doing, INDEXED, PATHS, check, converge, keys, path, small};
 use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Options,
+    Database, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Maintenance, Options,
     RepairOptions, Tuning, Type,
 };
 
@@ -85,7 +85,7 @@ fn put(dataset: &Dataset, id: u64, value: u64) {
         .map(|at| format!("\"{at}\":{value},"))
         .collect();
     let body = format!("{{{fields}\"id\":{id},\"pad\":\"{}\"}}", "p".repeat(50));
-    dataset.put(body.as_bytes()).unwrap();
+    dataset.put_json(body.as_bytes()).unwrap();
 }
 
 /// The files of the index of `at`.
@@ -107,7 +107,7 @@ fn exact(dataset: &Dataset) {
     let mut value_of = std::collections::BTreeMap::new();
     for record in dataset.scan(None, None, false).unwrap() {
         let record = record.unwrap();
-        let json: serde_json::Value = serde_json::from_slice(record.body()).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
         value_of.insert(record.key().to_string(), json["lazy"].as_u64().unwrap());
     }
     for at in PATHS {
@@ -255,7 +255,7 @@ fn a_rebuild_that_was_broken_off_goes_on_or_is_taken_back() {
     let none = dataset.rebuild_index(&path("lazy"), &mut go).unwrap_err();
     assert_eq!(none.kind(), ErrorKind::BadInput);
     let key = dataset.parse_key("1").unwrap();
-    dataset.delete(&key, Durability::Os).unwrap();
+    dataset.delete(&key).unwrap();
     assert_eq!(FsPath::new(DIR), db.group().dir());
 }
 
@@ -286,7 +286,7 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
             assert!(!errors.is_empty() && errors.iter().all(named), "{errors:?}");
             let other = DatasetDef::new(path("id"), KeyType::Int);
             let other = db.create_dataset("other", other).unwrap();
-            other.put(b"{\"id\":1}").unwrap();
+            other.put_json(b"{\"id\":1}").unwrap();
             put(&dataset, 7, 1);
             put(&dataset, 8, 3);
             exact(&dataset);

@@ -86,11 +86,13 @@ impl Life {
             } else {
                 self.order += 1;
                 let value = self.rng.u64(0..VALUES);
-                batch.put(body(key, value, self.order).as_bytes()).unwrap();
+                batch
+                    .put_json(body(key, value, self.order).as_bytes())
+                    .unwrap();
                 self.model.insert(key, (value, self.order));
             }
         }
-        batch.commit(Durability::Os).unwrap();
+        batch.durability(Durability::Os).commit().unwrap();
     }
 
     fn agree(&self) {
@@ -257,7 +259,9 @@ fn writes_go_on_during_a_repair() {
             for _ in 0..20 {
                 order += 1;
                 let (key, value) = (rng.u64(0..400), rng.u64(0..VALUES));
-                dataset.put(body(key, value, order).as_bytes()).unwrap();
+                dataset
+                    .put_json(body(key, value, order).as_bytes())
+                    .unwrap();
                 model.insert(key, (value, order));
             }
         };
@@ -301,7 +305,7 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
     let dataset = db.create_dataset("d", def).unwrap();
     for order in 0..2000 {
         dataset
-            .put(body(order % 700, order % VALUES, order).as_bytes())
+            .put_json(body(order % 700, order % VALUES, order).as_bytes())
             .unwrap();
     }
     let options = RepairOptions {
@@ -322,7 +326,9 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
             }
         }
         faulty.clear();
-        dataset.put(body(at, 1, 10_000 + at).as_bytes()).unwrap();
+        dataset
+            .put_json(body(at, 1, 10_000 + at).as_bytes())
+            .unwrap();
     }
     assert!(failed > 0);
     dataset
@@ -354,7 +360,7 @@ fn a_store_without_a_set_gets_one() {
     for a in [1, 2] {
         for id in 0..20 {
             dataset
-                .put(format!("{{\"id\":{id},\"a\":{a}}}").as_bytes())
+                .put_json(format!("{{\"id\":{id},\"a\":{a}}}").as_bytes())
                 .unwrap();
         }
         db.flush().unwrap();
@@ -372,8 +378,9 @@ fn a_store_without_a_set_gets_one() {
         let set = snapshot.version().tree_named("d/superseded").unwrap();
         assert_eq!((set.bitmap().len(), set.mark()), (20, 40));
     }
-    let (count, plan) = dataset.query().equals(&path("a"), "1").count().unwrap();
+    let query = dataset.query().equals(&path("a"), "1");
+    let (count, plan) = query.count_explained().unwrap();
     assert_eq!(count, 0);
-    assert_eq!(plan["steps"]["fetched"], 0, "{plan}");
+    assert_eq!(plan.steps.fetched, 0, "{plan}");
     check(&db);
 }

@@ -78,19 +78,21 @@ fn load_until_killed() {
         let mut batch = dataset.batch();
         for (key, value) in changes(number) {
             match value {
-                Some(value) => batch.put(body(key, value, number).as_bytes()).unwrap(),
+                Some(value) => batch.put_json(body(key, value, number).as_bytes()).unwrap(),
                 None => batch
                     .delete(&dataset.parse_key(&key.to_string()).unwrap())
                     .unwrap(),
             }
         }
-        batch.put(body(LAST, VALUES, number).as_bytes()).unwrap();
+        batch
+            .put_json(body(LAST, VALUES, number).as_bytes())
+            .unwrap();
         let durability = if number % 32 == 0 {
             Durability::Sync
         } else {
             Durability::Os
         };
-        batch.commit(durability).unwrap();
+        batch.durability(durability).commit().unwrap();
         // One call, so that a kill cannot leave half a line that is taken for a number.
         out.write_all(format!("ack {number}\n").as_bytes()).unwrap();
         out.flush().unwrap();

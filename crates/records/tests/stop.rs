@@ -16,8 +16,8 @@ use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;
 use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, Durability, Error, ErrorKind, IndexKind, Key,
-    KeyType, Options, Order, Page, Query, RepairOptions, Result, Stop, Type, Validation,
+    BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Options,
+    Order, Page, Query, RepairOptions, Result, Stop, Type, Validation,
 };
 
 const RECORDS: u64 = 3000;
@@ -43,7 +43,7 @@ fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
             .concat();
         let pad = "0123456789abcdef".repeat(40);
         let json = format!("{{\"id\":{id},\"other\":{other}{values},\"pad\":\"{pad}\"}}");
-        dataset.put(json.as_bytes()).unwrap();
+        dataset.put_json(json.as_bytes()).unwrap();
     };
     for n in 0..RECORDS {
         put(n * 1999 % RECORDS, n % 3);
@@ -53,7 +53,7 @@ fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
     }
     for id in (0..RECORDS).step_by(11) {
         let key = key_of(&dataset, id);
-        assert!(dataset.delete(&key, Durability::Os).unwrap().is_some());
+        assert!(dataset.delete(&key).unwrap().is_some());
     }
     db
 }
@@ -130,7 +130,7 @@ fn reads() -> Vec<(String, Read)> {
             let keys = move |db: &Database| all(asked(db).keys()?, |key| key.to_string());
             read(format!("{name}, keys"), Box::new(keys));
             let asked = ask.clone();
-            let count = move |db: &Database| Ok(vec![asked(db).count()?.0.to_string()]);
+            let count = move |db: &Database| Ok(vec![asked(db).count()?.to_string()]);
             read(format!("{name}, count"), Box::new(count));
             for order in [BulkOrder::Any, BulkOrder::Key] {
                 let asked = ask.clone();
@@ -329,8 +329,8 @@ fn a_backup_that_is_cancelled_leaves_an_empty_folder() {
     let copy = Database::open(copy, small(Arc::new(memory))).unwrap();
     common::check(&copy);
     assert_eq!(
-        copy.dataset("d").unwrap().query().count().unwrap().0,
-        db.dataset("d").unwrap().query().count().unwrap().0
+        copy.dataset("d").unwrap().query().count().unwrap(),
+        db.dataset("d").unwrap().query().count().unwrap()
     );
 }
 
@@ -343,12 +343,14 @@ fn a_stop_is_for_reads_alone() {
         let stopped = db.with_stop(&stop);
         let dataset = stopped.dataset("d").unwrap();
         let new = format!("{{\"id\":{RECORDS},\"eager\":3,\"filter\":4}}");
-        dataset.insert(new.as_bytes()).unwrap();
-        let error = dataset.insert(new.as_bytes()).unwrap_err();
+        dataset.insert_json(new.as_bytes()).unwrap();
+        let error = dataset.insert_json(new.as_bytes()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Exists);
-        dataset.put(b"{\"id\":1,\"eager\":3,\"lazy\":5}").unwrap();
+        dataset
+            .put_json(b"{\"id\":1,\"eager\":3,\"lazy\":5}")
+            .unwrap();
         let key = key_of(&dataset, 2);
-        assert!(dataset.delete(&key, Durability::Sync).unwrap().is_some());
+        assert!(dataset.delete(&key).unwrap().is_some());
         assert_eq!(dataset.get(&key).unwrap_err().kind(), ErrorKind::Cancelled);
         stopped.flush().unwrap();
         let lazy = path("lazy");
@@ -363,7 +365,7 @@ fn a_stop_is_for_reads_alone() {
         }
         stopped.compact(None).unwrap();
         common::check(&db);
-        let records = db.dataset("d").unwrap().query().count().unwrap().0;
+        let records = db.dataset("d").unwrap().query().count().unwrap();
         assert_eq!(records, RECORDS - RECORDS.div_ceil(11));
     }
 }

@@ -45,7 +45,7 @@ fn write(dataset: &Dataset, writer: u64, batches: usize) {
                 let body = format!(
                     "{{\"id\":{id},{fields}\"stamp\":\"{writer}/{number}\",\"pad\":\"{pad}\"}}"
                 );
-                batch.put(body.as_bytes()).unwrap();
+                batch.put_json(body.as_bytes()).unwrap();
             }
         }
         let durability = if number % 64 == 0 {
@@ -53,12 +53,12 @@ fn write(dataset: &Dataset, writer: u64, batches: usize) {
         } else {
             Durability::Os
         };
-        batch.commit(durability).unwrap();
+        batch.durability(durability).commit().unwrap();
     }
 }
 
 fn field(record: &Record, name: &str) -> Json {
-    let json: Json = serde_json::from_slice(record.body()).unwrap();
+    let json: Json = serde_json::from_slice(record.json()).unwrap();
     json[name].clone()
 }
 

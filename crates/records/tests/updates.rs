@@ -35,7 +35,7 @@ fn key(dataset: &Dataset, id: u64) -> Key {
 }
 
 fn n_of(record: &Record) -> u64 {
-    let json: serde_json::Value = serde_json::from_slice(record.body()).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
     json["n"].as_u64().unwrap()
 }
 
@@ -77,12 +77,12 @@ fn batches_are_written_where_what_they_expect_holds() {
                         None
                     }
                     _ => {
-                        batch.put(&body(id as u64, round)).unwrap();
+                        batch.put_json(body(id as u64, round)).unwrap();
                         Some((0, round))
                     }
                 };
             }
-            match batch.commit(Durability::Os) {
+            match batch.durability(Durability::Os).commit() {
                 Ok(()) => {
                     assert!(wrong.is_empty(), "{maintenance}: {wrong:?} are not so");
                     model = next;
@@ -113,7 +113,6 @@ fn batches_are_written_where_what_they_expect_holds() {
                         .equals(&"n".parse().unwrap(), &n.to_string())
                         .count()
                         .unwrap()
-                        .0
                 })
                 .sum();
             if round % 40 == 0 {
@@ -162,7 +161,7 @@ fn no_update_is_lost_among_threads() {
                         }
                         if rng.usize(0..10) == 0 {
                             let deleted = loop {
-                                match dataset.delete(&key, Durability::Os) {
+                                match dataset.delete(&key) {
                                     Ok(deleted) => break deleted,
                                     Err(error) => assert!(again(&error), "{error}"),
                                 }
@@ -211,13 +210,13 @@ fn an_update_keeps_deletes_and_refuses() {
     let mut times = 0;
     let overtaken = dataset.update(&one, |_| {
         times += 1;
-        dataset.put(&body(1, 100 + times)).unwrap();
+        dataset.put_json(body(1, 100 + times)).unwrap();
         body(1, 0)
     });
     assert_eq!(overtaken.unwrap_err().kind(), ErrorKind::Conflict);
     assert!(times > 10);
     assert_eq!(n_of(&dataset.get(&one).unwrap().unwrap()), 100 + times);
-    let deleted = dataset.delete(&one, Durability::Os).unwrap().unwrap();
+    let deleted = dataset.delete(&one).unwrap().unwrap();
     assert_eq!(n_of(&deleted), 100 + times);
-    assert!(dataset.delete(&one, Durability::Os).unwrap().is_none());
+    assert!(dataset.delete(&one).unwrap().is_none());
 }

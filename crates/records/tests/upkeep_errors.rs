@@ -45,9 +45,9 @@ fn create(db: &Database, maintenance: Maintenance) -> Dataset {
 fn put(dataset: &Dataset, ids: std::ops::Range<u64>, a: u64) {
     let mut batch = dataset.batch();
     for id in ids {
-        batch.put(body(id, a).as_bytes()).unwrap();
+        batch.put_json(body(id, a).as_bytes()).unwrap();
     }
-    batch.commit(Durability::Os).unwrap();
+    batch.durability(Durability::Os).commit().unwrap();
 }
 
 fn upkeep(dataset: &Dataset) -> Json {

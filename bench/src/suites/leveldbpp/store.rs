@@ -106,8 +106,8 @@ impl Store {
 
     /// Writes a record.
     pub fn put(&mut self, body: &[u8]) -> Result<()> {
-        self.batch.put(body)?;
-        Ok(self.batch.commit(Durability::Os)?)
+        self.batch.put_json(body)?;
+        Ok(self.batch.durability(Durability::Os).commit()?)
     }
 
     /// Flushes, and merges until nothing is left to merge.
@@ -151,7 +151,7 @@ impl Reader {
     pub fn get(&self, key: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
         let key = Key::new(KeyType::Int, &Value::Int(i128::from(key))).map_err(Failure::new)?;
         if let Some(record) = self.dataset.get(&key)? {
-            visit(record.body());
+            visit(record.json());
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Reader {
     /// Finds records.
     pub fn find(&self, find: &Find, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
         for record in self.query(find).run()? {
-            visit(record?.body());
+            visit(record?.json());
         }
         Ok(())
     }
@@ -184,18 +184,13 @@ impl Reader {
             record?;
         }
         let told = answer.explain();
-        let number = |path: &str| {
-            told.pointer(path)
-                .and_then(Json::as_f64)
-                .unwrap_or_default()
-        };
         Ok(Spent {
             questions: 1,
-            answers: number("/steps/answers"),
-            candidates: number("/steps/candidates"),
-            data_blocks: number("/cost/data/data_blocks"),
-            index_blocks: number("/cost/index/data_blocks"),
-            synopses: number("/cost/data/synopses_asked"),
+            answers: told.steps.answers as f64,
+            candidates: told.steps.candidates as f64,
+            data_blocks: told.cost.data.data_blocks as f64,
+            index_blocks: told.cost.index.unwrap_or_default().data_blocks as f64,
+            synopses: told.cost.data.synopses_asked as f64,
         })
     }
 }

@@ -292,8 +292,8 @@ impl Store {
     /// Writes a record unless its key has one; tells whether it was written.
     pub fn insert(&mut self, record: &Upsert) -> Result<bool> {
         let open = self.open_mut()?;
-        open.batch.insert(&record.body)?;
-        match open.batch.commit(Durability::Os) {
+        open.batch.insert_json(&record.body)?;
+        match open.batch.durability(Durability::Os).commit() {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Exists => {
                 open.batch.clear();
@@ -350,7 +350,7 @@ impl Store {
     pub fn scan(&self, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         let mut records = 0;
         for record in self.open()?.dataset.scan(None, None, false)? {
-            visit(record?.body());
+            visit(record?.json());
             records += 1;
         }
         Ok(records)
@@ -359,7 +359,7 @@ impl Store {
 
 fn visit_all(query: esker::Query, how: &How, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
     query.visit(how.order, &mut |record| {
-        visit(record.body());
+        visit(record.json());
         ControlFlow::Continue(())
     })?;
     Ok(())
@@ -368,14 +368,14 @@ fn visit_all(query: esker::Query, how: &How, visit: &mut dyn FnMut(&[u8])) -> Re
 impl Subject for Store {
     fn upsert(&mut self, record: &Upsert) -> Result<()> {
         let open = self.open_mut()?;
-        open.batch.put(&record.body)?;
-        Ok(open.batch.commit(Durability::Os)?)
+        open.batch.put_json(&record.body)?;
+        Ok(open.batch.durability(Durability::Os).commit()?)
     }
 
     fn get(&self, key: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
         let key = Key::new(KeyType::Int, &Value::Int(i128::from(key))).map_err(Failure::new)?;
         if let Some(record) = self.open()?.dataset.get(&key)? {
-            visit(record.body());
+            visit(record.json());
         }
         Ok(())
     }
@@ -383,14 +383,14 @@ impl Subject for Store {
     fn find(&self, range: &Range, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
         let query = self.query(ATTRIBUTES[range.attribute], range.lo, range.hi)?;
         for record in query.run()? {
-            visit(record?.body());
+            visit(record?.json());
         }
         Ok(())
     }
 
     fn count(&self, range: &Range) -> Result<u64> {
         let query = self.query(ATTRIBUTES[range.attribute], range.lo, range.hi)?;
-        Ok(query.count()?.0)
+        Ok(query.count()?)
     }
 
     fn settle(&mut self) -> Result<()> {

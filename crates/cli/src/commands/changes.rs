@@ -113,7 +113,7 @@ fn write(output: &mut Output, change: &Change) -> Result<(), Failure> {
             output.text(format_args!(
                 "{{\"seq\":{seq},\"change\":\"put\",\"key\":{key},\"record\":"
             ))?;
-            output.json(record.body())?;
+            output.json(record.json())?;
             output.line("}")
         }
     }

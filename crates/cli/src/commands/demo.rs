@@ -5,12 +5,12 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, Expr, IndexDef, IndexKind, KeyType, Op, Operand,
-    Query, Tokenizer, Type,
+    Database, Dataset, DatasetDef, Durability, Explain, Expr, IndexDef, IndexKind, KeyType, Op,
+    Operand, Query, Tokenizer, Type,
 };
 use serde_json::Value;
 
-use super::{load, options, picture};
+use super::{json, load, options, picture};
 use crate::args::DemoArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, shorten, thousands};
@@ -98,14 +98,14 @@ fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Fai
     for done in 1..=records {
         second = tweets.next(&mut record);
         total += record.len() as u64;
-        batch.put(&record)?;
+        batch.put_json(&record)?;
         if batch.len() >= load::BATCH_RECORDS || batch.bytes() >= load::BATCH_BYTES {
-            batch.commit(Durability::Periodic(every))?;
+            batch.durability(Durability::Periodic(every)).commit()?;
             progress.update(done, done);
         }
     }
     if !batch.is_empty() {
-        batch.commit(Durability::Periodic(every))?;
+        batch.durability(Durability::Periodic(every)).commit()?;
     }
     dataset.sync()?;
     progress.clear();
@@ -164,7 +164,7 @@ impl Tour<'_> {
         )?;
         let start = Instant::now();
         let query = self.build(&[("created_at", Op::Ge, &lo), ("created_at", Op::Le, &hi)])?;
-        let (count, explain) = query.count()?;
+        let (count, explain) = query.count_explained()?;
         self.result(&thousands(count), start.elapsed(), Some(&explain))
     }
 
@@ -174,11 +174,11 @@ impl Tour<'_> {
         let mut scan = self.dataset.scan(None, None, false)?;
         let records = scan.by_ref().take(3).collect::<Result<Vec<_>, _>>()?;
         let elapsed = start.elapsed();
-        let Some(first) = records.first().map(|record| record.body().to_vec()) else {
+        let Some(first) = records.first().map(|record| record.json().to_vec()) else {
             return Ok(());
         };
         for record in &records {
-            self.body(record.body())?;
+            self.body(record.json())?;
         }
         self.result(
             &format!("{} records", records.len()),
@@ -198,7 +198,7 @@ impl Tour<'_> {
         let found = self.dataset.get(&key)?;
         let elapsed = start.elapsed();
         if let Some(record) = &found {
-            self.body(record.body())?;
+            self.body(record.json())?;
         }
         self.result(
             if found.is_some() {
@@ -221,8 +221,8 @@ impl Tour<'_> {
         }
         let start = Instant::now();
         let mut batch = self.dataset.batch();
-        batch.put(changed.to_string().as_bytes())?;
-        batch.commit(Durability::Sync)?;
+        batch.put_json(changed.to_string().as_bytes())?;
+        batch.durability(Durability::Sync).commit()?;
         self.result("put and synced", start.elapsed(), None)?;
         self.query(
             "the records of the new user: the changed one, and it is the newest",
@@ -233,7 +233,7 @@ impl Tour<'_> {
 
         self.title("delete it", &format!("delete DIR {DATASET} {id}"))?;
         let start = Instant::now();
-        let existed = self.dataset.delete(&key, Durability::Sync)?;
+        let existed = self.dataset.delete(&key)?;
         self.result(
             if existed.is_some() {
                 "deleted"
@@ -266,7 +266,7 @@ impl Tour<'_> {
         for record in answer.by_ref() {
             let record = record?;
             if count < 3 {
-                shown.push(record.body().to_vec());
+                shown.push(record.json().to_vec());
             }
             count += 1;
         }
@@ -313,7 +313,7 @@ impl Tour<'_> {
         &mut self,
         summary: &str,
         elapsed: Duration,
-        explain: Option<&Value>,
+        explain: Option<&Explain>,
     ) -> Result<(), Failure> {
         let micros = elapsed.as_secs_f64() * 1e6;
         let time = match micros {
@@ -322,7 +322,7 @@ impl Tour<'_> {
             _ => format!("{:.2} s", micros / 1e6),
         };
         self.output.line(format_args!("  = {summary} in {time}"))?;
-        match explain.map(picture::cost) {
+        match explain.map(|explain| picture::cost(&json(explain))) {
             Some(cost) if !cost.is_empty() => self.output.line(format_args!("  cost: {cost}")),
             _ => Ok(()),
         }

@@ -151,11 +151,11 @@ impl Loading {
         let mut stopped = None;
         while stopped.is_none() {
             let (source, line, reason, text) = match feed.next() {
-                Some(Event::Record { source, line, text }) => match batch.put(text) {
+                Some(Event::Record { source, line, text }) => match batch.put_json(text) {
                     Ok(()) => {
                         if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
                             let full = batch.len() as u64;
-                            batch.commit(self.durability)?;
+                            batch.durability(self.durability).commit()?;
                             self.loaded += full;
                             self.progress.update(feed.bytes_read(), self.loaded);
                         }
@@ -192,7 +192,7 @@ impl Loading {
         }
         let rest = batch.len() as u64;
         if rest > 0 {
-            batch.commit(self.durability)?;
+            batch.durability(self.durability).commit()?;
             self.loaded += rest;
         }
         Ok(stopped)

@@ -75,6 +75,11 @@ fn unknown(error: esker::Error, what: &str, name: &str, known: &[String]) -> Fai
     }
 }
 
+/// An explanation or statistics as JSON.
+fn json(of: &impl serde::Serialize) -> serde_json::Value {
+    serde_json::to_value(of).unwrap_or_default()
+}
+
 /// What a durability level promises, in words.
 fn promise(durability: Durability) -> String {
     match durability {

@@ -3,10 +3,9 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use esker::{BulkOrder, DatasetSnapshot, Error, Expr, Op, Operand, Order, Path, Query};
-use serde_json::Value;
+use esker::{BulkOrder, DatasetSnapshot, Error, Explain, Expr, Op, Operand, Order, Path, Query};
 
-use super::{dataset_at, open_to_read};
+use super::{dataset_at, json, open_to_read};
 use crate::args::{
     AnswerArgs, AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, RangeArgs, ScanArgs,
 };
@@ -22,7 +21,7 @@ pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
         return Ok(Outcome::NotFound);
     };
     let mut output = Output::new();
-    output.record(record.body())?;
+    output.record(record.json())?;
     output.finish()?;
     Ok(Outcome::Done)
 }
@@ -96,7 +95,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
         (Some(path), Some(lo), Some(hi)) => between(&dataset, path, lo, hi)?,
         _ => filtered(dataset.query(), &args.conditions)?,
     };
-    let (count, plan) = query.count()?;
+    let (count, plan) = query.count_explained()?;
     notes(&plan);
     explain(args.explain, || plan);
     let mut output = Output::new();
@@ -190,7 +189,7 @@ fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome
 fn visit(query: Query, order: BulkOrder, args: &AnswerArgs) -> Result<Outcome, Failure> {
     let mut output = Output::new();
     let (mut printed, mut failed) = (0, None);
-    let visited = query.visit(order, &mut |record| match output.record(record.body()) {
+    let visited = query.visit(order, &mut |record| match output.record(record.json()) {
         Ok(()) => {
             printed += 1;
             ControlFlow::Continue(())
@@ -214,9 +213,9 @@ fn visit(query: Query, order: BulkOrder, args: &AnswerArgs) -> Result<Outcome, F
 }
 
 /// Prints the remarks of a query that has run.
-fn notes(plan: &Value) {
-    for text in plan["notes"].as_array().into_iter().flatten() {
-        note(format_args!("note: {}", text.as_str().unwrap_or_default()));
+fn notes(plan: &Explain) {
+    for text in &plan.notes {
+        note(format_args!("note: {text}"));
     }
 }
 
@@ -228,7 +227,7 @@ fn print(
 ) -> Result<(), Failure> {
     for record in records {
         match record {
-            Ok(record) => output.record(record.body())?,
+            Ok(record) => output.record(record.json())?,
             Err(error) => {
                 output.flush()?;
                 return Err(error.into());
@@ -239,8 +238,8 @@ fn print(
     Ok(())
 }
 
-fn explain(wanted: bool, plan: impl FnOnce() -> Value) {
+fn explain(wanted: bool, plan: impl FnOnce() -> Explain) {
     if wanted {
-        note(format_args!("{:#}", plan()));
+        note(format_args!("{:#}", json(&plan())));
     }
 }

@@ -50,7 +50,7 @@ fn print(records: &[Record], json: bool) -> Result<Outcome, Failure> {
     let mut output = Output::new();
     for record in records {
         // A record is JSON, so it is text.
-        let body = str::from_utf8(record.body()).unwrap_or_default();
+        let body = str::from_utf8(record.json()).unwrap_or_default();
         let line = match json {
             true => format!("{{\"seq\":{},\"record\":{body}}}", record.seq()),
             false => format!("{}\t{body}", record.seq()),

@@ -1,7 +1,9 @@
 //! `put` and `delete`.
 
+use esker::{Database, Options};
+
 use super::load::{BATCH_BYTES, BATCH_RECORDS};
-use super::{dataset, open};
+use super::{dataset, open, options};
 use crate::args::{DeleteArgs, Format, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, prepare};
@@ -19,10 +21,10 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
         let full = batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES;
         if !batch.is_empty() && (full || feed.idle()) {
             put += batch.len() as u64;
-            batch.commit(args.durability)?;
+            batch.durability(args.durability).commit()?;
         }
         let (line, reason) = match feed.next() {
-            Some(Event::Record { line, text, .. }) => match batch.put(text) {
+            Some(Event::Record { line, text, .. }) => match batch.put_json(text) {
                 Ok(()) => continue,
                 Err(error) => (line, error.to_string()),
             },
@@ -35,7 +37,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     }
     if !batch.is_empty() {
         put += batch.len() as u64;
-        batch.commit(args.durability)?;
+        batch.durability(args.durability).commit()?;
     }
     dataset.sync()?;
     db.close()?;
@@ -51,9 +53,13 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
 
 /// `esker delete DIR DATASET KEY`
 pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.record.dir, memory)?;
+    let options = Options {
+        durability: args.durability,
+        ..options(memory)
+    };
+    let db = Database::open(&args.record.dir, options)?;
     let dataset = dataset(&db, &args.record.dataset)?;
-    let existed = dataset.delete(&dataset.parse_key(&args.record.key)?, args.durability)?;
+    let existed = dataset.delete(&dataset.parse_key(&args.record.key)?)?;
     db.close()?;
     Ok(if existed.is_some() {
         Outcome::Done

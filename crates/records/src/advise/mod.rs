@@ -158,7 +158,7 @@ impl Handle {
         if !others.is_empty() {
             let first = Scan::new(snapshot.clone(), None, None, false)?.take(SAMPLE);
             let first = first.collect::<Result<Vec<_>>>()?;
-            let bodies: Vec<&[u8]> = first.iter().map(|record| record.body()).collect();
+            let bodies: Vec<&[u8]> = first.iter().map(|record| record.json()).collect();
             for path in others {
                 // A path that records do not have needs no index.
                 let Some(ty) = infer(&bodies, &path) else {

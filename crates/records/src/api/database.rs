@@ -152,7 +152,7 @@ impl Database {
     /// let writer = Database::create_or_open(dir.path(), Options::default())?;
     /// let events = writer.create_dataset("events", DatasetDef::new("id".parse()?, esker::KeyType::Int))?;
     /// let reader = Database::open_reader(dir.path(), Options::default())?; // in another process, say
-    /// events.put(br#"{"id":1}"#)?;
+    /// events.put_json(br#"{"id":1}"#)?;
     /// reader.refresh()?;
     /// let events = reader.dataset("events")?;
     /// assert!(events.get(&events.parse_key("1")?)?.is_some());

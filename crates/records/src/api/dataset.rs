@@ -1,10 +1,11 @@
 //! A dataset: records by primary key, and by any attribute.
 
-use lsm::{Durability, Seq, Stop};
+use lsm::{Seq, Stop};
 use model::Key;
 use model::condition::Expr;
 use model::definition::DatasetDef;
 use model::schema::{Path, Type, Value};
+use serde::Serialize;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
@@ -37,10 +38,10 @@ impl Dataset {
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
     /// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
-    /// events.put(br#"{"id": 1}"#)?;
+    /// events.put_json(br#"{"id": 1}"#)?;
     ///
     /// let hurried = events.with_stop(&Stop::after(Duration::from_secs(60)));
-    /// assert_eq!(hurried.query().count()?.0, 1);
+    /// assert_eq!(hurried.query().count()?, 1);
     ///
     /// let stop = Stop::new();
     /// let waiting = events.with_stop(&stop);
@@ -84,27 +85,64 @@ impl Dataset {
         WriteBatch::new(self.handle.clone())
     }
 
-    /// Puts a record (a JSON object), replacing the one of the same key.
-    pub fn put(&self, json: &[u8]) -> Result<()> {
+    /// Puts a record, replacing the one of the same key: anything that serialises as a JSON object.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    /// struct User {
+    ///     id: u64,
+    ///     name: String,
+    /// }
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let users = db.create_dataset("users", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// users.put(&User { id: 1, name: "ann".into() })?;
+    /// users.put_json(r#"{"id": 2, "name": "bob"}"#)?;
+    ///
+    /// let bob = users.get(&users.parse_key("2")?)?.unwrap();
+    /// assert_eq!(bob.json(), br#"{"id": 2, "name": "bob"}"#);
+    /// assert_eq!(bob.parse::<User>()?, User { id: 2, name: "bob".into() });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put(&self, record: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut batch = self.batch();
-        batch.put(json)?;
-        batch.commit(self.handle.shared.durability)
+        batch.put(record)?;
+        batch.commit()
+    }
+
+    /// As [`Dataset::put`], of the text of a JSON object, which is kept byte for byte.
+    pub fn put_json(&self, json: impl AsRef<[u8]>) -> Result<()> {
+        let mut batch = self.batch();
+        batch.put_json(json)?;
+        batch.commit()
     }
 
     /// Puts a record whose key must be new ([`crate::ErrorKind::Exists`]).
-    pub fn insert(&self, json: &[u8]) -> Result<()> {
+    pub fn insert(&self, record: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut batch = self.batch();
-        batch.insert(json)?;
-        batch.commit(self.handle.shared.durability)
+        batch.insert(record)?;
+        batch.commit()
+    }
+
+    /// As [`Dataset::insert`], of the text of a JSON object.
+    pub fn insert_json(&self, json: impl AsRef<[u8]>) -> Result<()> {
+        let mut batch = self.batch();
+        batch.insert_json(json)?;
+        batch.commit()
     }
 
     /// Deletes a record, and returns what was there: exactly what this call deleted, whoever else writes.
     ///
     /// # Errors
     /// As [`Dataset::update`].
-    pub fn delete(&self, key: &Key, durability: Durability) -> Result<Option<Record>> {
-        self.handle
-            .update(key, durability, &mut |_| Ok(Update::Delete))
+    pub fn delete(&self, key: &Key) -> Result<Option<Record>> {
+        self.handle.update(key, &mut |_| Ok(Update::Delete))
     }
 
     /// Changes the record of `key` by what it is, as durably as the store does by default: no write of others in between is lost. `change` gets the record,
@@ -123,13 +161,13 @@ impl Dataset {
     /// for _ in 0..3 {
     ///     counters.update(&key, |old| {
     ///         let count = old.map_or(0, |record| {
-    ///             let json: serde_json::Value = serde_json::from_slice(record.body()).unwrap_or_default();
+    ///             let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap_or_default();
     ///             json["count"].as_u64().unwrap_or(0)
     ///         });
     ///         format!(r#"{{"id": "visits", "count": {}}}"#, count + 1)
     ///     })?;
     /// }
-    /// assert_eq!(counters.get(&key)?.unwrap().body(), br#"{"id": "visits", "count": 3}"#);
+    /// assert_eq!(counters.get(&key)?.unwrap().json(), br#"{"id": "visits", "count": 3}"#);
     /// # Ok(())
     /// # }
     /// ```
@@ -142,9 +180,7 @@ impl Dataset {
         key: &Key,
         mut change: impl FnMut(Option<&Record>) -> U,
     ) -> Result<Option<Record>> {
-        let durability = self.handle.shared.durability;
-        self.handle
-            .update(key, durability, &mut |old| Ok(change(old).into()))
+        self.handle.update(key, &mut |old| Ok(change(old).into()))
     }
 
     /// The record of `key`.
@@ -212,17 +248,17 @@ impl Dataset {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Durability, KeyType, Options};
+    /// use esker::{Database, DatasetDef, KeyType, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
     /// let users = db.create_dataset("users", DatasetDef::new("id".parse()?, KeyType::Int))?;
-    /// users.put(br#"{"id": 1, "name": "ann"}"#)?;
+    /// users.put_json(br#"{"id": 1, "name": "ann"}"#)?;
     ///
     /// let snapshot = users.snapshot();
     /// let mut changes = users.changes(snapshot.seq())?;
     /// assert!(changes.next()?.is_none());
-    /// users.put(br#"{"id": 2, "name": "bob"}"#)?;
-    /// users.delete(&users.parse_key("1")?, Durability::Sync)?;
+    /// users.put_json(br#"{"id": 2, "name": "bob"}"#)?;
+    /// users.delete(&users.parse_key("1")?)?;
     ///
     /// let put = changes.next()?.unwrap();
     /// assert_eq!((put.key().to_string(), put.record().is_some()), ("2".to_string(), true));
@@ -323,13 +359,13 @@ impl DatasetSnapshot {
     /// let def = DatasetDef::new("id".parse()?, KeyType::Int).versions(3);
     /// let prices = db.create_dataset("prices", def)?;
     /// for price in [10, 12, 11] {
-    ///     prices.put(format!(r#"{{"id": 7, "price": {price}}}"#).as_bytes())?;
+    ///     prices.put_json(format!(r#"{{"id": 7, "price": {price}}}"#))?;
     /// }
     /// let key = prices.parse_key("7")?;
     /// let latest = prices.read_key(&key, None, 2)?;
-    /// assert_eq!(latest[0].body(), br#"{"id": 7, "price": 11}"#);
+    /// assert_eq!(latest[0].json(), br#"{"id": 7, "price": 11}"#);
     /// let before = prices.read_key(&key, Some(latest[1].seq()), 1)?;
-    /// assert_eq!(before[0].body(), br#"{"id": 7, "price": 12}"#);
+    /// assert_eq!(before[0].json(), br#"{"id": 7, "price": 12}"#);
     /// # Ok(())
     /// # }
     /// ```
@@ -370,7 +406,7 @@ impl DatasetSnapshot {
     ///     .versions(2);
     /// let jobs = db.create_dataset("jobs", def)?;
     /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
-    ///     jobs.put(format!(r#"{{"id": {id}, "state": "{state}"}}"#).as_bytes())?;
+    ///     jobs.put_json(format!(r#"{{"id": {id}, "state": "{state}"}}"#))?;
     /// }
     /// // Who is ready, and who was, one version ago?
     /// assert_eq!(jobs.read_value(&state, "ready", None, 1, Page::newest(10))?.records.len(), 1);

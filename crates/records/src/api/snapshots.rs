@@ -27,13 +27,13 @@ impl Database {
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
     /// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
-    /// events.put(br#"{"id":1,"text":"old"}"#)?;
+    /// events.put_json(br#"{"id":1,"text":"old"}"#)?;
     /// db.keep_snapshot("monday")?;
-    /// events.put(br#"{"id":1,"text":"new"}"#)?;
+    /// events.put_json(br#"{"id":1,"text":"new"}"#)?;
     ///
     /// let monday = db.kept_snapshot("monday")?.dataset("events")?;
     /// let record = monday.get(&monday.parse_key("1")?)?.unwrap();
-    /// assert_eq!(record.body(), br#"{"id":1,"text":"old"}"#);
+    /// assert_eq!(record.json(), br#"{"id":1,"text":"old"}"#);
     /// db.drop_snapshot("monday")?;
     /// # Ok(())
     /// # }

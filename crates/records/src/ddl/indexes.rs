@@ -245,7 +245,7 @@ impl Handle {
     fn infer(&self, path: &Path) -> Result<Type> {
         let records = Scan::new(self.snapshot(), None, None, false)?.take(SAMPLE);
         let records = records.collect::<Result<Vec<_>>>()?;
-        let bodies: Vec<&[u8]> = records.iter().map(|record| record.body()).collect();
+        let bodies: Vec<&[u8]> = records.iter().map(|record| record.json()).collect();
         infer(&bodies, path).ok_or_else(|| {
             Error::bad_input(format!(
                 "none of the first {SAMPLE} records has a value at `{path}`: say its type, as in {path}:lazy:string"

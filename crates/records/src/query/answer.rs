@@ -1,6 +1,6 @@
 //! The answer of a query, found page by page.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use lsm::{
@@ -8,9 +8,8 @@ use lsm::{
 };
 use model::Key;
 use model::record::RecordRef;
-use serde_json::{Map, Value as Json, json};
 
-use super::explain::{self, Steps};
+use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
 use super::plan::{self, Driver, Plan};
 use super::predicate::Predicates;
 use super::{Order, Query, scan};
@@ -129,12 +128,16 @@ impl Answer {
             let declared = predicates
                 .declared
                 .iter()
-                .filter_map(|p| layout.attributes.get(p.attribute));
+                .filter_map(|p| layout.attributes.get(p.attribute))
+                .filter(|attribute| !attribute.kind.is_indexed());
             paths.extend(declared.map(|attribute| format!("`{}`", attribute.path)));
-            notes.push(format!(
-                "no index on {}: answered by a scan",
-                paths.join(", ")
-            ));
+            let mut seen = HashSet::new();
+            paths.retain(|path| seen.insert(path.clone()));
+            notes.push(match paths.is_empty() {
+                false => format!("no index on {}: answered by a scan", paths.join(", ")),
+                // As of `not` and `is null`, of which indexes know nothing.
+                true => "no index answers this condition: answered by a scan".to_owned(),
+            });
         }
         let empty = predicates.is_never();
         let after = query.after.map(|token| token.0);
@@ -179,61 +182,38 @@ impl Answer {
     }
 
     /// What the query did so far and what it cost.
-    pub fn explain(&self) -> Json {
+    pub fn explain(&self) -> Explain {
         let layout = &self.snapshot.layout;
-        let name = |at: usize| {
-            self.predicates
-                .declared
-                .get(at)
-                .map(|p| p.text.clone())
-                .unwrap_or_default()
+        let index = |at: &usize| {
+            let predicate = self.predicates.declared.get(*at);
+            let attribute = predicate.and_then(|p| layout.attributes.get(p.attribute));
+            ExplainedIndex {
+                index: attribute.map(|a| a.path.to_string()).unwrap_or_default(),
+                kind: attribute.map(|a| a.kind.to_string()).unwrap_or_default(),
+                condition: predicate.map(|p| p.text.clone()).unwrap_or_default(),
+            }
         };
-        let mut plan = Map::new();
+        let mut plan = ExplainedPlan::default();
         match &self.plan.driver {
-            Driver::Scan => {
-                plan.insert("scan".to_string(), json!("all records"));
-            }
-            Driver::Index(at) => {
-                let attribute = self
-                    .predicates
-                    .declared
-                    .get(*at)
-                    .and_then(|p| layout.attributes.get(p.attribute));
-                if let Some(attribute) = attribute {
-                    plan.insert("index".to_string(), json!(attribute.path.to_string()));
-                    plan.insert("kind".to_string(), json!(attribute.kind.to_string()));
-                }
-                plan.insert("condition".to_string(), json!(name(*at)));
-            }
-            Driver::Union(all) => {
-                let each = all.iter().map(|at| {
-                    let predicate = self.predicates.declared.get(*at);
-                    let attribute = predicate.and_then(|p| layout.attributes.get(p.attribute));
-                    json!({
-                        "index": attribute.map(|a| a.path.to_string()),
-                        "kind": attribute.map(|a| a.kind.to_string()),
-                        "condition": name(*at),
-                    })
-                });
-                plan.insert("union".to_string(), Json::Array(each.collect()));
-            }
+            Driver::Scan => plan.scan = Some("all records".to_string()),
+            Driver::Index(at) => plan.index = Some(index(at)),
+            Driver::Union(all) => plan.union = all.iter().map(index).collect(),
         }
-        if !self.plan.compared.is_empty() {
-            let compared: Vec<Json> = self
-                .plan
-                .compared
-                .iter()
-                .map(|(at, expected)| json!({ "condition": name(*at), "expected": expected }))
-                .collect();
-            plan.insert("compared".to_string(), Json::Array(compared));
+        let compared = self.plan.compared.iter().map(|(at, expected)| Compared {
+            condition: index(at).condition,
+            expected: *expected,
+        });
+        plan.compared = compared.collect();
+        Explain {
+            plan,
+            notes: self.notes.clone(),
+            steps: self.steps.clone(),
+            cost: ExplainedCost {
+                data: (&self.data_cost).into(),
+                index: Some((&self.index_cost).into()),
+                keys: Some((&self.keys_cost).into()),
+            },
         }
-        json!({
-            "plan": plan,
-            "notes": self.notes,
-            "steps": self.steps.to_json(),
-            "cost": { "data": explain::cost(&self.data_cost), "index": explain::cost(&self.index_cost),
-                "keys": explain::cost(&self.keys_cost) },
-        })
     }
 
     /// Asks the driver for the next candidates.
@@ -509,7 +489,7 @@ pub struct Keys(pub(super) Answer);
 
 impl Keys {
     /// What the query did so far and what it cost.
-    pub fn explain(&self) -> Json {
+    pub fn explain(&self) -> Explain {
         self.0.explain()
     }
 

@@ -8,10 +8,9 @@ use std::ops::ControlFlow;
 use lsm::sort::{Sorted, Sorter};
 use lsm::{Account, Cursor, Expected, Seq, Slice, Snapshot};
 use model::Key;
-use serde_json::Value as Json;
 
 use super::answer::{Answer, parse};
-use super::explain::Steps;
+use super::explain::{Explain, Steps};
 use super::plan::Driver;
 use super::predicate::Predicates;
 use super::{Query, scan};
@@ -40,7 +39,7 @@ const READAHEAD_FACTS: u64 = 10_000;
 /// What a key of a chunk takes beside its bytes.
 const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 
-pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Result<Json> {
+pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Result<Explain> {
     if query.after.is_some() {
         return Err(Error::bad_input("only answers by recency have pages"));
     }

@@ -14,15 +14,16 @@ mod versions;
 
 pub use answer::{Answer, Keys, PageToken};
 pub use bulk::BulkOrder;
+pub use explain::{
+    Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
+};
 pub use scan::Scan;
 pub use versions::{Page, ValuePage, ValueToken};
 
 use std::ops::ControlFlow;
 
-use lsm::LookupOptions;
-use serde_json::Value as Json;
-
 pub use crate::index::Order;
+use lsm::LookupOptions;
 
 use crate::error::{Error, Result};
 use crate::maintenance::Validation;
@@ -83,8 +84,8 @@ impl Query {
     }
 
     /// At most this many records: the first of the order. Without a limit, all.
-    pub fn limit(mut self, limit: Option<usize>) -> Query {
-        self.limit = limit;
+    pub fn limit(mut self, limit: impl Into<Option<usize>>) -> Query {
+        self.limit = limit.into();
         self
     }
 
@@ -136,12 +137,17 @@ impl Query {
         self,
         order: BulkOrder,
         visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
-    ) -> Result<Json> {
+    ) -> Result<Explain> {
         bulk::visit(self, order, visit)
     }
 
-    /// The number of matching records (at most the limit), and the explanation.
-    pub fn count(self) -> Result<(u64, Json)> {
+    /// The number of matching records (at most the limit).
+    pub fn count(self) -> Result<u64> {
+        Ok(self.count_explained()?.0)
+    }
+
+    /// The number of matching records (at most the limit), and how it was found.
+    pub fn count_explained(self) -> Result<(u64, Explain)> {
         if self.condition.is_none() && self.after.is_none() {
             let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
             return scan::count_all(&self.snapshot, limit);

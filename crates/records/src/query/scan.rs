@@ -2,9 +2,8 @@
 
 use lsm::{Cost, Cursor, MAX_SEQ, TreeCursor};
 use model::Key;
-use serde_json::{Value as Json, json};
 
-use super::explain;
+use super::explain::Explain;
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::View;
@@ -52,12 +51,12 @@ impl Scan {
     }
 
     /// What the scan did so far and what it cost.
-    pub fn explain(&self) -> Json {
-        json!({
-            "plan": { "scan": if self.reverse { "keys, descending" } else { "keys, ascending" } },
-            "steps": { "answers": self.records },
-            "cost": { "data": explain::cost(&self.cursor.cost()) },
-        })
+    pub fn explain(&self) -> Explain {
+        let order = match self.reverse {
+            true => "descending",
+            false => "ascending",
+        };
+        Explain::of_scan(order, self.records, &self.cursor.cost())
     }
 
     fn start(&mut self) -> Result<()> {
@@ -145,7 +144,7 @@ impl Iterator for Scan {
 }
 
 /// Counts the records of a dataset, at most `limit`.
-pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Json)> {
+pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Explain)> {
     let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
@@ -155,10 +154,5 @@ pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Json)> {
     }
     let cost: Cost = cursor.cost();
     snapshot.dataset.shared.group.count(&cost);
-    let explain = json!({
-        "plan": { "scan": "keys, ascending" },
-        "steps": { "answers": count },
-        "cost": { "data": explain::cost(&cost) },
-    });
-    Ok((count, explain))
+    Ok((count, Explain::of_scan("ascending", count, &cost)))
 }

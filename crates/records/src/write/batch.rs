@@ -6,14 +6,16 @@ use std::sync::Arc;
 use lsm::entry::MAX_TIME;
 use lsm::{Batch, Durability, Kind, Seq, Snapshot, Time, TreeId};
 use model::Key;
-use model::record::{self, RecordRef};
+use model::record::{EXPIRES, RecordRef, encode};
 use model::schema::Extracted;
+use serde::Serialize;
 
 use super::pre_images::{Conflict, Expectation, Replaced, Touched};
 use crate::catalog::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
+use crate::record;
 use crate::store::{Due, Handle, expiry_key};
 use crate::telemetry::Measured;
 
@@ -43,12 +45,16 @@ pub struct WriteBatch {
     pub(super) is_sweep: bool,
     /// Of how many it is known whether they replace a record, and how many do.
     replaced: (u64, u64),
+    durability: Durability,
+    /// A record that is being serialised.
+    json: Vec<u8>,
 }
 
 impl WriteBatch {
     pub(crate) fn new(dataset: Handle) -> WriteBatch {
         WriteBatch {
             layout: dataset.current.latest(),
+            durability: dataset.shared.durability,
             dataset,
             writes: Writes::default(),
             extracted: Extracted::default(),
@@ -61,13 +67,41 @@ impl WriteBatch {
             deletes: 0,
             is_sweep: false,
             replaced: (0, 0),
+            json: Vec::new(),
         }
     }
 
-    /// Adds a record (a JSON object) that replaces the one of the same key. After an error the batch
-    /// is as it was.
-    pub fn put(&mut self, json: &[u8]) -> Result<()> {
-        self.put_as(json, false)
+    /// How durable the batch is when it is committed; as durable as the store's writes are by default
+    /// ([`crate::Options::durability`]) unless set.
+    pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch {
+        self.durability = durability;
+        self
+    }
+
+    /// Adds a record that replaces the one of the same key: anything that serialises as a JSON object. After an error the
+    /// batch is as it was.
+    pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
+        self.serialised(record, false)
+    }
+
+    /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
+    /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
+    pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
+        self.serialised(record, true)
+    }
+
+    fn serialised(&mut self, record: &(impl Serialize + ?Sized), insert: bool) -> Result<()> {
+        let mut json = std::mem::take(&mut self.json);
+        json.clear();
+        let result = record::serialise(record, &mut json);
+        let result = result.and_then(|()| self.put_as(&json, insert));
+        self.json = json;
+        result
+    }
+
+    /// As [`WriteBatch::put`], of the text of a JSON object, which is kept byte for byte.
+    pub fn put_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
+        self.put_as(json.as_ref(), false)
     }
 
     fn put_as(&mut self, json: &[u8], insert: bool) -> Result<()> {
@@ -91,10 +125,9 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
-    /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
-    pub fn insert(&mut self, json: &[u8]) -> Result<()> {
-        self.put_as(json, true)
+    /// As [`WriteBatch::insert`], of the text of a JSON object.
+    pub fn insert_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
+        self.put_as(json.as_ref(), true)
     }
 
     /// The batch is committed only where there is no record of `key` then, whatever it writes itself: else the commit fails with
@@ -240,9 +273,9 @@ impl WriteBatch {
                 None => None,
             };
             let time = expires.map(|(_, time)| time.to_be_bytes());
-            let time = time.iter().map(|time| (record::EXPIRES, time.as_slice()));
+            let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
             let known = layout.stored.next_id;
-            record::encode(&mut self.value, known, time.chain(attributes), &[]);
+            encode(&mut self.value, known, time.chain(attributes), &[]);
             self.writes
                 .batch
                 .put_parts(layout.data, key, &[&self.value, json])?;
@@ -346,10 +379,11 @@ impl WriteBatch {
         self.layout = self.dataset.current.latest();
     }
 
-    /// Writes the batch, all of it or nothing, as durably as asked; then the batch is empty. After
+    /// Writes the batch, all of it or nothing; then it is empty. After
     /// an error the batch is as it was, and nothing of it is visible; but where a sync failed it may be
     /// in the log, and there after the store was reopened.
-    pub fn commit(&mut self, durability: Durability) -> Result<()> {
+    pub fn commit(&mut self) -> Result<()> {
+        let durability = self.durability;
         if self.is_empty() {
             return self.check_expected();
         }

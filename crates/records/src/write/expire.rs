@@ -79,7 +79,7 @@ impl Handle {
         for (due, seq) in replaced {
             batch.forget_expiry(tree, due, seq)?;
         }
-        batch.commit(self.shared.durability)?;
+        batch.commit()?;
         Ok(Some(records))
     }
 }

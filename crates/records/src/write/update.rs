@@ -1,11 +1,11 @@
 //! Writes that depend on what is there: read, then written where nobody wrote in between, else read again. No lock is held meanwhile.
 
-use lsm::Durability;
 use model::Key;
+use serde::Serialize;
 
 use super::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::store::Handle;
 
 /// What becomes of a record ([`crate::Dataset::update`]).
@@ -18,6 +18,18 @@ pub enum Update {
     Delete,
     /// It stays as it is.
     Keep,
+}
+
+impl Update {
+    /// This record takes its place: anything that serialises as a JSON object with the same key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadInput`] when it cannot be serialised.
+    pub fn put(record: &(impl Serialize + ?Sized)) -> Result<Update> {
+        let mut json = Vec::new();
+        record::serialise(record, &mut json)?;
+        Ok(Update::Put(json))
+    }
 }
 
 impl From<Vec<u8>> for Update {
@@ -40,7 +52,6 @@ impl Handle {
     pub(crate) fn update(
         &self,
         key: &Key,
-        durability: Durability,
         change: &mut dyn FnMut(Option<&Record>) -> Result<Update>,
     ) -> Result<Option<Record>> {
         let mut batch = WriteBatch::new(self.clone());
@@ -55,7 +66,7 @@ impl Handle {
                 Some(old) => batch.if_seq(key, old.seq()),
                 None => batch.if_absent(key),
             }
-            match batch.commit(durability) {
+            match batch.commit() {
                 Ok(()) => return Ok(old),
                 Err(error) if error.conflict().is_some() => batch.clear(),
                 Err(error) => return Err(error),

@@ -151,7 +151,7 @@ pub(crate) fn keys_in_every_way(query: &Query) -> Vec<String> {
         let alone: Vec<String> = alone.map(|key| key.unwrap().to_string()).collect();
         assert_eq!(alone, found, "keys alone, {validation:?}");
         assert_eq!(keys(query.clone()), found, "{validation:?}");
-        let count = query.count().unwrap().0;
+        let count = query.count().unwrap();
         assert_eq!(count, found.len() as u64, "count, {validation:?}");
     }
     found
@@ -181,7 +181,7 @@ pub(crate) fn row(record: esker::Result<esker::Record>) -> esker::Result<Row> {
 }
 
 fn body(record: &esker::Record) -> String {
-    std::str::from_utf8(record.body()).unwrap().to_string()
+    std::str::from_utf8(record.json()).unwrap().to_string()
 }
 
 /// The keys of a query's answer.

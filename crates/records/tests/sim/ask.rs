@@ -255,7 +255,7 @@ impl Asker<'_> {
         let query = query.clone().validation(validation);
         let limited = || query.clone().limit(limit);
         if self.takes() {
-            let (count, plan) = limited().count()?;
+            let (count, plan) = limited().count_explained()?;
             assert_eq!(count, few.len() as u64, "{}: {plan}", what("count"));
         }
         if self.takes() {
@@ -345,7 +345,7 @@ impl Asker<'_> {
         let key = key(self.view.key_type, self.rng.u8(0..KEYS));
         let api = self.snapshot.parse_key(&key.to_string())?;
         let found = self.snapshot.get(&api)?;
-        let found = found.map(|r| (r.seq(), String::from_utf8(r.body().to_vec()).unwrap()));
+        let found = found.map(|r| (r.seq(), String::from_utf8(r.json().to_vec()).unwrap()));
         let right = self.records.current(&key);
         let right = right.map(|(seq, row)| (seq, row.put.body.clone()));
         assert_eq!(found, right, "get {key}");
@@ -397,7 +397,7 @@ impl Asker<'_> {
         let (ts, m) = (self.moment(), self.rng.usize(1..self.view.kept() + 2));
         let api = self.snapshot.parse_key(&key.to_string())?;
         let found = self.snapshot.read_key(&api, ts, m)?;
-        let found: Vec<(u64, &[u8])> = found.iter().map(|r| (r.seq(), r.body())).collect();
+        let found: Vec<(u64, &[u8])> = found.iter().map(|r| (r.seq(), r.json())).collect();
         let right = self.records.versions(&key, ts.unwrap_or(u64::MAX), m);
         let right: Vec<(u64, &[u8])> = right
             .iter()

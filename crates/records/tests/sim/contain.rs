@@ -44,7 +44,9 @@ pub(crate) fn live_on(
     let def = DatasetDef::new(path("id"), KeyType::Int);
     let other = db.create_dataset("other", def).unwrap();
     for id in 0..3 {
-        other.put(format!("{{\"id\":{id}}}").as_bytes()).unwrap();
+        other
+            .put_json(format!("{{\"id\":{id}}}").as_bytes())
+            .unwrap();
         db.flush().unwrap();
     }
     if rng.bool() {
@@ -65,7 +67,7 @@ pub(crate) fn live_on(
                 KeyType::Int => key.to_string(),
                 KeyType::String => format!("\"{key}\""),
             };
-            let _ = dataset.put(format!("{{\"id\":{key}}}").as_bytes());
+            let _ = dataset.put_json(format!("{{\"id\":{key}}}").as_bytes());
             db.flush().unwrap();
         }
     }
@@ -99,7 +101,7 @@ pub(crate) fn live_on(
     drop(other);
     db.close().unwrap();
     let db = store.try_open(Some(image)).unwrap();
-    assert_eq!(db.dataset("other").unwrap().query().count().unwrap().0, 3);
+    assert_eq!(db.dataset("other").unwrap().query().count().unwrap(), 3);
     if let Some(set) = mended {
         let dataset = db.dataset(name).unwrap();
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();

@@ -468,7 +468,7 @@ fn holds(db: &Database, store: &Store, state: &State) -> esker::Result<bool> {
         for record in dataset.scan(None, None, false)? {
             let record = record?;
             let same = right.next().is_some_and(|(_, seq, put)| {
-                seq == record.seq() && put.body.as_bytes() == record.body()
+                seq == record.seq() && put.body.as_bytes() == record.json()
             });
             if !same {
                 return Ok(false);

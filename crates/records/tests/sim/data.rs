@@ -48,7 +48,7 @@ struct Committed {
 fn commit_to(db: &Database, batch: &mut WriteBatch, durability: Durability) -> Committed {
     let last = db.group().snapshot().seq();
     let first = db.group().latest().seq() + 1;
-    let result = batch.commit(durability);
+    let result = batch.durability(durability).commit();
     let now = db.group().snapshot().seq();
     Committed {
         last,
@@ -105,10 +105,10 @@ impl World {
                     let shape = (*pad, *style);
                     let row = row(&key, &set.types, cells, shape, old, number);
                     if matches!(write, Write::Insert { .. }) {
-                        batch.insert(row.put.body.as_bytes()).unwrap();
+                        batch.insert_json(row.put.body.as_bytes()).unwrap();
                         effects.inserts.push(key.clone());
                     } else {
-                        batch.put(row.put.body.as_bytes()).unwrap();
+                        batch.put_json(row.put.body.as_bytes()).unwrap();
                     }
                     effects.writes.push((key, Some(Rc::new(row))));
                 }
@@ -136,7 +136,7 @@ impl World {
                     let bad = ["{\"id\": ", "[1]", "{}", "{\"id\": null}", "\u{1}"];
                     let bad = bad[usize::from(*which) % bad.len()];
                     let len = batch.len();
-                    let error = batch.put(bad.as_bytes()).unwrap_err();
+                    let error = batch.put_json(bad.as_bytes()).unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::BadInput);
                     assert_eq!(batch.len(), len);
                 }

@@ -22,7 +22,7 @@ fn rows(dataset: &Dataset) -> esker::Result<(u64, Rows)> {
     let snapshot = dataset.snapshot();
     let rows = snapshot.scan(None, None, false)?.map(|record| {
         let record = record?;
-        let row = (record.seq(), record.body().to_vec());
+        let row = (record.seq(), record.json().to_vec());
         Ok((record.key().to_string(), row))
     });
     Ok((snapshot.seq(), rows.collect::<esker::Result<_>>()?))
@@ -44,7 +44,7 @@ impl Copy {
             match change.record() {
                 Some(record) => {
                     assert_eq!((record.key(), record.seq()), (change.key(), before));
-                    let row = (before, record.body().to_vec());
+                    let row = (before, record.json().to_vec());
                     self.rows.insert(change.key().to_string(), row);
                 }
                 None => drop(self.rows.remove(&change.key().to_string())),

@@ -109,10 +109,10 @@ impl Shared {
         let mut records = Records::default();
         for record in snapshot.scan(None, None, false)? {
             let record = record?;
-            let body: serde_json::Value = serde_json::from_slice(record.body()).unwrap();
+            let body: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
             let number = body["o"].as_u64().unwrap();
             let (key, row) = self.made.lock().unwrap()[&number].clone();
-            assert_eq!(row.put.body.as_bytes(), record.body(), "a record is torn");
+            assert_eq!(row.put.body.as_bytes(), record.json(), "a record is torn");
             let row = Some(Rc::new(Row::clone(&row)));
             let seq = record.seq();
             records.write(key, Entry { seq, row }, 1);
@@ -168,8 +168,8 @@ impl Shared {
                     .unwrap()
                     .insert(number, (key, Arc::new(made)));
                 match rng.usize(0..8) {
-                    0 => batch.insert(body.as_bytes()).unwrap(),
-                    _ => batch.put(body.as_bytes()).unwrap(),
+                    0 => batch.insert_json(body.as_bytes()).unwrap(),
+                    _ => batch.put_json(body.as_bytes()).unwrap(),
                 }
                 done.insert((set, id), Some(number));
             }
@@ -178,7 +178,7 @@ impl Shared {
                 1 => Durability::Periodic(Duration::from_millis(5)),
                 _ => Durability::Os,
             };
-            match batch.commit(durability) {
+            match batch.durability(durability).commit() {
                 Ok(()) => {
                     for (key, number) in done {
                         last.sure.insert(key, number);
@@ -293,7 +293,10 @@ impl Shared {
         };
         for id in 0..rng.u64(0..30) {
             let body = format!("{{\"id\":{},\"a\":{id}}}", id % 9);
-            if self.decide(dataset.put(body.as_bytes()), &[]).is_none() {
+            if self
+                .decide(dataset.put_json(body.as_bytes()), &[])
+                .is_none()
+            {
                 return;
             }
         }
@@ -429,7 +432,7 @@ impl Shared {
                         let key = key(KeyType::Int, id * 2);
                         let cells = [ONE + id % 3; PATHS.len()];
                         let made = row(&key, &TYPES, &cells, (9, 0), None, number);
-                        dataset.put(made.put.body.as_bytes()).unwrap();
+                        dataset.put_json(made.put.body.as_bytes()).unwrap();
                         let mut all = self.made.lock().unwrap();
                         all.insert(number, (key, Arc::new(made)));
                     }
