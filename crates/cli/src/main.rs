@@ -46,6 +46,8 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Check(args) => commands::admin::check(&args, memory),
         Command::Maintain(args) => commands::maintain::maintain(&args, memory),
         Command::Repair(args) => commands::repair::repair(&args, memory),
+        Command::Ttl(args) => commands::expiry::ttl(&args, memory),
+        Command::Expire(args) => commands::expiry::expire(&args, memory),
         Command::Compact(args) => commands::admin::compact(&args, memory),
         Command::Backup(args) => commands::admin::backup(&args, memory),
         Command::Snapshot(args) => commands::admin::snapshot(&args, memory),

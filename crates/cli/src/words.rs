@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use esker::{AdvisedChange, AttributeAdvice, DatasetDef, Merging, Repair, Tokenizer};
 
-use crate::args::Strategy;
+use crate::args::{Strategy, Ttl};
 
 /// The arguments of `load` that make a dataset of this definition: what is usual is left out.
 pub(crate) fn definition(def: &DatasetDef) -> String {
@@ -29,6 +29,12 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
     }
     if def.versions != 1 {
         let _ = write!(text, " --versions {}", def.versions);
+    }
+    if def.expiry.ttl.is_some() {
+        let _ = write!(text, " --ttl {}", Ttl(def.expiry.ttl));
+    }
+    if let Some(path) = &def.expiry.path {
+        let _ = write!(text, " --expires {path}");
     }
     text
 }

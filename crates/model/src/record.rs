@@ -10,8 +10,13 @@
 //! With the attributes in front, flushes and merges read them without parsing JSON, and a reader
 //! that wants the body skips them in one step. An attribute that was declared after a record was
 //! stored is read out of the body.
+//!
+//! A record that expires says so by an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes.
 
 use coding::{Reader, put_varint};
+
+/// The id that no attribute has: under it a record has the time at which it expires.
+pub const EXPIRES: u32 = u32::MAX;
 
 /// Appends the stored form. `attributes` are (stable id, encoded value), gone through twice: all
 /// that the record has of ids below `known`.
@@ -56,6 +61,19 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub fn body_of(stored: &'a [u8]) -> Option<&'a [u8]> {
         Some(RecordRef::split(stored)?.body)
+    }
+
+    /// From when on the record is as if it had been deleted, in milliseconds since 1970, without a look at its other attributes; `None` when it stays.
+    #[inline]
+    pub fn expiry_of(stored: &[u8]) -> Option<u64> {
+        let mut input = Reader::new(stored);
+        input.varint()?;
+        let mut attributes = Reader::new(input.bytes()?);
+        if attributes.varint()? != u64::from(EXPIRES) {
+            return None;
+        }
+        let time = attributes.bytes()?.first_chunk()?;
+        Some(u64::from_be_bytes(*time))
     }
 
     fn split(stored: &'a [u8]) -> Option<RecordRef<'a>> {

@@ -41,15 +41,34 @@ impl From<Position> for ChangesFrom {
     }
 }
 
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// It was put.
+    Put,
+    /// It was deleted.
+    Deleted,
+    /// It had expired, and was still there when that was acted on: in the background, some time after nobody saw it any more, or by
+    /// [`crate::Dataset::expire_now`]. Once for each record; of one that was put again or deleted before, not at all.
+    Expired,
+}
+
 /// One committed change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     key: Key,
     position: Position,
     record: Option<Record>,
+    kind: ChangeKind,
 }
 
 impl Change {
+    /// What became of the record.
+    pub fn kind(&self) -> ChangeKind {
+        self.kind
+    }
+
     /// The primary key.
     pub fn key(&self) -> &Key {
         &self.key
@@ -65,7 +84,7 @@ impl Change {
         self.position
     }
 
-    /// The record as it is since then; `None` when it was deleted.
+    /// The record as it is since then; `None` when it was deleted or has expired.
     pub fn record(&self) -> Option<&Record> {
         self.record.as_ref()
     }
@@ -168,12 +187,24 @@ impl Changes {
                 }
                 continue;
             };
+            let expiry = self.dataset.layout().expiry;
             let (data, key_type) = (self.dataset.current.data, self.dataset.key_type());
             let (history, given) = (commit.position().history, self.given.seq);
             let mut malformed = None;
             let pending = &mut self.pending;
             commit.each(&mut |tree, seq, kind, key, value| {
-                if tree != data || seq <= given {
+                if seq <= given {
+                    return;
+                }
+                // The deletion of what expires shares the number of the record's.
+                if Some(tree) == expiry
+                    && kind == Kind::Delete
+                    && let Some(last) = pending.back_mut()
+                    && last.position.seq == seq
+                {
+                    last.kind = ChangeKind::Expired;
+                }
+                if tree != data {
                     return;
                 }
                 let key = Key::from_encoded(key_type, key.to_vec());
@@ -186,6 +217,10 @@ impl Changes {
                     stored.map(|stored| Record::new(key.clone(), seq, Slice::from(stored)));
                 match record.transpose() {
                     Ok(record) => pending.push_back(Change {
+                        kind: match record {
+                            Some(_) => ChangeKind::Put,
+                            None => ChangeKind::Deleted,
+                        },
                         key,
                         position: Position { history, seq },
                         record,

@@ -65,14 +65,18 @@ pub use ddl::{
     SwitchStep,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use feed::{Change, Changes, ChangesFrom};
+pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use lsm::fs;
-pub use lsm::{Budget, Durability, KeepLog, LookupOptions, NamedSnapshot, Position, Seq, Stop};
+pub use lsm::{
+    Budget, Clock, Durability, KeepLog, LookupOptions, NamedSnapshot, Position, Seq, Stop,
+};
 pub use maintenance::Validation;
 pub use model::Error as ModelError;
 pub use model::Key;
 pub use model::condition::{Expr, Field, Op, Operand, ParseError, field};
-pub use model::definition::{DatasetDef, IndexDef, IndexKind, Maintenance, Merging, Repair};
+pub use model::definition::{
+    DatasetDef, Expiry, IndexDef, IndexKind, Maintenance, Merging, Repair,
+};
 pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -136,6 +136,8 @@ fn definition(def: &DatasetDef) -> Json {
         "key": def.key.to_string(),
         "key_type": def.key_type.to_string(),
         "indexes": indexes.collect::<Vec<_>>(),
+        "ttl_ms": def.expiry.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+        "expires": def.expiry.path.as_ref().map(ToString::to_string),
     })
 }
 
@@ -214,6 +216,9 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     }
     if layout.notes == Some(tree.id) {
         return "notes".to_string();
+    }
+    if layout.expiry == Some(tree.id) {
+        return "what expires".to_string();
     }
     if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
         return format!("keys written since the index of {} began", a.path);

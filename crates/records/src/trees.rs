@@ -13,8 +13,8 @@ use model::definition::{
 use model::record::RecordRef;
 
 use crate::catalog::{
-    BackfillExtractor, Role, TreeConfig, data_tree, dataset_of, deleted_tree, index_tree,
-    keys_tree, superseded_tree, widened_tree,
+    BackfillExtractor, Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree,
+    index_tree, keys_tree, superseded_tree, widened_tree,
 };
 use crate::extension::Extensions;
 use crate::index;
@@ -42,6 +42,9 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
         trees.push((keys_tree(name), config(Role::Keys)));
     }
     trees.push((superseded_tree(name), config(Role::Superseded)));
+    if stored.expiry.is_some() {
+        trees.push((expiry_tree(name), config(Role::Expiry)));
+    }
     trees
 }
 
@@ -230,6 +233,13 @@ impl TreeProvider for Trees {
                 policy: Arc::new(Tiered::default()),
                 filter_bits_per_key: 0,
                 bitmap: true,
+                ..TreeOptions::default()
+            },
+            // Read from the front only. What is known to be obsolete has nothing more to expire.
+            Role::Expiry => TreeOptions {
+                policy: self.policy(config.merging),
+                filter_bits_per_key: 0,
+                superseded: superseded(DropPolicy::Silent),
                 ..TreeOptions::default()
             },
             Role::Widened => TreeOptions {

@@ -8,7 +8,8 @@ use esker::{ChangesFrom, Position, Seq};
 use super::size;
 
 pub(super) const CHANGES_HELP: &str = "\
-One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}, or \"change\":\"delete\" and no record. The log has what is in no table
+One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}, or \"change\":\"delete\", or
+\"expire\" of one that had expired, and no record. The log has what is in no table
 yet. With --consumer it is kept for whoever reads under that name, through restarts and from where that one stopped: it sees every change at
 least once; no other process may have the store open for writing meanwhile. Without, a process that writes is followed beside it.
 

@@ -1,6 +1,7 @@
 //! What can be said on the command line: commands, arguments, and how their values are read.
 
 mod changes;
+mod expiry;
 mod help;
 mod manage;
 mod query;
@@ -10,6 +11,7 @@ mod write;
 use clap::{Parser, Subcommand};
 
 pub(crate) use changes::ChangesArgs;
+pub(crate) use expiry::{ExpireArgs, TtlArgs};
 pub(crate) use manage::{
     AdviseArgs, BackupArgs, CompactArgs, CompletionsArgs, DirArgs, IndexArgs, IndexChangeArgs,
     IndexCommand, IndexDropArgs, IndexResumeArgs, MaintainArgs, ManArgs, RepairArgs, RepairBy,
@@ -21,7 +23,7 @@ pub(crate) use query::{
 };
 #[cfg(test)]
 pub(crate) use values::durability;
-pub(crate) use values::{KINDS, Strategy, size};
+pub(crate) use values::{KINDS, Strategy, Ttl, size};
 pub(crate) use write::{
     CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, Format, LoadArgs, PutArgs,
 };
@@ -105,6 +107,12 @@ pub(crate) enum Command {
     /// Find all obsolete index entries at once, so that queries skip them and compactions drop them
     #[command(after_help = help::REPAIR)]
     Repair(RepairArgs),
+    /// Change how long the records of a dataset live
+    #[command(after_help = expiry::TTL_HELP)]
+    Ttl(TtlArgs),
+    /// Delete the records that have expired
+    #[command(after_help = expiry::EXPIRE_HELP)]
+    Expire(ExpireArgs),
     /// Compact a store or a dataset
     #[command(after_help = "Example:\n  esker compact db events")]
     Compact(CompactArgs),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use esker::{DatasetDef, Maintenance, Merging, Mix, Repair, Validation};
@@ -72,6 +73,55 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     match number.checked_mul(factor) {
         Some(bytes) if bytes > 0 => Ok(bytes),
         _ => Err("out of range".to_string()),
+    }
+}
+
+/// The units of times to live, in milliseconds, longest first.
+const UNITS: [(&str, u64); 6] = [
+    ("w", 7 * 86_400_000),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// Reads a time to live such as `7d`, `12h`, `30m`, `10s` or `500ms`.
+pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let unit = UNITS.iter().find(|(name, _)| *name == unit);
+    let (_, millis) = unit.ok_or("a number and its unit: w, d, h, m, s or ms")?;
+    let number: u64 = digits.parse().map_err(|_| "not a whole number")?;
+    match number.checked_mul(*millis) {
+        Some(millis) if millis > 0 => Ok(Duration::from_millis(millis)),
+        _ => Err("out of range".to_string()),
+    }
+}
+
+/// Reads a time to live, or `none`.
+pub(super) fn new_ttl(text: &str) -> Result<Ttl, String> {
+    match text {
+        "none" => Ok(Ttl(None)),
+        _ => Ok(Ttl(Some(ttl(text)?))),
+    }
+}
+
+/// A time to live; none where records do not expire by their age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ttl(pub(crate) Option<Duration>);
+
+impl fmt::Display for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(ttl) = self.0 else {
+            return f.write_str("none");
+        };
+        let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let fits = |(_, unit): &&(&str, u64)| millis.is_multiple_of(*unit);
+        match UNITS.iter().find(fits) {
+            Some((name, unit)) => write!(f, "{}{name}", millis / unit),
+            None => write!(f, "{millis}ms"),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::help::BASELINES;
-use super::values::{Strategy, durability, merging, repair, strategy};
+use super::values::{Strategy, durability, merging, repair, strategy, ttl};
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
@@ -33,6 +33,12 @@ pub(crate) struct DefinitionArgs {
     /// How many versions of a record are kept [default: 1]
     #[arg(long, value_name = "M")]
     pub(crate) versions: Option<u32>,
+    /// Records expire so long after they were written, such as 7d, 12h, 30m or 10s; `esker ttl` changes it for later writes
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    pub(crate) ttl: Option<std::time::Duration>,
+    /// Records expire at the time that they have at PATH, RFC 3339 or seconds since 1970; absent or null: never. With --ttl the earlier counts
+    #[arg(long, value_name = "PATH")]
+    pub(crate) expires: Option<esker::Path>,
     /// When obsolete entries are noted for good: as compactions go (merge), by passes over the records (staged), or by
     /// `esker repair` alone (none) [default: merge]
     #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide_short_help = true, help_heading = BASELINES)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use esker::{Change, ChangesFrom, Database, Position, Value};
+use esker::{Change, ChangeKind, ChangesFrom, Database, Position, Value};
 
 use super::{dataset, open, open_to_read};
 use crate::args::ChangesArgs;
@@ -100,9 +100,15 @@ fn write(output: &mut Output, change: &Change) -> Result<(), Failure> {
     };
     let seq = change.seq();
     match change.record() {
-        None => output.line(format_args!(
-            "{{\"seq\":{seq},\"change\":\"delete\",\"key\":{key}}}"
-        )),
+        None => {
+            let what = match change.kind() {
+                ChangeKind::Expired => "expire",
+                _ => "delete",
+            };
+            output.line(format_args!(
+                "{{\"seq\":{seq},\"change\":\"{what}\",\"key\":{key}}}"
+            ))
+        }
         Some(record) => {
             output.text(format_args!(
                 "{{\"seq\":{seq},\"change\":\"put\",\"key\":{key},\"record\":"

@@ -1,9 +1,13 @@
 //! The definition of a dataset as the command line gives it.
 
-use esker::{DatasetDef, IndexDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type};
+use std::time::Duration;
+
+use esker::{
+    DatasetDef, Expiry, IndexDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type,
+};
 
 use super::fields::known_paths;
-use crate::args::{DefinitionArgs, KINDS, Strategy};
+use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
 use crate::failure::Failure;
 use crate::input::Feed;
 use crate::nearest::meant;
@@ -22,6 +26,8 @@ pub(super) struct Wanted {
     repair: Option<Repair>,
     merging: Option<Merging>,
     versions: Option<u32>,
+    ttl: Option<Duration>,
+    expires: Option<Path>,
 }
 
 /// An attribute as the command line says it is to be indexed.
@@ -54,6 +60,8 @@ impl Wanted {
             repair: args.repair,
             merging: args.merging,
             versions: args.versions,
+            ttl: args.ttl,
+            expires: args.expires.clone(),
         })
     }
 
@@ -78,7 +86,9 @@ impl Wanted {
             .is_none_or(|said| said == Strategy::of(def))
             && self.repair.is_none_or(|said| said == def.repair)
             && self.merging.is_none_or(|said| said == def.merging)
-            && self.versions.is_none_or(|said| said == def.versions);
+            && self.versions.is_none_or(|said| said == def.versions)
+            && (self.ttl.is_none() || self.ttl == def.expiry.ttl)
+            && (self.expires.is_none() || self.expires == def.expiry.path);
         if key && indexes && strategy {
             return Ok(());
         }
@@ -194,6 +204,10 @@ impl Wanted {
             repair: self.repair.unwrap_or(usual.repair),
             merging: self.merging.unwrap_or(usual.merging),
             versions: self.versions.unwrap_or(usual.versions),
+            expiry: Expiry {
+                ttl: self.ttl,
+                path: self.expires.clone(),
+            },
             ..usual
         };
         let def = match self.maintenance {
@@ -224,6 +238,8 @@ impl Wanted {
             ("repair", self.repair.map(|said| said.to_string())),
             ("merging", self.merging.map(|said| said.to_string())),
             ("versions", self.versions.map(|said| said.to_string())),
+            ("ttl", self.ttl.map(|said| Ttl(Some(said)).to_string())),
+            ("expires", self.expires.as_ref().map(Path::to_string)),
         ] {
             if let Some(said) = said {
                 text += &format!(" --{name} {said}");

@@ -6,6 +6,7 @@ pub(crate) mod changes;
 pub(crate) mod create;
 mod definition;
 pub(crate) mod demo;
+pub(crate) mod expiry;
 mod fields;
 pub(crate) mod index;
 pub(crate) mod load;

@@ -345,6 +345,16 @@ impl Group {
         self.inner.core.budget.memory()
     }
 
+    /// The time by which reads act now: what the clock says, and never before what was acted on.
+    pub fn time(&self) -> Time {
+        self.inner.core.clock.read_time()
+    }
+
+    /// The time up to which what has expired may be dropped for good: as [`Group::time`], but for a clock that is not believed yet.
+    pub fn believed_time(&self) -> Time {
+        self.inner.core.clock.drop_time()
+    }
+
     /// The time of the clock, where it is more than a day past the last time that the store acted by: nothing that
     /// expires is dropped before it is [confirmed](Group::confirm_time).
     pub fn unconfirmed_time(&self) -> Option<Time> {

@@ -55,6 +55,13 @@ impl Snapshot {
         self.horizon.now
     }
 
+    /// True when what expires at that time has expired for this snapshot: for whoever keeps times in values of his own. It is written down, as for
+    /// entries that expire, before anybody learns of it: nothing comes back when the clock is set back.
+    #[inline]
+    pub fn has_expired(&self, expires: Time) -> bool {
+        self.horizon.hides(expires)
+    }
+
     /// The same snapshot, whose reads `stop` stops, if given: those of its cursors and walks, and those counted by
     /// [`Snapshot::cost`].
     pub fn with_stop(self, stop: Option<Stop>) -> Snapshot {

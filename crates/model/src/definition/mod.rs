@@ -8,6 +8,8 @@ pub use kind::IndexKind;
 pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};
 pub use strategy::{Maintenance, Merging, Repair};
 
+use std::time::Duration;
+
 use crate::error::{Error, Result};
 use crate::schema::{KeyType, Path, Type};
 use crate::tokens::Tokenizer;
@@ -48,7 +50,39 @@ pub struct DatasetDef {
     pub merging: Merging,
     /// How many versions of a record are kept; more than one with deferred maintenance only.
     pub versions: u32,
+    /// When records expire.
+    pub expiry: Expiry,
 }
+
+/// When records expire: the earlier one of the two counts, and a record for which neither says anything never does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expiry {
+    /// So long after they were written, to the millisecond.
+    pub ttl: Option<Duration>,
+    /// At the time that stands there in the record: RFC 3339, or seconds since 1970; the earliest of several. Absent or null: never.
+    pub path: Option<Path>,
+}
+
+impl Expiry {
+    /// True when records may expire.
+    pub fn is_some(&self) -> bool {
+        self.ttl.is_some() || self.path.is_some()
+    }
+
+    /// Refuses a time to live that is none, or that no clock reaches.
+    pub fn validate(&self) -> Result<()> {
+        let millis = self.ttl.map(|ttl| ttl.as_millis());
+        match millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
+            true => Ok(()),
+            false => Err(Error::bad_input(
+                "a time to live is at least a millisecond and at most a million years".to_string(),
+            )),
+        }
+    }
+}
+
+/// In milliseconds: some million years.
+const LONGEST_TTL: u128 = 1_000_000 * 366 * 86_400_000;
 
 impl DatasetDef {
     /// A dataset without indexes.
@@ -62,7 +96,20 @@ impl DatasetDef {
             repair: Repair::default(),
             merging: Merging::default(),
             versions: 1,
+            expiry: Expiry::default(),
         }
+    }
+
+    /// The same with records that expire so long after they were written. Can be changed later; a change holds for records written afterwards.
+    pub fn ttl(mut self, ttl: Duration) -> DatasetDef {
+        self.expiry.ttl = Some(ttl);
+        self
+    }
+
+    /// The same with records that expire at the time that they have at `path`: RFC 3339, or seconds since 1970; absent or null, never.
+    pub fn expires_at(mut self, path: Path) -> DatasetDef {
+        self.expiry.path = Some(path);
+        self
     }
 
     /// The same with another maintenance strategy.
@@ -147,6 +194,7 @@ impl DatasetDef {
                 "staged repair goes with deferred maintenance only".to_string(),
             ));
         }
+        self.expiry.validate()?;
         for (at, index) in self.indexes.iter().enumerate() {
             check_tokenizer(index.tokenizer, index.kind, index.ty)?;
             if self

@@ -1,9 +1,11 @@
 //! The stored form of a definition: JSON, the configuration of a dataset's data tree.
 
+use std::time::Duration;
+
 use coding::Seq;
 use serde_json::{Value as Json, json};
 
-use super::{DatasetDef, IndexDef, Maintenance, Merging, Repair};
+use super::{DatasetDef, Expiry, IndexDef, Maintenance, Merging, Repair};
 use crate::schema::{KeyType, Path};
 use crate::tokens::Tokenizer;
 
@@ -46,6 +48,8 @@ pub struct StoredDef {
     pub change: Option<StoredChange>,
     /// How the dataset is maintained.
     pub upkeep: MaintenanceSettings,
+    /// When records that are written from now on expire.
+    pub expiry: Expiry,
 }
 
 /// How a dataset is kept in order.
@@ -96,6 +100,7 @@ impl StoredDef {
                 keys_after: None,
                 since: 0,
             },
+            expiry: def.expiry.clone(),
         }
     }
 
@@ -132,6 +137,7 @@ impl StoredDef {
             repair: self.upkeep.repair,
             merging: self.upkeep.merging,
             versions: self.upkeep.versions,
+            expiry: self.expiry.clone(),
         }
     }
 
@@ -155,6 +161,13 @@ impl StoredDef {
             }
             if let Some(seq) = self.upkeep.keys_after {
                 fields.insert("keys_after".to_string(), json!(seq));
+            }
+            if let Some(ttl) = self.expiry.ttl {
+                let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+                fields.insert("ttl".to_string(), json!(millis));
+            }
+            if let Some(path) = &self.expiry.path {
+                fields.insert("expires".to_string(), json!(path.to_string()));
             }
         }
         if let (Some(change), Json::Object(fields)) = (&self.change, &mut json) {
@@ -187,8 +200,24 @@ impl StoredDef {
             next_id: number(&json, "next_id")?,
             change,
             upkeep: upkeep(&json)?,
+            expiry: expiry(&json)?,
         })
     }
+}
+
+/// Definitions of datasets whose records do not expire have no such fields.
+fn expiry(json: &Json) -> Option<Expiry> {
+    let expiry = Expiry {
+        ttl: match json.get("ttl") {
+            Some(millis) => Some(Duration::from_millis(millis.as_u64()?)),
+            None => None,
+        },
+        path: match json.get("expires") {
+            Some(_) => Some(text(json, "expires")?.parse().ok()?),
+            None => None,
+        },
+    };
+    expiry.validate().ok().map(|()| expiry)
 }
 
 /// Definitions created before there was a choice have no such fields.

@@ -5,6 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use coding::Reader;
+
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::path::Path;
@@ -12,7 +14,7 @@ use super::readable::without_negative_zeros;
 use super::time;
 use super::types::{KeyType, Type};
 use super::value::{
-    MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, decode_key, encode_bool, encode_float, encode_int,
+    MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, decode_key, encode_bool, encode_float, encode_int,
     encode_string,
 };
 use super::walk::{Found, Rest, Sink, Trie};
@@ -181,6 +183,15 @@ impl Extracted {
         self.iter()
             .filter(move |(a, _)| *a == attribute)
             .map(|(_, value)| value)
+    }
+
+    /// The earliest of the values of an attribute of type [`Type::Time`]: microseconds since 1970.
+    pub fn time(&self, attribute: usize) -> Option<i64> {
+        let first = self.values(attribute).next()?;
+        match Value::decode(Type::Time, &mut Reader::new(first))? {
+            Value::Time(micros) => Some(micros),
+            _ => None,
+        }
     }
 
     fn clear(&mut self) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use lsm::{Budget, Durability, Group, KeepLog, Position, Stop};
+use lsm::{Budget, Clock, Durability, Group, KeepLog, Position, Stop};
 use model::definition::{DatasetDef, StoredDef};
 use serde_json::Value as Json;
 
@@ -41,6 +41,8 @@ pub struct Options {
     pub keep_log: KeepLog,
     /// Capabilities with trees of their own in the store ([`crate::extension`]). A store that has trees of one is opened with it. Default: none.
     pub extensions: Vec<Arc<dyn Extension>>,
+    /// The clock by which records expire, in milliseconds since 1970. Default: the system's.
+    pub clock: Arc<Clock>,
     /// For experiments only.
     #[doc(hidden)]
     pub tuning: Tuning,
@@ -108,6 +110,7 @@ impl Default for Options {
             background: engine.background,
             table_size: engine.table_size,
             keep_log: engine.keep_log,
+            clock: engine.clock,
             extensions: Vec::new(),
             tuning: Tuning::default(),
         }
@@ -202,6 +205,7 @@ impl Database {
             compaction_rate: options.tuning.compaction_rate,
             piece_bytes: options.tuning.piece_bytes,
             keep_log: options.keep_log,
+            clock: options.clock.clone(),
             ..lsm::Options::default()
         };
         let trees = Trees {
@@ -311,6 +315,15 @@ impl Database {
         self.shared.datasets.lock().remove(name);
         self.shared.replace_usage();
         Ok(())
+    }
+
+    /// Believes the clock, however far it is ahead of the last time that the store was used with: what has expired by it may be deleted for good. What the
+    /// clock says in milliseconds since 1970, where that is not believed yet, is `unconfirmed_time` in [`Database::stats`].
+    ///
+    /// # Errors
+    /// It could not be written down.
+    pub fn confirm_time(&self) -> Result<()> {
+        Ok(self.shared.group.confirm_time()?)
     }
 
     /// Makes everything that was written durable.

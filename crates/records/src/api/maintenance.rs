@@ -1,5 +1,7 @@
 //! Changing a dataset's indexes and strategy, repairing it, looking at it.
 
+use std::time::Duration;
+
 use model::definition::{IndexDef, IndexKind, Maintenance};
 use model::schema::{Path, Type};
 use model::tokens::Tokenizer;
@@ -112,6 +114,28 @@ impl Dataset {
     /// which tells the errors too.
     pub fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
         self.handle.set_auto(progress)
+    }
+
+    /// From now on records expire so long after they were written, or, with `None`, at the time that they have themselves at most
+    /// ([`crate::DatasetDef::expires_at`]). Records that are there keep the time that they were written with. One edit, at once; reads and writes go on.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`] for a time to live under a millisecond; [`crate::ErrorKind::Busy`] while the dataset is changed.
+    pub fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
+        self.handle.set_ttl(ttl)
+    }
+
+    /// Deletes the records that have expired, and returns how many. Nobody sees them anyway: this is for their space, and for feeds, which give each as a
+    /// change ([`crate::ChangeKind::Expired`]). Open stores that are written to do it by themselves, a moment after; with
+    /// [`background`](crate::Options::background) off, when a memtable is flushed.
+    ///
+    /// Nothing is deleted where the clock is a day or more ahead of the last time that the store was used with, until
+    /// [`Database::confirm_time`](crate::Database::confirm_time).
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Conflict`] where others wrote these records a hundred times in a row; what reads and writes fail with.
+    pub fn expire_now(&self) -> Result<u64> {
+        self.handle.expire(&|| true)
     }
 
     /// Finds what writes are obsolete and not known to be: those that were superseded by anything written before the

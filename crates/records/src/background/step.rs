@@ -41,6 +41,7 @@ impl Handle {
     }
 
     fn try_keep_up(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
+        self.expire(go_on)?;
         let now = self.now();
         let (layout, snapshot) = (&now.layout, &now.snapshot);
         let upkeep = &layout.stored.upkeep;

@@ -12,8 +12,8 @@ use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
 use model::tokens::Tokenizer;
 
 use super::names::{
-    data_tree, deleted_tree, index_tree, keys_tree, notes_tree, staging_tree, superseded_tree,
-    widened_tree,
+    data_tree, deleted_tree, expiry_tree, index_tree, keys_tree, notes_tree, staging_tree,
+    superseded_tree, widened_tree,
 };
 use crate::error::{Error, Result};
 
@@ -193,6 +193,10 @@ pub(crate) struct Layout {
     pub(crate) notes: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) building: Option<Building>,
+    /// The tree of what expires, once records do.
+    pub(crate) expiry: Option<TreeId>,
+    /// The place of the time at which a record expires among what is extracted, where it is there.
+    pub(crate) expires_place: Option<usize>,
     pub(crate) extraction: Extraction,
     /// The configuration that it was made of.
     config: Arc<Vec<u8>>,
@@ -240,7 +244,17 @@ impl Layout {
             None => None,
         };
         let keys_written = version.tree_named(&keys_tree(name)).map(|tree| tree.id);
+        let expiry = version.tree_named(&expiry_tree(name)).map(|tree| tree.id);
+        if expiry.is_none() && stored.expiry.is_some() {
+            return None;
+        }
+        let expires_place = stored.expiry.path.as_ref().map(|path| {
+            extracted.push((path.clone(), Type::Time));
+            extracted.len() - 1
+        });
         Some(Layout {
+            expiry,
+            expires_place,
             extraction: Extraction::new(key, extracted),
             data: data.id,
             keys: keys_written.filter(|_| stored.upkeep.keys_after.is_none()),
@@ -289,7 +303,8 @@ impl Layout {
                 .collect(),
             Step::Drop => {
                 let staging = self.building.iter().filter_map(|building| building.staging);
-                written().filter_map(|a| a.tree).chain(staging).collect()
+                let trees = written().filter_map(|a| a.tree).chain(staging);
+                trees.chain(self.expiry).collect()
             }
             Step::Forget => self.superseded.into_iter().chain(self.notes).collect(),
         };

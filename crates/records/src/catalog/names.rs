@@ -8,6 +8,7 @@
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 //! `d/notes` is what programs note beside the records (name -> bytes), once one has.
+//! Where records expire, `d/expiry` is what does so, by time (`crate::expiry`).
 //! Trees of extensions are `@extension/tree`.
 
 use model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
@@ -60,6 +61,11 @@ pub(crate) fn deleted_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/deleted/{id}")
 }
 
+/// The name of the tree of what expires, by time.
+pub(crate) fn expiry_tree(dataset: &str) -> String {
+    format!("{dataset}/expiry")
+}
+
 /// The name of the tree of the values of attribute `id` that writes replaced.
 pub(crate) fn widened_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/widened/{id}")
@@ -93,6 +99,7 @@ pub(crate) enum Role {
     Deleted,
     Widened,
     Notes,
+    Expiry,
 }
 
 const INCOMPLETE: &str = "incomplete";
@@ -130,6 +137,7 @@ impl TreeConfig {
             Role::Deleted => "deleted".to_string(),
             Role::Widened => "widened".to_string(),
             Role::Notes => "notes".to_string(),
+            Role::Expiry => "expiry".to_string(),
         };
         if self.merging != Merging::Leveled {
             text += &format!(" {}", self.merging);
@@ -156,6 +164,7 @@ impl TreeConfig {
                 "deleted" => Role::Deleted,
                 "widened" => Role::Widened,
                 "notes" => Role::Notes,
+                "expiry" => Role::Expiry,
                 kind => Role::Index(kind.parse().ok()?),
             },
             merging: Merging::Leveled,

@@ -2,6 +2,7 @@
 //! keys, replaced values and the obsolete set are held against the records and their versions (`obsolete.rs`), synopses of
 //! tables against their entries (the engine does), numbers in definitions against those that were given out (`numbers.rs`).
 
+mod expiry;
 mod numbers;
 mod obsolete;
 
@@ -12,6 +13,7 @@ use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Stop,
 use model::record::RecordRef;
 use obsolete::{Derived, Known};
 
+use self::expiry::Expiring;
 use crate::catalog::{Attribute, Layout, dataset_of, is_of_extension};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
@@ -136,6 +138,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     report
         .errors
         .extend(numbers::check(layout, snapshot).into_iter().map(wrong));
+    let mut expiring = Expiring::default();
     let mut derived = Derived::new(snapshot, layout, &known)?;
     let mut cursor = snapshot.entries(layout.data, READAHEAD);
     cursor.seek_first()?;
@@ -160,6 +163,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         derived.newest(key, seq, record.as_ref())?;
         if let Some(record) = record {
             report.records += 1;
+            expiring.add(cursor.value(), key, seq);
             for (attribute, sum) in layout.attributes.iter().zip(&mut expected) {
                 if attribute.kind.is_standalone() {
                     sum.add_values(attribute, &record, key, seq);
@@ -177,6 +181,11 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         cursor.next()?;
     }
     report.errors.extend(derived.finish()?.map(wrong));
+    match expiring.finish(layout, snapshot) {
+        Ok(what) => report.errors.extend(what.map(wrong)),
+        Err(error) if error.is_cancelled() => return Err(error),
+        Err(error) => report.errors.push(wrong(format!("what expires: {error}"))),
+    }
     let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
         if unknown > 0 {
             report.errors.push(format!(

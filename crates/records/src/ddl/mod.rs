@@ -1,8 +1,9 @@
 //! Changing what a dataset is while it is in use: its indexes (`indexes.rs`, `build.rs`) and its maintenance strategy
-//! (`strategy.rs`). Both begin with one edit of the engine after which writes do both the old and the new, bring the older
+//! (`strategy.rs`), and when its records expire (`expiry.rs`). The first two begin with one edit of the engine after which writes do both the old and the new, bring the older
 //! records over in rounds, and can be cut off anywhere and resumed.
 
 mod build;
+mod expiry;
 mod indexes;
 mod strategy;
 

@@ -3,7 +3,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use lsm::{Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, Slice};
+use lsm::{
+    Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, SeqSet, Slice,
+};
 use model::Key;
 use model::record::RecordRef;
 
@@ -55,6 +57,8 @@ pub struct Answer {
     pending: VecDeque<Candidate>,
     ready: VecDeque<Ready>,
     pub(super) validity: Arc<Validity>,
+    /// What has expired: for answers that read no records.
+    pub(super) expired: Option<Arc<SeqSet>>,
     validation: Validation,
     /// Keys alone are wanted: records are fetched only where nothing else tells.
     pub(super) keys_only: bool,
@@ -110,6 +114,10 @@ impl Answer {
                 validity.asks() && (query.keys_only || wasteful)
             }
         };
+        let expired = match query.keys_only {
+            true => query.snapshot.expired()?,
+            false => None,
+        };
         let mut notes = Vec::new();
         if plan.driver == Driver::Scan && query.condition.is_some() {
             let mut paths: Vec<String> = predicates
@@ -149,6 +157,7 @@ impl Answer {
             validation: query.validation,
             asks,
             validity: Arc::new(validity),
+            expired,
             fetch: FIRST_FETCH,
             loan: None,
             room: 0,
@@ -278,7 +287,8 @@ impl Answer {
             let seq = cursor.seq();
             if cursor.kind() == Kind::Put && best.admits(self.order.rank(seq)) {
                 let record = parse(cursor.value())?;
-                if self.predicates.confirm(&record, layout, None) {
+                let expired = self.snapshot.hides(cursor.value());
+                if !expired && self.predicates.confirm(&record, layout, None) {
                     let bring = || (want <= FETCH).then(|| (Slice::from(cursor.value()), CURRENT));
                     best.offer_with(seq, cursor.key(), bring);
                 }
@@ -311,6 +321,9 @@ impl Answer {
             self.steps.superseded += (before - chunk.len()) as u64;
         }
         if told {
+            if let Some(expired) = &self.expired {
+                chunk.retain(|candidate| !expired.contains(candidate.seq));
+            }
             self.ready.extend(chunk.into_iter().map(|candidate| Ready {
                 seq: candidate.seq,
                 key: candidate.key,
@@ -382,6 +395,10 @@ impl Answer {
                 self.steps.wasted += 1;
                 continue;
             };
+            if self.snapshot.hides(&value) {
+                self.steps.superseded += 1;
+                continue;
+            }
             if !all_answered && !self.predicates.confirm(&parse(&value)?, layout, driver) {
                 self.steps.discarded += 1;
                 continue;

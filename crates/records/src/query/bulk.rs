@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use lsm::sort::{Sorted, Sorter};
-use lsm::{Account, Cursor, Expected, Seq, Slice};
+use lsm::{Account, Cursor, Expected, Seq, Slice, Snapshot};
 use model::Key;
 
 use super::answer::{Answer, parse};
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::index::{self, Lookup};
 use crate::maintenance::Validity;
 use crate::record::Record;
+use crate::store::hides;
 
 /// In which order [`Query::visit`] gives records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,6 +241,7 @@ impl Answer {
         visit: &'a mut Visit<'a>,
     ) -> Sieve<'a> {
         Sieve {
+            snapshot: &self.snapshot.snapshot,
             all_answered: self.predicates.is_answered_by(&self.plan.driver),
             layout,
             driver,
@@ -253,6 +255,7 @@ impl Answer {
 
 /// The last steps of every current record: confirm, give.
 struct Sieve<'a> {
+    snapshot: &'a Snapshot,
     layout: &'a Layout,
     driver: Option<usize>,
     all_answered: bool,
@@ -268,8 +271,11 @@ impl Sieve<'_> {
         *self.remaining == Some(0)
     }
 
-    /// True when a record meets all conditions that the driver has not answered.
+    /// True when a record has not expired and meets all conditions that the driver has not answered.
     fn admits(&mut self, value: &[u8]) -> Result<bool> {
+        if hides(self.snapshot, value) {
+            return Ok(false);
+        }
         let admits = self.all_answered
             || (self.predicates).confirm(&parse(value)?, self.layout, self.driver);
         if !admits && self.driver.is_some() {

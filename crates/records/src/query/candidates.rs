@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lsm::{Account, Cost, Cursor, Entries, Kind, Loan, Seq, Slice, Superseded, WalkEntry};
+use lsm::{
+    Account, Cost, Cursor, Entries, Kind, Loan, Seq, Slice, Snapshot, Superseded, WalkEntry,
+};
 
 use super::answer::parse;
 use super::predicate::Predicates;
@@ -15,7 +17,7 @@ use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Index, Lookup, Range, Window};
 use crate::maintenance;
 use crate::record::Record;
-use crate::store::View;
+use crate::store::{View, hides};
 
 /// The most candidates that are asked for at a time, and the least.
 const MOST: usize = 64 << 10;
@@ -26,6 +28,7 @@ const TOGETHER: usize = 256;
 
 /// The entries of a key that the dataset keeps, newest first.
 pub(super) struct Kept {
+    snapshot: Snapshot,
     pub(super) walk: Entries,
     left: u32,
 }
@@ -33,16 +36,24 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn new(snapshot: &View, key: &[u8]) -> Kept {
         Kept {
+            snapshot: snapshot.snapshot.clone(),
             walk: snapshot.snapshot.walk(snapshot.layout.data, key),
             left: snapshot.layout.stored.upkeep.versions,
         }
     }
 
+    /// A version that has expired is a deletion.
     pub(super) fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
         if self.left == 0 {
             return Ok(None);
         }
-        let entry = self.walk.next_entry()?;
+        let mut entry = self.walk.next_entry()?;
+        if let Some(entry) = &mut entry
+            && entry.kind == Kind::Put
+            && hides(&self.snapshot, &entry.value)
+        {
+            entry.kind = Kind::Delete;
+        }
         self.left -= u32::from(entry.is_some());
         Ok(entry)
     }
@@ -252,7 +263,8 @@ impl<'a> Search<'a> {
                 && seq(only) == found.seq
                 && let Some(slot) = values.get_mut(*only)
             {
-                *slot = Some(found.value.compact());
+                // An older version is hidden by it, too.
+                *slot = (!hides(snapshot, &found.value)).then(|| found.value.compact());
                 *open = false;
             }
         })?;
@@ -343,7 +355,7 @@ impl<'a> Search<'a> {
             }
             let is_version = left > 0 && !ended && cursor.seq() <= self.at;
             left = left.saturating_sub(1);
-            ended |= is_version && cursor.kind() != Kind::Put;
+            ended |= is_version && (cursor.kind() != Kind::Put || hides(snapshot, cursor.value()));
             rank += usize::from(is_version);
             if is_version && !ended && rank <= self.m {
                 let seq = cursor.seq();

@@ -12,6 +12,7 @@ use super::scan;
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
+use crate::store::hides;
 
 /// Index entries whose keys are asked about together.
 const DOUBTFUL: usize = 64 << 10;
@@ -57,10 +58,9 @@ impl Answer {
         cursor.seek_first()?;
         while cursor.valid() {
             self.steps.candidates += 1;
-            if self
-                .predicates
-                .confirm(&parse(cursor.value())?, layout, None)
-            {
+            let record = parse(cursor.value())?;
+            let expired = self.snapshot.hides(cursor.value());
+            if !expired && self.predicates.confirm(&record, layout, None) {
                 self.steps.answers += 1;
             }
             cursor.next()?;
@@ -156,6 +156,7 @@ impl Answer {
         let snapshot = self.snapshot.snapshot.clone();
         let (index_cost, keys_cost) = (snapshot.cost(), snapshot.cost());
         let (validity, steps) = (&self.validity, &mut self.steps);
+        let expired = self.expired.as_deref();
         let mut counted = SeqSet::new();
         let mut doubtful: Vec<Candidate> = Vec::new();
         let expected = {
@@ -181,7 +182,7 @@ impl Answer {
         let bounds = (lo.as_slice(), hi.as_deref());
         let mut take = |_: &[u8], key: &[u8], seq: Seq| {
             steps.candidates += 1;
-            if validity.is_over(seq) {
+            if validity.is_over(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
                 steps.superseded += 1;
             } else if validity.is_exact() {
                 counted.insert(seq);
@@ -256,6 +257,7 @@ impl Answer {
                             inside
                         });
                     }
+                    let first = first && !hides(snapshot, &found.value);
                     if first && predicates.confirm(&record, layout, Some(driver)) {
                         steps.answers += 1;
                     }
@@ -290,7 +292,10 @@ impl Take for Matches<'_> {
             layout, snapshot, ..
         } = *self.lookup;
         let (all, cost) = (self.components, self.lookup.data_cost);
-        if !current && !snapshot.is_newest(layout.data, all, all.len(), key, seq, cost)? {
+        let expired = hides(snapshot, record);
+        if expired
+            || !current && !snapshot.is_newest(layout.data, all, all.len(), key, seq, cost)?
+        {
             self.steps.superseded += 1;
         } else if self
             .predicates

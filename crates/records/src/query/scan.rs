@@ -81,6 +81,23 @@ impl Scan {
     }
 
     fn step(&mut self) -> Result<Option<Record>> {
+        loop {
+            self.advance()?;
+            if !self.is_inside() {
+                return Ok(None);
+            }
+            let value = self.cursor.value();
+            if !self.snapshot.hides(value) {
+                break;
+            }
+        }
+        self.records += 1;
+        let key = self.cursor.key().to_vec();
+        let key = Key::from_encoded(self.snapshot.dataset.key_type(), key);
+        Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
+    }
+
+    fn advance(&mut self) -> Result<()> {
         if !self.started {
             self.start()?;
         } else if self.reverse {
@@ -88,8 +105,13 @@ impl Scan {
         } else {
             self.cursor.next()?;
         }
+        Ok(())
+    }
+
+    /// True when the cursor is at a record of the range.
+    fn is_inside(&self) -> bool {
         if !self.cursor.valid() {
-            return Ok(None);
+            return false;
         }
         let key = self.cursor.key();
         let past = match (self.reverse, &self.from, &self.to) {
@@ -97,12 +119,7 @@ impl Scan {
             (true, Some(from), _) => key < from.as_bytes(),
             _ => false,
         };
-        if past {
-            return Ok(None);
-        }
-        self.records += 1;
-        let key = Key::from_encoded(self.snapshot.dataset.key_type(), key.to_vec());
-        Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
+        !past
     }
 }
 
@@ -132,7 +149,7 @@ pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Explain)> {
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {
-        count += 1;
+        count += u64::from(!snapshot.hides(cursor.value()));
         cursor.next()?;
     }
     let cost: Cost = cursor.cost();

@@ -6,7 +6,7 @@ use lsm::{Component, Cost, Seq, Snapshot, Stop};
 use model::Key;
 use model::schema::KeyType;
 
-use super::{Current, Store};
+use super::{Current, Store, hides};
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::record::Record;
@@ -60,13 +60,11 @@ impl Handle {
     pub(crate) fn find(&self, key: &Key, stop: Option<&Stop>) -> Result<Option<Record>> {
         let cost = Cost::until(stop);
         cost.check()?;
-        let found = self
-            .shared
-            .group
-            .snapshot()
-            .get(self.current.data, key.as_bytes(), &cost)?;
+        let snapshot = self.shared.group.snapshot();
+        let found = snapshot.get(self.current.data, key.as_bytes(), &cost)?;
         self.shared.group.count(&cost);
         found
+            .filter(|found| !hides(&snapshot, &found.value))
             .map(|found| Record::new(key.clone(), found.seq, found.value))
             .transpose()
     }
@@ -125,6 +123,7 @@ impl View {
         let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
         self.dataset.shared.group.count(&cost);
         found
+            .filter(|found| !self.hides(&found.value))
             .map(|found| Record::new(key.clone(), found.seq, found.value))
             .transpose()
     }

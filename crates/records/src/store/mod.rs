@@ -1,6 +1,7 @@
 //! The store: the engine, the datasets, and what their handles share. Everything below the public interface gets it as a
 //! [`Handle`] of one dataset, or as a [`View`] of one at a moment.
 
+mod expired;
 mod handle;
 mod kept_filter;
 mod read_repair;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use lsm::{Account, Durability, Group, Loan};
 use parking_lot::{Condvar, Mutex};
 
+pub(crate) use expired::{Due, expiry_key, hides};
 pub(crate) use handle::{Background, Handle, View};
 pub(crate) use kept_filter::{Kept, KeptFilter, Name};
 pub(crate) use state::Current;

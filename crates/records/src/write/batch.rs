@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::{Batch, Durability, Kind, Seq, Snapshot, TreeId};
+use lsm::entry::MAX_TIME;
+use lsm::{Batch, Durability, Kind, Seq, Snapshot, Time, TreeId};
 use model::Key;
-use model::record::{RecordRef, encode};
+use model::record::{EXPIRES, RecordRef, encode};
 use model::schema::Extracted;
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
 use crate::record;
-use crate::store::Handle;
+use crate::store::{Due, Handle, expiry_key};
 use crate::telemetry::Measured;
 
 /// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
@@ -42,6 +43,8 @@ pub struct WriteBatch {
     records: usize,
     /// How many of them are deletions.
     deletes: usize,
+    /// It deletes what has expired ([`super::expire`]), and is not made again for another layout.
+    pub(super) is_sweep: bool,
     /// Of how many it is known whether they replace a record, and how many do.
     replaced: (u64, u64),
     durability: Durability,
@@ -68,6 +71,7 @@ impl WriteBatch {
             before: None,
             records: 0,
             deletes: 0,
+            is_sweep: false,
             replaced: (0, 0),
             json: Vec::new(),
         }
@@ -145,8 +149,57 @@ impl WriteBatch {
     }
 
     fn expect(&mut self, key: &Key, seq: Option<Seq>) {
-        let key = key.as_bytes().to_vec();
-        self.expected.push(Expectation { key, seq });
+        self.expected.push(Expectation {
+            key: key.as_bytes().to_vec(),
+            seq,
+            as_stored: false,
+        });
+    }
+
+    /// Deletes a record that has expired, if it is still there. By the deletion of its entry in the tree of what expires, under the same number, a feed
+    /// knows why.
+    pub(super) fn delete_expired(&mut self, tree: TreeId, due: &Due) -> Result<()> {
+        self.delete_encoded(&due.key, false)?;
+        self.deletes += 1;
+        let entry = expiry_key(due.expires, &due.key);
+        self.writes.batch.also(Kind::Delete, tree, &entry, &[])?;
+        self.expect_stored(&due.key, Some(due.seq));
+        Ok(())
+    }
+
+    /// Forgets that a record expires which is not there any more, while there is the one of the write `now`.
+    pub(super) fn forget_expiry(
+        &mut self,
+        tree: TreeId,
+        due: &Due,
+        now: Option<Seq>,
+    ) -> Result<()> {
+        let entry = expiry_key(due.expires, &due.key);
+        self.writes.batch.delete(tree, &entry)?;
+        self.expect_stored(&due.key, now);
+        Ok(())
+    }
+
+    fn expect_stored(&mut self, key: &[u8], seq: Option<Seq>) {
+        self.expected.push(Expectation {
+            key: key.to_vec(),
+            seq,
+            as_stored: true,
+        });
+    }
+
+    /// When the record expires that was just extracted.
+    fn expires(&self, layout: &Layout, extracted: &Extracted) -> Option<Time> {
+        let expiry = &layout.stored.expiry;
+        let at = layout.expires_place.and_then(|at| extracted.time(at));
+        // To the next millisecond: never too early.
+        let at = at.map(|micros| u64::try_from(micros).map_or(0, |micros| micros.div_ceil(1000)));
+        let after = expiry.ttl.map(|ttl| {
+            let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+            self.dataset.shared.group.time().saturating_add(ttl)
+        });
+        let earlier = at.into_iter().chain(after).min();
+        earlier.map(|expires| expires.min(MAX_TIME))
     }
 
     /// As [`WriteBatch::put`], of a record that must have this key.
@@ -219,15 +272,24 @@ impl WriteBatch {
             let key = extracted.key();
             self.value.clear();
             let attributes = layout.extracted().enumerate();
-            encode(
-                &mut self.value,
-                layout.stored.next_id,
-                attributes.flat_map(|(at, id)| extracted.values(at).map(move |value| (id, value))),
-                &[],
-            );
+            let attributes =
+                attributes.flat_map(|(at, id)| extracted.values(at).map(move |value| (id, value)));
+            let expires = match layout.expiry {
+                Some(tree) => self.expires(&layout, &extracted).map(|time| (tree, time)),
+                None => None,
+            };
+            let time = expires.map(|(_, time)| time.to_be_bytes());
+            let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
+            let known = layout.stored.next_id;
+            encode(&mut self.value, known, time.chain(attributes), &[]);
             self.writes
                 .batch
                 .put_parts(layout.data, key, &[&self.value, json])?;
+            if let Some((tree, time)) = expires {
+                let (entry, never) = (expiry_key(time, key), MAX_TIME);
+                let batch = &mut self.writes.batch;
+                batch.also_until(Kind::Put, tree, &entry, &[], never)?;
+            }
             if let Some(keys) = layout.keys_written {
                 self.writes.batch.also(Kind::Put, keys, key, &[])?;
             }
@@ -338,7 +400,7 @@ impl WriteBatch {
 
     /// True when there is nothing to commit.
     pub fn is_empty(&self) -> bool {
-        self.records == 0 && self.notes.is_empty()
+        self.records == 0 && self.notes.is_empty() && !self.is_sweep
     }
 
     /// Bytes that the batch will take in the log.
@@ -397,7 +459,7 @@ impl WriteBatch {
                 return Ok(());
             };
             self.writes.rewind(mark);
-            if !matches!(error.engine(), Some(lsm::Error::Stale)) {
+            if self.is_sweep || !matches!(error.engine(), Some(lsm::Error::Stale)) {
                 return Err(error);
             }
             self.renew()?;

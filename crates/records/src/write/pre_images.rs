@@ -9,13 +9,14 @@
 
 use std::collections::HashMap;
 
-use lsm::{Batch, Cost, Kind, Seq, Snapshot};
+use lsm::{Batch, Cost, Kind, Seq, Snapshot, Time};
 use model::record::RecordRef;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{self, IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
+use crate::store::hides;
 
 /// A record that a batch puts or deletes.
 pub(crate) struct Touched {
@@ -32,6 +33,8 @@ pub(crate) struct Expectation {
     pub(crate) key: Vec<u8>,
     /// The write that its record is of; `None` where there must be none.
     pub(crate) seq: Option<Seq>,
+    /// A record that has expired counts as there, until it is deleted.
+    pub(crate) as_stored: bool,
 }
 
 /// What is there of one key.
@@ -39,6 +42,8 @@ struct Found {
     key: Vec<u8>,
     /// The write that put its record, where there is one.
     seq: Option<Seq>,
+    /// It is there, and has expired. Known where the batch depends on it.
+    expired: bool,
     /// The batch writes it: else it is only expected to be as it is.
     written: bool,
 }
@@ -49,6 +54,8 @@ pub(crate) struct Replaced {
     found: Vec<Found>,
     /// Up to this write.
     seq: Seq,
+    /// At this time.
+    time: Time,
 }
 
 /// Why a batch cannot be completed now.
@@ -69,6 +76,8 @@ impl Replaced {
         touched: &[Touched],
         expected: &[Expectation],
     ) -> Result<Replaced> {
+        let inserts = || touched.iter().any(|touched| touched.insert);
+        let depends = layout.expiry.is_some() && (!expected.is_empty() || inserts());
         let needed = |t: &&Touched| t.insert || layout.stored.upkeep.maintenance.looks_at_writes();
         let written = touched.iter().filter(needed);
         let written = written.map(|touched| (touched.key.clone(), true));
@@ -78,6 +87,7 @@ impl Replaced {
         let found = written.chain(expected).map(|(key, written)| Found {
             key,
             seq: None,
+            expired: false,
             written,
         });
         let mut found: Vec<Found> = found.collect();
@@ -101,9 +111,13 @@ impl Replaced {
                 }
             })?,
         }
+        if depends {
+            look_up_expired(layout, snapshot, &mut found)?;
+        }
         Ok(Replaced {
             found,
             seq: snapshot.seq(),
+            time: snapshot.time(),
         })
     }
 
@@ -113,7 +127,9 @@ impl Replaced {
             let place = self
                 .found
                 .binary_search_by(|found| found.key.cmp(&expected.key));
-            let there = self.found.get(place.ok()?)?.seq;
+            let found = self.found.get(place.ok()?)?;
+            let is_there = expected.as_stored || !found.expired;
+            let there = found.seq.filter(|_| is_there);
             (there != expected.seq).then(|| (expected.key.clone(), there))
         })
     }
@@ -176,30 +192,37 @@ impl Replaced {
         let at_commit = maintenance::of(layout.stored.upkeep.maintenance).at_commit();
         let tree = layout.keys.unwrap_or(layout.data);
         let mut current = Vec::with_capacity(self.found.len());
-        for Found { key, seq, written } in &self.found {
+        for found in &self.found {
+            let (key, seq, written) = (&found.key, &found.seq, &found.written);
             current.push(match snapshot.get_in_memory(tree, key) {
                 Some(entry) if entry.seq > self.seq => {
                     // The bits of a record need its last write, its index entries need its values.
                     if *written && at_commit == AtCommit::CancelsEntries {
                         return Err(Conflict::Changed);
                     }
-                    Some(entry.seq).filter(|_| entry.kind == Kind::Put)
+                    let seq = Some(entry.seq).filter(|_| entry.kind == Kind::Put);
+                    // The record was written with its key.
+                    let record = (layout.expiry)
+                        .and_then(|_| snapshot.get_in_memory(layout.data, key))
+                        .and_then(|record| RecordRef::expiry_of(&record.value));
+                    (seq, record.is_some_and(|expires| expires <= self.time))
                 }
-                _ => *seq,
+                _ => (*seq, found.expired),
             });
         }
-        let now = |key: &Vec<u8>| -> Option<Seq> {
+        let now = |key: &Vec<u8>, as_stored: bool| -> Option<Seq> {
             let place = self.found.binary_search_by(|found| found.key.cmp(key));
-            current.get(place.ok()?).copied().flatten()
+            let (seq, expired) = current.get(place.ok()?).copied()?;
+            seq.filter(|_| as_stored || !expired)
         };
         for expected in expected {
-            let there = now(&expected.key);
+            let there = now(&expected.key, expected.as_stored);
             if there != expected.seq {
                 return Err(Conflict::Unexpected(expected.key.clone(), there));
             }
         }
         for touched in touched.iter().filter(|touched| touched.insert) {
-            if now(&touched.key).is_some() {
+            if now(&touched.key, false).is_some() {
                 return Err(Conflict::Exists(touched.key.clone()));
             }
         }
@@ -209,13 +232,29 @@ impl Replaced {
         let mut set = |seq: Seq| batch.also(Kind::Put, bitmap, &lsm::entry::seq_key(seq), &[]);
         let mut result = Ok(());
         let written = current.iter().zip(&self.found);
-        for (seq, _) in written.filter(|(_, found)| found.written) {
+        for ((seq, _), _) in written.filter(|(_, found)| found.written) {
             if let Some(seq) = seq {
                 result = result.and_then(|()| set(*seq));
             }
         }
         Ok(result)
     }
+}
+
+/// Which of the records that are there have expired: the primary-key index does not tell.
+fn look_up_expired(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
+    let there: Vec<usize> = (0..found.len())
+        .filter(|at| found.get(*at).is_some_and(|found| found.seq.is_some()))
+        .collect();
+    let key = |at: &usize| found.get(*at).map_or(&[][..], |found| found.key.as_slice());
+    let keys: Vec<Vec<u8>> = there.iter().map(|at| key(at).to_vec()).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    snapshot.visit_batch(layout.data, &keys, &Cost::default(), &mut |nth, record| {
+        if let Some(found) = there.get(nth).and_then(|at| found.get_mut(*at)) {
+            found.expired = hides(snapshot, &record.value);
+        }
+    })?;
+    Ok(())
 }
 
 /// Attribute ids and values of a record.

@@ -1,0 +1,45 @@
+//! `ttl` and `expire`.
+
+use super::{dataset, open};
+use crate::args::{ExpireArgs, Ttl, TtlArgs};
+use crate::failure::{Failure, Outcome};
+use crate::output::{note, thousands};
+
+/// `esker ttl DIR DATASET TIME`: how long records live that are written from now on.
+pub(crate) fn ttl(args: &TtlArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let before = Ttl(dataset.def().expiry.ttl);
+    dataset.set_ttl(args.ttl.0)?;
+    db.close()?;
+    note(format_args!(
+        "time to live is {} now, for records that are written from now on; it was {before}",
+        args.ttl
+    ));
+    Ok(Outcome::Done)
+}
+
+/// `esker expire DIR [DATASET]`: deletes what has expired.
+pub(crate) fn expire(args: &ExpireArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    let names = match &args.dataset {
+        Some(name) => vec![name.clone()],
+        None => db.dataset_names(),
+    };
+    if args.confirm {
+        db.confirm_time()?;
+    }
+    let mut records = 0;
+    for name in &names {
+        records += dataset(&db, name)?.expire_now()?;
+    }
+    let unconfirmed = db.group().unconfirmed_time().is_some();
+    db.close()?;
+    note(format_args!("{} records had expired", thousands(records)));
+    if unconfirmed {
+        note(
+            "note: the clock is a day or more ahead of the last time that the store was used with; --confirm where it is right",
+        );
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,45 @@
+//! What expires, against the records that say so.
+
+use lsm::{Cursor, Seq, SeqSet, Snapshot};
+use model::record::RecordRef;
+
+use super::{READAHEAD, Sum};
+use crate::catalog::Layout;
+use crate::error::Result;
+use crate::store::expiry_key;
+
+/// The records that expire.
+#[derive(Default)]
+pub(super) struct Expiring {
+    seqs: SeqSet,
+    sum: Sum,
+}
+
+impl Expiring {
+    /// Adds a record that is there.
+    pub(super) fn add(&mut self, stored: &[u8], key: &[u8], seq: Seq) {
+        if let Some(expires) = RecordRef::expiry_of(stored) {
+            self.seqs.insert(seq);
+            self.sum.add(&expiry_key(expires, key), &[], seq);
+        }
+    }
+
+    /// What is wrong with the tree of what expires, which may have more: of records that were replaced.
+    pub(super) fn finish(self, layout: &Layout, snapshot: &Snapshot) -> Result<Option<String>> {
+        let mut found = Sum::default();
+        if let Some(tree) = layout.expiry {
+            let mut cursor = snapshot.cursor(tree, READAHEAD);
+            cursor.seek_first()?;
+            while cursor.valid() {
+                if self.seqs.contains(cursor.seq()) {
+                    found.add(cursor.key(), &[], cursor.seq());
+                }
+                cursor.next()?;
+            }
+        }
+        let (wanted, there) = (self.sum.index_entries, found.index_entries);
+        Ok((found != self.sum).then(|| {
+            format!("{wanted} records expire; {there} of them are among what expires, or not all at their time")
+        }))
+    }
+}

@@ -1,0 +1,90 @@
+//! Acting on expiry: records that have expired are deleted, by batches like those of users.
+//!
+//! That is when expiry is a change: of a record that is still there, the one that expired, the feed gives one ([`crate::ChangeKind::Expired`]). It comes once
+//! and in order, because it is a commit of the log, made only where under the writer lock the record is still of the write that expired. Of a record that was put
+//! again or deleted before, by whoever came first, nothing is left to act on, and its entry among what expires is forgotten.
+//!
+//! It is done in the background, with the rest of maintenance, and by [`crate::Dataset::expire_now`]; by the time that the engine believes, so a clock that
+//! jumped ahead deletes nothing. Cut off anywhere, it goes on with what is left.
+
+use lsm::Cost;
+
+use super::WriteBatch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Due, Handle};
+
+/// Records that are looked at together.
+const TOGETHER: usize = 256;
+
+/// How often in a row the batch may be overtaken.
+const MOST: usize = 100;
+
+impl Handle {
+    /// Deletes what has expired, as long as `go_on` says so. Returns how many records.
+    pub(crate) fn expire(&self, go_on: &dyn Fn() -> bool) -> Result<u64> {
+        let (mut expired, mut overtaken) = (0, 0);
+        while go_on() {
+            match self.expire_some() {
+                Ok(None) => break,
+                Ok(Some(records)) => (expired, overtaken) = (expired + records, 0),
+                Err(error) if is_overtaken(&error) && overtaken < MOST => overtaken += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(expired)
+    }
+
+    /// The same for the first of them; `None` where there is nothing.
+    fn expire_some(&self) -> Result<Option<u64>> {
+        let now = self.now();
+        let Some(tree) = now.layout.expiry.filter(|_| !now.is_dropped()) else {
+            return Ok(None);
+        };
+        let time = now.snapshot.time().min(self.shared.group.believed_time());
+        let mut due: Vec<Due> = Vec::new();
+        now.each_due(time, &mut |next| {
+            due.push(next);
+            due.len() < TOGETHER
+        })?;
+        if due.is_empty() {
+            return Ok(None);
+        }
+        // By key; of a key those that were replaced may be there, too.
+        due.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut keys: Vec<&[u8]> = due.iter().map(|due| due.key.as_slice()).collect();
+        keys.dedup();
+        let mut there = vec![None; keys.len()];
+        let cost = Cost::default();
+        now.snapshot
+            .visit_batch(now.layout.data, &keys, &cost, &mut |at, found| {
+                if let Some(slot) = there.get_mut(at) {
+                    *slot = Some(found.seq);
+                }
+            })?;
+        self.shared.group.count(&cost);
+        let mut batch = WriteBatch::new(self.clone());
+        batch.is_sweep = true;
+        let mut replaced = Vec::new();
+        let mut records = 0;
+        for due in &due {
+            let at = keys.binary_search(&due.key.as_slice()).ok();
+            let seq = at.and_then(|at| there.get(at).copied()).flatten();
+            if seq == Some(due.seq) {
+                batch.delete_expired(tree, due)?;
+                records += 1;
+            } else {
+                replaced.push((due, seq));
+            }
+        }
+        for (due, seq) in replaced {
+            batch.forget_expiry(tree, due, seq)?;
+        }
+        batch.commit()?;
+        Ok(Some(records))
+    }
+}
+
+/// Somebody wrote one of the records, or changed the dataset: it is looked at again.
+fn is_overtaken(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict || matches!(error.engine(), Some(lsm::Error::Stale))
+}
