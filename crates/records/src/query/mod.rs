@@ -8,6 +8,8 @@ mod candidates;
 mod count;
 mod explain;
 mod plan;
+#[cfg(test)]
+mod plan_tests;
 mod predicate;
 mod scan;
 mod versions;

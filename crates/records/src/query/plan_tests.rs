@@ -1,0 +1,153 @@
+//! Which index the planner takes for a condition, and what each step of the pipeline passes on.
+
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use lsm::fs::memory::Memory;
+use model::definition::{DatasetDef, IndexKind, Maintenance};
+use model::schema::{KeyType, Type};
+
+use crate::{Database, Dataset, Explain, Expr, Options};
+
+/// Records: `a` has 2 values, `b` has 100, `c` is declared and not indexed, `x` is not declared.
+fn record(id: u64) -> String {
+    let (a, b, c) = (id % 2, id % 100, id % 3);
+    format!("{{\"id\":{id},\"a\":{a},\"b\":{b},\"c\":{c},\"d\":{id},\"x\":{c}}}")
+}
+
+const RECORDS: u64 = 10_000;
+/// Of these, those with one value of `b`.
+const OF_B: u64 = RECORDS / 100;
+
+fn dataset(maintenance: Maintenance) -> Dataset {
+    let options = Options {
+        fs: Arc::new(Memory::new()),
+        background: false,
+        ..Options::default()
+    };
+    let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
+    let mut def = DatasetDef::new("id".parse().unwrap(), KeyType::Int).maintenance(maintenance);
+    for (path, kind) in [
+        ("a", IndexKind::Composite),
+        ("b", IndexKind::Composite),
+        ("c", IndexKind::None),
+        ("d", IndexKind::Embedded),
+    ] {
+        def = def.index(path.parse().unwrap(), kind, Type::Int);
+    }
+    let dataset = db.create_dataset("d", def).unwrap();
+    for id in 0..RECORDS {
+        dataset.put_json(record(id)).unwrap();
+    }
+    db.flush().unwrap();
+    dataset
+}
+
+fn explained(dataset: &Dataset, condition: &str) -> Explain {
+    let condition: Expr = condition.parse().unwrap();
+    let mut answer = dataset.find(condition).run().unwrap();
+    for record in answer.by_ref() {
+        record.unwrap();
+    }
+    answer.explain()
+}
+
+/// The fields whose indexes were read; empty for a scan.
+fn indexes(explain: &Explain) -> Vec<&str> {
+    let parts = explain.plan.index.iter().chain(&explain.plan.union);
+    parts.map(|part| part.index.as_str()).collect()
+}
+
+#[test]
+fn the_planner_takes_what_every_match_must_meet_and_costs_least() {
+    let dataset = dataset(Maintenance::Deferred);
+    for (condition, driver) in [
+        ("a = 1", &["a"][..]),
+        ("a = 1 and b = 3", &["b"]),
+        ("b = 3 and a = 1 and x = 2", &["b"]),
+        ("c = 1", &[]),
+        ("x = 1", &[]),
+        ("not a = 1", &[]),
+        ("a is null", &[]),
+        ("a = 1 or b = 3", &["a", "b"]),
+        ("a = 1 or x = 1", &[]),
+        ("(a = 1 or b = 3) and x = 1", &["a", "b"]),
+        ("(a = 1 or b = 3) and b = 7", &["b"]),
+        ("b in (1, 2)", &["b"]),
+        ("not (b = 1) and b = 2", &["b"]),
+    ] {
+        let explain = explained(&dataset, condition);
+        assert_eq!(indexes(&explain), driver, "{condition}: {explain}");
+        assert_eq!(
+            explain.plan.scan.is_some(),
+            driver.is_empty(),
+            "{condition}: {explain}"
+        );
+    }
+}
+
+#[test]
+fn indexes_are_compared_only_where_there_is_a_choice() {
+    let dataset = dataset(Maintenance::Deferred);
+    let alone = explained(&dataset, "a = 1 and x = 2");
+    assert!(alone.plan.compared.is_empty(), "{alone}");
+    let both = explained(&dataset, "a = 1 and b = 3");
+    let expected: Vec<u64> = both.plan.compared.iter().map(|c| c.expected).collect();
+    let [of_a, of_b] = expected.as_slice() else {
+        panic!("{both}");
+    };
+    assert!(of_b < of_a, "{both}");
+}
+
+#[test]
+fn each_step_passes_on_what_it_should() {
+    let dataset = dataset(Maintenance::Deferred);
+    let steps = explained(&dataset, "b = 3").steps;
+    assert_eq!((steps.candidates, steps.superseded), (OF_B, 0));
+    assert_eq!((steps.discarded, steps.answers), (0, OF_B));
+    // Confirmed on the record: of the candidates of `b` those go whose `x` is another.
+    let steps = explained(&dataset, "b = 3 and x = 0").steps;
+    let matches = (0..RECORDS).filter(|id| id % 100 == 3 && id % 3 == 0);
+    assert_eq!((steps.candidates, steps.fetched), (OF_B, OF_B));
+    assert_eq!(steps.answers, matches.count() as u64);
+    assert_eq!(steps.discarded, OF_B - steps.answers);
+    // Validated: entries of a record that was replaced are candidates, and no answers.
+    for id in [3, 103, 203] {
+        let moved = record(id).replace("\"b\":3,", "\"b\":5000,");
+        dataset.put_json(moved).unwrap();
+    }
+    let steps = explained(&dataset, "b = 3").steps;
+    assert_eq!(steps.answers, OF_B - 3);
+    assert_eq!(steps.candidates, steps.answers + steps.superseded);
+    let steps = explained(&dataset, "b = 5000").steps;
+    assert_eq!((steps.candidates, steps.answers), (3, 3));
+}
+
+#[test]
+fn a_limit_ends_the_pipeline_early() {
+    let dataset = dataset(Maintenance::Deferred);
+    let condition: Expr = "a = 1".parse().unwrap();
+    let mut answer = dataset.find(condition).limit(3).run().unwrap();
+    let ids: Vec<String> = answer
+        .by_ref()
+        .map(|r| r.unwrap().key().to_string())
+        .collect();
+    assert_eq!(ids, ["9999", "9997", "9995"]);
+    let steps = answer.explain().steps;
+    assert_eq!(steps.answers, 3);
+    assert!(steps.fetched < 20, "{steps:?}");
+}
+
+#[test]
+fn where_writes_say_what_they_replace_keys_need_no_record() {
+    let dataset = dataset(Maintenance::MutableBitmap);
+    dataset
+        .put_json(record(3).replace("\"b\":3,", "\"b\":4,"))
+        .unwrap();
+    let condition: Expr = "b = 3".parse().unwrap();
+    let mut keys = dataset.find(condition).keys().unwrap();
+    let found: Vec<String> = keys.by_ref().map(|key| key.unwrap().to_string()).collect();
+    assert_eq!(found.len() as u64, OF_B - 1);
+    let steps = keys.explain().steps;
+    assert_eq!((steps.fetched, steps.answers), (0, OF_B - 1));
+}
