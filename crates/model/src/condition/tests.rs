@@ -206,7 +206,7 @@ fn json_is_compared_by_what_stands_there() {
         "f=time(1970-01-01T00:00:01.5Z)",
         "t<time(2024-05-02)",
         "t<2024-05-02",
-        // Of another type is not equal.
+        // A value of another type is not equal.
         "s!=int(10)",
         "o!=1",
         "s!=time(2024-05-01)",
