@@ -308,7 +308,7 @@ impl Test {
     fn shown(&self, snapshot: &Snapshot) -> Shown {
         let one = |(name, _): &(&str, DropPolicy)| {
             let (_, tree) = ids(self.group(), name);
-            let mark = snapshot.superseded(tree).unwrap().mark();
+            let mark = snapshot.superseded(tree).unwrap().repair_watermark();
             (bits(snapshot, tree, self.last), mark)
         };
         TREES.iter().map(one).collect()
@@ -321,7 +321,7 @@ impl Test {
             let (past, set) = (&self.past[name], &self.set[name]);
             let (stored, bits) = (stored(&snapshot, tree), bits(&snapshot, bitmap, self.last));
             let replaced = replaced(past);
-            let mark = snapshot.superseded(bitmap).unwrap().mark();
+            let mark = snapshot.superseded(bitmap).unwrap().repair_watermark();
             for writes in past.values() {
                 let (last, kind) = *writes.last().unwrap();
                 assert_eq!(
@@ -560,13 +560,16 @@ fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
         let group = Group::open(Path::new(DIR), options, Arc::<Trees>::default(), false).unwrap();
         let snapshot = group.snapshot();
         let set = snapshot.superseded(bitmap).unwrap();
-        assert!(set.mark() <= snapshot.seq(), "{mode:?}: numbers come again");
+        assert!(
+            set.repair_watermark() <= snapshot.seq(),
+            "{mode:?}: numbers come again"
+        );
         let found = snapshot.get(tree, b"k", &Cost::default()).unwrap().unwrap();
         assert!(
             !set.contains(found.seq),
             "{mode:?}: the current write is obsolete"
         );
-        assert_eq!((found.seq, set.mark()), (new, new));
+        assert_eq!((found.seq, set.repair_watermark()), (new, new));
     }
 }
 

@@ -250,7 +250,7 @@ fn hints_spare_filters_and_batches_spare_blocks() {
         stateful: false,
         hints: false,
     };
-    let asked = |cost: &Cost| cost.filters_asked.get();
+    let asked = |cost: &Cost| cost.filters_probed.get();
     // Each key is in one run only, and mostly within the key range of all: half of them are probed for it.
     let blindly = asked(&cost_of(Expected::Unknown, naive));
     assert!((5400..=5500).contains(&blindly), "{blindly}");

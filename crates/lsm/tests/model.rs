@@ -373,9 +373,9 @@ impl Test {
             }
             written.push((tree, key, (number, kind, value)));
             if self.rng.usize(0..30) == 0 {
-                let mark = batch.mark();
+                let savepoint = batch.savepoint();
                 batch.put(tree, b"never", b"written").unwrap();
-                batch.rewind(mark);
+                batch.rewind(savepoint);
             }
         }
         let durability = match self.rng.usize(0..3) {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 const BURST: Duration = Duration::from_millis(100);
 
 /// How long a thread waits before it checks again whether the store is closing.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
 pub(crate) struct Pace {
@@ -40,7 +40,7 @@ impl Pace {
             if left.is_zero() {
                 return;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL));
         }
     }
 

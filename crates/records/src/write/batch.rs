@@ -109,10 +109,10 @@ impl WriteBatch {
 
     /// Adds the record that was just extracted.
     fn put_extracted(&mut self, json: &[u8], insert: bool) -> Result<()> {
-        let mark = self.writes.mark();
+        let savepoint = self.writes.savepoint();
         let result = self.add(json);
         if result.is_err() {
-            self.writes.rewind(mark);
+            self.writes.rewind(savepoint);
             return result;
         }
         self.records += 1;
@@ -328,7 +328,7 @@ impl WriteBatch {
         let shared = self.dataset.shared.clone();
         self.keep_last_versions()?;
         loop {
-            let mark = self.writes.mark();
+            let savepoint = self.writes.savepoint();
             self.writes.batch.made_for(self.layout.seen());
             let result = self.append(&shared.group, durability).and_then(|ticket| {
                 // From here on the batch is in the log, whatever happens to its acknowledgement.
@@ -351,7 +351,7 @@ impl WriteBatch {
                 }
                 return Ok(());
             };
-            self.writes.rewind(mark);
+            self.writes.rewind(savepoint);
             if !matches!(error.engine(), Some(lsm::Error::Stale)) {
                 return Err(error);
             }
@@ -492,21 +492,21 @@ impl WriteBatch {
                 return Ok(group.append(&mut self.writes.batch, durability)?);
             }
             loop {
-                let mark = self.writes.mark();
+                let savepoint = self.writes.savepoint();
                 let heads = index::Heads::look_up(&self.writes.eager, &group.latest())?;
                 let Writes { batch, eager, .. } = &mut self.writes;
                 let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
                     index::complete_eager(batch, eager, &heads, first, snapshot)
                 };
                 match group.append_with(batch, durability, &mut complete) {
-                    Err(lsm::Error::Conflict(_)) => self.writes.rewind(mark),
+                    Err(lsm::Error::Conflict(_)) => self.writes.rewind(savepoint),
                     ticket => return Ok(ticket?),
                 }
             }
         }
         let layout = self.layout.clone();
         loop {
-            let mark = self.writes.mark();
+            let savepoint = self.writes.savepoint();
             let latest = group.latest();
             let replaced = Replaced::look_up(&layout, &latest, &self.touched, &self.expected)?;
             if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
@@ -535,14 +535,14 @@ impl WriteBatch {
                     };
                     return Ok(ticket);
                 }
-                (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
+                (Err(_), Some(Conflict::Changed)) => self.writes.rewind(savepoint),
                 (Err(_), Some(Conflict::Exists(key))) => {
                     return Err(self.exists(&key));
                 }
                 (Err(_), Some(Conflict::Unexpected(key, seq))) => {
                     return Err(self.unexpected(key, seq));
                 }
-                (Err(lsm::Error::Conflict(_)), None) => self.writes.rewind(mark),
+                (Err(lsm::Error::Conflict(_)), None) => self.writes.rewind(savepoint),
                 (Err(error), None) => return Err(error.into()),
             }
         }
