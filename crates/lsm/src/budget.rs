@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_without_patience_nor_with_a_loan_in_hand() {
+    fn no_borrower_waits_without_threads_or_with_a_loan() {
         for max_wait in [Duration::ZERO, LONG] {
             let budget = Budget::with_max_wait(64, max_wait);
             let first = budget.borrow(Account::Queries, 16, 16);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_long_enough_gets_the_least() {
+    fn a_borrower_gets_its_least_after_the_longest_wait() {
         let budget = Budget::with_max_wait(64, Duration::from_millis(1));
         let first = budget.borrow(Account::Queries, 16, 16);
         let other = budget.clone();

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_whoever_counts() {
+    fn no_count_is_lost_between_threads() {
         let counters = Striped::<AtomicU64>::default();
         let lazy = LazyStriped::<AtomicU64>::default();
         assert_eq!(lazy.iter().count(), 0);

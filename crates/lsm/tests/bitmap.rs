@@ -479,7 +479,7 @@ impl Extractor for Stop {
 }
 
 #[test]
-fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_merge_asks() {
+fn a_bit_set_during_a_compaction_is_kept_and_applies_at_once_to_a_live_set() {
     for bitmap_merges in [BitmapMerges::SideFile, BitmapMerges::Lock] {
         let (reached, was_reached) = mpsc::channel();
         let (go_on, goes_on) = mpsc::channel();
@@ -542,7 +542,7 @@ fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_mer
 }
 
 #[test]
-fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
+fn the_replacing_write_is_durable_before_the_bit() {
     for mode in [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered] {
         let memory = Memory::new();
         let options = small(Arc::new(memory.clone()));
@@ -574,7 +574,7 @@ fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
 }
 
 #[test]
-fn damage_in_the_table_of_a_bitmap_tree_is_told_with_its_file_and_only_leaves_numbers_out() {
+fn damage_in_a_bitmap_tree_names_its_file_and_only_omits_numbers() {
     let memory = Memory::new();
     let options = || Options {
         share_from: usize::MAX,

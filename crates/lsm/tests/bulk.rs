@@ -148,7 +148,7 @@ fn change(group: &Group, tree: TreeId, model: &mut Model, rng: &mut fastrand::Rn
 }
 
 #[test]
-fn older_entries_come_below_all_that_was_written_since_and_anti_matter_covers_them() {
+fn older_entries_are_ingested_below_newer_ones_and_tombstones_cover_them() {
     for seed in seeds(40) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);

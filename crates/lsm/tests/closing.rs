@@ -378,7 +378,7 @@ fn a_close_that_cannot_seal_can_be_tried_again() {
 /// A handle that has written nothing must still make durable what it shows: the log that a killed process left is
 /// only in the system's cache, and so is the last edit of a manifest whose sync failed.
 #[test]
-fn what_an_earlier_handle_left_unsynced_is_durable_after_a_sync_a_flush_or_a_close() {
+fn unsynced_writes_of_an_earlier_handle_are_durable_after_a_sync_a_flush_or_a_close() {
     type Step = fn(&Group) -> Result<()>;
     let steps: [(&str, Step); 4] = [
         ("sync", Group::sync),

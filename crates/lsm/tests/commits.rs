@@ -140,7 +140,7 @@ fn nothing_behind_a_failed_sync_is_ever_seen() {
 }
 
 #[test]
-fn a_write_that_is_appended_and_never_settled_holds_nobody_up() {
+fn a_write_that_is_never_acknowledged_delays_no_other() {
     let held = Held::new();
     drop(held.go);
     let mut batch = Batch::new();

@@ -469,7 +469,7 @@ fn check_tree(snapshot: &Snapshot, tree: TreeId, name: &str, past: &Past) {
 }
 
 #[test]
-fn what_expires_is_as_in_the_model() {
+fn expiry_agrees_with_the_model() {
     let mut drops = 0;
     for seed in seeds(25) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
@@ -530,7 +530,7 @@ fn put(group: &Group, tree: TreeId, keys: std::ops::Range<u32>, expires: Option<
 }
 
 #[test]
-fn a_table_that_is_over_goes_unread_unless_it_hides_something() {
+fn an_expired_table_is_dropped_unread_unless_it_hides_something() {
     let (fs, clock) = (Memory::new(), Arc::new(AtomicU64::new(START)));
     let group = stopped(&fs, &clock);
     let tree = group

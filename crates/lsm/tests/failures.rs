@@ -97,7 +97,7 @@ fn find(group: &Group, tree: TreeId, n: u32) -> Result<bool> {
 
 /// Without background threads: the same writes, compactions and attempts in each run.
 #[test]
-fn other_trees_are_merged_while_one_cannot_be() {
+fn other_trees_are_compacted_while_one_fails() {
     let mut lives = Vec::new();
     for name in ["bad", "tiered bad"] {
         for _ in 0..2 {
@@ -170,7 +170,7 @@ fn other_trees_are_merged_while_one_cannot_be() {
 }
 
 #[test]
-fn the_failure_goes_with_its_tree() {
+fn the_failure_ends_with_its_tree() {
     let fs = Hooked::new(Arc::new(Memory::new()));
     let group = open(&fs, false);
     let trees = create(&group, &["bad", "good"]);
@@ -196,7 +196,7 @@ fn the_failure_goes_with_its_tree() {
 
 /// With background threads: writers are neither refused nor slowed down because of a tree that cannot be compacted.
 #[test]
-fn writers_and_merges_of_other_trees_go_on() {
+fn writers_and_compactions_of_other_trees_continue() {
     let fs = Hooked::new(Arc::new(Memory::new()));
     let group = open(&fs, true);
     let trees = create(&group, &["bad", "good"]);
@@ -228,7 +228,7 @@ fn writers_and_merges_of_other_trees_go_on() {
 
 /// A flush concerns all trees: writers that wait for it get the error, and it is reported until it succeeds.
 #[test]
-fn a_failing_flush_is_told_apart() {
+fn a_failing_flush_is_reported_separately() {
     let fs = Hooked::new(Arc::new(Memory::new()));
     let group = open(&fs, false);
     let trees = create(&group, &["a", "b"]);

@@ -50,7 +50,7 @@ fn one_tree(group: &Group) -> TreeId {
 /// The remains of an append are truncated, and a power cut may restore them until the file is synced: closing must
 /// not take a file for durable because all acknowledged writes are.
 #[test]
-fn an_append_that_was_taken_back_does_not_come_back_behind_the_seal() {
+fn a_rolled_back_append_does_not_reappear_behind_the_seal() {
     let mut came_back = 0;
     for seed in seeds(40) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));

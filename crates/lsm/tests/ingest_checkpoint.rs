@@ -320,7 +320,7 @@ fn a_checkpoint_survives_a_power_cut_as_soon_as_it_is_there() {
 }
 
 #[test]
-fn dropped_trees_go_with_their_last_reader() {
+fn dropped_trees_are_removed_with_their_last_reader() {
     let memory = Memory::new();
     let options = Options {
         // Each tree has its own files.

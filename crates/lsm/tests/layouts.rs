@@ -231,7 +231,7 @@ impl CompactionPolicy for Around {
 }
 
 #[test]
-fn a_merge_around_a_table_of_its_level_is_refused() {
+fn a_compaction_around_a_table_of_its_level_is_refused() {
     let options = TreeOptions::with_policy(Arc::new(Around));
     let group = open(&Memory::new(), options).unwrap();
     let tree = group.create_trees(&[("t".to_string(), vec![])]).unwrap()[0];
@@ -251,7 +251,7 @@ fn a_merge_around_a_table_of_its_level_is_refused() {
 }
 
 #[test]
-fn a_policy_that_is_wrong_costs_no_answer() {
+fn a_wrong_policy_causes_no_wrong_answer() {
     for (partitioner, moves) in [(None, false), (None, true), (tiles().partitioner, false)] {
         let options = TreeOptions {
             partitioner,

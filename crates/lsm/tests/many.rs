@@ -118,7 +118,7 @@ fn small_tables_of_a_flush_share_a_file_and_large_ones_and_few_do_not() {
 }
 
 #[test]
-fn a_shared_file_goes_with_the_last_table_that_is_used() {
+fn a_shared_file_is_removed_with_its_last_live_table() {
     let memory = Memory::new();
     let group = open(Arc::new(memory.clone()));
     let ids = create(&group, 20);

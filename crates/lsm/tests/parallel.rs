@@ -176,7 +176,7 @@ fn a_full_disk_in_the_middle_of_several_compactions() {
 
 /// Trees are dropped and created, and the store closed, while others are compacted.
 #[test]
-fn trees_come_and_go_while_others_are_merged() {
+fn trees_are_created_and_dropped_while_others_are_compacted() {
     for seed in seeds(12) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);

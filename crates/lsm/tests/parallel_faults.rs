@@ -280,7 +280,7 @@ fn closing_while_pieces_are_at_work() {
 /// A tree is dropped during its compaction: the drop waits for that; a snapshot still sees the tree until it is
 /// dropped, too.
 #[test]
-fn a_tree_is_dropped_while_it_is_merged_and_a_snapshot_sees_it() {
+fn a_tree_is_dropped_during_its_compaction_and_a_snapshot_still_sees_it() {
     let mut store = Standing::new();
     let held = store.group.snapshot();
     let (tree, other) = (store.trees[0], store.trees[STANDING]);
@@ -379,7 +379,7 @@ impl TreeProvider for OneSlow {
 /// slowed down, and that tree is flushed and compacted as often as it needs it. Writers to the blocked tree are
 /// slowed down.
 #[test]
-fn a_tree_whose_merges_do_not_end_stops_no_other() {
+fn a_tree_whose_compaction_never_ends_stops_no_other() {
     let gate = Arc::new(Gate::default());
     let fs: Arc<dyn Fs> = Arc::new(Memory::new());
     let options = Options {

@@ -262,7 +262,7 @@ fn what_a_dead_writer_left_is_seen() {
 }
 
 #[test]
-fn another_store_in_the_place_is_told() {
+fn another_store_in_the_same_place_is_detected() {
     let fs = Memory::new();
     let writer = write_to(&fs);
     let tree = writer.create_trees(&[("t".into(), vec![])]).unwrap()[0];

@@ -208,7 +208,7 @@ fn nothing_is_synced_where_nothing_was_written() {
 
 /// Foreign files survive opening, writing and closing, whatever their names.
 #[test]
-fn what_is_somebody_elses_stays() {
+fn foreign_files_stay() {
     let memory = Memory::new();
     let foreign = [
         "2024.log",

@@ -140,7 +140,7 @@ fn an_empty_store_is_kept_as_it_is() {
 }
 
 #[test]
-fn what_it_sees_stays_until_it_is_dropped_and_then_its_space_comes_back() {
+fn its_contents_stay_until_it_is_dropped_and_then_its_space_is_freed() {
     let fs = Memory::new();
     let (group, trees) = filled(Arc::new(fs.clone()), 2);
     group.compact(None).unwrap();
@@ -354,7 +354,7 @@ fn a_shared_file_that_it_needs_stays_and_is_emptied_afterwards() {
 }
 
 #[test]
-fn it_never_sees_a_write_that_a_power_cut_took() {
+fn it_never_sees_a_write_lost_in_a_power_cut() {
     for mode in [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered] {
         let fs = Memory::new();
         let (group, trees) = filled(Arc::new(fs.clone()), 1);
@@ -373,7 +373,7 @@ fn it_never_sees_a_write_that_a_power_cut_took() {
 /// A compaction removes tables from the newest version just before the snapshot is recorded: which succeeds, or fails
 /// with an unknown result.
 #[test]
-fn tables_that_merges_replace_meanwhile_are_kept() {
+fn tables_that_compactions_replace_meanwhile_are_kept() {
     for fails in [false, true] {
         let fs = Memory::new();
         let hooked = Hooked::new(Arc::new(fs.clone()));

@@ -69,7 +69,7 @@ fn all(tail: &mut Tail) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_tail_gives_each_commit_once_and_then_waits_for_more() {
+fn a_tail_returns_each_commit_once_and_then_waits_for_more() {
     let fs = Memory::new();
     let group = open_with(options(&fs, KeepLog::default()));
     tree(&group);
@@ -115,7 +115,7 @@ fn a_commit_that_is_not_acknowledged_is_not_given() {
 }
 
 #[test]
-fn what_the_log_has_no_more_is_told_with_the_place_to_start_from() {
+fn an_expired_position_is_reported_with_the_oldest_one() {
     let fs = Memory::new();
     let group = open_with(options(&fs, KeepLog::default()));
     tree(&group);
@@ -226,7 +226,7 @@ fn the_log_is_kept_by_bytes_by_age_and_for_consumers_each_up_to_its_bound() {
 }
 
 #[test]
-fn positions_of_other_histories_are_told() {
+fn positions_of_other_histories_are_recognised() {
     let fs = Memory::new();
     let group = open_with(options(&fs, LAST_MIB));
     tree(&group);
@@ -265,7 +265,7 @@ fn positions_of_other_histories_are_told() {
 }
 
 #[test]
-fn numbers_that_a_power_cut_took_are_never_given_out_again() {
+fn numbers_lost_in_a_power_cut_are_never_reused() {
     let fs = Memory::new();
     let group = open_with(options(&fs, LAST_MIB));
     tree(&group);
@@ -301,7 +301,7 @@ fn numbers_that_a_power_cut_took_are_never_given_out_again() {
 }
 
 #[test]
-fn a_batch_without_writes_moves_nobody_to_a_lost_number() {
+fn a_batch_without_writes_moves_no_tail_to_a_lost_number() {
     let fs = Memory::new();
     let group = open_with(options(&fs, LAST_MIB));
     tree(&group);
@@ -318,7 +318,7 @@ fn a_batch_without_writes_moves_nobody_to_a_lost_number() {
 }
 
 #[test]
-fn observers_are_called_in_order_and_delay_nobody() {
+fn observers_are_called_in_order_and_delay_no_writer() {
     let fs = Memory::new();
     let group = open_with(Options {
         background: true,

@@ -82,7 +82,7 @@ impl File {
 }
 
 #[test]
-fn what_fails_together_is_read_one_by_one() {
+fn failed_batched_reads_are_repeated_one_by_one() {
     let file = File::new();
     if !has_rings(&file.faulty, &mut || assert_eq!(file.failures(), 0)) {
         return;
@@ -110,7 +110,7 @@ fn what_fails_together_is_read_one_by_one() {
 }
 
 #[test]
-fn an_error_of_the_file_is_told_for_each_read_that_it_hits() {
+fn a_file_error_is_reported_for_each_read_that_it_hits() {
     let file = File::new();
     if !has_rings(&file.faulty, &mut || assert_eq!(file.failures(), 0)) {
         return;
@@ -131,7 +131,7 @@ fn an_error_of_the_file_is_told_for_each_read_that_it_hits() {
 }
 
 #[test]
-fn a_ring_that_is_refused_is_asked_for_again_only_where_that_may_pass() {
+fn a_refused_ring_is_retried_only_after_a_temporary_error() {
     for (error, passes) in [
         (ENOMEM, true),
         (EMFILE, true),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_many_trees_is_not_overtaken() {
+    fn a_claim_of_many_trees_is_not_overtaken() {
         let scheduler = Scheduler::default();
         let order = AtomicUsize::new(0);
         let (first, second) = (AtomicUsize::new(9), AtomicUsize::new(9));

@@ -69,7 +69,7 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
 }
 
 #[test]
-fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
+fn the_newest_version_survives_and_the_numbers_of_the_others_are_reported() {
     let mut reported = SeqSet::new();
     let out = merge(
         vec![
@@ -99,7 +99,7 @@ fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
 }
 
 #[test]
-fn anti_matter_stays_while_older_components_may_hold_its_key() {
+fn tombstones_stay_while_older_components_may_hold_their_key() {
     let sources = || {
         vec![vec![
             entry("b", 8, Kind::Delete, ""),

@@ -156,7 +156,7 @@ fn mistakes_name_the_column_and_what_was_expected() {
 }
 
 #[test]
-fn what_cannot_be_built_is_told_when_it_is_used() {
+fn build_errors_are_reported_on_use() {
     let wrong = field("a..b").eq(1) & field("c").eq(2);
     assert!(wrong.check().unwrap_err().contains("field name is empty"));
     assert!((!field("").exists()).check().is_err());
