@@ -1,11 +1,11 @@
 //! `FILE.rejected`: the lines of a load that were not taken, as NDJSON
 //! `{"line":N,"reason":"...","text":"..."}`, made anew by each load that rejects something.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::output;
 
@@ -35,6 +35,34 @@ impl Rejects {
             listed: false,
             count: 0,
         }
+    }
+
+    /// Goes on with the rejects of a load that was interrupted: those up to line `last` stay, the others will come again.
+    pub(crate) fn resume(&mut self, last: u64) -> io::Result<()> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let line = |entry: &str| serde_json::from_str::<Value>(entry).ok()?["line"].as_u64();
+        let kept = text
+            .lines()
+            .filter(|entry| line(entry).is_some_and(|line| line <= last));
+        let kept: Vec<&str> = kept.collect();
+        if kept.is_empty() {
+            return Ok(());
+        }
+        self.count = kept.len() as u64;
+        let mut file = BufWriter::new(File::create(&self.path)?);
+        kept.iter()
+            .try_for_each(|entry| writeln!(file, "{entry}"))?;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Hands what was kept to the system, so that it outlives this process.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.flush())
     }
 
     /// Keeps a line.

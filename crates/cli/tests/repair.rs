@@ -136,7 +136,7 @@ fn a_repair_says_what_it_did() {
     let said = said.expect(0).stderr;
     assert!(said.starts_with("repaired by primary: "), "{said}");
     assert!(
-        said.contains("everything that was replaced up to write"),
+        said.contains("all obsolete writes are known up to write"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 2, "{said}");

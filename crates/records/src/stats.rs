@@ -214,6 +214,9 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if layout.superseded == Some(tree.id) {
         return "obsolete writes".to_string();
     }
+    if layout.notes == Some(tree.id) {
+        return "notes".to_string();
+    }
     if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
         return format!("keys written since the index of {} began", a.path);
     }

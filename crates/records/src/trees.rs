@@ -222,6 +222,10 @@ impl TreeProvider for Trees {
                 filter_bits_per_key: 0,
                 ..TreeOptions::default()
             },
+            Role::Notes => TreeOptions {
+                policy: self.policy(Merging::Leveled),
+                ..TreeOptions::default()
+            },
             Role::Superseded => TreeOptions {
                 policy: Arc::new(Tiered::default()),
                 filter_bits_per_key: 0,

@@ -49,7 +49,8 @@ macro_rules! load {
         concat!(
             "\
 FILE may be '-' (standard input), plain, .gz or .zst. Loading into a dataset that exists replaces records with the same
-key; its definition need not be repeated. Bad lines go to FILE.rejected.
+key; its definition need not be repeated. Bad lines go to FILE.rejected. A load that was killed resumes where it was when
+the same command is given again; standard input cannot be read again, so that such a load starts over.
 ",
             kinds!(),
             "

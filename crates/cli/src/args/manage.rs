@@ -19,7 +19,7 @@ pub(crate) enum IndexCommand {
     Add(IndexChangeArgs),
     /// Change how a field is indexed
     Switch(IndexChangeArgs),
-    /// Drop an index; the field stays declared. Takes back a change that was interrupted
+    /// Drop an index; the field stays declared. Cancels a change that was interrupted
     Drop(IndexDropArgs),
     /// Resume a change that was interrupted
     Resume(IndexResumeArgs),

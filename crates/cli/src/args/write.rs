@@ -69,6 +69,9 @@ pub(crate) struct LoadArgs {
     /// Stop at the first bad line
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Load everything again, also where a load of the same files was interrupted
+    #[arg(long)]
+    pub(crate) restart: bool,
     /// When writes reach the disk: sync (each batch), os (when the system likes), or every MS
     #[arg(long, value_name = "sync|os|MS", default_value = "1000", value_parser = durability)]
     pub(crate) durability: esker::Durability,

@@ -83,8 +83,8 @@ pub(super) fn follow(
             if let Some(def) = dataset.unfinished_index() {
                 let dir = dir.display();
                 note(format_args!(
-                    "the change of `{path}` to {} is unfinished: `esker index resume {dir} {name}` goes on with it, \
-                     `esker index drop {dir} {name} {path}` takes it back",
+                    "the change of `{path}` to {} is unfinished: `esker index resume {dir} {name}` resumes it, \
+                     `esker index drop {dir} {name} {path}` cancels it",
                     def.kind,
                     path = def.path,
                 ));
@@ -118,7 +118,7 @@ fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
     let change = dataset.drop_index(&path)?;
     match (unfinished, change.from) {
         (Some(def), _) => note(format_args!(
-            "took back the unfinished change of `{path}` to {}",
+            "cancelled the unfinished change of `{path}` to {}",
             def.kind
         )),
         (None, from) => note(format_args!(

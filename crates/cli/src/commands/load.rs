@@ -1,16 +1,18 @@
 //! `load`: files into a dataset.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Type};
+use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Type, WriteBatch};
 use serde_json::json;
 
 use super::definition::Wanted;
+use super::resume::{Interrupted, Resume};
 use super::{options, promise};
 use crate::args::LoadArgs;
 use crate::failure::{Failure, Outcome};
-use crate::input::{Event, Feed, Source, prepare};
+use crate::input::{Event, Feed, Place, Source, prepare};
 use crate::output::{note, thousands};
 use crate::progress::Progress;
 use crate::rejects::Rejects;
@@ -37,6 +39,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         )));
     }
 
+    let resume = Resume::new(&sources);
     let names: Vec<String> = sources.iter().map(Source::name).collect();
     let rejects = sources
         .iter()
@@ -75,8 +78,11 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         rejects,
         progress: Progress::bytes(total),
         loaded: 0,
+        resumed: 0,
         rejected: 0,
+        resume,
     };
+    loading.resume(&dataset, &mut feed, args.restart)?;
     let ended = loading.run(&dataset, &mut feed);
     // Also after a failure: what was loaded before stays.
     let synced = dataset.sync();
@@ -126,6 +132,11 @@ fn string_columns(def: &DatasetDef) -> HashSet<String> {
         .collect()
 }
 
+/// A file of rejected lines that cannot be written or read.
+fn unwritten(error: io::Error) -> Failure {
+    Failure::Usage(format!("cannot write rejected lines: {error}"))
+}
+
 /// A load under way.
 struct Loading {
     durability: Durability,
@@ -135,23 +146,65 @@ struct Loading {
     rejects: Vec<Rejects>,
     progress: Progress,
     loaded: u64,
+    /// Of these, those that were loaded before this load was resumed.
+    resumed: u64,
     rejected: u64,
+    resume: Resume,
 }
 
 impl Loading {
+    /// Begins where an earlier load of the same files was interrupted, unless it is to start over.
+    fn resume(&mut self, dataset: &Dataset, feed: &mut Feed, restart: bool) -> Result<(), Failure> {
+        let interrupted = self.resume.interrupted(dataset)?;
+        let Some(Interrupted { place, loaded }) = interrupted.filter(|_| !restart) else {
+            return Ok(());
+        };
+        for (at, rejects) in self.rejects.iter_mut().enumerate().take(place.source + 1) {
+            let last = match at == place.source {
+                true => place.line,
+                false => u64::MAX,
+            };
+            rejects.resume(last).map_err(unwritten)?;
+            self.rejected += rejects.count();
+        }
+        (self.loaded, self.resumed) = (loaded, loaded);
+        note(format_args!(
+            "resuming behind line {} of {}: {} records are loaded (--restart loads all again)",
+            thousands(place.line),
+            self.name(place.source),
+            thousands(loaded)
+        ));
+        feed.skip_to(place);
+        Ok(())
+    }
+
+    /// Commits a batch, and notes with it how far the load is.
+    fn commit(&mut self, batch: &mut WriteBatch, place: Place) -> Result<(), Failure> {
+        // The lines that were rejected before it are not read again.
+        for rejects in &mut self.rejects {
+            rejects.flush().map_err(unwritten)?;
+        }
+        let records = batch.len() as u64;
+        self.resume.note(batch, place, self.loaded + records)?;
+        batch.durability(self.durability).commit()?;
+        self.loaded += records;
+        Ok(())
+    }
+
     /// Loads everything. A reason is returned where the load had to stop early; what came before it
     /// is committed.
     fn run(&mut self, dataset: &Dataset, feed: &mut Feed) -> Result<Option<String>, Failure> {
         let mut batch = dataset.batch();
         let mut stopped = None;
+        // The last line that is in a batch or rejected.
+        let mut done = Place { source: 0, line: 0 };
         while stopped.is_none() {
             let (source, line, reason, text) = match feed.next() {
                 Some(Event::Record { source, line, text }) => match batch.put_json(text) {
                     Ok(()) => {
+                        done = Place { source, line };
                         if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
-                            let full = batch.len() as u64;
-                            batch.durability(self.durability).commit()?;
-                            self.loaded += full;
+                            self.commit(&mut batch, done)?;
                             self.progress.update(feed.bytes_read(), self.loaded);
                         }
                         continue;
@@ -177,16 +230,23 @@ impl Loading {
                 }
                 None => break,
             };
-            if self.strict {
-                stopped = Some(format!("{}, line {line}: {reason}", self.name(source)));
+            match self.strict {
+                true => stopped = Some(format!("{}, line {line}: {reason}", self.name(source))),
+                false => done = Place { source, line },
             }
             self.rejected += 1;
             if let Some(rejects) = self.rejects.get_mut(source) {
                 rejects.add(line, &reason, text);
             }
         }
-        let rest = batch.len() as u64;
-        if rest > 0 {
+        if stopped.is_some() {
+            // What stopped it may be mended: the same files are resumed here.
+            if !batch.is_empty() {
+                self.commit(&mut batch, done)?;
+            }
+        } else {
+            let rest = batch.len() as u64;
+            self.resume.forget(&mut batch)?;
             batch.durability(self.durability).commit()?;
             self.loaded += rest;
         }
@@ -225,7 +285,7 @@ impl Loading {
             "{} records loaded, {} rejected, in {elapsed} ({} records/s)",
             thousands(self.loaded),
             thousands(self.rejected),
-            thousands((self.loaded as f64 / seconds.max(1e-9)) as u64)
+            thousands(((self.loaded - self.resumed) as f64 / seconds.max(1e-9)) as u64)
         ));
         Ok(())
     }

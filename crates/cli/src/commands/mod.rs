@@ -14,6 +14,7 @@ mod picture;
 mod plan;
 pub(crate) mod query;
 pub(crate) mod repair;
+mod resume;
 pub(crate) mod shell;
 pub(crate) mod stat;
 pub(crate) mod versions;

@@ -102,7 +102,7 @@ fn tell(report: &RepairReport) {
         report.elapsed.as_secs_f64(),
     ));
     note(format_args!(
-        "everything that was replaced up to write {} is known now (before: {})",
+        "all obsolete writes are known up to write {} (before: {})",
         thousands(report.mark),
         thousands(report.mark_before),
     ));

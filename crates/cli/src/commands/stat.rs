@@ -7,6 +7,7 @@ use std::path::Path as FilePath;
 use esker::{Database, Dataset};
 use serde_json::{Map, Value as Json, json};
 
+use super::resume::interrupted_loads;
 use super::{dataset, open_to_read, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
@@ -109,7 +110,7 @@ fn of_dataset(dir: &FilePath, dataset: &Dataset) -> Result<Json, Failure> {
             "path": change["path"], "kind": change["kind"], "type": change["type"], "bytes": null, "state": "being built",
         }));
     }
-    let (health, advice) = health(dir, dataset.name(), &stats, &indexes, records, is_counted);
+    let (health, advice) = health(dir, dataset, &stats, &indexes, records, is_counted)?;
     let mut all = json!({
         "records": records,
         "records_counted": is_counted,
@@ -132,13 +133,13 @@ fn of_dataset(dir: &FilePath, dataset: &Dataset) -> Result<Json, Failure> {
 /// The state of a dataset in a line, and what to do about it.
 fn health(
     dir: &FilePath,
-    name: &str,
+    dataset: &Dataset,
     stats: &Json,
     indexes: &[Json],
     records: u64,
     is_counted: bool,
-) -> (String, String) {
-    let dir = dir.display();
+) -> Result<(String, String), Failure> {
+    let (dir, name) = (dir.display(), dataset.name());
     let trees = list(&stats["trees"]);
     if let Some(tree) = trees.iter().find(|tree| !tree["damage"].is_null()) {
         let label = text(&tree["name"]);
@@ -157,13 +158,13 @@ fn health(
             }
             None => format!("`esker check {dir}` lists all damage; go back to a backup"),
         };
-        return (health, advice);
+        return Ok((health, advice));
     }
     if let Some(failure) = list(&stats["failures"]).first() {
         let (job, error) = (text(&failure["job"]), text(&failure["error"]));
         let health = format!("a {job} fails: {error}");
         let next = text(&failure["next_attempt"]);
-        return (health, format!("mend the cause; it is tried again {next}"));
+        return Ok((health, format!("mend the cause; it is tried again {next}")));
     }
     let health = "ok".to_string();
     if let Some(change) = stats.get("unfinished") {
@@ -171,7 +172,14 @@ fn health(
         let advice = format!(
             "the change of `{path}` to {kind} is unfinished: esker index resume {dir} {name}"
         );
-        return (health, advice);
+        return Ok((health, advice));
+    }
+    if let Some((files, loaded)) = interrupted_loads(dataset)?.first() {
+        let advice = format!(
+            "a load was interrupted after {} records: to resume it, esker load {dir} {name} {files}",
+            thousands(*loaded)
+        );
+        return Ok((health, advice));
     }
     let stored: u64 = trees
         .iter()
@@ -184,15 +192,15 @@ fn health(
             thousands(stored - records),
             thousands(stored)
         );
-        return (health, advice);
+        return Ok((health, advice));
     }
     if indexes.is_empty() && records > 1000 {
         let advice = format!(
             "every query scans, for no field is indexed: esker index add {dir} {name} FIELD"
         );
-        return (health, advice);
+        return Ok((health, advice));
     }
-    (health, "nothing to do".to_string())
+    Ok((health, "nothing to do".to_string()))
 }
 
 /// A store for people: a line for all, and a paragraph a dataset.

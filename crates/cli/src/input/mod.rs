@@ -48,6 +48,13 @@ pub(crate) enum Message {
 /// The reading thread's end of the queue. An error means that nobody listens any more.
 type Sender = SyncSender<Message>;
 
+/// A line of a source; sources count from 0, lines from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) source: usize,
+    pub(crate) line: u64,
+}
+
 /// Something that a source holds.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
@@ -94,6 +101,8 @@ pub(crate) struct Feed {
     taken: usize,
     source: usize,
     line: u64,
+    /// What lies up to here is not given.
+    skipped: Option<Place>,
     /// CSV columns that hold strings only, whatever a cell looks like.
     strings: HashSet<String>,
     json: Vec<u8>,
@@ -115,9 +124,23 @@ impl Feed {
             taken: 0,
             source: 0,
             line: 0,
+            skipped: None,
             strings: HashSet::new(),
             json: Vec::new(),
         }
+    }
+
+    /// Where the last line is that was read.
+    fn place(&self) -> Place {
+        Place {
+            source: self.source,
+            line: self.line,
+        }
+    }
+
+    /// Passes over the lines up to a place, unless the sources end, or cannot be read, before.
+    pub(crate) fn skip_to(&mut self, place: Place) {
+        self.skipped = Some(place);
     }
 
     /// Bytes read so far, before decompression.
@@ -179,6 +202,11 @@ impl Feed {
         }
     }
 
+    /// True when the line that was just read is to be skipped.
+    fn is_skipped(&self) -> bool {
+        self.skipped.is_some_and(|skipped| self.place() <= skipped)
+    }
+
     /// The next line that is not blank; `None` at the end of all sources.
     pub(crate) fn next(&mut self) -> Option<Event<'_>> {
         loop {
@@ -189,12 +217,16 @@ impl Feed {
                     let start = self.taken;
                     self.taken += end + 1;
                     self.line += 1;
-                    if !blank(rest.get(..end).unwrap_or_default()) {
+                    if !self.is_skipped() && !blank(rest.get(..end).unwrap_or_default()) {
                         return Some(self.record(start, start + end));
                     }
                 }
                 Some(Message::Rows(_, rows)) if self.taken < rows.len() => {
                     self.taken += 1;
+                    self.line = rows.get(self.taken - 1).map_or(self.line, |row| row.line);
+                    if self.is_skipped() {
+                        continue;
+                    }
                     return self.row(self.taken - 1);
                 }
                 _ => {
@@ -211,6 +243,9 @@ impl Feed {
                         }
                         Message::Long(prefix, length) => {
                             self.line += 1;
+                            if self.is_skipped() {
+                                continue;
+                            }
                             self.json = prefix;
                             return Some(Event::Bad {
                                 source: self.source,

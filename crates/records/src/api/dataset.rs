@@ -1,5 +1,7 @@
 //! A dataset: records by primary key, and by any attribute.
 
+use std::collections::BTreeMap;
+
 use lsm::{Seq, Stop};
 use model::Key;
 use model::condition::Expr;
@@ -273,6 +275,14 @@ impl Dataset {
     /// store, of a copy that went its own way, or behind writes that a power cut took.
     pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes> {
         Changes::new(self.handle.clone(), from.into())
+    }
+
+    /// What programs noted beside the records, by name ([`WriteBatch::note`]).
+    ///
+    /// # Errors
+    /// What reading files gives.
+    pub fn notes(&self) -> Result<BTreeMap<String, Vec<u8>>> {
+        self.handle.notes()
     }
 
     /// Makes everything that was written durable.

@@ -12,7 +12,8 @@ use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
 use model::tokens::Tokenizer;
 
 use super::names::{
-    data_tree, deleted_tree, index_tree, keys_tree, staging_tree, superseded_tree, widened_tree,
+    data_tree, deleted_tree, index_tree, keys_tree, notes_tree, staging_tree, superseded_tree,
+    widened_tree,
 };
 use crate::error::{Error, Result};
 
@@ -188,6 +189,8 @@ pub(crate) struct Layout {
     pub(crate) keys_written: Option<TreeId>,
     /// The bitmap tree of the obsolete set; stores created before there was one lack it.
     pub(crate) superseded: Option<TreeId>,
+    /// The tree of notes, once there is one.
+    pub(crate) notes: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) building: Option<Building>,
     pub(crate) extraction: Extraction,
@@ -245,6 +248,7 @@ impl Layout {
             superseded: version
                 .tree_named(&superseded_tree(name))
                 .map(|tree| tree.id),
+            notes: version.tree_named(&notes_tree(name)).map(|tree| tree.id),
             attributes,
             building,
             config: data.config.clone(),
@@ -287,7 +291,7 @@ impl Layout {
                 let staging = self.building.iter().filter_map(|building| building.staging);
                 written().filter_map(|a| a.tree).chain(staging).collect()
             }
-            Step::Forget => self.superseded.into_iter().collect(),
+            Step::Forget => self.superseded.into_iter().chain(self.notes).collect(),
         };
         // An index that is being switched has its tree of keys twice.
         let mut seen = HashSet::new();

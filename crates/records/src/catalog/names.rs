@@ -7,6 +7,7 @@
 //! one; `d/superseded` is the bitmap tree of the obsolete set; and under deleted-key
 //! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
+//! `d/notes` is what programs note beside the records (name -> bytes), once one has.
 //! Trees of extensions are `@extension/tree`.
 
 use model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
@@ -64,6 +65,11 @@ pub(crate) fn widened_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/widened/{id}")
 }
 
+/// The name of the tree of what programs note beside the records of a dataset.
+pub(crate) fn notes_tree(dataset: &str) -> String {
+    format!("{dataset}/notes")
+}
+
 /// What the configuration of a dataset's tree says, other than the data tree's: words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeConfig {
@@ -86,6 +92,7 @@ pub(crate) enum Role {
     Superseded,
     Deleted,
     Widened,
+    Notes,
 }
 
 const INCOMPLETE: &str = "incomplete";
@@ -122,6 +129,7 @@ impl TreeConfig {
             Role::Superseded => "superseded".to_string(),
             Role::Deleted => "deleted".to_string(),
             Role::Widened => "widened".to_string(),
+            Role::Notes => "notes".to_string(),
         };
         if self.merging != Merging::Leveled {
             text += &format!(" {}", self.merging);
@@ -147,6 +155,7 @@ impl TreeConfig {
                 "superseded" => Role::Superseded,
                 "deleted" => Role::Deleted,
                 "widened" => Role::Widened,
+                "notes" => Role::Notes,
                 kind => Role::Index(kind.parse().ok()?),
             },
             merging: Merging::Leveled,

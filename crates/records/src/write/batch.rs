@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::{Batch, Durability, Kind, Seq, Snapshot};
+use lsm::{Batch, Durability, Kind, Seq, Snapshot, TreeId};
 use model::Key;
 use model::record::{RecordRef, encode};
 use model::schema::Extracted;
@@ -34,6 +34,8 @@ pub struct WriteBatch {
     inserts: bool,
     /// What must be so when it is committed.
     expected: Vec<Expectation>,
+    /// What is noted beside the records: the tree, names, and bytes or that there is nothing any more.
+    notes: Vec<(TreeId, String, Option<Vec<u8>>)>,
     /// What the memtables held when the batch was begun: old versions found in it have their index entries
     /// cancelled here and now, others are found out by queries.
     before: Option<Snapshot>,
@@ -48,6 +50,9 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
+    /// The longest name of a note, in bytes.
+    pub const MAX_NOTE_NAME: usize = 1024;
+
     pub(crate) fn new(dataset: Handle) -> WriteBatch {
         WriteBatch {
             layout: dataset.current.latest(),
@@ -59,6 +64,7 @@ impl WriteBatch {
             touched: Vec::new(),
             inserts: false,
             expected: Vec::new(),
+            notes: Vec::new(),
             before: None,
             records: 0,
             deletes: 0,
@@ -289,6 +295,42 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Notes something under a name beside the records, in the same commit: both are there after a crash, or neither. Replaces what was noted
+    /// under the name; `None` deletes it. A batch may have notes alone. [`crate::Dataset::notes`] reads them.
+    ///
+    /// The first note of a dataset makes a place for them, which is durable at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadInput`] for a name that is empty or longer than 1,024 bytes; [`ErrorKind::Busy`] for a dataset's first note, while the
+    /// dataset is changed.
+    pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
+        if name.is_empty() || name.len() > WriteBatch::MAX_NOTE_NAME {
+            return Err(Error::bad_input(format!(
+                "the name of a note has {} bytes: 1 to {} are allowed",
+                name.len(),
+                WriteBatch::MAX_NOTE_NAME
+            )));
+        }
+        let tree = self.dataset.notes_tree()?;
+        self.notes.retain(|(_, known, _)| known != name);
+        self.notes
+            .push((tree, name.to_string(), value.map(<[u8]>::to_vec)));
+        Ok(())
+    }
+
+    /// Adds the notes to what is written, under the number of the last record.
+    fn add_notes(&mut self) -> Result<()> {
+        let batch = &mut self.writes.batch;
+        for (tree, name, value) in &self.notes {
+            let (kind, value) = match value {
+                Some(value) => (Kind::Put, value.as_slice()),
+                None => (Kind::Delete, [].as_slice()),
+            };
+            batch.also(kind, *tree, name.as_bytes(), value)?;
+        }
+        Ok(())
+    }
+
     /// Number of records put, inserted and deleted.
     pub fn len(&self) -> usize {
         self.records
@@ -296,7 +338,7 @@ impl WriteBatch {
 
     /// True when there is nothing to commit.
     pub fn is_empty(&self) -> bool {
-        self.records == 0
+        self.records == 0 && self.notes.is_empty()
     }
 
     /// Bytes that the batch will take in the log.
@@ -310,6 +352,7 @@ impl WriteBatch {
         self.touched.clear();
         self.inserts = false;
         self.expected.clear();
+        self.notes.clear();
         self.before = None;
         self.records = 0;
         self.deletes = 0;
@@ -330,7 +373,9 @@ impl WriteBatch {
         loop {
             let savepoint = self.writes.savepoint();
             self.writes.batch.made_for(self.layout.seen());
-            let result = self.append(&shared.group, durability).and_then(|ticket| {
+            let added = self.add_notes();
+            let appended = added.and_then(|()| self.append(&shared.group, durability));
+            let result = appended.and_then(|ticket| {
                 // From here on the batch is in the log, whatever happens to its acknowledgement.
                 Ok(shared.group.acknowledge(ticket)?)
             });

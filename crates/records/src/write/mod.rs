@@ -1,7 +1,9 @@
 //! The write path: records become one batch of the engine (`batch.rs`), and what they replace is looked up where an insert, an
-//! expectation or the maintenance strategy has to know it (`pre_images.rs`); updates read, change and write a record as one (`update.rs`).
+//! expectation or the maintenance strategy has to know it (`pre_images.rs`); updates read, change and write a record as one (`update.rs`). What a program
+//! notes beside its records is written in their commit (`notes.rs`).
 
 mod batch;
+mod notes;
 mod pre_images;
 mod update;
 

@@ -1,0 +1,154 @@
+//! Where a load is, noted in the store with each batch, in the same commit: a load that was killed and is given again begins behind the last batch
+//! that is there, and loads every line once.
+//!
+//! The note is kept under the names of the files, with what tells that they are still the same (size, time of the last change, inode). What cannot be
+//! opened again, standard input and pipes, is not noted. The last batch of a load deletes the note.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use esker::{Dataset, ErrorKind, WriteBatch};
+use serde_json::{Value as Json, json};
+
+use crate::failure::Failure;
+use crate::input::{Place, Source};
+use crate::output::note;
+
+/// What the names of the notes of loads begin with.
+const PREFIX: &str = "load ";
+
+/// The progress of one load.
+pub(super) struct Resume {
+    /// The note's name; `None` where the load cannot be resumed.
+    name: Option<String>,
+    /// What tells that the files are the same.
+    inputs: Json,
+    /// There is a note, of this load or of one before.
+    is_noted: bool,
+}
+
+/// Where an interrupted load was.
+pub(super) struct Interrupted {
+    /// All lines up to this one are in the store, or rejected.
+    pub(super) place: Place,
+    /// Records loaded before.
+    pub(super) loaded: u64,
+}
+
+impl Resume {
+    /// The progress of a load of these files.
+    pub(super) fn new(sources: &[Source]) -> Self {
+        let inputs: Option<Vec<Json>> = sources.iter().map(identity).collect();
+        let Some(inputs) = inputs else {
+            note(
+                "a pipe or standard input cannot be read again: if this load is interrupted, the next begins at the start",
+            );
+            return Self {
+                name: None,
+                inputs: Json::Null,
+                is_noted: false,
+            };
+        };
+        let paths: Vec<&Json> = inputs.iter().map(|input| &input["path"]).collect();
+        let name = format!("{PREFIX}{}", json!(paths));
+        Self {
+            // Of very many files the names are longer than that of a note.
+            name: (name.len() <= esker::WriteBatch::MAX_NOTE_NAME).then_some(name),
+            inputs: Json::Array(inputs),
+            is_noted: false,
+        }
+    }
+
+    /// Where an earlier load of the same files was interrupted; `None` where none was, or the files are others now.
+    pub(super) fn interrupted(
+        &mut self,
+        dataset: &Dataset,
+    ) -> Result<Option<Interrupted>, Failure> {
+        let Some(name) = &self.name else {
+            return Ok(None);
+        };
+        let Some(noted) = dataset.notes()?.remove(name) else {
+            return Ok(None);
+        };
+        self.is_noted = true;
+        let noted: Json = serde_json::from_slice(&noted).unwrap_or_default();
+        if noted["inputs"] != self.inputs {
+            note(
+                "an interrupted load of these files is not resumed, for they have changed since: all is loaded",
+            );
+            return Ok(None);
+        }
+        let figure = |name: &str| noted[name].as_u64();
+        Ok(match (figure("source"), figure("line"), figure("loaded")) {
+            (Some(source), Some(line), Some(loaded)) => Some(Interrupted {
+                place: Place {
+                    source: usize::try_from(source).unwrap_or(usize::MAX),
+                    line,
+                },
+                loaded,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Notes with a batch that all lines up to `place` are handled once it is committed.
+    pub(super) fn note(
+        &mut self,
+        batch: &mut WriteBatch,
+        place: Place,
+        loaded: u64,
+    ) -> Result<(), Failure> {
+        let Some(name) = &self.name else {
+            return Ok(());
+        };
+        let noted = json!({
+            "inputs": self.inputs, "source": place.source, "line": place.line, "loaded": loaded,
+        });
+        self.is_noted = true;
+        keep(batch.note(name, Some(noted.to_string().as_bytes())))
+    }
+
+    /// Deletes the note with a batch: the load is complete.
+    pub(super) fn forget(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
+        match &self.name {
+            Some(name) if self.is_noted => keep(batch.note(name, None)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// While somebody changes the dataset there is no place for its first note: the load goes on without.
+fn keep(noted: esker::Result<()>) -> Result<(), Failure> {
+    match noted {
+        Err(error) if error.kind() == ErrorKind::Busy => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// What tells a file from others, and from itself after a change; `None` where it cannot be read twice.
+fn identity(source: &Source) -> Option<Json> {
+    source.size?;
+    let path = fs::canonicalize(source.path.as_deref()?).ok()?;
+    let metadata = fs::metadata(&path).ok()?;
+    Some(json!({
+        "path": path.to_string_lossy(),
+        "format": format!("{:?}", source.format),
+        "size": metadata.size(),
+        "modified": [metadata.mtime(), metadata.mtime_nsec()],
+        "inode": [metadata.dev(), metadata.ino()],
+    }))
+}
+
+/// The loads of a dataset that were interrupted: the files, and how many records were loaded.
+pub(super) fn interrupted_loads(dataset: &Dataset) -> Result<Vec<(String, u64)>, Failure> {
+    let notes = dataset.notes()?.into_iter();
+    let loads = notes
+        .filter(|(name, _)| name.starts_with(PREFIX))
+        .map(|(_, noted)| {
+            let noted: Json = serde_json::from_slice(&noted).unwrap_or_default();
+            let inputs = noted["inputs"].as_array().into_iter().flatten();
+            let files: Vec<&str> = inputs.filter_map(|input| input["path"].as_str()).collect();
+            (files.join(" "), noted["loaded"].as_u64().unwrap_or(0))
+        });
+    Ok(loads.collect())
+}

@@ -1,0 +1,53 @@
+//! What programs note beside the records of a dataset: the tree `d/notes`, name -> bytes. A batch writes its notes in the commit of its records, so
+//! that a program that was killed finds noted what it had written, and nothing else ([`crate::WriteBatch::note`]).
+
+use std::collections::BTreeMap;
+
+use lsm::{Cursor, TreeChange, TreeId};
+
+use crate::catalog::{Role, TreeConfig, notes_tree};
+use crate::error::{Error, Result};
+use crate::store::Handle;
+
+impl Handle {
+    /// The tree of the notes, which is made where there is none.
+    pub(super) fn notes_tree(&self) -> Result<TreeId> {
+        if let Some(tree) = self.layout().notes {
+            return Ok(tree);
+        }
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        // Somebody else may have made it meanwhile.
+        if let Some(tree) = layout.notes {
+            return Ok(tree);
+        }
+        let config = TreeConfig::new(Role::Notes, &layout.stored.upkeep);
+        let made = self.shared.group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                created: vec![(notes_tree(self.name()), config.to_bytes())],
+                // With the definition, so that layouts of it are made anew.
+                configured: vec![(layout.data, layout.stored.to_bytes())],
+                ..TreeChange::default()
+            })
+        })?;
+        let made = made.first().copied();
+        made.ok_or_else(|| Error::damaged("the tree of notes was not made"))
+    }
+
+    /// What is noted, by name.
+    pub(crate) fn notes(&self) -> Result<BTreeMap<String, Vec<u8>>> {
+        let snapshot = self.shared.group.snapshot();
+        let mut notes = BTreeMap::new();
+        let Some(tree) = self.current.layout_in(snapshot.version()).notes else {
+            return Ok(notes);
+        };
+        let mut cursor = snapshot.cursor(tree, 0);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let name = String::from_utf8_lossy(cursor.key()).into_owned();
+            notes.insert(name, cursor.value().to_vec());
+            cursor.next()?;
+        }
+        Ok(notes)
+    }
+}
