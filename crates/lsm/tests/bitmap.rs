@@ -21,7 +21,7 @@ use lsm::{
 
 /// Trees by their drop policy, each with its own bitmap tree.
 const TREES: [(&str, DropPolicy); 3] = [
-    ("told", DropPolicy::Record),
+    ("recorded", DropPolicy::Record),
     ("kept", DropPolicy::KeepUntilRepaired),
     ("silent", DropPolicy::Silent),
 ];
@@ -581,7 +581,7 @@ fn damage_in_a_bitmap_tree_names_its_file_and_only_omits_numbers() {
         ..small(Arc::new(memory.clone()))
     };
     let group = create(options(), Arc::default());
-    let (tree, bitmap) = ids(&group, "told");
+    let (tree, bitmap) = ids(&group, "recorded");
     for _ in 0..3 {
         put(&group, tree, &["a", "b", "c"]);
     }

@@ -712,9 +712,9 @@ fn filters_compose_in_their_order_and_keep_when_an_entry_expires() {
         }
     }
     let clock = Arc::new(AtomicU64::new(START));
-    let told = clock.clone();
+    let shared = clock.clone();
     let options = Options {
-        clock: Arc::new(move || told.load(Ordering::SeqCst)),
+        clock: Arc::new(move || shared.load(Ordering::SeqCst)),
         ..small(Arc::new(Memory::new()))
     };
     let group = Group::open(Path::new(DIR), options, Arc::new(Filtered), true).unwrap();

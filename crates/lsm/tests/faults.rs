@@ -168,7 +168,7 @@ fn assert_no_leaks(memory: &Memory, group: &Group) {
         let table = path.extension().is_some_and(|e| e == "tbl");
         assert!(
             !table || known.contains(&path),
-            "{} is nobody's",
+            "{} belongs to no table",
             path.display()
         );
     }

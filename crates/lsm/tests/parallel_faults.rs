@@ -103,7 +103,7 @@ fn power_cuts_all_over_several_compactions() {
 
 /// There are no table files except those of the version, as soon as the installing thread has removed the others.
 fn assert_only_what_is_named(group: &Group, memory: &Memory) {
-    await_that("files are left that nobody names", &|| {
+    await_that("files outside of the version are removed", &|| {
         let is_table =
             |path: &PathBuf| path.starts_with(DIR) && path.extension().is_some_and(|e| e == "tbl");
         let files: BTreeSet<_> = memory.paths().into_iter().filter(is_table).collect();
@@ -420,7 +420,7 @@ fn a_tree_whose_compaction_never_ends_stops_no_other() {
     }
     assert!(level0(slow) >= 14);
     let slowed = put(slow, 0);
-    assert!(slowed > 0, "who writes to the slow one goes on as ever");
+    assert!(slowed > 0, "writers to the slow tree are not slowed down");
     for n in 0..30 {
         assert_eq!(put(fast, n), slowed);
         group.flush().unwrap();

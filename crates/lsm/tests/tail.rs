@@ -344,7 +344,7 @@ fn observers_are_called_in_order_and_delay_no_writer() {
             group.flush().unwrap();
         }
     }
-    assert!(seen.try_recv().is_err(), "nobody waited for the observer");
+    assert!(seen.try_recv().is_err(), "a writer waited for the observer");
     go.send(()).unwrap();
     for n in 0..2000_u32 {
         assert_eq!(seen.recv_timeout(WAIT).unwrap(), [n.to_be_bytes()]);
