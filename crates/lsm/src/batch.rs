@@ -47,7 +47,7 @@ pub type ShowWrite<'v> = dyn FnMut(TreeId, Kind, &[u8], &[u8]) + 'v;
 
 /// A savepoint: a position in a batch to which the batch can be rewound.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(usize, u32, u32, usize);
+pub struct Savepoint(usize, u32, u32, usize);
 
 impl Batch {
     /// An empty batch.
@@ -108,8 +108,8 @@ impl Batch {
     }
 
     /// A savepoint at the current end of the batch.
-    pub fn mark(&self) -> Mark {
-        Mark(
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint(
             self.bytes.len(),
             self.operations,
             self.sequences,
@@ -117,12 +117,12 @@ impl Batch {
         )
     }
 
-    /// Removes all writes added since `mark`.
-    pub fn rewind(&mut self, mark: Mark) {
-        self.bytes.truncate(mark.0);
-        self.operations = mark.1;
-        self.sequences = mark.2;
-        self.trees.truncate(mark.3);
+    /// Removes all writes added since `savepoint`.
+    pub fn rewind(&mut self, savepoint: Savepoint) {
+        self.bytes.truncate(savepoint.0);
+        self.operations = savepoint.1;
+        self.sequences = savepoint.2;
+        self.trees.truncate(savepoint.3);
         self.hash = None;
     }
 
@@ -347,9 +347,9 @@ mod tests {
         batch.put(1, b"a", b"one").unwrap();
         batch.also(Kind::Operand, 2, b"x", b"a").unwrap();
         batch.also(Kind::Delete, 3, b"y", b"").unwrap();
-        let mark = batch.mark();
+        let savepoint = batch.savepoint();
         batch.put(9, b"gone", b"gone").unwrap();
-        batch.rewind(mark);
+        batch.rewind(savepoint);
         batch.delete(1, b"b").unwrap();
         assert_eq!(batch.sequences(), 2);
         let mut seen = Vec::new();

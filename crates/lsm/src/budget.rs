@@ -11,7 +11,7 @@
 //! The block cache has half of the budget while fixed and working holders together take less than the other half, and
 //! less when they take more, down to an eighth.
 //!
-//! **No deadlock.** A wait ends after [`PATIENCE`] at the latest: then the borrower gets its least as an overdraft,
+//! **No deadlock.** A wait ends after [`MAX_WAIT`] at the latest: then the borrower gets its least as an overdraft,
 //! which is counted. A thread that already holds a loan does not wait at all, because others may be waiting for it.
 //! In a store without background threads no borrower waits. So a loan may be taken while others are held, but not
 //! under a lock that a lender may need to return memory.
@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::cache::BlockCache;
 
 /// How long a borrower waits at most.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The largest capacity of the cache: its tables are laid out for the blocks that it may hold.
 const MAX_CACHE: usize = 1 << 40;
@@ -106,10 +106,10 @@ pub struct MemoryUse {
 /// The memory budget of one store, or of several that are opened with it.
 pub struct Budget {
     total: usize,
-    patience: Duration,
+    max_wait: Duration,
     cache: Arc<BlockCache>,
     books: Mutex<Books>,
-    given_back: Condvar,
+    returned: Condvar,
     waits: AtomicU64,
     overdrafts: AtomicU64,
 }
@@ -146,16 +146,16 @@ impl Books {
 impl Budget {
     /// A budget of `bytes`. Without `waits` every loan is granted at once: for stores without background threads.
     pub fn new(bytes: usize, waits: bool) -> Arc<Budget> {
-        Budget::with_patience(bytes, if waits { PATIENCE } else { Duration::ZERO })
+        Budget::with_max_wait(bytes, if waits { MAX_WAIT } else { Duration::ZERO })
     }
 
-    fn with_patience(bytes: usize, patience: Duration) -> Arc<Budget> {
+    fn with_max_wait(bytes: usize, max_wait: Duration) -> Arc<Budget> {
         Arc::new(Budget {
             total: bytes,
-            patience,
+            max_wait,
             cache: Arc::new(BlockCache::new((bytes / 2).min(MAX_CACHE))),
             books: Mutex::default(),
-            given_back: Condvar::new(),
+            returned: Condvar::new(),
             waits: AtomicU64::new(0),
             overdrafts: AtomicU64::new(0),
         })
@@ -196,7 +196,7 @@ impl Budget {
         let mut books = self.books.lock();
         if !books.queue.is_empty() || self.free(&books) < least {
             let is_nested = books.borrowers.contains(&thread);
-            if !is_nested && !self.patience.is_zero() {
+            if !is_nested && !self.max_wait.is_zero() {
                 self.wait(&mut books, least);
             }
         }
@@ -216,21 +216,21 @@ impl Budget {
         }
     }
 
-    /// Waits until it is this borrower's turn and `least` is free, or until [`PATIENCE`] is over.
+    /// Waits until it is this borrower's turn and `least` is free, or until [`MAX_WAIT`] is over.
     fn wait(&self, books: &mut parking_lot::MutexGuard<'_, Books>, least: usize) {
         self.waits.fetch_add(1, Relaxed);
         let ticket = books.next_ticket;
         books.next_ticket += 1;
         books.queue.push_back(ticket);
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.max_wait;
         while books.queue.front() != Some(&ticket) || self.free(books) < least {
-            if self.given_back.wait_until(books, until).timed_out() {
+            if self.returned.wait_until(books, until).timed_out() {
                 break;
             }
         }
         books.queue.retain(|waiting| *waiting != ticket);
         // The next borrower may be able to proceed.
-        self.given_back.notify_all();
+        self.returned.notify_all();
     }
 
     /// Counts memory that is allocated anyway, until the value is dropped.
@@ -244,7 +244,7 @@ impl Budget {
         }
     }
 
-    fn give_back(&self, mut books: parking_lot::MutexGuard<'_, Books>) {
+    fn return_memory(&self, mut books: parking_lot::MutexGuard<'_, Books>) {
         self.fit_cache(&books);
         let is_awaited = !books.queue.is_empty();
         if books.borrowers.is_empty() {
@@ -252,7 +252,7 @@ impl Budget {
         }
         drop(books);
         if is_awaited {
-            self.given_back.notify_all();
+            self.returned.notify_all();
         }
     }
 
@@ -292,7 +292,7 @@ impl Loan {
             let mut books = self.budget.books.lock();
             books.change(self.account, self.bytes, bytes);
             self.bytes = bytes;
-            self.budget.give_back(books);
+            self.budget.return_memory(books);
         }
     }
 }
@@ -305,7 +305,7 @@ impl Drop for Loan {
         if let Some(at) = at {
             books.borrowers.swap_remove(at);
         }
-        self.budget.give_back(books);
+        self.budget.return_memory(books);
     }
 }
 
@@ -323,7 +323,7 @@ impl Held {
         let mut books = self.budget.books.lock();
         books.change(before, less, 0);
         books.change(account, 0, bytes);
-        self.budget.give_back(books);
+        self.budget.return_memory(books);
     }
 }
 
@@ -332,7 +332,7 @@ impl Drop for Held {
         let (account, bytes) = *self.counted.get_mut();
         let mut books = self.budget.books.lock();
         books.change(account, bytes, 0);
-        self.budget.give_back(books);
+        self.budget.return_memory(books);
     }
 }
 
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_loan_is_between_the_least_and_what_is_wanted_and_leaves_half() {
-        let budget = Budget::with_patience(1 << 20, Duration::ZERO);
+        let budget = Budget::with_max_wait(1 << 20, Duration::ZERO);
         let first = budget.borrow(Account::Queries, 1 << 10, 1 << 20);
         assert_eq!(first.bytes(), 128 << 10);
         let second = budget.borrow(Account::Builds, 1 << 10, 10 << 10);
@@ -374,9 +374,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_without_patience_nor_with_a_loan_in_hand() {
-        for patience in [Duration::ZERO, LONG] {
-            let budget = Budget::with_patience(64, patience);
+    fn no_borrower_waits_without_threads_or_with_a_loan() {
+        for max_wait in [Duration::ZERO, LONG] {
+            let budget = Budget::with_max_wait(64, max_wait);
             let first = budget.borrow(Account::Queries, 16, 16);
             let second = budget.borrow(Account::Repairs, 5, 100);
             assert_eq!((first.bytes(), second.bytes()), (16, 5));
@@ -386,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_long_enough_gets_the_least() {
-        let budget = Budget::with_patience(64, Duration::from_millis(1));
+    fn a_borrower_gets_its_least_after_the_longest_wait() {
+        let budget = Budget::with_max_wait(64, Duration::from_millis(1));
         let first = budget.borrow(Account::Queries, 16, 16);
         let other = budget.clone();
         let second = std::thread::spawn(move || other.borrow(Account::Queries, 7, 16).bytes());
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn borrowers_are_served_in_the_order_in_which_they_came() {
-        let budget = Budget::with_patience(64, LONG);
+        let budget = Budget::with_max_wait(64, LONG);
         let first = budget.borrow(Account::Queries, 12, 12);
         let (send, served) = mpsc::channel();
         let mut threads = Vec::new();
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn no_wake_up_is_lost_and_nothing_is_lent_twice() {
-        let budget = Budget::with_patience(64 << 10, LONG);
+        let budget = Budget::with_max_wait(64 << 10, LONG);
         std::thread::scope(|scope| {
             for seed in 0..8 {
                 let budget = &budget;
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn the_cache_has_what_others_leave() {
-        let budget = Budget::with_patience(1 << 20, Duration::ZERO);
+        let budget = Budget::with_max_wait(1 << 20, Duration::ZERO);
         assert_eq!(budget.memory().cache_limit, 512 << 10);
         let memtables = budget.hold(Account::Memtables, 384 << 10);
         let loan = budget.borrow(Account::Queries, 0, 128 << 10);

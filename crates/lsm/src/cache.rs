@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_evicted_is_the_same_each_time() {
+    fn evictions_are_deterministic() {
         let held = || {
             // Several shards, each too small.
             let cache = BlockCache::new(4 * SHARD_BYTES as usize);

@@ -19,13 +19,13 @@ pub struct Cost {
     /// memory.
     pub data_blocks: Cell<u64>,
     /// Key filter probes.
-    pub filters_asked: Cell<u64>,
+    pub filters_probed: Cell<u64>,
     /// Key filter probes that answered "not here".
     pub filters_negative: Cell<u64>,
     /// False positives of key filters: "maybe" for a key that was not there.
     pub filters_false: Cell<u64>,
     /// Probes of synopses (zone maps, value filters) of files, partitions and blocks.
-    pub synopses_asked: Cell<u64>,
+    pub synopses_probed: Cell<u64>,
     /// Synopsis probes that answered "not here".
     pub synopses_negative: Cell<u64>,
     watch: Watch,
@@ -70,10 +70,10 @@ impl Cost {
             (&self.blocks_read, &other.blocks_read),
             (&self.bytes_read, &other.bytes_read),
             (&self.data_blocks, &other.data_blocks),
-            (&self.filters_asked, &other.filters_asked),
+            (&self.filters_probed, &other.filters_probed),
             (&self.filters_negative, &other.filters_negative),
             (&self.filters_false, &other.filters_false),
-            (&self.synopses_asked, &other.synopses_asked),
+            (&self.synopses_probed, &other.synopses_probed),
             (&self.synopses_negative, &other.synopses_negative),
         ] {
             Cost::add(mine, theirs.get());

@@ -79,7 +79,7 @@ pub mod table;
 pub mod version;
 pub mod wal;
 
-pub use batch::{Batch, Mark, ShowWrite, TreeId};
+pub use batch::{Batch, Savepoint, ShowWrite, TreeId};
 pub use budget::{Account, Budget, Loan, MemoryUse};
 pub use cache::BlockCache;
 pub use check::CheckReport;
@@ -90,8 +90,8 @@ pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};
 pub use error::{Error, Result};
 pub use expiry::{Clock, LARGEST_JUMP};
 pub use group::{
-    Commit, Complete, EndedJob, Group, Job, JobAbout, JobFailure, JobKind, NamedSnapshot, Observer,
-    Retry, RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
+    Commit, Complete, EndedJob, Group, Job, JobDescription, JobFailure, JobKind, NamedSnapshot,
+    Observer, Retry, RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
 };
 pub use obsolete::{SeqSet, Superseded};
 pub use options::{BitmapMerges, Durability, KeepLog, Options};

@@ -23,7 +23,7 @@ const WRITE: usize = 256 << 10;
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 256 << 10;
 /// How often creating a file is retried when it was removed at once.
-const LOOKS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 /// True when a file of this name belongs to a sorter whose process has ended.
 pub(crate) fn is_leftover(name: &str) -> bool {
@@ -113,10 +113,10 @@ impl Sorter {
         let (name, file) = (spill.name, spill.read);
         drop(spill.file);
         let read = (self.memory / spill.ends.len()).clamp(LEAST_READ, MOST_READ);
-        let mut pieces = BinaryHeap::new();
+        let mut runs = BinaryHeap::new();
         let mut at = 0;
         for end in spill.ends {
-            let mut piece = Piece {
+            let mut run = SortedRun {
                 file: file.clone(),
                 at,
                 end,
@@ -126,12 +126,12 @@ impl Sorter {
                 key: Vec::new(),
                 seq: 0,
             };
-            if piece.advance(&name.path)? {
-                pieces.push(Reverse(piece));
+            if run.advance(&name.path)? {
+                runs.push(Reverse(run));
             }
             at = end;
         }
-        Ok(Sorted::new(Source::File(pieces, name)))
+        Ok(Sorted::new(Source::File(runs, name)))
     }
 
     fn sort(&mut self) {
@@ -178,7 +178,7 @@ fn slot<'a>(bytes: &'a [u8], entry: &(u32, u32, Seq)) -> &'a [u8] {
 impl Spill {
     fn create(fs: Arc<dyn Fs>, dir: &Path) -> Result<Spill> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut looks = 0;
+        let mut attempts = 0;
         loop {
             let number = NEXT.fetch_add(1, Relaxed);
             let path = dir.join(format!("{}-{number}{SUFFIX}", std::process::id()));
@@ -201,7 +201,9 @@ impl Spill {
                     });
                 }
                 // The store's process has just removed the file as a leftover.
-                Err(e) if e.kind() == ErrorKind::NotFound && looks < LOOKS => looks += 1,
+                Err(e) if e.kind() == ErrorKind::NotFound && attempts < MAX_ATTEMPTS => {
+                    attempts += 1
+                }
                 Err(e) => return Err(Error::io(&name.path, "open", e)),
             }
         }
@@ -227,7 +229,7 @@ pub struct Sorted {
 
 enum Source {
     Memory(Vec<u8>, std::vec::IntoIter<(u32, u32, Seq)>),
-    File(BinaryHeap<Reverse<Piece>>, Named),
+    File(BinaryHeap<Reverse<SortedRun>>, Named),
 }
 
 impl Sorted {
@@ -267,8 +269,8 @@ impl Sorted {
                         break entry.2;
                     }
                 }
-                Source::File(pieces, name) => {
-                    let Some(mut least) = pieces.peek_mut() else {
+                Source::File(runs, name) => {
+                    let Some(mut least) = runs.peek_mut() else {
                         return Ok(None);
                     };
                     let (new, seq) = (take(&least.0.key), least.0.seq);
@@ -287,7 +289,7 @@ impl Sorted {
 }
 
 /// A sorted run of the file as it is read.
-struct Piece {
+struct SortedRun {
     file: Arc<dyn ReadFile>,
     /// The offset of the unread bytes, and the bytes per read.
     at: u64,
@@ -301,7 +303,7 @@ struct Piece {
     seq: Seq,
 }
 
-impl Piece {
+impl SortedRun {
     /// Moves to the next key; false at the end.
     fn advance(&mut self, path: &Path) -> Result<bool> {
         loop {
@@ -334,19 +336,19 @@ impl Piece {
     }
 }
 
-impl PartialEq for Piece {
-    fn eq(&self, other: &Piece) -> bool {
+impl PartialEq for SortedRun {
+    fn eq(&self, other: &SortedRun) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
-impl Eq for Piece {}
-impl PartialOrd for Piece {
-    fn partial_cmp(&self, other: &Piece) -> Option<Ordering> {
+impl Eq for SortedRun {}
+impl PartialOrd for SortedRun {
+    fn partial_cmp(&self, other: &SortedRun) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Piece {
-    fn cmp(&self, other: &Piece) -> Ordering {
+impl Ord for SortedRun {
+    fn cmp(&self, other: &SortedRun) -> Ordering {
         order(&self.key, self.seq, &other.key, other.seq)
     }
 }

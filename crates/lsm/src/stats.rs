@@ -75,7 +75,7 @@ counters! {
     /// Of both, blocks that hold entries; the rest are filters and block indexes.
     data_blocks,
     /// Key filters that queries probed.
-    filters_asked,
+    filters_probed,
     /// False positives of key filters: "maybe" for a key that was not there.
     filters_false,
 }
@@ -98,7 +98,7 @@ impl ReadCounters {
             (&counters.blocks_read, cost.blocks_read.get()),
             (&counters.bytes_read, cost.bytes_read.get()),
             (&counters.data_blocks, cost.data_blocks.get()),
-            (&counters.filters_asked, cost.filters_asked.get()),
+            (&counters.filters_probed, cost.filters_probed.get()),
             (&counters.filters_false, cost.filters_false.get()),
         ] {
             if n > 0 {

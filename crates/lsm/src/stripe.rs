@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 const PER_CORE: usize = 4;
 
 const LEAST: usize = 8;
-const MOST: usize = 256;
+const MAX_STRIPES: usize = 256;
 
 /// Two lines: some processors fetch them in pairs.
 #[repr(align(128))]
@@ -27,7 +27,9 @@ fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         let cores = available_parallelism().map_or(1, usize::from);
-        (PER_CORE * cores).clamp(LEAST, MOST).next_power_of_two()
+        (PER_CORE * cores)
+            .clamp(LEAST, MAX_STRIPES)
+            .next_power_of_two()
     })
 }
 
@@ -124,14 +126,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_whoever_counts() {
+    fn no_count_is_lost_between_threads() {
         let counters = Striped::<AtomicU64>::default();
         let lazy = LazyStriped::<AtomicU64>::default();
         assert_eq!(lazy.iter().count(), 0);
         // More threads than stripes, and several rounds: numbers are reused.
         for _ in 0..3 {
             std::thread::scope(|scope| {
-                for _ in 0..MOST + 44 {
+                for _ in 0..MAX_STRIPES + 44 {
                     scope.spawn(|| {
                         for _ in 0..100 {
                             counters.mine().fetch_add(1, Relaxed);
@@ -144,7 +146,7 @@ mod tests {
         let sum = |counters: &mut dyn Iterator<Item = &AtomicU64>| -> u64 {
             counters.map(|counter| counter.load(Relaxed)).sum()
         };
-        let all = 3 * (MOST as u64 + 44) * 100;
+        let all = 3 * (MAX_STRIPES as u64 + 44) * 100;
         assert_eq!(sum(&mut counters.iter()), all);
         assert_eq!(sum(&mut lazy.iter()), all);
     }

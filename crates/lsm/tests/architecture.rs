@@ -1,4 +1,4 @@
-//! The shape that ARCHITECTURE.md claims for this crate, read off its sources.
+//! Checks the layers of this crate against ARCHITECTURE.md.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../../tests/layers.rs"]

@@ -1,6 +1,6 @@
-//! Bitmap trees: what merges tell them is exactly what they left out, snapshots see the bits of their
-//! own time, marks and bits survive reopenings, and damage in one is an error that names the file.
-//! `ESKER_SEEDS=1000 cargo test --test bitmap` tries more; `ESKER_SEED=17` repeats one.
+//! Bitmap trees: the drops that compactions report are exactly those they make, snapshots see the bits as of their
+//! own time, watermarks and bits survive reopening, and damage in a bitmap tree is an error that names the file.
+//! `ESKER_SEEDS=1000 cargo test --test bitmap` runs more seeds; `ESKER_SEED=17` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -19,9 +19,9 @@ use lsm::{
     Options, Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
 };
 
-/// Trees by what their merges do about what they leave out, each with a bitmap tree of its own.
+/// Trees by their drop policy, each with its own bitmap tree.
 const TREES: [(&str, DropPolicy); 3] = [
-    ("told", DropPolicy::Record),
+    ("recorded", DropPolicy::Record),
     ("kept", DropPolicy::KeepUntilRepaired),
     ("silent", DropPolicy::Silent),
 ];
@@ -33,7 +33,7 @@ fn bits_of(name: &str) -> String {
 #[derive(Default)]
 struct Trees {
     tiered: bool,
-    /// Stops merges of the tree `silent`.
+    /// Pauses compactions of the tree `silent`.
     stop: Option<Arc<Stop>>,
 }
 
@@ -114,13 +114,13 @@ fn stored(snapshot: &Snapshot, tree: TreeId) -> BTreeSet<Seq> {
     stored
 }
 
-/// The numbers up to `last` that a bitmap tree has, asked one by one.
+/// The numbers up to `last` in a bitmap tree, probed one by one.
 fn bits(snapshot: &Snapshot, tree: TreeId, last: Seq) -> BTreeSet<Seq> {
     let set = snapshot.superseded(tree).unwrap();
     (1..=last + 1).filter(|seq| set.contains(*seq)).collect()
 }
 
-/// A snapshot, and what it must show for ever: of each tree the bits and the mark.
+/// A snapshot, and its expected contents: the bits and the watermark of each tree.
 struct Pinned {
     snapshot: Snapshot,
     shown: Shown,
@@ -133,15 +133,15 @@ struct Test {
     rng: fastrand::Rng,
     past: BTreeMap<&'static str, Past>,
     last: Seq,
-    /// What writers and repairs set, of each tree.
+    /// The bits set by writers and repairs, per tree.
     set: BTreeMap<&'static str, BTreeSet<Seq>>,
     mark: Seq,
     pinned: Vec<Pinned>,
-    /// Snapshots that are kept, and what they must show: bits and marks, and what is stored.
+    /// Named snapshots, and their expected contents: bits and watermarks, and the stored puts.
     kept: BTreeMap<String, (Shown, Vec<BTreeSet<Seq>>)>,
 }
 
-/// Of each tree the bits and the mark.
+/// The bits and the watermark of each tree.
 type Shown = Vec<(BTreeSet<Seq>, Seq)>;
 
 impl Test {
@@ -155,7 +155,7 @@ impl Test {
         let options = Options {
             table_size: 1 << 10,
             bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
-            // Sweeps come of themselves, or with compactions alone.
+            // Sweeps run on their own, or only with full compactions.
             bitmap_slack: [0, 200, 1 << 20][rng.usize(0..3)],
             ..small(Arc::new(fs.clone()))
         };
@@ -200,7 +200,7 @@ impl Test {
             let writes = self.past.get_mut(name).unwrap().entry(key).or_default();
             let old = writes.last().filter(|old| old.1 == Kind::Put).copied();
             writes.push((number, kind));
-            // Some writers know what they replace.
+            // Some writers know which write they replace.
             if let (Some((old, _)), "silent") = (old, name) {
                 batch.also(Kind::Put, bits, &seq_key(old), &[]).unwrap();
                 self.set.get_mut(name).unwrap().insert(old);
@@ -210,7 +210,7 @@ impl Test {
         assert_eq!(self.last, number);
     }
 
-    /// As a staged repair does it: scans for what is replaced, notes it, and moves the mark.
+    /// A staged repair: scans for replaced puts, records them, and advances the watermark.
     fn repair(&mut self) {
         let (tree, bits) = ids(self.group(), "kept");
         let snapshot = self.group().snapshot();
@@ -224,7 +224,7 @@ impl Test {
             last = Some(cursor.key().to_vec());
             cursor.next().unwrap();
         }
-        // What was not stored any more must have been in the set.
+        // Replaced puts that are no longer stored must have been in the set.
         self.mark = match self.rng.usize(0..3) {
             0 => self.rng.u64(self.mark..=self.last),
             _ => self.last,
@@ -285,7 +285,7 @@ impl Test {
         self.check();
     }
 
-    /// Keeps a snapshot, or asks one that is kept, and drops it at times.
+    /// Keeps a named snapshot, or checks one, and sometimes drops it.
     fn use_kept(&mut self) {
         let name = format!("s{}", self.rng.usize(0..3));
         let trees = TREES.map(|(name, _)| ids(self.group(), name).0);
@@ -308,7 +308,7 @@ impl Test {
     fn shown(&self, snapshot: &Snapshot) -> Shown {
         let one = |(name, _): &(&str, DropPolicy)| {
             let (_, tree) = ids(self.group(), name);
-            let mark = snapshot.superseded(tree).unwrap().mark();
+            let mark = snapshot.superseded(tree).unwrap().repair_watermark();
             (bits(snapshot, tree, self.last), mark)
         };
         TREES.iter().map(one).collect()
@@ -321,7 +321,7 @@ impl Test {
             let (past, set) = (&self.past[name], &self.set[name]);
             let (stored, bits) = (stored(&snapshot, tree), bits(&snapshot, bitmap, self.last));
             let replaced = replaced(past);
-            let mark = snapshot.superseded(bitmap).unwrap().mark();
+            let mark = snapshot.superseded(bitmap).unwrap().repair_watermark();
             for writes in past.values() {
                 let (last, kind) = *writes.last().unwrap();
                 assert_eq!(
@@ -335,7 +335,7 @@ impl Test {
                 );
             }
             match drop_policy {
-                // Told of is exactly what was left out, and what was forgotten is among it.
+                // Exactly the dropped puts are recorded, swept ones included.
                 DropPolicy::Record => {
                     let left_out = replaced.keys().filter(|seq| !stored.contains(*seq));
                     let left_out: BTreeSet<Seq> = left_out.copied().collect();
@@ -343,7 +343,7 @@ impl Test {
                     assert!(bits.is_subset(&left_out), "{name}");
                     assert_eq!(noted, left_out.len() as u64, "{name}");
                 }
-                // Left out is only what is in the set, which has all up to the mark.
+                // Only puts in the set are dropped, and the set is complete up to the watermark.
                 DropPolicy::KeepUntilRepaired => {
                     assert_eq!(mark, self.mark, "{name}");
                     for (seq, by) in &replaced {
@@ -357,7 +357,7 @@ impl Test {
                 }
                 DropPolicy::Silent | DropPolicy::Regardless => {}
             }
-            // Of what was set nothing is forgotten that is stored.
+            // No number that is still stored was swept.
             if drop_policy != DropPolicy::Record {
                 assert!(bits.is_subset(set), "{name}");
                 let forgotten = set.difference(&bits);
@@ -390,19 +390,19 @@ fn the_bits_are_those_of_the_model() {
         test.repair();
         test.group().compact(None).unwrap();
         test.check();
-        // A single run is merged again once there is another.
+        // A single run is compacted again once there is another.
         for (name, _) in TREES {
             put(test.group(), ids(test.group(), name).0, &["zz"]);
         }
         test.group().flush().unwrap();
         test.group().compact(None).unwrap();
-        // What is obsolete is gone, whether it was set by a writer, a merge or a repair.
+        // Obsolete puts are gone, whether a writer, a compaction or a repair set their bits.
         let snapshot = test.group().snapshot();
         for (name, _) in TREES {
             let (tree, bitmap) = ids(test.group(), name);
             let stored = stored(&snapshot, tree);
             assert!(stored.is_disjoint(&test.set[name]), "{name}");
-            // Nobody asks about it any more.
+            // Their bits are no longer needed.
             assert!(bits(&snapshot, bitmap, test.last).is_empty(), "{name}");
             assert!(snapshot.version().trees[&bitmap].runs.is_empty());
         }
@@ -437,7 +437,7 @@ fn many_bits_of_a_memtable_are_seen_from_their_write_on() {
     for seq in 1..=600_u64 {
         batch.clear();
         batch.put(tree, &seq_key(seq * 3), &[]).unwrap();
-        // Again: it stays what it was for those who saw it.
+        // Setting it again changes nothing for snapshots that saw it.
         batch.put(tree, &seq_key(seq), &[]).unwrap();
         group.write(&mut batch, Durability::Os).unwrap();
         if seq % 200 == 0 {
@@ -459,7 +459,7 @@ fn many_bits_of_a_memtable_are_seen_from_their_write_on() {
     }
 }
 
-/// Stops a merge at the first entry that it writes once it is armed, until it is told to go on.
+/// Pauses a compaction at the first entry that it writes once armed, until it is released.
 struct Stop {
     armed: AtomicBool,
     reached: Mutex<mpsc::Sender<()>>,
@@ -479,7 +479,7 @@ impl Extractor for Stop {
 }
 
 #[test]
-fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_merge_asks() {
+fn a_bit_set_during_a_compaction_is_kept_and_applies_at_once_to_a_live_set() {
     for bitmap_merges in [BitmapMerges::SideFile, BitmapMerges::Lock] {
         let (reached, was_reached) = mpsc::channel();
         let (go_on, goes_on) = mpsc::channel();
@@ -507,7 +507,7 @@ fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_mer
         std::thread::scope(|scope| {
             let merge = scope.spawn(|| group.compact(Some(tree)).unwrap());
             was_reached.recv().unwrap();
-            // The merge has read past `a`. Now `z` is written anew, and its old bit set.
+            // The compaction has read past `a`. Now `z` is rewritten, and the bit of its old version set.
             put(&group, tree, &["z"]);
             group.flush().unwrap();
             group
@@ -542,7 +542,7 @@ fn a_bit_that_is_set_amid_a_merge_is_not_lost_and_left_out_at_once_where_the_mer
 }
 
 #[test]
-fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
+fn the_replacing_write_is_durable_before_the_bit() {
     for mode in [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered] {
         let memory = Memory::new();
         let options = small(Arc::new(memory.clone()));
@@ -560,25 +560,28 @@ fn what_a_write_is_over_by_is_durable_before_the_bit_is() {
         let group = Group::open(Path::new(DIR), options, Arc::<Trees>::default(), false).unwrap();
         let snapshot = group.snapshot();
         let set = snapshot.superseded(bitmap).unwrap();
-        assert!(set.mark() <= snapshot.seq(), "{mode:?}: numbers come again");
+        assert!(
+            set.repair_watermark() <= snapshot.seq(),
+            "{mode:?}: numbers come again"
+        );
         let found = snapshot.get(tree, b"k", &Cost::default()).unwrap().unwrap();
         assert!(
             !set.contains(found.seq),
             "{mode:?}: the current write is obsolete"
         );
-        assert_eq!((found.seq, set.mark()), (new, new));
+        assert_eq!((found.seq, set.repair_watermark()), (new, new));
     }
 }
 
 #[test]
-fn damage_in_the_table_of_a_bitmap_tree_is_told_with_its_file_and_only_leaves_numbers_out() {
+fn damage_in_a_bitmap_tree_names_its_file_and_only_omits_numbers() {
     let memory = Memory::new();
     let options = || Options {
         share_from: usize::MAX,
         ..small(Arc::new(memory.clone()))
     };
     let group = create(options(), Arc::default());
-    let (tree, bitmap) = ids(&group, "told");
+    let (tree, bitmap) = ids(&group, "recorded");
     for _ in 0..3 {
         put(&group, tree, &["a", "b", "c"]);
     }

@@ -1,4 +1,4 @@
-//! A key with a million operands: written, merged and read in memory that does not grow with them.
+//! A key with a million operands: written, compacted and read in bounded memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,14 +12,14 @@ use lsm::{
     Batch, Cursor, Durability, Group, Kind, Options, Result, Seq, TreeId, TreeOptions, TreeProvider,
 };
 
-/// Counts what is allocated.
+/// Counts allocated bytes.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 #[allow(unsafe_code)]
-// SAFETY: everything is handed on to the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const BUDGET: usize = 8 << 20;
-/// What is outside of the budget: buffers of merges and logs, the test's own batches.
+/// Memory outside of the budget: buffers of compactions and logs, the test's own batches.
 const MARGIN: usize = 4 << 20;
 const PIECE: usize = 8 << 10;
 
@@ -140,7 +140,7 @@ fn run(name: &str, count: u32) {
         ),
         _ => assert_eq!(entries, count as usize),
     }
-    // The newest, of all these, at the price of one.
+    // The newest operand, at the cost of one.
     let cost = lsm::Cost::default();
     let found = snapshot.get(tree, b"key", &cost).unwrap().unwrap();
     assert_eq!(found.value[..4], (count - 1).to_le_bytes());
@@ -148,7 +148,7 @@ fn run(name: &str, count: u32) {
     peak("reading backward");
 }
 
-/// One test, because the peak is that of the process.
+/// A single test, because the peak is that of the process.
 #[test]
 fn a_million_operands() {
     run("list", 1_000_000);

@@ -1,5 +1,4 @@
-//! Runs that are put above or below a tree, tables that are written again, and batches that are
-//! refused because trees have changed.
+//! Runs ingested above or below a tree, rewritten tables, and batches refused because trees have changed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -33,7 +32,7 @@ impl Extractor for FirstByte {
     }
 }
 
-/// The configuration of a tree lists what it is.
+/// The configuration of a tree lists its properties.
 struct Trees;
 
 impl TreeProvider for Trees {
@@ -149,7 +148,7 @@ fn change(group: &Group, tree: TreeId, model: &mut Model, rng: &mut fastrand::Rn
 }
 
 #[test]
-fn older_entries_come_below_all_that_was_written_since_and_anti_matter_covers_them() {
+fn older_entries_are_ingested_below_newer_ones_and_tombstones_cover_them() {
     for seed in seeds(40) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -170,7 +169,7 @@ fn older_entries_come_below_all_that_was_written_since_and_anti_matter_covers_th
         });
         let tree = ids.unwrap()[0];
         assert_eq!(since, 500);
-        // Every key is written as an old one first, so that what is new and what is not is known.
+        // Every key is first written as an old one, so that it is known which are new.
         let mut newer = Model::new();
         let mut touched = Model::new();
         for _ in 0..rng.usize(0..60) {
@@ -238,7 +237,7 @@ fn a_run_that_is_out_of_place_is_refused_and_leaves_nothing() {
     }
     let mut change = no_change;
     for _ in 0..2 {
-        // In the memtable, then in a table.
+        // First in the memtable, then in a table.
         let oldest =
             |entries: &[Entry]| group.ingest_oldest(tree, &mut give(entries), &mut no_change);
         invalid(oldest(&[entry("a", 1)]));
@@ -316,7 +315,7 @@ fn a_batch_is_refused_when_the_trees_have_changed_since_it_was_made() {
         });
         let key = format!("{at}").into_bytes();
         assert_eq!(shown, [(tree, Kind::Put, key, b"1".to_vec())]);
-        // Flushes and merges change no trees.
+        // Flushes and compactions change no trees.
         group.compact(None).unwrap();
         step();
         let last = group.snapshot().seq();
@@ -372,7 +371,7 @@ fn tables_are_written_again_one_by_one_with_new_options_and_the_same_entries() {
     let kept = group.snapshot();
     let mut entries = 0;
     for at in 0..count {
-        // What was done stays done when the next fails.
+        // A rewritten table stays when the next one fails.
         faulty.fail_at(2);
         if at % 2 == 0 {
             group.rewrite_table(tree, &lacks).unwrap_err();
@@ -391,7 +390,7 @@ fn tables_are_written_again_one_by_one_with_new_options_and_the_same_entries() {
     assert!(group.check().errors.is_empty());
     drop(group);
     let group = open(Arc::new(memory.power_cut(3, PowerCut::Lost)));
-    // Closing has merged some of them.
+    // Closing has compacted some of them.
     assert_eq!(read(&group.snapshot(), tree), model);
     assert_eq!(group.rewrite_table(tree, &lacks).unwrap(), None);
 }

@@ -1,5 +1,5 @@
-//! Closing is a protocol: once `close` has returned nothing is installed, whoever was at work, and every job that
-//! was under way has either ended before the seal or fails with `Error::Closed`. The store opens again, always.
+//! Closing is a protocol: once `close` has returned nothing is installed, whatever was running, and every running job
+//! has either ended before the seal or fails with `Error::Closed`. The store can always be opened again.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -20,7 +20,7 @@ use lsm::{
     SupersededBy, TreeChange, TreeId, TreeOptions, TreeProvider,
 };
 
-/// Two runs of level 0 are merged; `bits` is a bitmap tree.
+/// A tree compacts two runs of level 0; `bits` is a bitmap tree.
 struct Trees;
 
 impl TreeProvider for Trees {
@@ -65,7 +65,7 @@ fn create(group: &Group) -> (TreeId, TreeId) {
     (ids[0], ids[1])
 }
 
-/// Runs `work` on a thread of its own, and fails when it does not end: a test of a wait that must not be.
+/// Runs `work` on a separate thread, and fails when it does not end: detects a wait that must not happen.
 fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -82,7 +82,7 @@ fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static
 
 type Work = fn(&Group, TreeId, TreeId) -> Result<()>;
 
-/// What installs versions, but for the flush: each of them writes a table first.
+/// The operations that install versions, except the flush: each of them writes a table first.
 const JOBS: [(&str, Work); 7] = [
     ("compact", |group, data, _| group.compact(Some(data))),
     ("drop_obsolete", |group, data, _| {
@@ -110,7 +110,7 @@ const JOBS: [(&str, Work); 7] = [
     }),
 ];
 
-/// A job is stopped where it creates its table, `close` is called and returns, and the job goes on.
+/// A job is paused where it creates its table, `close` is called and returns, and the job resumes.
 #[test]
 fn a_job_that_close_did_not_wait_for_fails_and_changes_nothing() {
     for (name, work) in JOBS {
@@ -124,7 +124,7 @@ fn a_job_that_close_did_not_wait_for_fails_and_changes_nothing() {
             put(&group, data, &format!("k{n}"), Durability::Os).unwrap();
             group.flush().unwrap();
         }
-        // So that what is put below all of the tree fits there.
+        // So that a run below the whole tree fits there.
         if name == "ingest_oldest" {
             group.drop_trees(&[data]).unwrap();
         }
@@ -132,13 +132,13 @@ fn a_job_that_close_did_not_wait_for_fails_and_changes_nothing() {
             let ids = group.create_trees(&[("data".to_string(), vec![])]).unwrap();
             ids[0]
         });
-        // So that there is a number above all of the tree.
+        // So that a number above the whole tree exists.
         let other = group
             .create_trees(&[("other".to_string(), vec![])])
             .unwrap()[0];
         put(&group, other, "k", Durability::Os).unwrap();
         group.flush().unwrap();
-        // A table has a number that was added later, so that `drop_obsolete` has something to do.
+        // A later bit covers an entry of a table, so that `drop_obsolete` has work to do.
         let k1 = group.snapshot().get(data, b"k1", &Cost::default()).unwrap();
         let held = k1.map_or(999, |found| found.seq);
         group
@@ -183,7 +183,7 @@ fn a_job_that_close_did_not_wait_for_fails_and_changes_nothing() {
     }
 }
 
-/// Closing does its last merge; meanwhile somebody else's flush begins, and goes on when `close` has returned.
+/// Closing runs its last compaction; meanwhile another thread's flush begins, and resumes when `close` has returned.
 #[test]
 fn a_flush_that_begins_while_the_store_closes_installs_nothing_behind_the_seal() {
     let memory = Memory::new();
@@ -295,7 +295,7 @@ fn stores_that_are_closed_beside_other_work_open_again() {
     }
 }
 
-/// Where nothing can be flushed the log is synced all the same, the store is sealed, and `close` says what failed.
+/// When no flush is possible the log is still synced, the store is sealed, and `close` reports the failure.
 #[test]
 fn a_close_that_cannot_flush_syncs_the_log_and_seals() {
     for background in [false, true] {
@@ -306,7 +306,7 @@ fn a_close_that_cannot_flush_syncs_the_log_and_seals() {
             ..small(Arc::new(fs.clone()))
         });
         let (data, _) = create(&group);
-        // More than closing leaves to the log.
+        // More than closing leaves in the log.
         let mut batch = Batch::new();
         for n in 0..300_u32 {
             batch.put(data, &n.to_be_bytes(), &[7; 2000]).unwrap();
@@ -338,7 +338,7 @@ fn a_close_that_cannot_flush_syncs_the_log_and_seals() {
                 .get(data, &n.to_be_bytes(), &Cost::default());
             assert!(found.unwrap().is_some());
         }
-        // All of the log was sealed: a segment that is cut short later is damage.
+        // The whole log was sealed: a segment that is truncated later is damage.
         let log = memory
             .paths()
             .into_iter()
@@ -353,7 +353,7 @@ fn a_close_that_cannot_flush_syncs_the_log_and_seals() {
     }
 }
 
-/// With no room even for `CURRENT`, `close` fails, the log is durable, and closing can be tried again.
+/// Without space even for `CURRENT`, `close` fails, the log is durable, and closing can be retried.
 #[test]
 fn a_close_that_cannot_seal_can_be_tried_again() {
     let memory = Memory::new();
@@ -375,10 +375,10 @@ fn a_close_that_cannot_seal_can_be_tried_again() {
     assert!(holds(&group, data, "k"));
 }
 
-/// A handle that has written nothing has all the same to keep what it shows: the log that a killed process left is in
-/// the system's cache only, and so is the last edit of a manifest whose sync failed.
+/// A handle that has written nothing must still make durable what it shows: the log that a killed process left is
+/// only in the system's cache, and so is the last edit of a manifest whose sync failed.
 #[test]
-fn what_an_earlier_handle_left_unsynced_is_durable_after_a_sync_a_flush_or_a_close() {
+fn unsynced_writes_of_an_earlier_handle_are_durable_after_a_sync_a_flush_or_a_close() {
     type Step = fn(&Group) -> Result<()>;
     let steps: [(&str, Step); 4] = [
         ("sync", Group::sync),
@@ -392,7 +392,7 @@ fn what_an_earlier_handle_left_unsynced_is_durable_after_a_sync_a_flush_or_a_clo
         let group = open(Arc::new(faulty.clone()));
         let (data, other) = create(&group);
         put(&group, data, "a", Durability::Os).unwrap();
-        // As when the process is killed: closing cannot do anything any more.
+        // As when the process is killed: closing can do nothing any more.
         faulty.fail_from(0);
         drop(group);
         let group = open(Arc::new(memory.clone()));

@@ -1,5 +1,5 @@
-//! Commits are ordered: what is visible is always a prefix of the acknowledged writes, whatever each of them asked
-//! for, whoever waits, and whatever fails. One sync serves everybody who had appended when it began.
+//! Commits are ordered: readers always see a prefix of the acknowledged writes, whatever the durability of each,
+//! whichever thread waits, and whatever fails. One sync covers all writes appended when it began.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -33,13 +33,13 @@ fn holds(group: &Group, tree: TreeId, key: u64) -> bool {
     found.unwrap().is_some()
 }
 
-/// A store whose syncs of the log wait until they are let go, well or not.
+/// A store whose log syncs wait until the test releases them, with success or failure.
 struct Held {
     group: Arc<Group>,
     tree: TreeId,
-    /// Told when a sync has begun.
+    /// Receives a message when a sync has begun.
     begun: mpsc::Receiver<()>,
-    /// Ends one sync: true lets it happen, false fails it.
+    /// Ends one sync: true lets it succeed, false fails it.
     go: mpsc::Sender<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Held {
         std::thread::spawn(move || put(&group, tree, key, how))
     }
 
-    /// Waits until so many writes have their place in the order, acknowledged or not.
+    /// Waits until `last` writes are appended, acknowledged or not.
     fn appended(&self, last: u64) {
         while self.group.latest().seq() < last {
             std::thread::yield_now();
@@ -96,7 +96,7 @@ fn a_write_behind_one_that_waits_for_its_sync_is_not_acknowledged_before_it() {
     let second = held.write(2, Durability::Os);
     let third = held.write(3, Durability::Periodic(Duration::from_secs(3600)));
     held.appended(before + 3);
-    // All three have their place, and the disk has not answered.
+    // All three are appended, and the disk has not answered.
     assert_eq!(held.group.snapshot().seq(), before);
     assert!(
         ![1, 2, 3]
@@ -107,7 +107,7 @@ fn a_write_behind_one_that_waits_for_its_sync_is_not_acknowledged_before_it() {
     held.go.send(true).unwrap();
     first.join().unwrap().unwrap();
     assert!(holds(&held.group, held.tree, 1), "a writer sees its write");
-    // Those behind need no sync of their own, but may have come too late for this one to tell them.
+    // The later writes need no sync of their own, but may have come too late for this one to cover them.
     drop(held.go);
     second.join().unwrap().unwrap();
     third.join().unwrap().unwrap();
@@ -140,7 +140,7 @@ fn nothing_behind_a_failed_sync_is_ever_seen() {
 }
 
 #[test]
-fn a_write_that_is_appended_and_never_settled_holds_nobody_up() {
+fn a_write_that_is_never_acknowledged_delays_no_other() {
     let held = Held::new();
     drop(held.go);
     let mut batch = Batch::new();
@@ -152,7 +152,7 @@ fn a_write_that_is_appended_and_never_settled_holds_nobody_up() {
     put(&held.group, held.tree, 2, Durability::Os).unwrap();
     assert_eq!(held.group.stats().log_syncs, syncs + 1);
     assert!(holds(&held.group, held.tree, 1) && holds(&held.group, held.tree, 2));
-    // What is durable already costs those behind nothing.
+    // If it is durable already it costs later writes nothing.
     put(&held.group, held.tree, 3, Durability::Os).unwrap();
     assert_eq!(held.group.stats().log_syncs, syncs + 1);
 }
@@ -171,7 +171,7 @@ fn one_sync_serves_all_that_had_appended_when_it_began() {
     held.appended(before + 1 + WRITERS);
     held.go.send(true).unwrap();
     first.join().unwrap().unwrap();
-    // One more for all the others.
+    // One more sync for all the others.
     held.begins();
     held.go.send(true).unwrap();
     for other in others {
@@ -193,12 +193,12 @@ fn a_sync_of_everything_waits_for_the_one_that_is_under_way() {
     sync.join().unwrap().unwrap();
 }
 
-/// How many writers a run of the model below has, and writes each.
+/// The number of writers in a run of the model below, and of the writes of each.
 const WRITERS: u64 = 4;
 const WRITES: u64 = 60;
 
-/// Writers with mixed durability on a disk one call of which fails: at each moment readers see a prefix of the order,
-/// every acknowledged write is in it, and after a power cut the store has a prefix again, with all that was
+/// Writers with mixed durability on a disk of which one call fails: at each moment readers see a prefix of the order,
+/// every acknowledged write is in it, and after a power cut the store has a prefix again, with everything
 /// acknowledged as durable.
 #[test]
 fn readers_see_a_prefix_of_the_acknowledged_writes_whatever_fails() {
@@ -293,7 +293,7 @@ fn readers_see_a_prefix_of_the_acknowledged_writes_whatever_fails() {
     }
 }
 
-/// A snapshot has every acknowledged write up to its number, and all acknowledged ones are up to it.
+/// A snapshot has every acknowledged write up to its number, and no acknowledged write is above it.
 fn check_prefix(group: &Group, tree: TreeId, acknowledged: &Mutex<BTreeMap<u64, (u64, bool)>>) {
     let known = acknowledged.lock().unwrap().clone();
     let snapshot = group.snapshot();

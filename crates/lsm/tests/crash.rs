@@ -1,7 +1,7 @@
-//! Power cuts and failing calls, at every call of a random workload. What was acknowledged as synced
-//! is there afterwards; of the rest a prefix is, batches are whole, and nothing is invented. Merges are done in one piece or in
-//! several, one after the other, and what snapshots see that are held across them is checked before the end.
-//! `ESKER_SEEDS=200 cargo test --test crash` tries more; `ESKER_SEED=17` repeats one.
+//! Power cuts and failing calls, at every call of a random workload. Writes acknowledged as synced survive; of the
+//! rest a prefix does, batches are atomic, and nothing is invented. Compactions run in one piece or in several, one
+//! after the other, and snapshots held across them are checked at the end. `ESKER_SEEDS=200 cargo test --test crash`
+//! runs more seeds; `ESKER_SEED=17` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -26,30 +26,29 @@ const MODES: [PowerCut; 4] = [
     PowerCut::Reordered,
 ];
 
-/// The trees by name, each with its keys and values. The key `last` of tree `a` tells the number of
-/// the last step that wrote, so that a state that is read can be told from all others. What a snapshot that is kept sees of a tree
-/// is there as a tree of the name `@SNAPSHOT/TREE`.
+/// The trees by name, each with its keys and values. The key `last` of tree `a` holds the number of the last step
+/// that wrote, so that each state is distinct. The contents of a named snapshot are a tree named `@SNAPSHOT/TREE`.
 type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 const LAST: &[u8] = b"last";
 
-/// A store that steps are done to, and what must be in it.
+/// A store under test, and its expected contents.
 struct Life {
     group: Group,
     rng: fastrand::Rng,
     step: u64,
-    /// Every state that may be there, in order; the last one is what readers see now.
+    /// Every possible state, in order; the last one is what readers see now.
     states: Vec<State>,
-    /// The first of `states` that may be there after a power cut.
+    /// The first of `states` that is possible after a power cut.
     durable: usize,
-    /// The effect of a step that failed without saying whether it happened.
+    /// The effect of a step that failed without a definite result.
     maybe: Option<State>,
     failures: Vec<Error>,
-    /// Snapshots, and what they must see.
+    /// Snapshots, and their expected contents.
     held: Vec<(Snapshot, State)>,
 }
 
-/// Opens (or makes) a store in `fs`. Lives differ in the pieces that merges are done in.
+/// Opens (or creates) a store in `fs`. The seed decides the pieces of compactions.
 fn open(fs: Arc<dyn Fs>, seed: u64) -> Result<Group> {
     let options = Options {
         piece_bytes: [None, Some(512), Some(4 << 10)][(seed % 3) as usize],
@@ -59,7 +58,7 @@ fn open(fs: Arc<dyn Fs>, seed: u64) -> Result<Group> {
 }
 
 impl Life {
-    /// Opens what `fs` has, which must be one of `states`.
+    /// Opens the store in `fs`, which must be in one of `states`.
     fn begin(fs: Arc<dyn Fs>, seed: u64, states: &[State]) -> Life {
         let group = open(fs, seed).unwrap_or_else(|error| panic!("open: {error}"));
         let found = read(&group).unwrap_or_else(|error| panic!("read: {error}"));
@@ -91,7 +90,7 @@ impl Life {
         self.states.last().unwrap()
     }
 
-    /// Holds a snapshot, or lets one go that saw what it must.
+    /// Takes a snapshot, or checks and drops one.
     fn hold(&mut self) {
         match self.held.len() < 3 {
             true => self.held.push((self.group.snapshot(), self.now().clone())),
@@ -106,21 +105,21 @@ impl Life {
         }
     }
 
-    /// All states that may be found after a power cut.
+    /// All states possible after a power cut.
     fn after_cut(&self) -> Vec<State> {
         let mut states = self.states[self.durable..].to_vec();
         states.extend(self.maybe.clone());
         states
     }
 
-    /// All states that may be found after the process was killed.
+    /// All states possible after the process was killed.
     fn after_kill(&self) -> Vec<State> {
         let mut states = vec![self.now().clone()];
         states.extend(self.maybe.clone());
         states
     }
 
-    /// Notes how a step ended that leads to `state`.
+    /// Records the result of a step that leads to `state`.
     fn done<T>(&mut self, state: State, durable: bool, result: Result<T>) {
         match result {
             Ok(_) => {
@@ -131,7 +130,7 @@ impl Life {
                 }
             }
             Err(error) => {
-                // A handle that is poisoned has not even tried.
+                // A poisoned handle did not try.
                 if !matches!(error, Error::Poisoned { .. }) {
                     self.maybe = Some(state);
                 }
@@ -207,7 +206,7 @@ impl Life {
         }
     }
 
-    /// Keeps a snapshot, or drops it where it is kept.
+    /// Keeps a named snapshot, or drops it.
     fn keep_or_drop(&mut self) {
         let name = ["s", "t"][self.rng.usize(0..2)];
         let mut state = self.now().clone();
@@ -223,7 +222,7 @@ impl Life {
         self.done(state, true, result);
     }
 
-    /// Trees are made and dropped at once, whatever the log has lost before.
+    /// Trees are created and dropped durably, whatever the log has lost before.
     fn done_to_trees<T>(&mut self, state: State, result: Result<T>) {
         if result.is_ok() {
             let now = state.keys().cloned().collect::<Vec<_>>();
@@ -235,7 +234,7 @@ impl Life {
             }
             self.done(state, false, result);
         } else {
-            // What is durable of the log before is not known.
+            // How much of the earlier log is durable is unknown.
             let mut earlier = self.states.clone();
             for old in &mut earlier {
                 for (name, keys) in &state {
@@ -246,7 +245,7 @@ impl Life {
             let now = self.states.len();
             self.done(state, false, result);
             if self.maybe.is_some() {
-                // Kept apart from the states without the change by being put in front of them.
+                // Kept separate from the states without the change by being placed before them.
                 let mut all = earlier.split_off(self.durable);
                 all.extend(self.states.split_off(self.durable));
                 assert_eq!(all.len(), 2 * (now - self.durable));
@@ -301,12 +300,12 @@ impl Life {
     }
 }
 
-/// The trees of a state that are not those of snapshots that are kept.
+/// The trees of a state without those of named snapshots.
 fn trees(state: &State) -> impl Iterator<Item = (&String, &BTreeMap<Vec<u8>, Vec<u8>>)> {
     state.iter().filter(|(name, _)| !name.starts_with('@'))
 }
 
-/// All that is in the store, read in several ways that must agree.
+/// The contents of the store, read in several ways that must agree.
 fn read(group: &Group) -> Result<State> {
     let mut state = read_snapshot(&group.snapshot())?;
     for kept in group.snapshots() {
@@ -343,7 +342,7 @@ fn faulty(memory: &Memory) -> Faulty {
     Faulty::new(Arc::new(memory.clone()))
 }
 
-/// The changing calls of a life without faults, and what it did.
+/// The number of changing calls of a life without faults, and its counters.
 fn calls(memory: &Memory, seed: u64, states: &[State], steps: usize) -> (u64, Stats) {
     let fs = faulty(memory);
     let mut life = Life::begin(Arc::new(fs.clone()), seed, states);
@@ -354,7 +353,7 @@ fn calls(memory: &Memory, seed: u64, states: &[State], steps: usize) -> (u64, St
     (fs.calls(), stats)
 }
 
-/// Lives on `memory` until the power goes at call `k`; returns what may be there afterwards.
+/// Runs on `memory` until the power cut at call `k`; returns the possible states afterwards.
 fn live_until(memory: &Memory, seed: u64, states: &[State], k: u64, steps: usize) -> Vec<State> {
     let fs = faulty(memory);
     let mut life = Life::begin(Arc::new(fs.clone()), seed, states);
@@ -379,7 +378,7 @@ fn power_cuts_at_every_call_leave_a_prefix() {
                 let _doing = Doing(&|| format!("ESKER_SEED={seed}, call {k} of {total}, {mode:?}"));
                 let left = memory.power_cut(seed ^ k, mode);
                 let next = seed.wrapping_mul(31) ^ k;
-                // Another life, another cut, somewhere in it (or at its end).
+                // Another life, with another cut, somewhere in it (or at its end).
                 let again = 1 + next * 7 % 50;
                 let states = live_until(&left, next, &states, again, 12);
                 let left = left.power_cut(k, MODES[(next % 4) as usize]);
@@ -409,7 +408,7 @@ fn a_call_that_fails_once_loses_nothing_acknowledged() {
             let mut life = Life::begin(Arc::new(fs.clone()), seed, &empty);
             fs.fail_at(k);
             life.live(60);
-            // Reads go on, and see what was acknowledged.
+            // Reads continue, and see the acknowledged writes.
             let found = read(&life.group).unwrap();
             assert!(life.after_kill().contains(&found), "{:?}", life.failures);
             let (killed, cut) = (life.after_kill(), life.after_cut());
@@ -422,7 +421,7 @@ fn a_call_that_fails_once_loses_nothing_acknowledged() {
             assert!(after.failures.is_empty(), "{:?}", after.failures);
             drop(after);
 
-            // The process ends, and the power goes a little later.
+            // The process ends, followed by a power cut.
             let fs = faulty(&memory);
             let mut after = Life::begin(Arc::new(fs.clone()), k, &killed);
             after.live(1 + (k % 8) as usize);
@@ -430,7 +429,7 @@ fn a_call_that_fails_once_loses_nothing_acknowledged() {
             fs.fail_from(1);
             let mut states = after.after_cut();
             if after.durable == 0 {
-                // Nothing was synced since, so the cut may take what came before the end, too.
+                // Nothing was synced since, so the cut may also lose writes from before the end.
                 states.extend(cut);
             }
             drop(after);

@@ -1,5 +1,5 @@
-//! Damaged files: every byte flipped, every length cut to, every file gone. Whatever is read is
-//! right, or there is an error that names the file; never a wrong answer, a panic or a hang.
+//! Damaged files: every byte flipped, truncated to every length, every file removed. Every read is right, or an error
+//! that names the file; never a wrong answer, a panic or a hang.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -18,7 +18,7 @@ use lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, PlainTrees, Result, Seq, Snapshot,
 };
 
-/// Refuses to give out much memory: a damaged length must not be believed.
+/// Refuses large allocations: a damaged length must not be trusted.
 struct Modest;
 
 const MOST: usize = 16 << 20;
@@ -26,7 +26,7 @@ const MOST: usize = 16 << 20;
 thread_local! { static LARGEST: Cell<usize> = const { Cell::new(0) }; }
 
 #[allow(unsafe_code)]
-// SAFETY: everything is handed on to the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Modest {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Modest {
 #[global_allocator]
 static ALLOCATOR: Modest = Modest;
 
-/// What a tree holds: by key, the newest sequence number and its value.
+/// The contents of a tree: by key, the newest sequence number and its value.
 type Tree = BTreeMap<Vec<u8>, (Seq, Vec<u8>)>;
 type State = BTreeMap<String, Tree>;
 
@@ -86,8 +86,8 @@ fn read_snapshot(snapshot: &Snapshot) -> Result<State> {
     Ok(state)
 }
 
-/// A store with a history: three trees, two levels, deletes, an ingested run, a dropped tree, and
-/// a log. Returns it with the states after each of the last writes, the newest last.
+/// A store with a history: three trees, two levels, deletes, an ingested run, a dropped tree, and a log. Returns it
+/// with the states after each of the last writes, the newest last.
 fn store(closed: bool) -> (Memory, Vec<State>) {
     let memory = Memory::new();
     let faulty = Faulty::new(Arc::new(memory.clone()));
@@ -125,7 +125,7 @@ fn store(closed: bool) -> (Memory, Vec<State>) {
         .iter()
         .map(|(k, v)| Ok((k.as_bytes(), v.as_bytes())));
     group.ingest(trees[2], &mut sorted).unwrap();
-    // It alone has what the next merge takes out.
+    // Only this snapshot has the tables that the next compaction replaces.
     group.keep_snapshot("kept").unwrap();
     write(20);
     group.compact(Some(trees[0])).unwrap();
@@ -137,7 +137,7 @@ fn store(closed: bool) -> (Memory, Vec<State>) {
     let mut state = read(&group).unwrap();
     state.remove("gone");
     batchless.push(state);
-    // The log: small writes, each synced. The tree goes before them, so that the states are alike.
+    // The log: small writes, each synced. The tree is dropped before them, so that the states are alike.
     let gone = trees[3];
     let kept = [trees[0], trees[1]];
     group.drop_trees(&[gone]).unwrap();
@@ -181,7 +181,7 @@ fn with(memory: &Memory, path: &Path, bytes: Option<&[u8]>) -> Memory {
     copy
 }
 
-/// Asserts that an error is one that tells of this damage.
+/// Asserts that an error reports this damage.
 fn assert_names(error: &Error, path: &Path, loss: Loss) {
     match error {
         Error::Corruption { path: named, .. } if loss == Loss::Edits => {
@@ -206,18 +206,18 @@ fn assert_names(error: &Error, path: &Path, loss: Loss) {
     }
 }
 
-/// What a reader may be spared.
+/// The loss that a reader may accept.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Loss {
     None,
     /// The newest states may be missing.
     Suffix,
-    /// An error may name another file: one that lost edits of the manifest have removed. A tree that they dropped may be
-    /// there again.
+    /// An error may name another file, removed by lost edits of the manifest. A tree dropped by these may exist
+    /// again.
     Edits,
 }
 
-/// Opens and reads all, each key by itself too. Returns how many of the last states are lost, or
+/// Opens the store and reads everything, each key separately, too. Returns how many of the last states are lost, or
 /// `None` when there was an error.
 fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss) -> Option<usize> {
     LARGEST.set(0);
@@ -233,7 +233,7 @@ fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss) -> Option<usi
         Ok(state) => {
             let mut state = state.clone();
             if loss == Loss::Edits {
-                // Its table lies in a file with others, which was not removed when the tree was dropped.
+                // Its table is in a shared file, which was not removed when the tree was dropped.
                 state.remove("gone");
             }
             let at = states.iter().rposition(|known| *known == state);
@@ -247,7 +247,7 @@ fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss) -> Option<usi
             None
         }
     };
-    // A damaged table spoils only the reads that need it: single keys are right or errors too.
+    // A damaged table affects only the reads that need it: single keys are right or errors, too.
     let snapshot = group.snapshot();
     let cost = Cost::default();
     let state = &states[states.len() - 1 - lost.unwrap_or(0)];
@@ -304,14 +304,14 @@ fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "log")
 }
 
-/// Flips, cuts and removes, in a store that was `closed` or not.
+/// Flips, truncates and removes, in a store that was `closed` or not.
 fn damage_all(closed: bool) {
     let (memory, states) = store(closed);
     let intact = Path::new("nothing");
     assert_eq!(examine(&memory, intact, &states, Loss::None), Some(0));
     for path in files(&memory) {
         let good = memory.read(&path).unwrap();
-        // Only the tail of a log may be taken for what a crash left.
+        // Only the tail of a log may be taken for the remains of a crash.
         let loss = if !closed && is_log(&path) {
             Loss::Suffix
         } else {
@@ -328,14 +328,14 @@ fn damage_all(closed: bool) {
                 worst = worst.max(lost.unwrap_or(0));
             }
         }
-        // A sync mark goes before the write after the one that it covers, so that damage can pass
-        // for a crash in the last one only, and in the mark before it.
+        // A sync marker precedes the write after the one it covers, so only damage in the last write, and in the
+        // marker before it, can pass for a crash.
         assert!(worst <= 1, "{}: {worst} writes lost", path.display());
         let mut fewer = 0;
         for len in (0..good.len()).rev() {
             let _doing = Doing(&|| format!("{} cut to {len}", path.display()));
             let fs = with(&memory, &path, Some(&good[..len]));
-            // Nobody has noted how long the manifest of an open store is.
+            // The length of an open store's manifest is not recorded.
             let manifest = path.to_str().unwrap().contains("MANIFEST");
             let edits = !closed && manifest && len > 48;
             let loss = if edits { Loss::Edits } else { loss };
@@ -363,7 +363,7 @@ fn a_store_that_was_not_closed() {
     damage_all(false);
 }
 
-/// Files swapped or put in another's place are not taken for what they are not.
+/// Swapped or misplaced files are detected.
 #[test]
 fn files_in_the_wrong_place() {
     let (memory, states) = store(true);
@@ -402,8 +402,8 @@ fn a_store_without_tables_that_lost_current() {
     }
 }
 
-/// The end of a log that no sync mark tells of looks torn when it is damaged. But what was installed since then may
-/// refer to those writes, so that the manifest knows better.
+/// The end of a log without a sync marker looks torn when it is damaged. But later installations may refer to its
+/// writes, so the manifest proves the damage.
 #[test]
 fn a_synced_end_of_the_log_does_not_pass_for_a_torn_one() {
     let memory = Memory::new();
@@ -435,7 +435,7 @@ fn a_synced_end_of_the_log_does_not_pass_for_a_torn_one() {
             if let Some((end, _)) = place
                 && path.extension().is_some_and(|e| e == "log")
             {
-                // The mark behind the write goes with it.
+                // The marker behind the write is lost with it.
                 image.write(&path, &bytes[..end]);
                 damaged.push((path, end as u64));
             }

@@ -1,6 +1,6 @@
-//! Entries that expire: exact against a model with a clock that steps, forward and back, through flushes, merges, held
-//! snapshots, kills and power cuts; and what the store does with a clock that is wrong.
-//! `ESKER_SEEDS=1000 cargo test --test expiry` tries more; `ESKER_SEED=17` repeats one.
+//! Entries that expire: compared with a model under a clock that steps, forward and back, through flushes,
+//! compactions, held snapshots, kills and power cuts; and the store's handling of a wrong clock. `ESKER_SEEDS=1000
+//! cargo test --test expiry` runs more seeds; `ESKER_SEED=17` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -22,7 +22,7 @@ use lsm::{
     LookupOptions, Options, Result, Seq, Snapshot, Tiered, Time, TreeId, TreeOptions, TreeProvider,
 };
 
-/// Trees by how they are laid out, and two with lists: of operands that expire as a whole, and of elements that do.
+/// Trees by layout, and two with lists: of operands that expire as a whole, and of elements that do.
 const TREES: [&str; 7] = ["leveled", "tiered", "lazy", "tiles", "two", "list", "timed"];
 
 /// Appends operands.
@@ -38,7 +38,7 @@ impl MergeOperator for Append {
     }
 }
 
-/// Appends elements of ten bytes: two of the element, and when it expires.
+/// Appends elements of ten bytes: two of the element, and its expiry time.
 struct Elements;
 
 const ELEMENT: usize = 10;
@@ -114,7 +114,7 @@ struct Version {
 
 type Past = BTreeMap<Vec<u8>, Vec<Version>>;
 
-/// What a snapshot must see of a key: the value, or the list.
+/// The expected value or list of a key in a snapshot.
 fn seen(name: &str, versions: &[Version], seq: Seq, now: Time) -> Option<Vec<u8>> {
     let gone = |version: &Version| version.expires.is_some_and(|expires| expires <= now);
     let mut there = versions.iter().rev().filter(|version| version.seq <= seq);
@@ -148,9 +148,9 @@ struct Test {
     trees: Vec<TreeId>,
     past: Vec<Past>,
     held: Vec<Snapshot>,
-    /// Snapshots that are kept, with what they see and by which time.
+    /// Named snapshots, with their sequence numbers and times.
     kept: BTreeMap<String, (Seq, Time)>,
-    /// The latest time that somebody was told by.
+    /// The latest time that a reader has observed.
     acted: Time,
     drops: u64,
 }
@@ -251,7 +251,7 @@ impl Test {
         self.clock.store(now, Ordering::SeqCst);
     }
 
-    /// The clock jumps, and is set right or believed.
+    /// The clock jumps, and is either corrected or confirmed.
     fn jump(&mut self) {
         let before = self.clock.load(Ordering::SeqCst);
         self.group().snapshot();
@@ -285,7 +285,7 @@ impl Test {
             0 => {
                 self.group = None;
             }
-            // Killed: what was written is there.
+            // Killed: everything written survives.
             1 => {
                 let there = self.fs.power_cut(self.rng.u64(..), PowerCut::Kept);
                 self.group = None;
@@ -295,17 +295,17 @@ impl Test {
                 let there = self.fs.power_cut(self.rng.u64(..), PowerCut::Lost);
                 self.group = None;
                 self.fs = there;
-                // What was only read by is not durable.
+                // A time only used by reads is not durable.
                 self.acted = 0;
             }
         }
-        // Meanwhile the clock goes on, or back.
+        // Meanwhile the clock advances, or steps back.
         self.tick();
         self.open();
         self.check_now();
     }
 
-    /// Keeps a snapshot, or asks one that is kept, and drops it at times.
+    /// Keeps a named snapshot, or checks one, and sometimes drops it.
     fn use_kept(&mut self) {
         let name = format!("s{}", self.rng.usize(0..3));
         let Some((seq, time)) = self.kept.get(&name).copied() else {
@@ -343,11 +343,11 @@ impl Test {
         }
     }
 
-    /// The last of the times by which something is hidden.
+    /// The latest expiry time of a hidden entry.
     fn hidden_by(&self, now: Time) -> Time {
         let versions = self.past.iter().flat_map(|past| past.values().flatten());
         let expired = versions.filter_map(|version| version.expires.filter(|e| *e <= now));
-        // Only what was the newest of its key was certainly looked at.
+        // Only the newest entry of a key was certainly read.
         let newest = self.past.iter().flat_map(|past| past.values());
         let newest = newest.filter_map(|versions| versions.last()?.expires.filter(|e| *e <= now));
         newest.max().unwrap_or(0).min(expired.max().unwrap_or(0))
@@ -469,7 +469,7 @@ fn check_tree(snapshot: &Snapshot, tree: TreeId, name: &str, past: &Past) {
 }
 
 #[test]
-fn what_expires_is_as_in_the_model() {
+fn expiry_agrees_with_the_model() {
     let mut drops = 0;
     for seed in seeds(25) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
@@ -481,7 +481,7 @@ fn what_expires_is_as_in_the_model() {
         for held in std::mem::take(&mut test.held) {
             test.check(&held);
         }
-        // In the end nothing is left of what has expired, where there is one version.
+        // In the end no expired entry is left, in trees with one version.
         let later = test.clock.load(Ordering::SeqCst) + 1000;
         test.clock.store(later, Ordering::SeqCst);
         test.group().compact(None).unwrap();
@@ -530,7 +530,7 @@ fn put(group: &Group, tree: TreeId, keys: std::ops::Range<u32>, expires: Option<
 }
 
 #[test]
-fn a_table_that_is_over_goes_unread_unless_it_hides_something() {
+fn an_expired_table_is_dropped_unread_unless_it_hides_something() {
     let (fs, clock) = (Memory::new(), Arc::new(AtomicU64::new(START)));
     let group = stopped(&fs, &clock);
     let tree = group
@@ -550,7 +550,7 @@ fn a_table_that_is_over_goes_unread_unless_it_hides_something() {
     assert_eq!(all.len(), 3);
     let held = group.snapshot();
     clock.store(START + 30, Ordering::SeqCst);
-    // The one that is obsolete and hides nothing is not even readable.
+    // The expired table that hides nothing need not even be readable.
     let over = all.iter().find(|path| {
         let number = held.version().trees[&tree].tables();
         let mut tables = number.filter(|table| table.meta().smallest == b"000100");
@@ -563,12 +563,12 @@ fn a_table_that_is_over_goes_unread_unless_it_hides_something() {
     group.run_compactions().unwrap();
     assert_eq!(group.stats().drops, 1);
     assert!(!tables().contains(&over));
-    // The other one hid live entries: it is not dropped, and what it replaced does not come back.
+    // The other one hides live entries: it is not dropped, and the entries it replaced do not reappear.
     assert!(group.stats().merge_read_bytes >= read);
     let (now, cost) = (group.snapshot(), Cost::default());
     assert!(now.get(tree, b"000025", &cost).unwrap().is_none());
     assert!(now.get(tree, b"000010", &cost).unwrap().is_some());
-    // What a held snapshot sees is there.
+    // Restored for the held snapshot.
     fs.write(&over, &before);
     assert!(held.get(tree, b"000120", &cost).unwrap().is_some());
     assert!(held.get(tree, b"000025", &cost).unwrap().is_some());
@@ -602,7 +602,7 @@ fn a_jump_forward_deletes_nothing_until_it_is_confirmed() {
     };
     assert!(sees(&group));
     assert_eq!(group.unconfirmed_time(), None);
-    // Two days: reads go by it, nothing is dropped.
+    // Two days: reads follow it, nothing is dropped.
     clock.store(START + 2 * LARGEST_JUMP, Ordering::SeqCst);
     assert!(!sees(&group));
     assert_eq!(group.unconfirmed_time(), Some(START + 2 * LARGEST_JUMP));
@@ -611,10 +611,10 @@ fn a_jump_forward_deletes_nothing_until_it_is_confirmed() {
     let group = stopped(&fs, &clock);
     assert!(!sees(&group));
     group.compact(None).unwrap();
-    // It was wrong.
+    // The jump was wrong.
     clock.store(START + 10, Ordering::SeqCst);
     assert!(sees(&group));
-    // It is right.
+    // The jump was right.
     clock.store(START + 2 * LARGEST_JUMP, Ordering::SeqCst);
     group.confirm_time().unwrap();
     assert_eq!(group.unconfirmed_time(), None);
@@ -644,7 +644,7 @@ fn what_a_read_has_hidden_stays_hidden_when_the_process_is_killed_and_the_clock_
     let group = stopped(&killed, &clock);
     assert!(group.snapshot().get(tree, b"key", &cost).unwrap().is_none());
     assert!(group.snapshot().time() >= START + 10);
-    // Damage of what says so is told.
+    // Damage of the file is reported.
     let path = Path::new(DIR).join("TIME");
     clock.store(START + 30, Ordering::SeqCst);
     let mut batch = Batch::new();
@@ -661,7 +661,7 @@ fn what_a_read_has_hidden_stays_hidden_when_the_process_is_killed_and_the_clock_
     );
     drop(group);
     let mut bytes = killed.read(&path).unwrap();
-    // The end of a record that was being written is nothing.
+    // An incomplete last record is ignored.
     let whole = bytes.len();
     bytes.extend_from_slice(&[1; 7]);
     killed.write(&path, &bytes);
@@ -674,12 +674,12 @@ fn what_a_read_has_hidden_stays_hidden_when_the_process_is_killed_and_the_clock_
     let error = Group::open(Path::new(DIR), options, Arc::new(Trees), true).err();
     match error {
         Some(Error::Corruption { path: at, .. }) => assert_eq!(at, path),
-        // All that was behind the damage was at another place: nothing whole is.
+        // All bytes behind the damage are misaligned: no record there is complete.
         other => assert!(other.is_none(), "{other:?}"),
     }
 }
 
-/// Drops values that begin with a letter, and puts another in front of the rest.
+/// Drops values that begin with a letter, and prefixes the others with another.
 struct Letters(u8, u8);
 
 impl CompactionFilterFactory for Letters {
@@ -712,9 +712,9 @@ fn filters_compose_in_their_order_and_keep_when_an_entry_expires() {
         }
     }
     let clock = Arc::new(AtomicU64::new(START));
-    let told = clock.clone();
+    let shared = clock.clone();
     let options = Options {
-        clock: Arc::new(move || told.load(Ordering::SeqCst)),
+        clock: Arc::new(move || shared.load(Ordering::SeqCst)),
         ..small(Arc::new(Memory::new()))
     };
     let group = Group::open(Path::new(DIR), options, Arc::new(Filtered), true).unwrap();
@@ -735,7 +735,7 @@ fn filters_compose_in_their_order_and_keep_when_an_entry_expires() {
     };
     assert_eq!(get("a").as_deref(), Some("21a"));
     assert_eq!(get("x"), None);
-    // The second filter sees what the first made of it.
+    // The second filter sees the first one's output.
     assert_eq!(get("y").as_deref(), Some("21y"));
     clock.store(START + 5, Ordering::SeqCst);
     assert_eq!(get("a"), None);

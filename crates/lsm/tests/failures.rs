@@ -1,5 +1,5 @@
-//! One damaged table is an error of those who need it, and of no others: other trees are merged, writers go on
-//! at their usual rate, closing succeeds, the failure shows, and goes when its cause is gone.
+//! One damaged table is an error only of the reads that need it: other trees are compacted, writers continue at their
+//! usual rate, closing succeeds, the failure is reported, and ends with its cause.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -39,7 +39,7 @@ impl TreeProvider for Trees {
 fn open(fs: &Hooked, background: bool) -> Group {
     let options = Options {
         background,
-        // Damage of a file is to be damage of one tree.
+        // Damage of a file must be damage of one tree.
         share_from: usize::MAX,
         ..small(Arc::new(fs.clone()))
     };
@@ -75,7 +75,7 @@ fn runs(group: &Group, tree: TreeId) -> usize {
     group.snapshot().version().trees[&tree].runs.len()
 }
 
-/// From now on `path` cannot be read, as long as `damaged` is up.
+/// From now on `path` cannot be read, while `damaged` is set.
 fn damage(fs: &Hooked, path: PathBuf) -> Arc<AtomicBool> {
     let damaged = Arc::new(AtomicBool::new(true));
     let up = damaged.clone();
@@ -95,9 +95,9 @@ fn find(group: &Group, tree: TreeId, n: u32) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// Without background threads: the same writes, the same merges, the same attempts.
+/// Without background threads: the same writes, compactions and attempts in each run.
 #[test]
-fn other_trees_are_merged_while_one_cannot_be() {
+fn other_trees_are_compacted_while_one_fails() {
     let mut lives = Vec::new();
     for name in ["bad", "tiered bad"] {
         for _ in 0..2 {
@@ -125,9 +125,9 @@ fn other_trees_are_merged_while_one_cannot_be() {
             let stats = group.stats();
             assert!(stats.flushes > 60);
             assert!(runs(&group, good) < 8, "{} runs", runs(&group, good));
-            // What is newer than the damage is merged as well.
+            // Runs newer than the damage are compacted, too.
             assert!(runs(&group, bad) < 16, "{} runs", runs(&group, bad));
-            // Ever more rarely.
+            // With growing pauses.
             assert!((4..10).contains(&attempts.len()), "{attempts:?}");
             let pauses: Vec<_> = attempts.windows(2).map(|two| two[1].0 - two[0].0).collect();
             assert!(pauses.is_sorted(), "{pauses:?}");
@@ -137,10 +137,10 @@ fn other_trees_are_merged_while_one_cannot_be() {
             assert_eq!(failures[0].tree, Some((bad, name.to_string())));
             assert!(matches!(failures[0].error, Error::Io { .. }));
             assert!(matches!(failures[0].retry, Retry::AfterFlushes(_)));
-            // A read that needs the table says so, any other does not.
+            // A read that needs the table fails, any other succeeds.
             assert!(find(&group, bad, 0).is_err());
             assert!(find(&group, bad, 2999).unwrap() && find(&group, good, 0).unwrap());
-            // Asked for, it is an error, after all others have been merged.
+            // A requested compaction fails, after all other trees have been compacted.
             assert!(group.run_compactions().is_err());
             assert!(group.compact(None).is_err());
             assert_eq!(runs(&group, good), 1);
@@ -152,7 +152,7 @@ fn other_trees_are_merged_while_one_cannot_be() {
                 group.close().unwrap();
                 continue;
             }
-            // With the damage the failure goes.
+            // The failure ends with the damage.
             damaged.store(false, Ordering::SeqCst);
             group.compact(None).unwrap();
             assert!(group.failures().is_empty());
@@ -170,7 +170,7 @@ fn other_trees_are_merged_while_one_cannot_be() {
 }
 
 #[test]
-fn the_failure_goes_with_its_tree() {
+fn the_failure_ends_with_its_tree() {
     let fs = Hooked::new(Arc::new(Memory::new()));
     let group = open(&fs, false);
     let trees = create(&group, &["bad", "good"]);
@@ -194,9 +194,9 @@ fn the_failure_goes_with_its_tree() {
     group.close().unwrap();
 }
 
-/// With background threads: writers are neither refused nor slowed down for a tree that cannot be merged.
+/// With background threads: writers are neither refused nor slowed down because of a tree that cannot be compacted.
 #[test]
-fn writers_and_merges_of_other_trees_go_on() {
+fn writers_and_compactions_of_other_trees_continue() {
     let fs = Hooked::new(Arc::new(Memory::new()));
     let group = open(&fs, true);
     let trees = create(&group, &["bad", "good"]);
@@ -209,9 +209,9 @@ fn writers_and_merges_of_other_trees_go_on() {
         put(&group, &trees, n, 1000).unwrap();
     }
     group.flush().unwrap();
-    // Until the merge thread has done what there is to do.
+    // Until the compaction threads have done all due work.
     let until = Instant::now() + Duration::from_secs(60);
-    // Of the tree that cannot be merged what is newer than the damage is merged among itself.
+    // In the damaged tree the runs newer than the damage are compacted among themselves.
     while runs(&group, trees[1]) > 8 || runs(&group, trees[0]) >= 20 {
         let left = [runs(&group, trees[0]), runs(&group, trees[1])];
         assert!(Instant::now() < until, "{left:?} runs");
@@ -226,9 +226,9 @@ fn writers_and_merges_of_other_trees_go_on() {
     group.close().unwrap();
 }
 
-/// A flush concerns all trees: writers that wait for it are told, and it is seen until it succeeds.
+/// A flush concerns all trees: writers that wait for it get the error, and it is reported until it succeeds.
 #[test]
-fn a_failing_flush_is_told_apart() {
+fn a_failing_flush_is_reported_separately() {
     let fs = Hooked::new(Arc::new(Memory::new()));
     let group = open(&fs, false);
     let trees = create(&group, &["a", "b"]);

@@ -1,5 +1,5 @@
-//! Full disks, failed calls, locks and folders that are none: errors that say what is wrong, reads
-//! that go on, and nothing lost.
+//! Full disks, failed calls, locks and invalid folders: errors that name their cause, reads that continue, and
+//! nothing lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -47,10 +47,10 @@ fn one_tree(group: &Group) -> TreeId {
     tree.unwrap_or_else(|| group.create_trees(&[("t".into(), vec![])]).unwrap()[0])
 }
 
-/// What an append left behind is cut off again, and a power cut may bring it back until the file is synced: closing must
-/// not take a file for durable because all that was acknowledged is.
+/// The remains of an append are truncated, and a power cut may restore them until the file is synced: closing must
+/// not take a file for durable because all acknowledged writes are.
 #[test]
-fn an_append_that_was_taken_back_does_not_come_back_behind_the_seal() {
+fn a_rolled_back_append_does_not_reappear_behind_the_seal() {
     let mut came_back = 0;
     for seed in seeds(40) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
@@ -61,7 +61,7 @@ fn an_append_that_was_taken_back_does_not_come_back_behind_the_seal() {
         fs.set_capacity(fs.used() + 20);
         let error = put(&group, tree, b"b", &[7; 100], Durability::Os).unwrap_err();
         assert!(error.is_disk_full(), "{error}");
-        // As of now it may be back.
+        // From now on they may be back.
         let left = memory.power_cut(seed, PowerCut::Reordered);
         let longer = |path: &std::path::PathBuf| left.read(path) != memory.read(path);
         came_back += memory.paths().iter().filter(|path| longer(path)).count();
@@ -75,7 +75,7 @@ fn an_append_that_was_taken_back_does_not_come_back_behind_the_seal() {
     assert!(came_back > 0);
 }
 
-/// Writes, flushes and merges while the disk is full again and again, at any byte.
+/// Writes, flushes and compacts while the disk is full again and again, at any byte.
 #[test]
 fn a_full_disk_fails_writes_and_harms_nothing() {
     let mut filled = 0;
@@ -136,7 +136,7 @@ fn a_full_disk_fails_writes_and_harms_nothing() {
                 assert!(rng.usize(0..20) > 0 || read(&group, tree) == model);
             }
             assert_eq!(read(&group, tree), model);
-            // There is room again, and the same handle goes on.
+            // There is space again, and the same handle continues.
             fs.set_capacity(u64::MAX);
             put(&group, tree, b"room", &[round], Durability::Sync).unwrap();
             model.insert(b"room".to_vec(), vec![round]);
@@ -160,7 +160,7 @@ fn a_full_disk_fails_writes_and_harms_nothing() {
     assert!(filled > 50, "the disk was full {filled} times only");
 }
 
-/// Tables that failed for want of room do not stay and take more of it.
+/// Tables that failed on a full disk are removed.
 fn assert_no_leaks(memory: &Memory, group: &Group) {
     let snapshot = group.snapshot();
     let known: Vec<_> = snapshot.version().tables().map(|t| t.path()).collect();
@@ -168,13 +168,13 @@ fn assert_no_leaks(memory: &Memory, group: &Group) {
         let table = path.extension().is_some_and(|e| e == "tbl");
         assert!(
             !table || known.contains(&path),
-            "{} is nobody's",
+            "{} belongs to no table",
             path.display()
         );
     }
 }
 
-/// With threads of its own the group waits for room, and goes on when there is some.
+/// With its own threads the group waits for space, and continues when there is some.
 #[test]
 fn a_full_disk_in_the_background() {
     let (memory, fs) = faulty();
@@ -198,7 +198,7 @@ fn a_full_disk_in_the_background() {
     assert!(failure.is_disk_full(), "{failure}");
     assert_eq!(read(&group, tree), model);
     fs.set_capacity(u64::MAX);
-    // A flush that failed is tried again in a while; writers hear of it until then.
+    // A failed flush is retried after a pause; writers get its error until then.
     let patience = Instant::now() + Duration::from_secs(60);
     while let Err(error) = put(&group, tree, b"room", b"again", Durability::Sync) {
         assert!(error.is_disk_full() && Instant::now() < patience, "{error}");
@@ -249,7 +249,7 @@ fn a_failed_sync_refuses_writes_until_reopening() {
     }
 }
 
-/// A read that fails is an error of that read alone.
+/// A failed read is an error of that read alone.
 #[test]
 fn failing_reads_are_errors_and_pass() {
     let (_, fs) = faulty();
@@ -343,7 +343,7 @@ fn a_folder_that_cannot_be_one() {
     assert!(!absent.exists(), "looking for a store makes none");
 }
 
-/// An empty batch writes nothing, and above all nothing that could not be read back.
+/// An empty batch writes nothing, in particular nothing unreadable.
 #[test]
 fn empty_batches() {
     let memory: Arc<Memory> = Arc::default();

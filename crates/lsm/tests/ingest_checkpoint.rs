@@ -1,4 +1,4 @@
-//! Bulk loads, checkpoints, and which files are there: no more than are needed.
+//! Bulk loads, checkpoints, and the files on disk: no more than are needed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -51,7 +51,7 @@ fn ingest(group: &Group, tree: TreeId, entries: &[(&[u8], &[u8])]) -> Result<u64
     group.ingest(tree, &mut entries.iter().map(|entry| Ok(*entry)))
 }
 
-/// The files that a group needs: its tables, and beside them one of each kind that grows.
+/// The files that a group needs: its tables, and one of each growing kind.
 fn assert_no_leaks(memory: &Memory, dir: &Path, group: &Group) {
     let snapshot = group.snapshot();
     let tables: BTreeSet<PathBuf> = snapshot.version().tables().map(|t| t.path()).collect();
@@ -181,7 +181,7 @@ fn refused_bulk_loads_leave_nothing() {
     assert_eq!(read(&after.snapshot(), tree).len(), 2002);
 }
 
-/// What is written while a bulk load is under way comes after it, deletes too.
+/// Writes during a bulk load are newer than it, deletes included.
 #[test]
 fn writes_beside_a_bulk_load_are_newer() {
     let group = open(Arc::new(Memory::new())).unwrap();
@@ -214,7 +214,7 @@ fn writes_beside_a_bulk_load_are_newer() {
     }
 }
 
-/// Writes 0, 1, 2, ... in two trees, and checks that `dir` holds exactly some first ones of them.
+/// Writes 0, 1, 2, ... in two trees, and checks that `dir` holds exactly a prefix of them.
 fn assert_prefix(fs: Arc<dyn Fs>, dir: &Path, least: u64, most: u64) -> u64 {
     let group = Group::open(dir, small(fs), Arc::new(PlainTrees), false).unwrap();
     let snapshot = group.snapshot();
@@ -278,7 +278,7 @@ fn checkpoints_while_writing(fs: Arc<dyn Fs>, dir: &Path) {
             before = count;
         }
     });
-    // The copies do not need the store, nor the store them.
+    // The copies do not need the store, nor the store the copies.
     group.compact(None).unwrap();
     drop(group);
     let copy = dir.join("copy7");
@@ -320,10 +320,10 @@ fn a_checkpoint_survives_a_power_cut_as_soon_as_it_is_there() {
 }
 
 #[test]
-fn dropped_trees_go_with_their_last_reader() {
+fn dropped_trees_are_removed_with_their_last_reader() {
     let memory = Memory::new();
     let options = Options {
-        // Each tree has files of its own.
+        // Each tree has its own files.
         share_from: usize::MAX,
         ..small(Arc::new(memory.clone()))
     };
@@ -361,7 +361,7 @@ fn dropped_trees_go_with_their_last_reader() {
     drop(snapshot);
     assert_eq!(there(&goes), 0);
     assert_no_leaks(&memory, Path::new(DIR), &group);
-    // The number is not used again, so that old log entries cannot turn up in a new tree.
+    // The number is not reused, so that old log entries cannot appear in a new tree.
     let next = trees(&group, &["goes"])[0];
     assert!(next > ids[1]);
     assert!(read(&group.snapshot(), next).is_empty());
@@ -393,7 +393,7 @@ fn files_of_the_past_are_removed() {
                 group.compact(None).unwrap();
                 snapshots.clear();
                 assert_no_leaks(&memory, Path::new(DIR), &group);
-                // One run, and nothing in it that is not needed.
+                // One run, without anything obsolete.
                 let snapshot = group.snapshot();
                 let tree = &snapshot.version().trees[&tree];
                 assert!(tree.runs.len() <= 1);
@@ -408,7 +408,7 @@ fn files_of_the_past_are_removed() {
     }
 }
 
-/// After a compaction of puts and deletes that do not overlap, no delete is left.
+/// After a compaction of disjoint puts and deletes no delete is left.
 #[test]
 fn compaction_leaves_no_deletes() {
     let group = open(Arc::new(Memory::new())).unwrap();
@@ -420,7 +420,7 @@ fn compaction_leaves_no_deletes() {
     batch.put(tree, b"b", b"2").unwrap();
     group.write(&mut batch, Durability::Os).unwrap();
     group.flush().unwrap();
-    // Takes away what the delete hides, and keeps the delete.
+    // Removes the entries that the delete hides, and keeps the delete.
     group.compact(None).unwrap();
     let snapshot = group.snapshot();
     assert_eq!(

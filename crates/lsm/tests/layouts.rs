@@ -1,5 +1,6 @@
-//! Policies and partitioners of users: runs that are disjoint in an order of their own, several runs in a level, and what
-//! the engine refuses. Their exactness under random operations is in `model.rs`, under power cuts in `crash.rs`.
+//! Policies and partitioners of users: runs that are disjoint in a custom order, several runs in a level, and choices
+//! that the engine refuses. Their exactness under random operations is tested in `model.rs`, under power cuts in
+//! `crash.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -106,7 +107,7 @@ fn tables_of_a_run_are_disjoint_in_the_plane_and_levels_have_several_runs() {
     );
     assert!(group.check().errors.is_empty());
     assert_eq!(place(b"abz"), (b'b', b'z'));
-    // All of it again from the manifest.
+    // The same after recovery from the manifest.
     drop(group);
     let group = open_layouts(Arc::new(fs)).unwrap();
     let snapshot = group.snapshot();
@@ -137,7 +138,7 @@ fn a_tree_is_not_opened_with_another_order_than_its_tables_have() {
     }
 }
 
-/// Bounds that do not cover what is in a table.
+/// Bounds that do not cover the keys of a table.
 #[derive(Debug)]
 struct Blind;
 
@@ -175,7 +176,7 @@ fn a_check_finds_keys_that_the_bounds_of_their_table_do_not_cover() {
     assert!(errors[0].to_string().contains("bounds"), "{}", errors[0]);
 }
 
-/// Puts the newest run below older ones that it overlaps; or moves what must be merged.
+/// Places the newest run below older ones that it overlaps; or moves tables that must be merged.
 #[derive(Debug)]
 struct Wrong {
     moves: bool,
@@ -210,7 +211,7 @@ impl CompactionPolicy for Wrong {
     }
 }
 
-/// Merges the runs of level 0 into a run of level 1, and leaves out what lies between their keys.
+/// Compacts the runs of level 0 into a run of level 1, and omits tables between their keys.
 #[derive(Debug)]
 struct Around;
 
@@ -230,7 +231,7 @@ impl CompactionPolicy for Around {
 }
 
 #[test]
-fn a_merge_around_a_table_of_its_level_is_refused() {
+fn a_compaction_around_a_table_of_its_level_is_refused() {
     let options = TreeOptions::with_policy(Arc::new(Around));
     let group = open(&Memory::new(), options).unwrap();
     let tree = group.create_trees(&[("t".to_string(), vec![])]).unwrap()[0];
@@ -250,7 +251,7 @@ fn a_merge_around_a_table_of_its_level_is_refused() {
 }
 
 #[test]
-fn a_policy_that_is_wrong_costs_no_answer() {
+fn a_wrong_policy_causes_no_wrong_answer() {
     for (partitioner, moves) in [(None, false), (None, true), (tiles().partitioner, false)] {
         let options = TreeOptions {
             partitioner,
@@ -274,7 +275,7 @@ fn a_policy_that_is_wrong_costs_no_answer() {
             .unwrap();
         assert_eq!(&*found.unwrap().value, [4]);
     }
-    // What it asks for is right where nothing overlaps.
+    // Its choice is valid where nothing overlaps.
     let options = TreeOptions::with_policy(Arc::new(Wrong { moves: true }));
     let group = open(&Memory::new(), options).unwrap();
     let tree = group.create_trees(&[("t".to_string(), vec![])]).unwrap()[0];

@@ -1,5 +1,5 @@
-//! Batched lookups give what single ones give, whatever is switched on or off, and whatever is known
-//! of the keys. `ESKER_SEEDS=1000 cargo test --test lookup` tries more; `ESKER_SEED=17` repeats one.
+//! Batched lookups return the same as single ones, with all options and hints. `ESKER_SEEDS=1000 cargo test --test
+//! lookup` runs more seeds; `ESKER_SEED=17` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -41,7 +41,7 @@ impl TreeProvider for Trees {
 /// The sequence numbers of the writes of each key, oldest first.
 type Past = BTreeMap<Vec<u8>, Vec<Seq>>;
 
-/// Keys of one family are spread, those of another lie close together.
+/// Keys of one family are scattered, those of another close together.
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     match rng.bool() {
         true => format!("k{:04}", rng.usize(0..2000)),
@@ -106,7 +106,7 @@ fn check(rng: &mut fastrand::Rng, snapshot: &Snapshot, tree: TreeId, past: &Past
     keys.retain(|_| rng.usize(0..4) < kept);
     keys.extend_from_within(..keys.len() / 5);
     keys.sort_unstable();
-    // The newest write that the snapshot sees, and any of those that it sees.
+    // The newest visible write, and any visible one.
     let newest = |key: &&[u8]| {
         let all = past.get(*key).map_or(&[][..], Vec::as_slice);
         &all[..all.partition_point(|seq| *seq <= snapshot.seq())]
@@ -173,7 +173,7 @@ fn all_options_give_what_single_lookups_give() {
                 5 => group.run_compactions().unwrap(),
                 6 => old = Some((group.snapshot(), pasts.clone())),
                 7 => {
-                    // Tables of both kinds of filter come together.
+                    // Tables of both kinds of filter coexist.
                     old = None;
                     group.close().unwrap();
                     drop(group);
@@ -250,8 +250,8 @@ fn hints_spare_filters_and_batches_spare_blocks() {
         stateful: false,
         hints: false,
     };
-    let asked = |cost: &Cost| cost.filters_asked.get();
-    // Each key is in one run only, and mostly within the keys of all: half of them are asked for it.
+    let asked = |cost: &Cost| cost.filters_probed.get();
+    // Each key is in one run only, and mostly within the key range of all: half of them are probed for it.
     let blindly = asked(&cost_of(Expected::Unknown, naive));
     assert!((5400..=5500).contains(&blindly), "{blindly}");
     assert_eq!(asked(&cost_of(Expected::Exactly(&seqs), naive)), blindly);
@@ -259,7 +259,7 @@ fn hints_spare_filters_and_batches_spare_blocks() {
         hints: true,
         ..naive
     };
-    // A version that is there is found before the components that cannot have it.
+    // An existing version is found before the components that cannot hold it.
     assert_eq!(asked(&cost_of(Expected::AtLeast(&seqs), hinted)), blindly);
     assert_eq!(asked(&cost_of(Expected::Exactly(&seqs), hinted)), 1000);
     assert_eq!(asked(&cost_of(Expected::Exactly(&seqs), all)), 1000);

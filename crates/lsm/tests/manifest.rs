@@ -1,5 +1,5 @@
-//! The manifest of a handle that lives long is written anew, and a power cut or a failing call at any moment of that
-//! leaves the store as it was or as it is.
+//! The manifest of a long-lived handle is rewritten, and a power cut or a failing call at any moment of that leaves
+//! the old or the new one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -15,7 +15,7 @@ use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{Batch, Cost, Durability, Error, Group, Result, TreeId, TreeOptions, TreeProvider};
 
-/// Keys that are long, because they are in the manifest.
+/// Long keys, because they are in the manifest.
 fn key(n: u64) -> Vec<u8> {
     let mut key = vec![b'k'; 3000];
     key.extend((n % 7).to_be_bytes());
@@ -27,7 +27,7 @@ fn is_manifest(path: &Path) -> bool {
         .is_some_and(|name| name.to_str().unwrap().starts_with("MANIFEST-"))
 }
 
-/// Writes, flushes and merges; returns what was acknowledged.
+/// Writes, flushes and compacts; returns the acknowledged writes.
 fn live(group: &Group, tree: TreeId, rounds: u64) -> (u64, Result<()>) {
     let mut batch = Batch::new();
     for n in 1..=rounds {
@@ -88,7 +88,7 @@ fn a_manifest_does_not_grow_for_ever() {
 
 #[test]
 fn a_manifest_that_is_written_anew_is_whole_or_not_there() {
-    // Where it happens.
+    // The calls at which it happens.
     let run = |fs: &Faulty, at: &Arc<AtomicU64>| {
         let hooked = Hooked::new(Arc::new(fs.clone()));
         let group = open(Arc::new(hooked.clone())).unwrap();
@@ -141,7 +141,7 @@ fn a_manifest_that_is_written_anew_is_whole_or_not_there() {
     }
 }
 
-/// Refuses what it took before.
+/// Refuses a configuration that it accepted before.
 struct Picky;
 
 impl TreeProvider for Picky {

@@ -1,5 +1,5 @@
-//! Stores of many trees: what a job writes to many of them goes into few files, which cost about what is used of them,
-//! and nobody who writes waits while files are read or removed.
+//! Stores of many trees: a job that writes to many of them creates few files, whose size is close to the live data,
+//! and no writer waits while files are read or removed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -87,7 +87,7 @@ fn small_tables_of_a_flush_share_a_file_and_large_ones_and_few_do_not() {
     for tree in &ids {
         write(*tree, 1, 100);
     }
-    // A table of its own size.
+    // A table with its own file.
     (0..30).for_each(|key| write(ids[7], key, 20_000));
     group.flush().unwrap();
     let version = group.snapshot().version().clone();
@@ -107,7 +107,7 @@ fn small_tables_of_a_flush_share_a_file_and_large_ones_and_few_do_not() {
     drop(group);
     let group = open(Arc::new(memory.clone()));
     assert_holds(&group, &model);
-    // A copy has the shared files too, and each is linked once.
+    // A copy has the shared files, too, and each is linked once.
     let copy = Path::new("/copy");
     group.checkpoint(copy).unwrap();
     group.compact(None).unwrap();
@@ -118,7 +118,7 @@ fn small_tables_of_a_flush_share_a_file_and_large_ones_and_few_do_not() {
 }
 
 #[test]
-fn a_shared_file_goes_with_the_last_table_that_is_used() {
+fn a_shared_file_is_removed_with_its_last_live_table() {
     let memory = Memory::new();
     let group = open(Arc::new(memory.clone()));
     let ids = create(&group, 20);
@@ -128,7 +128,7 @@ fn a_shared_file_goes_with_the_last_table_that_is_used() {
     let before = group.snapshot();
     group.drop_trees(&ids[..19]).unwrap();
     assert_eq!(tables(&memory).len(), 1);
-    // What is left of it is moved, and the old one stays for the snapshot that sees it.
+    // Its live tables are moved, and the old file stays for the snapshot that pins it.
     group.run_compactions().unwrap();
     assert_eq!(tables(&memory).len(), 2);
     let found = before.get(ids[0], &1_u32.to_be_bytes(), &Cost::default());
@@ -140,7 +140,7 @@ fn a_shared_file_goes_with_the_last_table_that_is_used() {
     assert_eq!(tables(&memory).len(), 0);
 }
 
-/// Trees that are written once keep what the others have left of the files that they share.
+/// Trees that are written once pin the shared files that other trees have left.
 #[test]
 fn files_that_are_mostly_unused_are_moved() {
     let memory = Memory::new();
@@ -149,7 +149,7 @@ fn files_that_are_mostly_unused_are_moved() {
     let mut rng = fastrand::Rng::with_seed(2);
     let mut model = Model::new();
     for round in 0..60 {
-        // Each round another tree is written for the only time.
+        // In each round another tree is written for the only time.
         for tree in ids[TREES / 2..]
             .iter()
             .chain(&ids[round / 2..round / 2 + 1])
@@ -199,7 +199,7 @@ fn damage_of_one_table_in_a_shared_file_is_damage_of_one_tree() {
     assert!(failures.len() <= 1, "{failures:?}");
     let errors = group.check().errors;
     assert!(!errors.is_empty());
-    // It may have been moved, with the other tables of its file that are used.
+    // It may have been moved, with the other live tables of its file.
     let version = group.snapshot().version().clone();
     let mut tables = version.trees[&ids[5]].tables();
     let number = table.meta().number;
@@ -214,14 +214,14 @@ fn damage_of_one_table_in_a_shared_file_is_damage_of_one_tree() {
         };
         assert!(*at == path && inside.contains(offset), "{error}");
     }
-    // The others were merged all the same.
+    // The others were compacted anyway.
     for tree in ids.iter().filter(|tree| **tree != ids[5]) {
         let runs = group.snapshot().version().trees[tree].runs.len();
         assert!(runs < 6, "tree {tree} has {runs} runs");
     }
 }
 
-/// `data` leaves out what `bits` says.
+/// `data` drops the puts in `bits`.
 struct WithBits;
 
 impl TreeProvider for WithBits {
@@ -244,7 +244,7 @@ fn installing_a_version_reads_no_table() {
     let group = Group::open(Path::new(DIR), options(fs), Arc::new(WithBits), true).unwrap();
     let names = ["data", "bits"].map(|name| (name.to_string(), vec![]));
     let ids = group.create_trees(&names).unwrap();
-    // The flush tells that the older of two versions is obsolete, so the set of such writes grows.
+    // The flush records the older of two versions as obsolete, so the set grows.
     put(&group, ids[0], 1, b"one");
     put(&group, ids[0], 1, b"two");
     let reads = Arc::new(AtomicUsize::new(0));
@@ -276,7 +276,7 @@ fn filled(tree: TreeId) -> Batch {
     batch
 }
 
-/// Whoever writes while files are removed is done before the removal is.
+/// A writer that runs while files are removed ends before the removal does.
 #[test]
 fn no_writer_waits_while_files_are_removed() {
     let hooked = Hooked::new(Arc::new(Memory::new()));
@@ -298,7 +298,7 @@ fn no_writer_waits_while_files_are_removed() {
         let group = writer.clone();
         let thread = std::thread::spawn(move || {
             put(&group, tree, 2, b"two");
-            // This one needs the manifest's lock.
+            // This write needs the manifest's lock.
             group.create_trees(&[("new".to_string(), vec![])]).unwrap();
             let _ = done.send(());
         });
@@ -313,7 +313,7 @@ fn no_writer_waits_while_files_are_removed() {
     hooked.clear();
 }
 
-/// Each tree leaves out what a set of its own says.
+/// Each tree drops the puts in its own set.
 struct WithSets;
 
 impl TreeProvider for WithSets {
@@ -347,7 +347,7 @@ fn sets_of_obsolete_writes_are_swept_together() {
         put(&group, *tree, 1, b"two");
         model.insert((*tree, 1), b"two".to_vec());
     }
-    // The flush tells which are obsolete. One more is told that has an entry still, so it is kept.
+    // The flush records the obsolete ones. One more is recorded that still has an entry, so it is kept.
     group.flush().unwrap();
     let over = group.snapshot().version().trees[&sets[3]].bitmap().clone();
     let mut more = [Ok(over.iter().next().unwrap() + 1)].into_iter();

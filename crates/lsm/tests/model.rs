@@ -1,5 +1,5 @@
-//! Random operations against a model that remembers everything that was ever written.
-//! `ESKER_SEEDS=1000 cargo test --test model` tries more; `ESKER_SEED=17` repeats one.
+//! Random operations compared with a model that remembers every write. `ESKER_SEEDS=1000 cargo test --test model`
+//! runs more seeds; `ESKER_SEED=17` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -21,7 +21,7 @@ use lsm::{
     TreeId, TreeOptions, TreeProvider,
 };
 
-/// What trees of this test are like; the first word of their names says.
+/// The kinds of trees in this test; the first word of a tree's name selects one.
 const FLAVOURS: [&str; 9] = [
     "plain", "tiered", "list", "many", "expire", "lead", "follow", "lazy", "tiles",
 ];
@@ -47,7 +47,7 @@ impl MergeOperator for Append {
     }
 }
 
-/// Values that start with `x` expire, those with `r` are written as `R`.
+/// Values that start with `x` expire, those with `r` are rewritten as `R`.
 struct Expire;
 
 impl CompactionFilterFactory for Expire {
@@ -155,7 +155,7 @@ fn flavour(name: &str) -> &str {
 
 type Version = (Seq, Kind, Vec<u8>);
 
-/// Everything that was written to a tree; of each key the oldest first.
+/// Everything written to a tree; per key the oldest first.
 #[derive(Default)]
 struct Past {
     name: String,
@@ -163,13 +163,13 @@ struct Past {
 }
 
 impl Past {
-    /// The versions of a key that a snapshot sees, newest first.
+    /// The versions of a key visible to a snapshot, newest first.
     fn versions(&self, key: &[u8], seq: Seq) -> impl Iterator<Item = &Version> {
         let all = self.keys.get(key).map_or(&[][..], |all| all);
         all.iter().rev().filter(move |version| version.0 <= seq)
     }
 
-    /// The keys with a value at `seq`, with what set it.
+    /// The keys with a value at `seq`, with the version that set it.
     fn live(&self, seq: Seq) -> Vec<(&[u8], &Version)> {
         let newest = |key: &Vec<u8>| self.versions(key, seq).next();
         self.keys
@@ -187,11 +187,11 @@ struct Test {
     past: BTreeMap<TreeId, Past>,
     alive: BTreeSet<TreeId>,
     snapshots: Vec<Snapshot>,
-    /// Snapshots that are kept by name, and what they see.
+    /// Named snapshots, and their sequence numbers.
     kept: BTreeMap<String, Seq>,
     rng: fastrand::Rng,
     made: usize,
-    /// Whether `compact` was called, which merges everything whether or not a lead needs it.
+    /// Whether `compact` was called, which compacts everything whether or not a lead needs it.
     compacted: bool,
     last_seq: Seq,
 }
@@ -240,7 +240,7 @@ impl Test {
         self.check_kept();
     }
 
-    /// Keeps a snapshot, or asks or drops one that is kept.
+    /// Keeps a named snapshot, or checks or drops one.
     fn use_kept(&mut self) {
         let name = format!("s{}", self.rng.usize(0..6));
         match self.kept.contains_key(&name) {
@@ -260,7 +260,7 @@ impl Test {
                 let snapshot = self.group().kept_snapshot(&name).unwrap();
                 self.group().drop_snapshot(&name).unwrap();
                 self.kept.remove(&name);
-                // What is read goes on being read.
+                // A held snapshot stays readable.
                 match self.rng.bool() {
                     true => self.check(&snapshot),
                     false => self.snapshots.push(snapshot),
@@ -373,9 +373,9 @@ impl Test {
             }
             written.push((tree, key, (number, kind, value)));
             if self.rng.usize(0..30) == 0 {
-                let mark = batch.mark();
+                let savepoint = batch.savepoint();
                 batch.put(tree, b"never", b"written").unwrap();
-                batch.rewind(mark);
+                batch.rewind(savepoint);
             }
         }
         let durability = match self.rng.usize(0..3) {
@@ -446,7 +446,7 @@ impl Test {
         }
     }
 
-    /// A snapshot against the past.
+    /// Compares a snapshot with the history.
     fn check(&mut self, snapshot: &Snapshot) {
         let mut rng = self.rng.fork();
         for (id, past) in &self.past {
@@ -461,7 +461,7 @@ impl Test {
         }
     }
 
-    /// Followers have merged what their lead has merged.
+    /// Followers have compacted the same components as their lead.
     fn check_components(&self) {
         let snapshot = self.group().snapshot();
         let trees = &snapshot.version().trees;
@@ -488,7 +488,7 @@ impl Test {
     }
 }
 
-/// Whether a value that was read can be that of a version, in a tree of this flavour.
+/// Whether a value can be that of a version, in a tree of this kind.
 fn same(past: &Past, version: &Version, kind: Kind, value: &[u8]) -> bool {
     match (flavour(&past.name), version.1) {
         ("list", Kind::Operand) => kind == Kind::Operand && value.starts_with(&version.2),
@@ -502,7 +502,7 @@ fn same(past: &Past, version: &Version, kind: Kind, value: &[u8]) -> bool {
     }
 }
 
-/// True when a version may read as if it were not there.
+/// True when a version may be hidden.
 fn may_be_gone(past: &Past, version: Option<&Version>) -> bool {
     match version {
         None => true,
@@ -554,7 +554,7 @@ fn check_walk(snapshot: &Snapshot, id: TreeId, past: &Past, key: &[u8]) {
     check_versions(past, key, seq, &walked);
 }
 
-/// The entries of one key, newest first, against the past.
+/// Compares the entries of one key, newest first, with the history.
 fn check_versions(past: &Past, key: &[u8], seq: Seq, found: &[Version]) {
     let name = &past.name;
     if flavour(name) == "list" {
@@ -584,7 +584,7 @@ fn check_versions(past: &Past, key: &[u8], seq: Seq, found: &[Version]) {
         for (entry, version) in found.iter().zip(past.versions(key, seq)).take(3) {
             assert_eq!(entry, version, "{name} {key:?}");
         }
-        // A delete that has nothing behind it hides nothing.
+        // A delete without older entries hides nothing.
         let kept: Vec<&Version> = past.versions(key, seq).take(3).collect();
         let there = kept.iter().rposition(|version| version.1 != Kind::Delete);
         let there = there.map_or(0, |last| last + 1);
@@ -596,7 +596,7 @@ fn check_versions(past: &Past, key: &[u8], seq: Seq, found: &[Version]) {
     }
 }
 
-/// What a key's operands say together, down to the first put or delete.
+/// The combined operands of a key, down to the first put or delete.
 fn list<'v>(versions: impl Iterator<Item = &'v Version>) -> Vec<u8> {
     let mut all = Vec::new();
     for (_, kind, value) in versions {
@@ -643,7 +643,7 @@ fn check_entries(snapshot: &Snapshot, id: TreeId, past: &Past) {
     assert!(by_key.is_empty(), "{}: {by_key:?} from nowhere", past.name);
 }
 
-/// A cursor that goes here and there.
+/// Random moves of a cursor.
 fn check_cursor(snapshot: &Snapshot, id: TreeId, past: &Past, rng: &mut fastrand::Rng) {
     let live = past.live(snapshot.seq());
     let mut cursor = snapshot.cursor(id, if rng.bool() { 0 } else { 2048 });
@@ -716,7 +716,7 @@ fn run(seed: u64) {
     check_files(&test);
 }
 
-/// There is no file of tables that nothing needs.
+/// There are no unneeded table files.
 fn check_files(test: &Test) {
     let snapshot = test.group().snapshot();
     let needed: BTreeSet<_> = snapshot.version().tables().map(|t| t.path()).collect();

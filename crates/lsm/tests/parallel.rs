@@ -1,5 +1,6 @@
-//! Several compactions at a time, and large ones in pieces: nothing is lost or torn by power cuts, full disks, closing and
-//! dropping in the middle of them; what they make is what one compaction makes; and a slow tree does not stop a fast one.
+//! Concurrent compactions, and large ones in pieces: nothing is lost or torn by power cuts, full disks, closing and
+//! dropping in the middle of them; their result equals that of a single compaction; and a slow tree does not stop a
+//! fast one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -17,7 +18,7 @@ use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{Batch, Durability, Error, JobKind, Options, Snapshot, TreeChange};
 
-/// Compactions of several trees, in pieces, while one writes and snapshots are held: everybody sees his own.
+/// Compactions of several trees, in pieces, with a writer and held snapshots: each sees its own state.
 #[test]
 fn many_compactions_at_a_time_show_what_was_written() {
     for seed in seeds(12) {
@@ -59,7 +60,7 @@ fn many_compactions_at_a_time_show_what_was_written() {
     }
 }
 
-/// The power goes at any call, with several compactions at work: all that was durable is there, and nothing torn.
+/// A power cut at any call, with several compactions running: everything durable survives, and nothing is torn.
 #[test]
 fn a_power_cut_in_the_middle_of_several_compactions() {
     for seed in seeds(60) {
@@ -70,7 +71,7 @@ fn a_power_cut_in_the_middle_of_several_compactions() {
         let group = open(many(Arc::new(fs.clone())));
         let trees = trees(&group);
         fs.fail_from(fs.calls() + rng.u64(1..1500));
-        // Each state that may be left, from the last one that is durable on.
+        // Each possible state, from the last durable one on.
         let mut states = vec![Model::new()];
         for _ in 0..2000 {
             let how = match rng.usize(0..20) {
@@ -99,8 +100,8 @@ fn a_power_cut_in_the_middle_of_several_compactions() {
     }
 }
 
-/// Pieces one after the other, on the caller's thread: every run the same, and what is in the tree is what a merge in one piece
-/// leaves.
+/// Pieces run one after the other on the caller's thread: every run is the same, and the tree's contents equal those
+/// after a compaction in one piece.
 #[test]
 fn pieces_without_threads_are_deterministic_and_leave_the_same() {
     for seed in seeds(20) {
@@ -137,7 +138,8 @@ fn pieces_without_threads_are_deterministic_and_leave_the_same() {
     }
 }
 
-/// A disk that is full in the middle of several compactions: no file stays of what failed, and all goes on when there is room.
+/// A full disk in the middle of several compactions: no file of a failed one stays, and all resume when there is
+/// space.
 #[test]
 fn a_full_disk_in_the_middle_of_several_compactions() {
     for seed in seeds(20) {
@@ -172,9 +174,9 @@ fn a_full_disk_in_the_middle_of_several_compactions() {
     }
 }
 
-/// Trees are dropped, created and closed while others are merged.
+/// Trees are dropped and created, and the store closed, while others are compacted.
 #[test]
-fn trees_come_and_go_while_others_are_merged() {
+fn trees_are_created_and_dropped_while_others_are_compacted() {
     for seed in seeds(12) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -221,7 +223,8 @@ fn trees_come_and_go_while_others_are_merged() {
     }
 }
 
-/// Closed while several compactions are at work, in pieces: it is prompt, whatever rate they keep to, and what was written is there.
+/// Closing with several compactions running, in pieces: it is prompt, whatever their rate limit, and all writes
+/// survive.
 #[test]
 fn closing_ends_several_compactions() {
     for seed in seeds(20) {
@@ -235,7 +238,7 @@ fn closing_ends_several_compactions() {
         });
         let trees = trees(&group);
         let mut model = Model::new();
-        // Few enough runs that nobody is slowed down.
+        // Few enough runs that no writer is slowed down.
         for _ in 0..rng.usize(1..300) {
             let (changes, result) = write(&group, &trees, &mut rng, Durability::Os);
             result.unwrap();
@@ -248,8 +251,8 @@ fn closing_ends_several_compactions() {
     }
 }
 
-/// While the merge of one tree stands still, others are merged, as often as they need it; who writes to them is not slowed down; the tree that is
-/// at work cannot be dropped yet, and others can.
+/// While the compaction of one tree is blocked, others are compacted, as often as they need it; their writers are not
+/// slowed down; the blocked tree cannot be dropped yet, and others can.
 #[test]
 fn a_slow_tree_does_not_stop_a_fast_one() {
     let memory = Memory::new();
@@ -258,7 +261,7 @@ fn a_slow_tree_does_not_stop_a_fast_one() {
         compaction_threads: 2,
         piece_bytes: None,
         share_from: 100,
-        // Enough for both: one that waits for memory waits for the slow one.
+        // Enough for both: a compaction that waits for memory waits for the slow one.
         memory_budget: 4 << 20,
         ..many(Arc::new(fs.clone()))
     });
@@ -269,7 +272,7 @@ fn a_slow_tree_does_not_stop_a_fast_one() {
         batch.put(tree, &n.to_be_bytes(), &[7; 400]).unwrap();
         group.write(&mut batch, Durability::Os).unwrap();
     };
-    // The next compaction is of the slow tree, and stands still when it writes its table.
+    // The next compaction is of the slow tree, and blocks when it writes its table.
     let gate = Arc::new(Gate::default());
     let stands = gate.clone();
     fs.set(move |call, path| {
@@ -302,7 +305,7 @@ fn a_slow_tree_does_not_stop_a_fast_one() {
             .iter()
             .any(|job| job.about.tree.as_deref() == Some("a"))
     );
-    // The slow tree gathers as many runs as slow its writers down.
+    // The slow tree accumulates as many runs as slow down its writers.
     for n in 0..12 {
         put(slow, n);
         group.flush().unwrap();
@@ -317,7 +320,7 @@ fn a_slow_tree_does_not_stop_a_fast_one() {
         group.flush().unwrap();
         await_that("the fast one is merged", &|| level0(fast) < 2);
     }
-    // The fast one was merged all the time, so nothing but the slow one's backlog could have slowed its writers.
+    // The fast tree was compacted all the time, so only the slow tree's backlog could have slowed its writers.
     assert_eq!(group.stats().slowed_micros, slowed);
     group.drop_trees(&[other]).unwrap();
     gate.open();

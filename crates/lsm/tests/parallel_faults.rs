@@ -1,5 +1,6 @@
-//! Faults in the middle of several compactions, each in pieces: power cuts all over, a full disk, closing, dropping and copying while they
-//! stand at a gate; and a tree whose merges never end stops no other. Gates, not clocks, say what is at work when.
+//! Faults in the middle of several compactions, each in pieces: power cuts throughout, a full disk, closing, dropping
+//! and copying while they wait at a gate; and a tree whose compactions never end stops no other. Gates, not clocks,
+//! control what is running.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -24,8 +25,8 @@ use lsm::{
     TreeOptions, TreeProvider,
 };
 
-/// A life with several compactions at work, that ends with the power. Returns the states that may be left, and how many pieces
-/// there were.
+/// Runs a workload with several compactions that ends with a power cut. Returns the possible states, and the number
+/// of pieces.
 fn live_until(memory: &Memory, seed: u64, at: u64) -> (Vec<Model>, u64, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let fs = Faulty::new(Arc::new(memory.clone()));
@@ -64,7 +65,8 @@ fn live_until(memory: &Memory, seed: u64, at: u64) -> (Vec<Model>, u64, u64) {
     (states, fs.calls() - before, pieces)
 }
 
-/// The power goes at every so many calls of a life (`ESKER_CUTS` says at how many), which begins at another one with each seed.
+/// A power cut at every so many calls of a workload (`ESKER_CUTS` is their number), starting at another call with
+/// each seed.
 #[test]
 fn power_cuts_all_over_several_compactions() {
     let cuts = std::env::var("ESKER_CUTS").ok();
@@ -85,7 +87,7 @@ fn power_cuts_all_over_several_compactions() {
                 assert!(states.contains(&found), "{mode:?}: a state that never was");
                 group.run_compactions().unwrap();
                 assert!(read(&group.snapshot(), &trees) == found, "{mode:?}");
-                // The first write removes what the cut left.
+                // The first write removes the leftovers of the cut.
                 write(&group, &trees, &mut fastrand::Rng::new(), Durability::Os)
                     .1
                     .unwrap();
@@ -99,9 +101,9 @@ fn power_cuts_all_over_several_compactions() {
     }
 }
 
-/// There are no files of tables but those of the version, as soon as the thread that installed it has removed the others.
+/// There are no table files except those of the version, as soon as the installing thread has removed the others.
 fn assert_only_what_is_named(group: &Group, memory: &Memory) {
-    await_that("files are left that nobody names", &|| {
+    await_that("files outside of the version are removed", &|| {
         let is_table =
             |path: &PathBuf| path.starts_with(DIR) && path.extension().is_some_and(|e| e == "tbl");
         let files: BTreeSet<_> = memory.paths().into_iter().filter(is_table).collect();
@@ -122,7 +124,7 @@ fn await_that(what: &str, is: &dyn Fn() -> bool) {
     }
 }
 
-/// A store in which a compaction of each of three trees, in two pieces each, stands before its first table.
+/// A store in which a compaction of each of three trees, in two pieces each, waits before its first table.
 struct Standing {
     memory: Memory,
     faulty: Faulty,
@@ -141,7 +143,7 @@ impl Drop for OpenAtLast {
     }
 }
 
-/// Opens a gate when a test ends, well or not: threads that stand there are waited for then.
+/// Opens a gate when a test ends, successfully or not, because threads waiting there are joined then.
 struct OpenAtLast(Arc<Gate>);
 
 impl Standing {
@@ -161,7 +163,7 @@ impl Standing {
         });
         let group = open(Options {
             compaction_threads: 2 * STANDING,
-            // A merge has some 20,000 bytes.
+            // A compaction has some 20,000 bytes.
             piece_bytes: Some(9 << 10),
             memory_budget: 4 << 20,
             share_from: 100,
@@ -173,7 +175,7 @@ impl Standing {
         for (at, tree) in trees.iter().take(STANDING).enumerate() {
             for run in 0..2_u32 {
                 let mut batch = Batch::new();
-                // The second run begins in the middle of the first, where the pieces part.
+                // The second run begins in the middle of the first, at the boundary of the pieces.
                 for n in 10 * run..10 * run + 20 {
                     let value = bytes(&mut rng, 400);
                     batch.put(*tree, &n.to_be_bytes(), &value).unwrap();
@@ -216,7 +218,8 @@ impl Standing {
     }
 }
 
-/// The disk is full by the time they write: all of them fail and say so, nothing of them is left, and all goes on when there is room.
+/// The disk is full when they write: all of them fail and report it, none of their files is left, and all resume when
+/// there is space.
 #[test]
 fn a_disk_that_is_full_for_several_compactions_at_once() {
     let store = Standing::new();
@@ -234,7 +237,7 @@ fn a_disk_that_is_full_for_several_compactions_at_once() {
     store.assert_all_there();
 }
 
-/// Closed while pieces of several compactions stand: they give up, nothing of them is left, and all is there.
+/// Closed while pieces of several compactions wait: they abort, none of their files is left, and all data is there.
 #[test]
 fn closing_while_pieces_are_at_work() {
     let mut store = Standing::new();
@@ -274,9 +277,10 @@ fn closing_while_pieces_are_at_work() {
     assert_only_what_is_named(&group, &memory);
 }
 
-/// A tree is dropped while it is merged: that waits for the merge; what a snapshot sees of it stays until that is let go.
+/// A tree is dropped during its compaction: the drop waits for that; a snapshot still sees the tree until it is
+/// dropped, too.
 #[test]
-fn a_tree_is_dropped_while_it_is_merged_and_a_snapshot_sees_it() {
+fn a_tree_is_dropped_during_its_compaction_and_a_snapshot_still_sees_it() {
     let mut store = Standing::new();
     let held = store.group.snapshot();
     let (tree, other) = (store.trees[0], store.trees[STANDING]);
@@ -289,7 +293,7 @@ fn a_tree_is_dropped_while_it_is_merged_and_a_snapshot_sees_it() {
             dropped.store(true, Ordering::SeqCst);
             result
         });
-        // Others go on.
+        // Others continue.
         let mut batch = Batch::new();
         batch.put(other, b"key", b"value").unwrap();
         group.write(&mut batch, Durability::Sync).unwrap();
@@ -311,13 +315,13 @@ fn a_tree_is_dropped_while_it_is_merged_and_a_snapshot_sees_it() {
     store.assert_all_there();
 }
 
-/// A copy waits for no compaction, and is a store of its own.
+/// A copy waits for no compaction, and is an independent store.
 #[test]
 fn a_copy_is_made_while_several_compactions_are_at_work() {
     let store = Standing::new();
     let copy = Path::new("/copy");
     store.group.checkpoint(copy).unwrap();
-    // They still stand.
+    // They are still waiting.
     assert_eq!(store.gate.waiting.load(Ordering::SeqCst), 2 * STANDING);
     assert!(store.group.jobs().len() >= STANDING);
     store.gate.open();
@@ -331,7 +335,7 @@ fn a_copy_is_made_while_several_compactions_are_at_work() {
     assert!(report.errors.is_empty(), "{:?}", report.errors);
 }
 
-/// FilterChain nothing while the gate is shut, in merges.
+/// In compactions, filters nothing while the gate is shut.
 struct Slow(Arc<Gate>);
 
 impl CompactionFilterFactory for Slow {
@@ -353,7 +357,7 @@ impl CompactionFilter for Slow {
     }
 }
 
-/// One tree whose merges stand at a gate, and others.
+/// One tree whose compactions wait at a gate, and others.
 struct OneSlow(Arc<Gate>);
 
 impl TreeProvider for OneSlow {
@@ -371,10 +375,11 @@ impl TreeProvider for OneSlow {
     }
 }
 
-/// A tree whose merge, in as many pieces as there are threads, does not end: who writes to another is not slowed down, and that one is
-/// flushed and merged as often as it needs it. Who writes to the slow one is.
+/// A tree whose compaction, in as many pieces as there are threads, does not end: writers to another tree are not
+/// slowed down, and that tree is flushed and compacted as often as it needs it. Writers to the blocked tree are
+/// slowed down.
 #[test]
-fn a_tree_whose_merges_do_not_end_stops_no_other() {
+fn a_tree_whose_compaction_never_ends_stops_no_other() {
     let gate = Arc::new(Gate::default());
     let fs: Arc<dyn Fs> = Arc::new(Memory::new());
     let options = Options {
@@ -415,7 +420,7 @@ fn a_tree_whose_merges_do_not_end_stops_no_other() {
     }
     assert!(level0(slow) >= 14);
     let slowed = put(slow, 0);
-    assert!(slowed > 0, "who writes to the slow one goes on as ever");
+    assert!(slowed > 0, "writers to the slow tree are not slowed down");
     for n in 0..30 {
         assert_eq!(put(fast, n), slowed);
         group.flush().unwrap();

@@ -1,5 +1,5 @@
-//! Readers beside the writer: at each refresh they see what is acknowledged, whatever the writer does with its files meanwhile;
-//! they write nothing, take no lock, and see nothing that the writer itself does not.
+//! Readers beside the writer: at each refresh they see everything acknowledged, whatever the writer does with its
+//! files meanwhile; they write nothing, take no lock, and see nothing that the writer itself does not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -53,10 +53,10 @@ fn put(group: &Group, tree: TreeId, key: &[u8], value: &[u8], how: Durability) {
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A reader, its tail, and what that gave: numbers and keys.
+/// A reader, its tail, and the numbers and keys that it returned.
 type Reader = (Group, Tail, Vec<(u64, Vec<u8>)>);
 
-/// Everything that a snapshot sees, by the names of its trees.
+/// Everything visible in a snapshot, by the names of its trees.
 fn contents(snapshot: &Snapshot) -> BTreeMap<String, Entries> {
     let cost = Cost::default();
     let trees = snapshot.version().trees.values();
@@ -96,7 +96,7 @@ fn a_reader_sees_what_is_acknowledged_and_writes_nothing() {
     see_the_same(&reader, &writer);
     assert!(reader.is_reader() && !writer.is_reader());
     put(&writer, tree, b"c", b"3", Durability::Os);
-    // Not before it looks.
+    // Not before a refresh.
     assert_eq!(contents(&reader.snapshot())["t"].len(), 2);
     see_the_same(&reader, &writer);
 
@@ -131,7 +131,7 @@ fn there_must_be_a_store() {
     assert!(fs.paths().is_empty());
 }
 
-/// What waits for a sync is not shown, nor what is behind it; nor is it ever when the sync fails.
+/// Writes that wait for a sync are not visible, nor are later ones; nor ever if the sync fails.
 #[test]
 fn what_is_not_acknowledged_is_not_seen() {
     for fails in [false, true] {
@@ -170,7 +170,7 @@ fn what_is_not_acknowledged_is_not_seen() {
     }
 }
 
-/// The mark of a sync that was under way when the log went on in another segment stands behind the end of the one before.
+/// The marker of a sync that was running when the log moved on to another segment is at the end of the earlier one.
 #[test]
 fn what_was_synced_beside_the_end_of_a_segment_is_seen() {
     let memory = Memory::new();
@@ -211,7 +211,7 @@ fn what_was_synced_beside_the_end_of_a_segment_is_seen() {
             beside.refresh().unwrap();
             *opened.lock().unwrap() = Some(reader(&memory));
         } else if call == Call::Create && !is_log(path) && flushes.swap(false, Ordering::SeqCst) {
-            // What is flushed is seen anyway.
+            // Flushed writes are visible anyway.
             let _ = wait.lock().unwrap().recv();
         }
         Ok(())
@@ -230,7 +230,7 @@ fn what_was_synced_beside_the_end_of_a_segment_is_seen() {
     fs.clear();
 }
 
-/// Without anybody who writes, a reader sees what an opening would: nobody waits any more.
+/// Without a writer, a reader sees what an opening would: no write waits any more.
 #[test]
 fn what_a_dead_writer_left_is_seen() {
     let fs = Memory::new();
@@ -251,7 +251,7 @@ fn what_a_dead_writer_left_is_seen() {
             let reader = reader(&left);
             let seen = contents(&reader.snapshot());
             see_the_same(&reader, &write_to(&left.power_cut(0, PowerCut::Kept)));
-            // Somebody goes on from there.
+            // Another writer continues from there.
             let writer = write_to(&left);
             assert_eq!(contents(&writer.snapshot()), seen);
             see_the_same(&reader, &writer);
@@ -262,7 +262,7 @@ fn what_a_dead_writer_left_is_seen() {
 }
 
 #[test]
-fn another_store_in_the_place_is_told() {
+fn another_store_in_the_same_place_is_detected() {
     let fs = Memory::new();
     let writer = write_to(&fs);
     let tree = writer.create_trees(&[("t".into(), vec![])]).unwrap()[0];
@@ -274,7 +274,7 @@ fn another_store_in_the_place_is_told() {
         fs.remove(&path).unwrap();
     }
     for name in ["u", "v", "w"] {
-        // Each handle that writes has a manifest of its own.
+        // Each writing handle has its own manifest.
         write_to(&fs)
             .create_trees(&[(name.into(), vec![])])
             .unwrap();
@@ -283,7 +283,7 @@ fn another_store_in_the_place_is_told() {
     assert_eq!(contents(&reader.snapshot()), seen);
 }
 
-/// Takes what a tail of a reader has, and says where it must go on when it was too slow.
+/// Reads from a reader's tail, and restarts it where it must continue when it was too slow.
 fn follow(tail: &mut Tail, reader: &Group, given: &mut Vec<(u64, Vec<u8>)>) {
     loop {
         match tail.next() {
@@ -292,7 +292,7 @@ fn follow(tail: &mut Tail, reader: &Group, given: &mut Vec<(u64, Vec<u8>)>) {
             }
             Ok(None) => return,
             Err(Error::PositionExpired { .. }) => {
-                // Less is there by the time of the next look.
+                // The log may be shorter by the next attempt.
                 reader.refresh().unwrap();
                 let oldest = reader.oldest_position();
                 given.retain(|(seq, _)| *seq > oldest.seq);
@@ -303,7 +303,7 @@ fn follow(tail: &mut Tail, reader: &Group, given: &mut Vec<(u64, Vec<u8>)>) {
     }
 }
 
-/// Random work of a writer, and readers that come, look and go.
+/// Random work of a writer, and readers that open, read and close.
 #[test]
 fn readers_agree_with_the_writer_whatever_it_does() {
     for seed in seeds(60) {
@@ -350,7 +350,7 @@ fn readers_agree_with_the_writer_whatever_it_does() {
                         .unwrap();
                 }
                 15 => {
-                    // Behind everything that is there.
+                    // Behind all existing keys.
                     let key = (1000 + step).to_be_bytes();
                     let mut run = [(&key[..], &b"run"[..])].into_iter().map(Ok);
                     let _ = writer.ingest(trees[0], &mut run);
@@ -405,14 +405,14 @@ fn readers_agree_with_the_writer_whatever_it_does() {
         for (reader, ..) in &readers {
             see_the_same(reader, &writer);
         }
-        // What was seen once stays as it was, though the files are long gone.
+        // Held snapshots do not change, though the files are long removed.
         for (seen, snapshot) in &held {
             assert_eq!(&contents(snapshot), seen);
         }
     }
 }
 
-/// A reader and its tail at full speed beside a writer whose flushes and merges remove files all the time.
+/// A reader and its tail at full speed beside a writer whose flushes and compactions constantly remove files.
 #[test]
 fn a_reader_beside_a_busy_writer_on_a_disk() {
     let dir = tempfile::tempdir().unwrap();
@@ -433,7 +433,7 @@ fn a_reader_beside_a_busy_writer_on_a_disk() {
         scope.spawn(|| {
             for n in 0..total {
                 let mut batch = Batch::new();
-                // Of each number a pair, and one key that says how many there are.
+                // For each number a pair, and one key with their count.
                 batch
                     .put(trees[0], &n.to_be_bytes(), &[n as u8; 200])
                     .unwrap();
@@ -491,11 +491,11 @@ fn a_reader_beside_a_busy_writer_on_a_disk() {
                         assert!(found == next || (skips && found > next), "{found}, {next}");
                         (next, skips) = (found + 1, false);
                     }
-                    // The rest was flushed, and the log is not kept.
+                    // The rest was flushed, and the log is not retained.
                     Ok(None) if done && skips => return,
                     Ok(None) => assert!(!done, "{next} of {total}"),
                     Err(Error::PositionExpired { oldest }) => {
-                        // It may have expired as well by now.
+                        // It may have expired, too, by now.
                         if let Ok(later) = reader.tail(oldest) {
                             tail = later;
                         }

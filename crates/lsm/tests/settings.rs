@@ -1,5 +1,5 @@
-//! Settings at their ends are refused with a clear error, or right; threads that are not there hang nobody; what is
-//! somebody else's in the folder stays.
+//! Extreme settings are refused with a clear error, or work; missing threads cause no hang; foreign files in the
+//! folder are kept.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -17,7 +17,7 @@ use lsm::{
     PlainTrees, Result, Tiered, TreeOptions, TreeProvider,
 };
 
-/// Writes, flushes, merges, reads and opens again, with such options.
+/// Writes, flushes, compacts, reads and reopens with these options.
 fn use_all(options: &Options, trees: Arc<dyn TreeProvider>) -> Result<()> {
     let fs: Arc<dyn Fs> = Arc::new(Memory::new());
     let options = Options {
@@ -167,7 +167,7 @@ fn survives(memory: &Memory, tree: u32, key: &str) -> bool {
     found.unwrap().is_some()
 }
 
-/// The longest interval harms nobody who asks for a short one.
+/// A writer with the longest interval does not delay one with a short interval.
 #[test]
 fn periodic_writes_of_any_interval_keep_their_promise() {
     let memory = Memory::new();
@@ -188,7 +188,7 @@ fn periodic_writes_of_any_interval_keep_their_promise() {
     group.close().unwrap();
 }
 
-/// Once all is synced there is nothing to do, however short the interval was.
+/// Once everything is synced there is nothing to do, however short the interval was.
 #[test]
 fn nothing_is_synced_where_nothing_was_written() {
     let fs = Faulty::new(Arc::new(Memory::new()));
@@ -206,9 +206,9 @@ fn nothing_is_synced_where_nothing_was_written() {
     assert_eq!(fs.calls(), calls);
 }
 
-/// Files that are not ours survive opening, writing and closing, whatever their names are.
+/// Foreign files survive opening, writing and closing, whatever their names.
 #[test]
-fn what_is_somebody_elses_stays() {
+fn foreign_files_stay() {
     let memory = Memory::new();
     let foreign = [
         "2024.log",
@@ -226,7 +226,7 @@ fn what_is_somebody_elses_stays() {
     let mut expected = Vec::new();
     for name in foreign {
         let path = Path::new(DIR).join(name);
-        // Where the name is taken it is ours.
+        // If the name is taken the file belongs to the store.
         if memory.read(&path).is_none() {
             memory.write(&path, b"a diary, and no store");
             expected.push(path);

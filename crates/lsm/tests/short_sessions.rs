@@ -1,4 +1,4 @@
-//! A store that is opened for one write at a time, as the command line does, stays in shape.
+//! A store that is opened for one write at a time, as on the command line, stays compact.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;

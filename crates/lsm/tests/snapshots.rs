@@ -1,6 +1,6 @@
-//! Snapshots that are kept under a name: they see what they saw, whatever becomes of the store, through restarts, in copies and
-//! in readers beside the writer; their space comes back when they are dropped.
-//! (Random histories with them are in `model.rs`, `crash.rs`, `expiry.rs` and `bitmap.rs`, flipped bytes in `damage.rs`.)
+//! Named snapshots: their contents do not change, whatever happens in the store, through restarts, in copies and in
+//! readers beside the writer; their space is freed when they are dropped. (Random histories with them are in
+//! `model.rs`, `crash.rs`, `expiry.rs` and `bitmap.rs`, flipped bytes in `damage.rs`.)
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -24,7 +24,7 @@ fn put(group: &Group, tree: TreeId, key: &str, value: &[u8]) {
     group.write(&mut batch, Durability::Os).unwrap();
 }
 
-/// Everything that a snapshot sees.
+/// The contents of a snapshot.
 fn contents(snapshot: &Snapshot) -> Contents {
     let cost = Cost::default();
     let trees = snapshot.version().trees.values();
@@ -55,7 +55,7 @@ fn names(group: &Group) -> Vec<String> {
         .collect()
 }
 
-/// The files of tables that are there, with their bytes.
+/// The table files, with their bytes.
 fn tables(fs: &Memory, dir: &str) -> BTreeMap<PathBuf, u64> {
     let paths = fs.paths().into_iter();
     let paths = paths.filter(|path| path.starts_with(dir));
@@ -69,7 +69,7 @@ fn total(fs: &Memory) -> u64 {
     tables(fs, DIR).values().sum()
 }
 
-/// A store with two trees, each with the same keys, all of which are written again in each round.
+/// A store with two trees of the same keys, all of which are rewritten in each round.
 fn filled(fs: Arc<dyn Fs>, rounds: u64) -> (Group, Vec<TreeId>) {
     let group = open(fs).unwrap();
     let trees = group.create_trees(&[("a".into(), vec![]), ("b".into(), vec![])]);
@@ -116,7 +116,7 @@ fn names_are_checked_and_errors_have_types() {
         (listed[0].name.as_str(), listed[0].seq, listed[0].time),
         ("one", seq, 0)
     );
-    // All of it is the newest version's, too.
+    // All of it belongs to the newest version, too.
     assert!(listed[0].bytes > 0);
     assert_eq!((listed[0].own_bytes, group.snapshot_bytes()), (0, 0));
     group.close().unwrap();
@@ -140,14 +140,14 @@ fn an_empty_store_is_kept_as_it_is() {
 }
 
 #[test]
-fn what_it_sees_stays_until_it_is_dropped_and_then_its_space_comes_back() {
+fn its_contents_stay_until_it_is_dropped_and_then_its_space_is_freed() {
     let fs = Memory::new();
     let (group, trees) = filled(Arc::new(fs.clone()), 2);
     group.compact(None).unwrap();
     let alone = total(&fs);
     let seen = contents(&group.snapshot());
     group.keep_snapshot("before").unwrap();
-    // It shares all tables, and what was in memtables is in none twice.
+    // It shares all tables, and no memtable entry is written twice.
     assert_eq!(total(&fs), alone);
     fill(&group, &trees, 3);
     group.drop_trees(&trees[1..]).unwrap();
@@ -158,7 +158,7 @@ fn what_it_sees_stays_until_it_is_dropped_and_then_its_space_comes_back() {
     assert_eq!(group.snapshot_bytes(), group.snapshots()[0].bytes);
     assert_eq!(kept(&group, "before"), seen);
     drop(group);
-    // The files are no leftovers to a handle that writes.
+    // A writing handle does not take the files for leftovers.
     let group = open(Arc::new(fs.clone())).unwrap();
     put(&group, trees[0], "k", b"v");
     assert_eq!(total(&fs), both);
@@ -199,7 +199,7 @@ fn a_check_reads_the_tables_that_only_a_kept_snapshot_has() {
     let errors = group.check().errors;
     assert!(!errors.is_empty());
     assert!(errors.iter().all(|error| error.is_damage()));
-    // It costs nobody else anything.
+    // Other reads are not affected.
     assert_eq!(contents(&group.snapshot())["a"].len(), 300);
 }
 
@@ -284,7 +284,7 @@ fn a_reader_sees_them_come_and_go() {
         assert!(matches!(reader.keep_snapshot("two"), Err(Error::ReadOnly)));
         assert!(matches!(reader.drop_snapshot("one"), Err(Error::ReadOnly)));
     }
-    // Its files go: who has seen it has them open.
+    // Its files are removed: a reader that has seen it has them open.
     group.drop_snapshot("one").unwrap();
     group.keep_snapshot("two").unwrap();
     assert_eq!(kept(&early, "one"), seen);
@@ -329,7 +329,7 @@ fn a_shared_file_that_it_needs_stays_and_is_emptied_afterwards() {
     write(&group, &trees, 1);
     let seen = contents(&group.snapshot());
     group.keep_snapshot("kept").unwrap();
-    // Most of the file goes out of use, but for the snapshot.
+    // Most of the file is unused, except by the snapshot.
     write(&group, &trees[4..], 2);
     group.compact(None).unwrap();
     write(&group, &trees[8..], 3);
@@ -354,7 +354,7 @@ fn a_shared_file_that_it_needs_stays_and_is_emptied_afterwards() {
 }
 
 #[test]
-fn it_never_sees_a_write_that_a_power_cut_took() {
+fn it_never_sees_a_write_lost_in_a_power_cut() {
     for mode in [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered] {
         let fs = Memory::new();
         let (group, trees) = filled(Arc::new(fs.clone()), 1);
@@ -370,10 +370,10 @@ fn it_never_sees_a_write_that_a_power_cut_took() {
     }
 }
 
-/// A merge takes tables out of the newest version just before the snapshot is written down: which is done, or fails so that nobody
-/// knows whether it is there.
+/// A compaction removes tables from the newest version just before the snapshot is recorded: which succeeds, or fails
+/// with an unknown result.
 #[test]
-fn tables_that_merges_replace_meanwhile_are_kept() {
+fn tables_that_compactions_replace_meanwhile_are_kept() {
     for fails in [false, true] {
         let fs = Memory::new();
         let hooked = Hooked::new(Arc::new(fs.clone()));
@@ -386,7 +386,7 @@ fn tables_that_merges_replace_meanwhile_are_kept() {
         let merging = Arc::downgrade(&group);
         hooked.set(move |call, path| {
             let is = |word: &str| call == Call::Sync && path.to_str().unwrap().contains(word);
-            // The log is synced: what the snapshot sees is fixed by then.
+            // The log is synced: the contents of the snapshot are fixed by then.
             if is(".log") && merges.swap(false, Ordering::SeqCst) {
                 merging.upgrade().unwrap().compact(None).unwrap();
                 merged.store(true, Ordering::SeqCst);
@@ -405,7 +405,7 @@ fn tables_that_merges_replace_meanwhile_are_kept() {
         let group = open(Arc::new(fs.clone())).unwrap();
         put(&group, trees[0], "other", b"v");
         assert_eq!(kept(&group, "kept"), seen);
-        // They were there for it alone.
+        // They existed only for the snapshot.
         assert!(group.snapshots()[0].own_bytes > 0);
         assert!(group.check().errors.is_empty());
         group.drop_snapshot("kept").unwrap();

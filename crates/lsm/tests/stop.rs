@@ -1,4 +1,4 @@
-//! Reads of the engine that a `Stop` stops: cursors, walks and lookups, in memtables and in tables.
+//! Stopping reads of the engine with a `Stop`: cursors, walks and lookups, in memtables and in tables.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -98,7 +98,7 @@ fn a_walk_of_one_key_stops_between_its_entries() {
     assert!(walk.next_entry().unwrap().is_some());
     stop.cancel();
     cancelled(walk.next_entry());
-    // A picture without it is not affected.
+    // A snapshot without it is not affected.
     let mut walk = group.snapshot().walk(tree, &7u32.to_be_bytes());
     while walk.next_entry().unwrap().is_some() {}
 }
@@ -120,7 +120,7 @@ fn a_lookup_of_many_keys_stops_in_the_middle() {
                 stop.cancel();
             }),
         );
-        // A memtable stops at the next key, tables behind the blocks that were fetched together.
+        // A memtable stops at the next key, tables after the blocks that were fetched together.
         let most = if flushed { KEYS } else { 2 };
         assert!((1..most).contains(&visited), "{visited} keys");
         let components = snapshot.components(tree);
@@ -143,7 +143,7 @@ fn a_deadline_is_noticed_once_it_has_passed() {
     while Instant::now() < deadline {
         let _ = cost.check();
     }
-    // The clock is not looked at each time.
+    // The clock is not read at each check.
     let noticed = (0..64).find_map(|_| cost.check().err());
     assert!(matches!(noticed, Some(Error::Cancelled { deadline: true })));
     assert!(stop.check().is_err());

@@ -1,6 +1,6 @@
-//! The order of commits as others follow it: a tail gives every batch once and in order, across flushes, restarts and
-//! power cuts, as far back as the log is kept; numbers that somebody saw never name other writes; positions of other
-//! histories are told from one's own.
+//! Following the order of commits: a tail returns every batch once and in order, across flushes, restarts and power
+//! cuts, as far back as the log is retained; numbers that a reader has seen never name other writes; positions of
+//! other histories are recognised.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -69,7 +69,7 @@ fn all(tail: &mut Tail) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_tail_gives_each_commit_once_and_then_waits_for_more() {
+fn a_tail_returns_each_commit_once_and_then_waits_for_more() {
     let fs = Memory::new();
     let group = open_with(options(&fs, KeepLog::default()));
     tree(&group);
@@ -84,7 +84,7 @@ fn a_tail_gives_each_commit_once_and_then_waits_for_more() {
     let mut again = group.tail(tail.position()).unwrap();
     assert_eq!(all(&mut tail), [b"a", b"b", b"c"]);
     assert_eq!(tail.position(), group.position());
-    // From a place within a batch the whole batch comes.
+    // From a position within a batch the whole batch is returned.
     assert_eq!(keys(&again.next().unwrap().unwrap()), [b"a"]);
     assert_eq!(keys(&again.next().unwrap().unwrap()), [b"b", b"c"]);
 
@@ -115,7 +115,7 @@ fn a_commit_that_is_not_acknowledged_is_not_given() {
 }
 
 #[test]
-fn what_the_log_has_no_more_is_told_with_the_place_to_start_from() {
+fn an_expired_position_is_reported_with_the_oldest_one() {
     let fs = Memory::new();
     let group = open_with(options(&fs, KeepLog::default()));
     tree(&group);
@@ -175,7 +175,7 @@ fn the_log_is_kept_by_bytes_by_age_and_for_consumers_each_up_to_its_bound() {
     group.close().unwrap();
     drop(group);
 
-    // By age, and not more than so many bytes.
+    // By age, up to a bound in bytes.
     let group = with(KeepLog {
         bytes: 0,
         age: Some((Duration::from_secs(10), 3500)),
@@ -197,7 +197,7 @@ fn the_log_is_kept_by_bytes_by_age_and_for_consumers_each_up_to_its_bound() {
     group.close().unwrap();
     drop(group);
 
-    // For a consumer, by name: until it moves, up to its bytes, through restarts.
+    // For a named consumer: until it advances, up to its bound, through restarts.
     let group = with(KeepLog::default());
     let place = segment(&group, 20);
     group.keep_log_for("feed", place, 3500).unwrap();
@@ -226,7 +226,7 @@ fn the_log_is_kept_by_bytes_by_age_and_for_consumers_each_up_to_its_bound() {
 }
 
 #[test]
-fn positions_of_other_histories_are_told() {
+fn positions_of_other_histories_are_recognised() {
     let fs = Memory::new();
     let group = open_with(options(&fs, LAST_MIB));
     tree(&group);
@@ -247,7 +247,7 @@ fn positions_of_other_histories_are_told() {
         let refused = copy.tail(other);
         assert!(matches!(refused, Err(Error::OtherHistory { .. })));
     }
-    // The copy's numbers go on behind what it has, and its positions are its own.
+    // The copy's numbers continue from its last write, and its positions are its own.
     let next = put(&copy, b"b", Durability::Os);
     assert!(next > position.seq);
     assert!(matches!(
@@ -265,7 +265,7 @@ fn positions_of_other_histories_are_told() {
 }
 
 #[test]
-fn numbers_that_a_power_cut_took_are_never_given_out_again() {
+fn numbers_lost_in_a_power_cut_are_never_reused() {
     let fs = Memory::new();
     let group = open_with(options(&fs, LAST_MIB));
     tree(&group);
@@ -280,12 +280,13 @@ fn numbers_that_a_power_cut_took_are_never_given_out_again() {
     for round in 0..3 {
         let group = open_with(options(&left, LAST_MIB));
         assert_eq!(group.position(), kept, "round {round}");
-        // Who saw what is lost is told so, who did not goes on.
+        // A consumer that saw a lost write gets an error, one that did not continues.
         assert!(matches!(group.tail(seen), Err(Error::OtherHistory { .. })));
         let mut tail = group.tail(kept).unwrap();
         assert_eq!(tail.next().unwrap(), None);
         if round == 1 {
-            // A handle that writes nothing changes nothing, and what it lost is lost to the next as well.
+            // A handle that writes nothing changes nothing, and the numbers it found lost are lost to the next one,
+            // too.
             left = left.power_cut(2, PowerCut::Lost);
             continue;
         }
@@ -294,13 +295,13 @@ fn numbers_that_a_power_cut_took_are_never_given_out_again() {
         assert_eq!(all(&mut tail), [b"c"]);
         assert!(matches!(group.tail(seen), Err(Error::OtherHistory { .. })));
         left = left.power_cut(3, PowerCut::Lost);
-        // It was synced on the way, when what was found of the log was flushed and kept.
+        // It was synced meanwhile, when the log found at opening was flushed and kept.
         kept = group.position();
     }
 }
 
 #[test]
-fn a_batch_without_writes_moves_nobody_to_a_lost_number() {
+fn a_batch_without_writes_moves_no_tail_to_a_lost_number() {
     let fs = Memory::new();
     let group = open_with(options(&fs, LAST_MIB));
     tree(&group);
@@ -317,7 +318,7 @@ fn a_batch_without_writes_moves_nobody_to_a_lost_number() {
 }
 
 #[test]
-fn observers_are_called_in_order_and_delay_nobody() {
+fn observers_are_called_in_order_and_delay_no_writer() {
     let fs = Memory::new();
     let group = open_with(Options {
         background: true,
@@ -331,7 +332,7 @@ fn observers_are_called_in_order_and_delay_nobody() {
     let observer = group
         .observe(move |commit| {
             if !waited.swap(true, Ordering::SeqCst) {
-                // The first call takes as long as the test likes.
+                // The first call takes as long as the test decides.
                 let _ = wait.recv_timeout(WAIT);
             }
             tell.send(keys(commit.unwrap())).unwrap();
@@ -343,7 +344,7 @@ fn observers_are_called_in_order_and_delay_nobody() {
             group.flush().unwrap();
         }
     }
-    assert!(seen.try_recv().is_err(), "nobody waited for the observer");
+    assert!(seen.try_recv().is_err(), "a writer waited for the observer");
     go.send(()).unwrap();
     for n in 0..2000_u32 {
         assert_eq!(seen.recv_timeout(WAIT).unwrap(), [n.to_be_bytes()]);
@@ -351,7 +352,7 @@ fn observers_are_called_in_order_and_delay_nobody() {
     drop(observer);
     put(&group, b"after", Durability::Os);
     assert!(seen.recv_timeout(WAIT).is_err());
-    // What was kept for it goes.
+    // The log retained for it is released.
     group.flush().unwrap();
     assert_eq!(group.oldest_position(), group.position());
     let _ = tree;
@@ -387,7 +388,7 @@ fn the_number_of_a_run_that_could_not_be_ingested_is_not_given_out_again() {
     assert!(cases > 0);
 }
 
-/// Against a model: a list of what was committed.
+/// Compared with a model: a list of the commits.
 #[test]
 fn a_tail_agrees_with_a_model_through_flushes_restarts_and_power_cuts() {
     for seed in seeds(60) {
@@ -495,7 +496,7 @@ fn a_tail_agrees_with_a_model_through_flushes_restarts_and_power_cuts() {
     }
 }
 
-/// From each position, the rest of the model; or it is expired, and all later ones go on.
+/// From each position, the tail returns the rest of the model; or the position has expired, and all later ones work.
 fn audit(group: &Group, model: &[(Position, Vec<u8>)], lost: &[Position]) {
     let oldest = group.oldest_position();
     let mut from_oldest = group.tail(oldest).unwrap();

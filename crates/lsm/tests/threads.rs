@@ -1,5 +1,5 @@
-//! Many threads on one group with background work: snapshots are consistent over trees, writers see
-//! what they wrote, and sequence numbers order everything. Bounded by counts, never by time.
+//! Many threads on one group with background work: snapshots are consistent over trees, writers see their own writes,
+//! and sequence numbers order everything. Bounded by counts, never by time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -21,7 +21,7 @@ use lsm::{
 const ACCOUNTS: u64 = 50;
 const START: i64 = 1000;
 
-/// `money` is leveled, what mirrors it is tiered; both with small sizes.
+/// `money` is leveled, its mirror is tiered; both with small sizes.
 struct Trees;
 
 impl TreeProvider for Trees {
@@ -54,7 +54,7 @@ fn account(n: u64) -> [u8; 8] {
     n.to_be_bytes()
 }
 
-/// A balance, with ballast so that there is something to flush.
+/// A balance, with padding so that there is something to flush.
 fn balance(amount: i64) -> Vec<u8> {
     let mut value = amount.to_le_bytes().to_vec();
     value.resize(200, amount as u8);
@@ -65,7 +65,7 @@ fn amount(value: &[u8]) -> i64 {
     i64::from_le_bytes(*value.first_chunk().unwrap())
 }
 
-/// The trees: balances, their negatives, and what each writer did last.
+/// The trees: balances, their negatives, and the last action of each writer.
 #[derive(Clone, Copy)]
 struct Bank {
     money: TreeId,
@@ -93,7 +93,7 @@ impl Bank {
         }
     }
 
-    /// Moves money between two accounts, in one batch that depends on what is there.
+    /// Moves money between two accounts, in one batch that depends on their balances.
     fn transfer(&self, group: &Group, rng: &mut fastrand::Rng, who: u64, n: u64) -> u64 {
         let (from, to) = (rng.u64(0..ACCOUNTS), rng.u64(0..ACCOUNTS));
         let sum = rng.i64(1..100);
@@ -122,7 +122,7 @@ impl Bank {
         ticket.last()
     }
 
-    /// All that must hold of any snapshot.
+    /// The invariants of any snapshot.
     fn audit(&self, snapshot: &Snapshot, backward: bool) {
         let sum = |tree: TreeId, sign: i64| {
             let mut cursor = snapshot.cursor(tree, 0);
@@ -262,8 +262,7 @@ fn a_bank_on_disk() {
     run(dir.path(), Arc::new(Disk::new()));
 }
 
-/// The power goes while threads write: what they were told is synced is there, and money is neither
-/// made nor lost.
+/// A power cut while threads write: everything acknowledged as synced survives, and the total is unchanged.
 #[test]
 fn a_bank_loses_power() {
     let modes = [

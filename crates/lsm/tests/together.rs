@@ -1,5 +1,5 @@
-//! Reads that go to the operating system together (io_uring), when it refuses, fails, cuts short or loses them: answers
-//! are the same as one by one, or the error of the file.
+//! Batched reads through io_uring, when it refuses, fails, truncates or loses them: answers equal those of single
+//! reads, or are the error of the file.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,7 +18,7 @@ const ENOMEM: i32 = 12;
 const EMFILE: i32 = 24;
 const ENOSYS: i32 = 38;
 
-/// False, and said so, where the system has no io_uring: nothing can fail then.
+/// False, with a message, where the system has no io_uring: nothing can fail then.
 fn has_rings(faulty: &Faulty, read: &mut dyn FnMut()) -> bool {
     let before = faulty.reads_together();
     read();
@@ -29,7 +29,7 @@ fn has_rings(faulty: &Faulty, read: &mut dyn FnMut()) -> bool {
     has
 }
 
-/// A file of 1 MiB, and reads all over it, larger together than what is in flight at a time.
+/// A file of 1 MiB, and reads all over it, together larger than the limit in flight.
 struct File {
     _dir: tempfile::TempDir,
     faulty: Faulty,
@@ -56,7 +56,7 @@ impl File {
         }
     }
 
-    /// Reads all pieces; how many were wrong or failed, each of which was given once.
+    /// Reads all ranges; returns how many were wrong or failed, and checks that each was visited once.
     fn failures(&self) -> usize {
         let requests = self.pieces.iter().map(|(offset, len)| ReadRequest {
             file: &*self.file,
@@ -82,7 +82,7 @@ impl File {
 }
 
 #[test]
-fn what_fails_together_is_read_one_by_one() {
+fn failed_batched_reads_are_repeated_one_by_one() {
     let file = File::new();
     if !has_rings(&file.faulty, &mut || assert_eq!(file.failures(), 0)) {
         return;
@@ -110,7 +110,7 @@ fn what_fails_together_is_read_one_by_one() {
 }
 
 #[test]
-fn an_error_of_the_file_is_told_for_each_read_that_it_hits() {
+fn a_file_error_is_reported_for_each_read_that_it_hits() {
     let file = File::new();
     if !has_rings(&file.faulty, &mut || assert_eq!(file.failures(), 0)) {
         return;
@@ -121,7 +121,7 @@ fn an_error_of_the_file_is_told_for_each_read_that_it_hits() {
         file.faulty.fail_reads_from(1);
         assert_eq!(file.failures(), hit);
         file.faulty.clear();
-        // Of those that are read again one fails.
+        // One of the repeated reads fails.
         file.faulty.fail_together(TogetherFault::Short(from, 0));
         file.faulty.fail_reads_at(1);
         assert_eq!(file.failures(), 1);
@@ -131,7 +131,7 @@ fn an_error_of_the_file_is_told_for_each_read_that_it_hits() {
 }
 
 #[test]
-fn a_ring_that_is_refused_is_asked_for_again_only_where_that_may_pass() {
+fn a_refused_ring_is_retried_only_after_a_temporary_error() {
     for (error, passes) in [
         (ENOMEM, true),
         (EMFILE, true),
@@ -152,7 +152,7 @@ fn a_ring_that_is_refused_is_asked_for_again_only_where_that_may_pass() {
     }
 }
 
-/// The memory of reads that may still be under way is not used again, and neither is the ring.
+/// The memory of reads that may still be in flight is not reused, and neither is the ring.
 #[test]
 fn a_ring_that_lost_its_reads_is_not_used_again() {
     let file = File::new();
@@ -190,8 +190,8 @@ fn open(dir: &Path, faulty: &Faulty) -> (Group, TreeId) {
     (group, tree)
 }
 
-/// Looks up keys that lie far apart, in a store that was just opened: nothing is cached. What goes wrong does so from
-/// then on, and until it is done.
+/// Looks up keys far apart, in a store that was just opened: nothing is cached. Faults are active from then until the
+/// end.
 fn look_up(dir: &Path, faulty: &Faulty, faults: &dyn Fn()) -> lsm::Result<()> {
     let (group, tree) = open(dir, faulty);
     let wanted: Vec<u32> = (0..KEYS).step_by(211).collect();
@@ -241,7 +241,7 @@ fn lookups_are_right_or_fail_with_the_file_whatever_becomes_of_their_reads() {
         let together = faulty.reads_together();
         look_up(&|| faulty.fail_together(fault)).unwrap();
         assert!(faulty.reads_together() > together, "{fault:?}");
-        // The disk itself fails, from each read on that is made then.
+        // The disk itself fails, from each read made then on.
         for from in [1, 2, 50] {
             let failed = look_up(&|| {
                 faulty.fail_together(fault);

@@ -1,15 +1,15 @@
-//! What can be wrong with what people wrote, and with stored bytes.
+//! Errors in user input and in stored bytes.
 
 use std::fmt;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error, with the thing it is about in its text.
+/// An error, whose text names its subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input does not fit: a record, a key, a condition, a name, a limit.
+    /// Invalid input: a record, a key, a condition, a name, a limit.
     BadInput(String),
     /// Stored bytes are malformed.
     Damaged(String),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::schema::{KeyType, Value, decode_key, encode_key};
 
-/// A primary key of a dataset, encoded so that keys compare as bytes.
+/// A primary key of a dataset, in its order-preserving encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     ty: KeyType,
@@ -12,14 +12,14 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key that `value` stands for; says why it cannot be one.
+    /// The key of `value`; otherwise why it is not a valid key.
     pub fn new(ty: KeyType, value: &Value) -> Result<Key, String> {
         let mut bytes = Vec::new();
         encode_key(ty, value, &mut bytes)?;
         Ok(Key { ty, bytes })
     }
 
-    /// The key that `text` stands for; says why it cannot be one.
+    /// The key written as `text`; otherwise why it is not a valid key.
     pub fn parse(ty: KeyType, text: &str) -> Result<Key, String> {
         let value = match ty {
             KeyType::Int => Value::parse(crate::schema::Type::Int, text)?,
@@ -30,22 +30,22 @@ impl Key {
 
     /// The value of the key.
     pub fn value(&self) -> Value {
-        // Bytes that are no key are shown as `display` shows them.
+        // Malformed bytes are shown as by `display`.
         decode_key(self.ty, &self.bytes)
             .unwrap_or_else(|| Value::String(Key::display(self.ty, &self.bytes)))
     }
 
-    /// A key as it is stored.
+    /// A key from its stored form.
     pub fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
         Key { ty, bytes }
     }
 
-    /// The encoded key: the order of the bytes is that of the keys.
+    /// The encoded key: the byte order is the order of the keys.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// An encoded key, for people.
+    /// Formats an encoded key.
     pub fn display(ty: KeyType, bytes: &[u8]) -> String {
         decode_key(ty, bytes).map_or_else(|| format!("{bytes:02x?}"), |value| value.to_string())
     }

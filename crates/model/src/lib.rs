@@ -1,7 +1,8 @@
-//! What an Esker dataset is, without storage: the types of keys and attributes with their order-preserving encodings, what is
-//! read out of JSON records, the stored forms of records and posting lists, conditions, definitions of datasets.
+//! The model of an Esker dataset, without storage: the types of keys and attributes with their order-preserving
+//! encodings, their extraction from JSON records, the stored forms of records and posting lists, conditions,
+//! definitions of datasets.
 //!
-//! Nothing here does I/O or knows an engine, so that it serves whatever datasets are kept in. Decoders take any bytes: none panics,
+//! This crate does no I/O and knows no engine, so that it serves any storage. Decoders accept any bytes: none panics,
 //! nor allocates without bound.
 
 pub mod condition;

@@ -1,9 +1,8 @@
 //! Posting lists: the keys of the records that have (or had) a value, newest first.
 //!
-//! A list is stored as fragments, operands of its key in the index tree (LevelDB++'s lazy index,
-//! section 4.1.2 of the paper, in binary form). A write appends a fragment of one posting blindly;
-//! flushes and merges join neighbouring fragments up to a chunk size, so that a list of any length
-//! is handled in bounded memory.
+//! A list is stored as fragments, operands of its key in the index tree (LevelDB++'s lazy index, section 4.1.2 of the
+//! paper, in binary form). A write appends a fragment of one posting blindly; flushes and compactions combine
+//! adjacent fragments up to a chunk size, so that a list of any length is processed in bounded memory.
 //!
 //! ```text
 //! fragment  varint  newest seq << 2 | normalised << 1 | cancels
@@ -14,13 +13,12 @@
 //!           the varints, the further bytes
 //! ```
 //!
-//! `cancels`: there may be cancels. `normalised`: no key comes more often than the tree keeps versions, and keys are prefix-compressed.
-//! A newest seq of 0, with one posting, stands for the sequence number of the entry that holds the
-//! fragment: a write does not know its number when it is encoded.
-//! The first key shares nothing, so an older fragment is joined to a newer one by rewriting only its
-//! first delta; [`normalise`] does the rest once per merge.
+//! `cancels`: there may be cancels. `normalised`: no key occurs more often than the tree keeps versions, and keys are
+//! prefix-compressed. A newest seq of 0, with one posting, stands for the sequence number of the entry that holds the
+//! fragment: a write does not know its number when it is encoded. The first key shares nothing, so combining an older
+//! fragment with a newer one rewrites only its first delta; [`normalise`] does the rest once per compaction.
 //!
-//! A *cancel* is tombstones: as of its sequence number the record does not have the value any more.
+//! A *cancel* is a tombstone: as of its sequence number the record no longer has the value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +28,7 @@ use coding::{Reader, put_varint};
 
 use crate::schema::MAX_PRIMARY_KEY;
 
-/// The size over which [`PostingMerge`] lets fragments apart, in bytes.
+/// The size above which [`PostingMerge`] keeps fragments apart, in bytes.
 pub const CHUNK_BYTES: usize = 4 << 10;
 
 /// Stands for the sequence number of the entry; no write has this number.
@@ -39,17 +37,17 @@ const IMPLIED: Seq = 0;
 const CANCELS: u64 = 1;
 const SETTLED: u64 = 2;
 
-/// Up to so many keys, comparing each with each beats hashing.
+/// Up to this many keys, pairwise comparison is faster than hashing.
 const FEW: usize = 12;
 
-/// One index entry of a posting list.
+/// An index entry of a posting list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Posting<'a> {
-    /// The write that made it.
+    /// The write that created it.
     pub seq: Seq,
     /// The encoded primary key of the record.
     pub key: &'a [u8],
-    /// True when the record lost the value with this write.
+    /// True when the record lost the value in this write.
     pub cancel: bool,
 }
 
@@ -65,8 +63,8 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Appends a fragment of one posting, whose sequence number is that of the entry that it becomes:
-/// what a write adds to a list.
+/// Appends a fragment of one posting, whose sequence number is that of its future entry: the addition of one write to
+/// a list.
 pub fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
     Posting {
         seq: IMPLIED,
@@ -77,7 +75,7 @@ pub fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
 }
 
 impl Posting<'_> {
-    /// Appends a fragment of this posting alone.
+    /// Appends a fragment of this single posting.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, (self.seq << 2) | if self.cancel { CANCELS } else { 0 });
         put_varint(out, 0);
@@ -98,7 +96,7 @@ fn put_posting(out: &mut Vec<u8>, delta: u64, posting: &Posting<'_>, shared: usi
     out.extend_from_slice(further);
 }
 
-/// A fragment whose head has been read.
+/// A fragment with a decoded head.
 #[derive(Debug, Clone, Copy)]
 pub struct PostingList<'a> {
     newest: Seq,
@@ -109,7 +107,7 @@ pub struct PostingList<'a> {
 }
 
 impl<'a> PostingList<'a> {
-    /// Reads the head of a fragment, held by an entry of sequence number `entry`.
+    /// Decodes the head of a fragment in an entry with sequence number `entry`.
     ///
     /// # Errors
     /// The head is malformed. Postings are checked as they are read.
@@ -150,13 +148,13 @@ impl<'a> PostingList<'a> {
         self.oldest
     }
 
-    /// True when no key comes twice.
+    /// True when no key occurs twice.
     pub fn is_normalised(&self) -> bool {
         self.flags & SETTLED != 0
     }
 
-    /// A reader of the postings, newest first. Stop early for the newest K: nothing behind the place
-    /// of the reader is decoded.
+    /// A reader of the postings, newest first. Stop early for the newest K: postings behind the reader's position are
+    /// not decoded.
     pub fn reader(&self) -> PostingReader<'a> {
         PostingReader {
             list: *self,
@@ -222,7 +220,7 @@ impl<'a> PostingReader<'a> {
     }
 }
 
-/// The length that a key shares with the previous one, and the bytes that it does not.
+/// The length of the prefix shared with the previous key, and the remaining bytes.
 #[inline]
 fn key_parts<'a>(input: &mut Reader<'a>) -> Option<(usize, &'a [u8])> {
     let token = input.u8()?;
@@ -235,7 +233,7 @@ fn key_parts<'a>(input: &mut Reader<'a>) -> Option<(usize, &'a [u8])> {
     Some((shared, input.take(further)?))
 }
 
-/// Writes a fragment of many postings, with prefix-compressed keys.
+/// Encodes a fragment of many postings, with prefix-compressed keys.
 #[derive(Debug, Default)]
 pub struct PostingWriter {
     body: Vec<u8>,
@@ -246,13 +244,13 @@ pub struct PostingWriter {
 }
 
 impl PostingWriter {
-    /// An empty one.
+    /// An empty writer.
     pub fn new() -> PostingWriter {
         PostingWriter::default()
     }
 
-    /// Adds a posting, which must be older than those before. Returns false, and does nothing, when
-    /// it is not, or when its key is too long.
+    /// Adds a posting, which must be older than the previous ones. Returns false, and does nothing, when it is not,
+    /// or when its key is too long.
     pub fn push(&mut self, posting: Posting<'_>) -> bool {
         let first = self.body.is_empty();
         if posting.key.len() > MAX_PRIMARY_KEY || (!first && posting.seq >= self.oldest) {
@@ -277,13 +275,13 @@ impl PostingWriter {
         self.body.len()
     }
 
-    /// True when there are none.
+    /// True when there are no postings.
     pub fn is_empty(&self) -> bool {
         self.body.is_empty()
     }
 
-    /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty.
-    /// `normalised` says that no key came more often than it may.
+    /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty. `normalised` says that
+    /// no key occurs more often than allowed.
     pub fn finish(&mut self, normalised: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
             let flags = if normalised {
@@ -309,9 +307,8 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Joins `older` to the end of `newer`, by copying. Returns false, and leaves `newer` as it is, when
-/// `older` is not older in all of it or one of the two is malformed. The numbers are those of the
-/// entries that hold the fragments.
+/// Appends `older` to `newer`, by copying. Returns false, and leaves `newer` unchanged, when not all of `older` is
+/// older, or one of the two is malformed. The numbers are those of the entries that hold the fragments.
 pub fn append(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -> bool {
     join(newer, newer_entry, older, older_entry).is_some()
 }
@@ -325,7 +322,7 @@ fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -
         .filter(|delta| *delta > 0)?;
     let mut first = Reader::new(back.body);
     let cancel = first.varint().filter(|head| *head <= 1)?;
-    // The key of a first posting shares nothing, so it can follow any other.
+    // The first key shares nothing, so it can follow any other.
     let keys = first.rest();
     if keys.first()? >> 4 != 0 {
         return None;
@@ -347,10 +344,9 @@ fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -
     Some(())
 }
 
-/// Drops from a fragment the postings of a key that come behind `versions` newer ones of the same key, plain
-/// or cancel, and when nothing older can exist (`oldest`) the cancels too. Returns false when nothing
-/// is left. A malformed fragment stays as it is. O(postings), and O(1) for a normalised fragment.
-/// `entry` is the number of the entry that holds it.
+/// Drops from a fragment the postings of a key with `versions` newer ones of the same key, cancels included, and when
+/// nothing older can exist (`oldest`) also the cancels. Returns false when nothing is left. A malformed fragment is
+/// left unchanged. O(postings), and O(1) for a normalised fragment. `entry` is the number of the entry that holds it.
 pub fn normalise(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
     match normalised(fragment, entry, oldest, versions) {
         Some(Normalised::As(new)) if new.is_empty() => false,
@@ -374,8 +370,7 @@ fn normalised(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Opt
     if distinct && !drop_cancels {
         return Some(Normalised::Already);
     }
-    // Prefix-compressed keys may be far longer than the bytes they come from; damaged ones without
-    // bound.
+    // Prefix-compressed keys may expand to far more bytes; damaged ones without bound.
     let budget = (1 << 20) + fragment.len() * 256;
     let mut keys = Vec::with_capacity(fragment.len());
     let mut postings = Vec::new();
@@ -417,12 +412,12 @@ fn normalised(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Opt
     Some(Normalised::As(out))
 }
 
-/// Joins the fragments of posting lists on flushes and merges.
+/// Combines the fragments of posting lists in flushes and compactions.
 #[derive(Debug, Clone, Copy)]
 pub struct PostingMerge {
-    /// A fragment of so many bytes takes no further one.
+    /// A fragment of this many bytes is not extended.
     pub chunk_bytes: usize,
-    /// So many postings of a key are kept.
+    /// The number of postings kept per key.
     pub versions: usize,
 }
 
@@ -436,7 +431,7 @@ impl Default for PostingMerge {
 }
 
 impl PostingMerge {
-    /// Joins an older fragment to a newer one; false when they stay apart, and the newer one is as it was.
+    /// Appends an older fragment to a newer one; false when they stay apart, with the newer one unchanged.
     pub fn combine(
         &self,
         newer: &mut Vec<u8>,
@@ -447,7 +442,8 @@ impl PostingMerge {
         newer.len() < self.chunk_bytes && append(newer, newer_seq, older, older_seq)
     }
 
-    /// Normalises a joined fragment before it is stored; `oldest` says that nothing older is left. False when it is malformed.
+    /// Normalises a combined fragment before it is stored; `oldest` says that nothing older exists. False when
+    /// nothing of it is left.
     pub fn finish(&self, seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
         normalise(operand, seq, oldest, self.versions)
     }

@@ -2,7 +2,7 @@ use super::*;
 
 const SEED: u64 = 0x5eed_0004;
 
-/// The number of the entry, where fragments do not say theirs.
+/// The number of the entry, where fragments do not have theirs.
 const ENTRY: Seq = 77;
 
 type Owned = (Seq, Vec<u8>, bool);
@@ -44,7 +44,7 @@ fn read(fragment: &[u8]) -> Result<Vec<Owned>, Malformed> {
     Ok(all)
 }
 
-/// What of a list must be kept, by definition.
+/// The postings of a list that must be kept, by definition.
 fn model(postings: &[Owned], oldest: bool) -> Vec<Owned> {
     let newest_of = |i: usize| !postings[..i].iter().any(|p| p.1 == postings[i].1);
     let kept = (0..postings.len())
@@ -131,7 +131,7 @@ fn merges_agree_with_the_model() {
         let count = rng.usize(1..80);
         let keys = rng.u32(1..60);
         let postings = random_postings(&mut rng, count, keys);
-        // Cut anywhere, some pieces normalised by an earlier merge, joined in any grouping.
+        // Cut anywhere, some pieces normalised by an earlier compaction, combined in any grouping.
         let mut pieces = Vec::new();
         let mut rest = &postings[..];
         while !rest.is_empty() {

@@ -2,18 +2,18 @@
 
 use std::ops::Bound;
 
-/// An interval of encoded values. Encodings of one type are self-delimiting (no value is a prefix
-/// of another) and none consists of `ff` alone, so an interval of values is an interval of any keys that begin with one.
+/// An interval of encoded values. Encodings of one type are self-delimiting (no value is a prefix of another) and
+/// none consists of `ff` alone, so an interval of values is an interval of any keys that begin with one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// Where it begins.
+    /// The lower bound.
     pub lo: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// The upper bound.
     pub hi: Bound<Vec<u8>>,
 }
 
 impl Range {
-    /// The one value, if the range has only one.
+    /// The value of a range of exactly one.
     pub fn point(&self) -> Option<&[u8]> {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) if lo == hi => Some(lo),
@@ -21,7 +21,7 @@ impl Range {
         }
     }
 
-    /// True when no value can lie in the range.
+    /// True when no value can be in the range.
     pub fn is_empty(&self) -> bool {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
@@ -33,7 +33,7 @@ impl Range {
         }
     }
 
-    /// True when `value` lies in the range.
+    /// True when `value` is in the range.
     #[inline]
     pub fn contains(&self, value: &[u8]) -> bool {
         let above = match &self.lo {
@@ -49,15 +49,15 @@ impl Range {
             }
     }
 
-    /// What lies in both.
+    /// The intersection.
     pub fn and(self, other: Range) -> Range {
         let lo = tighter(self.lo, other.lo, |a, b| a > b);
         let hi = tighter(self.hi, other.hi, |a, b| a < b);
         Range { lo, hi }
     }
 
-    /// The keys that begin with a value of the range: from the first (included) to the second
-    /// (excluded; `None` is the end).
+    /// The keys that begin with a value of the range: from the first (inclusive) to the second (exclusive; `None` is
+    /// the end).
     pub fn key_bounds(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let lo = match &self.lo {
             Bound::Included(lo) => lo.clone(),

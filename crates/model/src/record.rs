@@ -7,19 +7,18 @@
 //! rest      the body
 //! ```
 //!
-//! With the attributes in front, flushes and merges read them without parsing JSON, and a reader
-//! that wants the body skips them in one step. An attribute that was declared after a record was
-//! stored is read out of the body.
+//! With the attributes in front, flushes and compactions read them without parsing JSON, and a reader of the body
+//! skips them in one step. An attribute that was declared after a record was stored is extracted from the body.
 //!
-//! A record that expires says so by an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes.
+//! A record that expires has an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes.
 
 use coding::{Reader, put_varint};
 
 /// The id that no attribute has: under it a record has the time at which it expires.
 pub const EXPIRES: u32 = u32::MAX;
 
-/// Appends the stored form. `attributes` are (stable id, encoded value), gone through twice: all
-/// that the record has of ids below `known`.
+/// Appends the stored form. `attributes` are (stable id, encoded value), iterated twice: all that the record has of
+/// ids below `known`.
 pub fn encode<'v, I>(out: &mut Vec<u8>, known: u32, attributes: I, body: &[u8])
 where
     I: Iterator<Item = (u32, &'v [u8])> + Clone,
@@ -47,7 +46,7 @@ pub struct RecordRef<'a> {
 }
 
 impl<'a> RecordRef<'a> {
-    /// Reads a stored record, and checks that its attributes can be walked; `None` when not.
+    /// Parses a stored record, and checks that its attributes are well-formed; `None` when not.
     pub fn parse(stored: &'a [u8]) -> Option<RecordRef<'a>> {
         let record = RecordRef::split(stored)?;
         let mut rest = Reader::new(record.attributes);
@@ -57,7 +56,7 @@ impl<'a> RecordRef<'a> {
         Some(record)
     }
 
-    /// The body of a stored record, without a look at its attributes; `None` when there is none.
+    /// The body of a stored record, without parsing its attributes; `None` when there is none.
     #[inline]
     pub fn body_of(stored: &'a [u8]) -> Option<&'a [u8]> {
         Some(RecordRef::split(stored)?.body)
@@ -87,7 +86,7 @@ impl<'a> RecordRef<'a> {
         })
     }
 
-    /// The body as it was put.
+    /// The body as written.
     #[inline]
     pub fn body(&self) -> &'a [u8] {
         self.body
@@ -99,7 +98,7 @@ impl<'a> RecordRef<'a> {
         self.known
     }
 
-    /// The attributes: (stable id, encoded value), in the order in which they were encoded.
+    /// The attributes: (stable id, encoded value), in the order of encoding.
     #[inline]
     pub fn attributes(&self) -> Attributes<'a> {
         Attributes {
@@ -108,7 +107,7 @@ impl<'a> RecordRef<'a> {
     }
 }
 
-/// Walks the attributes of a record.
+/// An iterator over the attributes of a record.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
     rest: Reader<'a>,

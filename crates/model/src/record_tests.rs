@@ -36,7 +36,7 @@ fn random_bytes_never_panic() {
                 record.attributes(),
                 record.body(),
             );
-            // Varints may be longer than they need to be, so the bytes may differ.
+            // Varints may be longer than necessary, so the bytes may differ.
             let again = RecordRef::parse(&again).unwrap();
             assert_eq!(again.body(), record.body(), "seed {SEED}: {bytes:?}");
             assert!(

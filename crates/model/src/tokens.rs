@@ -1,5 +1,5 @@
-//! Tokenizers: what of an attribute's values its index holds (DELI section III-A). An index entry of an index is
-//! made of a token; most tokens are the values themselves.
+//! Tokenizers: the tokens of an attribute's values that its index holds (DELI section III-A). An index entry consists
+//! of a token and a key; most tokens are the values themselves.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,22 +8,21 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 use crate::schema::Value;
 
-/// The longest prefix that is a token, in characters. Longer ones are looked up by their first
-/// characters, and confirmed on the record.
+/// The longest prefix token, in characters. Longer prefixes are looked up by their first characters, and confirmed on
+/// the record.
 const PREFIX_CHARS: usize = 32;
 
-/// How values of an attribute become the tokens of its index (DELI section III-A). All give the same
-/// answers; they differ in what the index holds and which conditions it can answer.
+/// How the values of an attribute become tokens of its index (DELI section III-A). All tokenizers give the same
+/// answers; they differ in the contents of the index and in the conditions that it can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Tokenizer {
     /// The value.
     #[default]
     Exact,
-    /// Every prefix of a string, of up to 32 characters: the newest records of a prefix are found as those of a
-    /// value are. An index has as many index entries of a value as that has characters. Ranges of strings
-    /// are not answered by it.
+    /// Every prefix of a string, of up to 32 characters: the newest records with a prefix are found like those of a
+    /// value. An index has one entry per character of a value. It cannot answer ranges of strings.
     Prefix,
-    /// The number: an int, a float or a time, in an order that ranges follow. What these types have anyway.
+    /// The number: an int, a float or a time, in an order for ranges. The default behaviour of these types.
     Number,
 }
 
@@ -38,7 +37,7 @@ impl Tokenizer {
         }
     }
 
-    /// Shows the tokens of the values of one record, each once.
+    /// Visits the tokens of the values of one record, each once.
     pub fn each<'v, E>(
         self,
         values: impl Iterator<Item = &'v [u8]>,
@@ -53,7 +52,7 @@ impl Tokenizer {
         tokens.iter().try_for_each(|token| show(token))
     }
 
-    /// Shows the tokens that a record has no more when it had the values `old` and has `new` now.
+    /// Visits the tokens that a record loses when its values change from `old` to `new`.
     pub fn each_lost<'v, E>(
         self,
         old: impl Iterator<Item = &'v [u8]>,
@@ -89,7 +88,7 @@ impl FromStr for Tokenizer {
     }
 }
 
-/// Adds the prefixes of an encoded string, encoded; of the empty string itself.
+/// Adds the encoded prefixes of an encoded string; for the empty string, itself.
 fn prefixes(value: &[u8], tokens: &mut BTreeSet<Vec<u8>>) {
     let Some((text, end)) = value.split_last_chunk::<2>() else {
         return;
@@ -106,7 +105,7 @@ fn prefixes(value: &[u8], tokens: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// The token that all strings with the prefix `text` have, and whether no others have it.
+/// The token shared by all strings with the prefix `text`, and whether no others have it.
 pub fn prefix_token(text: &str) -> (Vec<u8>, bool) {
     let (short, whole) = match text.char_indices().nth(PREFIX_CHARS) {
         Some((end, _)) => (text.get(..end).unwrap_or(text), false),

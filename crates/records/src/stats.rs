@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use lsm::version::{Run, TreeVersion};
-use lsm::{EndedJob, Job, JobAbout, JobFailure, NamedSnapshot, Position, Retry, RunningJob, Why};
+use lsm::{
+    EndedJob, Job, JobDescription, JobFailure, NamedSnapshot, Position, Retry, RunningJob, Why,
+};
 use serde_json::{Map, Value as Json, json};
 
 use model::definition::DatasetDef;
@@ -161,7 +163,7 @@ fn failure(failure: &JobFailure) -> Json {
 }
 
 /// What a job is about.
-fn about(job: &JobAbout) -> Map<String, Json> {
+fn about(job: &JobDescription) -> Map<String, Json> {
     let why = match job.why {
         Why::Memtables => "memtables".to_string(),
         Why::Due(score) => format!("due, {score:.2}"),

@@ -376,7 +376,7 @@ fn a_store_without_a_set_gets_one() {
         );
         let snapshot = db.group().snapshot();
         let set = snapshot.version().tree_named("d/superseded").unwrap();
-        assert_eq!((set.bitmap().len(), set.mark()), (20, 40));
+        assert_eq!((set.bitmap().len(), set.repair_watermark()), (20, 40));
     }
     let query = dataset.query().equals(&path("a"), "1");
     let (count, plan) = query.count_explained().unwrap();

@@ -190,7 +190,7 @@ impl Reader {
             candidates: told.steps.candidates as f64,
             data_blocks: told.cost.data.data_blocks as f64,
             index_blocks: told.cost.index.unwrap_or_default().data_blocks as f64,
-            synopses: told.cost.data.synopses_asked as f64,
+            synopses: told.cost.data.synopses_probed as f64,
         })
     }
 }

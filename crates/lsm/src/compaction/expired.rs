@@ -18,10 +18,10 @@ pub(crate) fn pick(tree: &TreeVersion, now: Time) -> Option<(f64, Choice)> {
     if tree.due.expiry.is_none_or(|first| now < first) {
         return None;
     }
-    let over = droppable(tree, now);
-    if !over.is_empty() {
+    let expired = droppable(tree, now);
+    if !expired.is_empty() {
         let choice = Choice {
-            inputs: over,
+            inputs: expired,
             action: Action::Drop,
             cursor: None,
         };
@@ -81,10 +81,13 @@ fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
             older
                 .iter()
                 .flat_map(behind)
-                .all(|table| table.meta().is_over(now))
+                .all(|table| table.meta().is_expired(now))
         };
-        let over = run.tables.iter().filter(|table| table.meta().is_over(now));
-        found.push(over.filter(hides_nothing).cloned().collect::<Vec<_>>());
+        let expired = run
+            .tables
+            .iter()
+            .filter(|table| table.meta().is_expired(now));
+        found.push(expired.filter(hides_nothing).cloned().collect::<Vec<_>>());
     }
     found.retain(|tables| !tables.is_empty());
     found
@@ -93,7 +96,11 @@ fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
 /// Refuses to drop tables that have not expired, or that hide something.
 pub(crate) fn check(tree: &TreeVersion, choice: &Choice, now: Time) -> Result<()> {
     let may = droppable(tree, now);
-    let may_go = |table: &Arc<TableFile>| may.iter().flatten().any(|over| Arc::ptr_eq(over, table));
+    let may_go = |table: &Arc<TableFile>| {
+        may.iter()
+            .flatten()
+            .any(|expired| Arc::ptr_eq(expired, table))
+    };
     match choice.tables().all(may_go) {
         true => Ok(()),
         false => Err(Error::Invalid(format!(

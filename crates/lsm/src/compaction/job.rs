@@ -321,10 +321,10 @@ impl CompactionContext<'_> {
     /// target level nor each other.
     fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
         let filter = tree.options.filter.as_ref();
-        let must_judge = filter.is_some_and(|filter| !filter.may_be_passed_over());
+        let needs_filter = filter.is_some_and(|filter| !filter.may_be_skipped());
         let partitioner = tree.options.partitioner.as_ref();
         // Overlaps with other tables there were checked with the choice.
-        !must_judge && !tree.options.bitmap && are_disjoint(choice.tables(), partitioner)
+        !needs_filter && !tree.options.bitmap && are_disjoint(choice.tables(), partitioner)
     }
 
     /// True when a compaction would only rewrite the same entries. Small tables are rewritten anyway, so that they do
@@ -358,7 +358,7 @@ impl CompactionContext<'_> {
     }
 
     /// True when the running job should abort.
-    pub(super) fn gives_up(&self) -> bool {
+    pub(super) fn is_aborted(&self) -> bool {
         self.closing.load(Ordering::Relaxed) || self.abandoned.load(Ordering::Relaxed)
     }
 
@@ -371,7 +371,7 @@ impl CompactionContext<'_> {
     ) -> Result<Made> {
         let mut input = MergeCursor::new(sources);
         input.seek_first()?;
-        let over = self.over(tree);
+        let obsolete = self.obsolete_writes(tree);
         let mut reported = SeqSet::new();
         let by = tree.options.superseded.as_ref();
         let drop_policy = by.map_or(DropPolicy::Silent, |by| by.drop_policy);
@@ -379,18 +379,18 @@ impl CompactionContext<'_> {
         let filter = tree.options.filter.as_ref();
         let rules = Rules {
             operator: tree.options.operator.clone(),
-            judge: filter.map(|filter| filter.begin(&over)),
+            filter: filter.map(|filter| filter.begin(&obsolete)),
             versions: tree.options.versions,
             is_oldest,
             // In a tree with a compaction filter an entry may hold many index entries: the filter decides.
-            over: if filter.is_some() {
+            obsolete: if filter.is_some() {
                 ObsoleteWrites::default()
             } else {
-                over
+                obsolete
             },
             reported: (drop_policy == DropPolicy::Record).then_some(&mut reported),
             repaired: match (drop_policy, bitmap) {
-                (DropPolicy::KeepUntilRepaired, Some(bitmap)) => bitmap.mark(),
+                (DropPolicy::KeepUntilRepaired, Some(bitmap)) => bitmap.repair_watermark(),
                 _ => MAX_SEQ,
             },
             now: self.time,
@@ -437,7 +437,7 @@ impl CompactionContext<'_> {
 struct UpTo(MemCursor, Seq);
 
 impl UpTo {
-    fn pass_over(&mut self, step: fn(&mut MemCursor) -> Result<()>) -> Result<()> {
+    fn skip_newer(&mut self, step: fn(&mut MemCursor) -> Result<()>) -> Result<()> {
         while self.0.valid() && self.0.seq() > self.1 {
             step(&mut self.0)?;
         }
@@ -466,23 +466,23 @@ impl Cursor for UpTo {
     }
     fn seek_first(&mut self) -> Result<()> {
         self.0.seek_first()?;
-        self.pass_over(MemCursor::next)
+        self.skip_newer(MemCursor::next)
     }
     fn seek_last(&mut self) -> Result<()> {
         self.0.seek_last()?;
-        self.pass_over(MemCursor::prev)
+        self.skip_newer(MemCursor::prev)
     }
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
         self.0.seek(key, seq.min(self.1))?;
-        self.pass_over(MemCursor::next)
+        self.skip_newer(MemCursor::next)
     }
     fn next(&mut self) -> Result<()> {
         self.0.next()?;
-        self.pass_over(MemCursor::next)
+        self.skip_newer(MemCursor::next)
     }
     fn prev(&mut self) -> Result<()> {
         self.0.prev()?;
-        self.pass_over(MemCursor::prev)
+        self.skip_newer(MemCursor::prev)
     }
 }
 

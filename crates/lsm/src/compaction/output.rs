@@ -28,12 +28,12 @@ pub(super) struct Output<'a> {
     pub(super) last_key: Vec<u8>,
     pub(super) count: u64,
     /// Bytes of entries since the last progress report, and the bytes reported so far.
-    untold: usize,
+    unreported: usize,
     reported: u64,
 }
 
 /// Bytes of entries per progress report.
-const TELL: usize = 64 << 10;
+const REPORT_BYTES: usize = 64 << 10;
 
 /// Where the open tables end.
 enum Cut<'a> {
@@ -154,18 +154,18 @@ impl<'a> Output<'a> {
             notes_bits: false,
             last_key: Vec::new(),
             count: 0,
-            untold: 0,
+            unreported: 0,
             reported: 0,
         }
     }
 
     pub(super) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         self.count += 1;
-        if self.count.is_multiple_of(1024) && self.shop.gives_up() {
+        if self.count.is_multiple_of(1024) && self.shop.is_aborted() {
             return Err(Error::Closed);
         }
-        self.untold += key.len() + value.len();
-        if self.untold >= TELL {
+        self.unreported += key.len() + value.len();
+        if self.unreported >= REPORT_BYTES {
             self.report_progress();
         }
         let new_key = self.count == 1 || self.last_key.as_slice() != key;
@@ -182,7 +182,7 @@ impl<'a> Output<'a> {
 
     /// Reports the bytes written so far, and waits if they exceed the rate limit.
     fn report_progress(&mut self) {
-        self.untold = 0;
+        self.unreported = 0;
         let open: u64 = match &self.cut {
             Cut::BySize(table) => table.iter().map(|table| table.estimated_size()).sum(),
             Cut::Parts { parts, .. } => {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 const BURST: Duration = Duration::from_millis(100);
 
 /// How long a thread waits before it checks again whether the store is closing.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
 pub(crate) struct Pace {
@@ -40,7 +40,7 @@ impl Pace {
             if left.is_zero() {
                 return;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL));
         }
     }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_write_together_keeps_to_the_rate() {
+    fn all_threads_together_keep_to_the_rate() {
         let pace = Pace::new(Some(1000));
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_without_a_rate_or_when_the_store_is_closed() {
+    fn no_thread_waits_without_a_rate_or_when_the_store_is_closed() {
         let (open, closing) = (AtomicBool::new(false), AtomicBool::new(true));
         Pace::default().wait(u64::MAX, &open);
         Pace::new(Some(1)).wait(u64::MAX, &closing);

@@ -22,7 +22,7 @@ use crate::stats::Counters;
 use crate::version::{Choice, TableFile, TreeVersion};
 
 /// The most pieces of a compaction: more would make too many small tables.
-const MOST: u64 = 16;
+const MAX_PIECES: u64 = 16;
 
 /// The thread limit of compactions and the threads in use: those that run a job, and helpers of a large one. Only
 /// helpers are limited: a job never waits for a slot, or a large compaction would block all other trees until it
@@ -106,7 +106,7 @@ impl CompactionContext<'_> {
             .collect();
         self.abandoned.store(false, Ordering::Relaxed);
         let done = each(&ranges, helpers, &|(from, to)| {
-            let made = match self.gives_up() {
+            let made = match self.is_aborted() {
                 true => Err(Error::Closed),
                 false => make(from, to),
             };
@@ -160,15 +160,15 @@ impl Made {
     }
 }
 
-/// The number of pieces for a compaction of `bytes` by `threads`: all threads share a large one. `asked` overrides
+/// The number of pieces for a compaction of `bytes` by `threads`: all threads share a large one. `piece_bytes` overrides
 /// the bytes per piece, for any number of threads.
-pub(super) fn count(bytes: u64, table_size: u64, threads: usize, asked: Option<u64>) -> u64 {
-    match asked {
-        Some(piece) => (bytes / piece.max(1)).clamp(1, MOST),
+pub(super) fn count(bytes: u64, table_size: u64, threads: usize, piece_bytes: Option<u64>) -> u64 {
+    match piece_bytes {
+        Some(piece) => (bytes / piece.max(1)).clamp(1, MAX_PIECES),
         None if bytes <= table_size.saturating_mul(4) => 1,
         None => (threads as u64)
             .min(bytes / table_size.max(1))
-            .clamp(1, MOST),
+            .clamp(1, MAX_PIECES),
     }
 }
 

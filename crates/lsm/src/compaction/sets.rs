@@ -14,7 +14,7 @@ use crate::version::{ComponentId, DropPolicy, Edit, TableAt, TreeVersion};
 
 impl CompactionContext<'_> {
     /// The obsolete writes of `tree`.
-    pub(super) fn over(&self, tree: &TreeVersion) -> ObsoleteWrites {
+    pub(super) fn obsolete_writes(&self, tree: &TreeVersion) -> ObsoleteWrites {
         let Some(by) = &tree.options.superseded else {
             return ObsoleteWrites::default();
         };

@@ -68,7 +68,7 @@ fn tree(runs: Vec<Run>) -> TreeVersion {
         changed: 0,
         forgotten: 0,
         damage: None,
-        mark: 0,
+        repair_watermark: 0,
         due: Default::default(),
         options: TreeOptions::default(),
     }

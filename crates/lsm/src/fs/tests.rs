@@ -226,7 +226,7 @@ fn a_power_cut_keeps_what_was_synced() {
         assert_eq!(
             fs.read(path).unwrap(),
             whole,
-            "the file system that was cut goes on"
+            "the file system before the cut is unchanged"
         );
     }
 }

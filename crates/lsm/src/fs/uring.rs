@@ -106,7 +106,7 @@ pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>)
         filled += len.next_multiple_of(ALIGNMENT);
     }
     if intact && rings.run(&mut ring, requests, &mut slots, visit) {
-        rings.give_back(ring);
+        rings.return_memory(ring);
     }
     true
 }
@@ -167,7 +167,7 @@ impl Rings {
         }
     }
 
-    fn give_back(&self, ring: Ring) {
+    fn return_memory(&self, ring: Ring) {
         let mut idle = self.idle.lock();
         if idle.len() < KEPT && ring.buffer.len() <= SPAN + 2 * ALIGNMENT {
             idle.push(ring);

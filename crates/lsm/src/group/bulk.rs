@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::compact::merged_with;
+use super::compact::compacted_with;
 use super::install::no_tree;
 use super::sequencer::Writer;
 use super::threads::Counted;
@@ -56,7 +56,7 @@ impl Inner {
         self.work_on(|edit| {
             let count = self.write_run(tree, write, edit)?;
             // These claims prevent compactions from placing anything below the new run.
-            let trees = merged_with(&self.versions.view.load_full().version, tree);
+            let trees = compacted_with(&self.versions.view.load_full().version, tree);
             let install = |writer: &mut Writer, change: TreeChange| {
                 let view = self.versions.view.load_full();
                 let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
@@ -85,7 +85,7 @@ impl Inner {
         &self,
         tree: TreeId,
         numbers: &mut dyn Iterator<Item = Result<Seq>>,
-        mark: Option<Seq>,
+        repair_watermark: Option<Seq>,
     ) -> Result<()> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let next_file = || self.versions.new_file();
@@ -104,8 +104,8 @@ impl Inner {
         self.sequencer.sync_all()?;
         self.work_on(|edit| {
             context.write_bits(target, numbers, component, edit)?;
-            edit.marks
-                .extend(mark.map(|mark| (tree, mark.min(visible))));
+            edit.repair_watermarks
+                .extend(repair_watermark.map(|seq| (tree, seq.min(visible))));
             drop(self.install(edit, |view, version| view.with(version))?);
             self.scheduler.wake_background();
             Ok(())
@@ -180,7 +180,7 @@ impl super::Internals<'_> {
     ) -> Result<u64> {
         let inner = self.0;
         // Runs are ordered by sequence number; no compaction may place newer entries below this one.
-        let trees = merged_with(&inner.versions.view.load_full().version, tree);
+        let trees = compacted_with(&inner.versions.view.load_full().version, tree);
         let _claim = inner.scheduler.claim(trees);
         let _ingesting = Counted::new(&inner.scheduler.ingesting);
         inner.rotate_now()?;

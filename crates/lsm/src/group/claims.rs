@@ -20,7 +20,7 @@ use crate::batch::TreeId;
 #[derive(Default)]
 pub(super) struct Claims {
     state: Mutex<State>,
-    given_back: Condvar,
+    returned: Condvar,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Drop for Claim<'_> {
             state.held.remove(tree);
         }
         drop(state);
-        claims.given_back.notify_all();
+        claims.returned.notify_all();
         // A thread may have skipped due work on these trees.
         self.scheduler.wake_background();
     }
@@ -83,7 +83,7 @@ impl Scheduler {
         if !state.is_free(&trees, ticket) {
             state.waiting.push_back((ticket, trees.clone()));
             while !state.is_free(&trees, ticket) {
-                self.claims.given_back.wait(&mut state);
+                self.claims.returned.wait(&mut state);
             }
             state.waiting.retain(|(other, _)| *other != ticket);
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_many_trees_is_not_overtaken() {
+    fn a_claim_of_many_trees_is_not_overtaken() {
         let scheduler = Scheduler::default();
         let order = AtomicUsize::new(0);
         let (first, second) = (AtomicUsize::new(9), AtomicUsize::new(9));

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
 
 /// Bytes of the largest compaction that closing waits for.
-const SMALL_MERGE: u64 = 4 << 20;
+const SMALL_COMPACTION: u64 = 4 << 20;
 
 impl Inner {
     /// From here on writes are refused, and jobs abort where they can.
@@ -46,7 +46,7 @@ impl Inner {
         }
         self.core.check_poison()?;
         let flushed = self.flush_at_close();
-        self.merge_small();
+        self.compact_small();
         self.take_manifest()?;
         self.write_seal()?;
         flushed
@@ -63,10 +63,10 @@ impl Inner {
 
     /// Runs the small compactions that are due: a store that is opened for a few writes at a time has no other
     /// opportunity, and would accumulate runs. Trees claimed by other jobs are skipped.
-    fn merge_small(&self) {
+    fn compact_small(&self) {
         let never = AtomicBool::new(false);
         // A failed compaction is skipped in later rounds, so this terminates.
-        while let Ok(true) = self.merge_some(SMALL_MERGE, &never) {}
+        while let Ok(true) = self.compact_some(SMALL_COMPACTION, &never) {}
     }
 
     /// Ends installations, so that the seal stays true.

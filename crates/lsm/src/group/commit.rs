@@ -210,7 +210,7 @@ impl Inner {
         view.active.set_log(segment.number);
         self.sequencer.log.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
-        for path in writer.forsaken.drain(..) {
+        for path in writer.discarded.drain(..) {
             // Replay skips a file that stays.
             if is_own(fs, &path) {
                 let _ = fs.remove(&path);
@@ -292,7 +292,7 @@ impl Inner {
             if self.core.options.background
                 && self.scheduler.workers.compact.load(Ordering::SeqCst) == 0
             {
-                self.merge_inline();
+                self.compact_inline();
             }
             return Ok(());
         }

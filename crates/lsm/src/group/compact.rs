@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Inner;
 use super::claims::Claim;
 use super::failures::Attempt;
-use super::jobs::{JobAbout, JobKind, Why};
+use super::jobs::{JobDescription, JobKind, Why};
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
 use crate::compaction::job::{CompactionContext, READAHEAD};
@@ -26,13 +26,13 @@ const SMALL: u64 = 1 << 20;
 
 /// Limits of a batch, in bytes and in compactions.
 pub(super) const TOGETHER: u64 = 8 << 20;
-pub(super) const MOST: usize = 1024;
+pub(super) const MAX_BATCH: usize = 1024;
 
 /// A compaction has about this many output buffers, beside the read-ahead of each run.
-const MERGE_BUFFERS: usize = 4;
+const COMPACTION_BUFFERS: usize = 4;
 
 /// A planned compaction.
-pub(super) struct Merge {
+pub(super) struct Planned {
     tree: Arc<TreeVersion>,
     choice: Choice,
     /// Whether its success means that the tree is healthy.
@@ -50,25 +50,25 @@ struct Taken<'a> {
 
 impl Inner {
     /// Runs the compactions that are due. Failures are recorded with their trees, or hit the next flush, too.
-    pub(super) fn merge_inline(&self) {
+    pub(super) fn compact_inline(&self) {
         self.begin_round();
-        while let Ok(true) = self.merge_once() {}
+        while let Ok(true) = self.compact_once() {}
     }
 
     /// Runs the most urgent compactions of unclaimed trees; false when none is due. A failed compaction is recorded
     /// with its tree, and counts as done: the next one is another tree's.
-    pub(super) fn merge_once(&self) -> Result<bool> {
+    pub(super) fn compact_once(&self) -> Result<bool> {
         if self.core.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
         // A set that is far too large is swept before compactions.
         Ok(self.sweep_due(2)?
-            || self.merge_some(u64::MAX, &self.core.closing)?
+            || self.compact_some(u64::MAX, &self.core.closing)?
             || self.sweep_due(1)?)
     }
 
-    /// As [`Self::merge_once`], for compactions of at most `bytes` each.
-    pub(super) fn merge_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
+    /// As [`Self::compact_once`], for compactions of at most `bytes` each.
+    pub(super) fn compact_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
         let Some(due) = self.take_due(self.drop_time(), bytes, &|tree| self.attempt(tree)) else {
             return Ok(false);
@@ -81,7 +81,7 @@ impl Inner {
 
     /// Compacts until no policy has work left. Includes trees whose compactions failed before; failures now are
     /// skipped, and the first error is returned in the end.
-    pub(super) fn merge_all(&self) -> Result<()> {
+    pub(super) fn compact_due(&self) -> Result<()> {
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let mut first = None;
         loop {
@@ -98,13 +98,13 @@ impl Inner {
                     return first.map_or(Ok(()), Err);
                 };
                 // Another job has claimed it: wait for that.
-                drop(self.scheduler.claim(merged_with(&view.version, id)));
+                drop(self.scheduler.claim(compacted_with(&view.version, id)));
                 continue;
             };
             self.start_writing(&mut self.sequencer.writer.lock())?;
             let merges = &taken.together.merges;
             for (id, error) in self.merge(&taken.view, merges, &self.core.closing) {
-                self.goes_on_after(&error)?;
+                self.continue_after(&error)?;
                 first.get_or_insert_with(|| error.clone());
                 failed.insert(id, error);
             }
@@ -112,15 +112,15 @@ impl Inner {
     }
 
     /// Borrows read-ahead and output buffers for a compaction of `runs` runs.
-    fn borrow_for_merge(&self, runs: usize) -> Loan {
-        let bytes = (runs + MERGE_BUFFERS) * READAHEAD;
+    fn borrow_for_compaction(&self, runs: usize) -> Loan {
+        let bytes = (runs + COMPACTION_BUFFERS) * READAHEAD;
         let bytes = bytes.min(self.core.options.memory_budget / 16);
         let budget = &self.core.budget;
         budget.borrow(Account::Compactions, bytes, bytes)
     }
 
     /// Returns the error unless it is confined to one tree and others may succeed.
-    pub(super) fn goes_on_after(&self, error: &Error) -> Result<()> {
+    pub(super) fn continue_after(&self, error: &Error) -> Result<()> {
         match self.is_contained(error) && !error.is_disk_full() {
             true => Ok(()),
             false => Err(error.clone()),
@@ -129,10 +129,10 @@ impl Inner {
 
     /// Runs compactions, each with those of the same components of the trees that follow its tree, and installs all
     /// results at once. Returns the failures: nothing of those is installed.
-    fn merge(&self, view: &View, merges: &[Merge], closing: &AtomicBool) -> Vec<(TreeId, Error)> {
+    fn merge(&self, view: &View, merges: &[Planned], closing: &AtomicBool) -> Vec<(TreeId, Error)> {
         let next_file = || self.versions.new_file();
         let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
-        let _loan = self.borrow_for_merge(runs.unwrap_or(0));
+        let _loan = self.borrow_for_compaction(runs.unwrap_or(0));
         let _slot = self.scheduler.slots.occupy();
         let shared = self.shared_files(merges.len());
         let mut job = self.scheduler.jobs.begin(about(merges));
@@ -150,7 +150,7 @@ impl Inner {
         let write = |edit: &mut Edit| {
             for merge in merges {
                 let mut part = Edit::default();
-                let Err(error) = merge_one(&context, view, merge, &mut part) else {
+                let Err(error) = compact_one(&context, view, merge, &mut part) else {
                     edit.absorb(part);
                     continue;
                 };
@@ -173,10 +173,10 @@ impl Inner {
                 failed.entry(merge.tree.id).or_insert_with(|| error.clone());
             }
         }
-        for Merge { tree, whole, .. } in merges {
+        for Planned { tree, whole, .. } in merges {
             match failed.get(&tree.id) {
-                Some(error) => self.note_merge_failure(&view.version, tree, error, *whole),
-                None if *whole => self.clear_merge_failure(tree.id),
+                Some(error) => self.note_compaction_failure(&view.version, tree, error, *whole),
+                None if *whole => self.clear_compaction_failure(tree.id),
                 None => {}
             }
         }
@@ -212,8 +212,8 @@ impl Inner {
         }
         let now = self.drop_time();
         let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
-        let merged = self.merge_each(leads, &choose)?;
-        let followed = self.merge_each(followers, &choose)?;
+        let merged = self.compact_each(leads, &choose)?;
+        let followed = self.compact_each(followers, &choose)?;
         // A missing entry may also be due to damage, so a set is not swept while one of its trees is damaged.
         let is_whole = |id: &TreeId| {
             version
@@ -222,7 +222,7 @@ impl Inner {
                 .is_some_and(|set| set.damage().is_none())
         };
         let (whole, damaged) = sets.into_iter().partition(is_whole);
-        let remade = self.merge_each(damaged, &choose)?;
+        let remade = self.compact_each(damaged, &choose)?;
         let swept = self.sweep_each(whole)?;
         let failed = merged.or(followed).or(remade).or(swept);
         failed.map_or(Ok(()), Err)
@@ -230,7 +230,7 @@ impl Inner {
 
     /// Runs the choices of `choose` for trees, in their order; dropped trees are skipped. Returns the first failure
     /// that is confined to one tree: it does not prevent the compaction of the others.
-    pub(super) fn merge_each(
+    pub(super) fn compact_each(
         &self,
         trees: Vec<TreeId>,
         choose: &dyn Fn(&Version, &TreeVersion) -> Option<Choice>,
@@ -242,14 +242,14 @@ impl Inner {
         while let Some(first_of) = rest.peek() {
             let mut claims = vec![{
                 let version = &self.versions.view.load_full().version;
-                self.scheduler.claim(merged_with(version, *first_of))
+                self.scheduler.claim(compacted_with(version, *first_of))
             }];
             let mut view = self.versions.view.load_full();
             let mut together = Together::default();
             let mut claimed = *first_of;
             while let Some(id) = rest.peek() {
                 if *id != claimed {
-                    let trees = merged_with(&view.version, *id);
+                    let trees = compacted_with(&view.version, *id);
                     let Some(claim) = self.scheduler.try_claim(trees) else {
                         break;
                     };
@@ -271,7 +271,7 @@ impl Inner {
             }
             self.start_writing(&mut self.sequencer.writer.lock())?;
             for (_, error) in self.merge(&view, &together.merges, &self.core.closing) {
-                self.goes_on_after(&error)?;
+                self.continue_after(&error)?;
                 first.get_or_insert(error);
             }
         }
@@ -282,14 +282,14 @@ impl Inner {
 /// A batch of compactions: one large, or several small ones.
 #[derive(Default)]
 struct Together {
-    merges: Vec<Merge>,
+    merges: Vec<Planned>,
     bytes: u64,
 }
 
 impl Together {
     /// True when nothing can be added.
     fn is_full(&self) -> bool {
-        self.merges.len() >= MOST || (self.merges.len() == 1 && self.bytes > SMALL)
+        self.merges.len() >= MAX_BATCH || (self.merges.len() == 1 && self.bytes > SMALL)
     }
 
     fn takes(&self, bytes: u64) -> bool {
@@ -299,7 +299,7 @@ impl Together {
 
     fn add(&mut self, tree: &Arc<TreeVersion>, choice: Choice, (whole, why): (bool, Why)) {
         self.bytes += choice.size();
-        self.merges.push(Merge {
+        self.merges.push(Planned {
             tree: tree.clone(),
             choice,
             whole,
@@ -309,13 +309,13 @@ impl Together {
 }
 
 /// Runs a compaction, and those of the same components of the trees that follow, into `edit`.
-fn merge_one(
+fn compact_one(
     context: &CompactionContext<'_>,
     view: &View,
-    merge: &Merge,
+    merge: &Planned,
     edit: &mut Edit,
 ) -> Result<()> {
-    let Merge { tree, choice, .. } = merge;
+    let Planned { tree, choice, .. } = merge;
     for follower in view.version.followers(&tree.name) {
         let choice = followed_by(choice, follower);
         if choice.tables().count() > 1 {
@@ -326,7 +326,7 @@ fn merge_one(
 }
 
 /// Describes the job of a batch.
-fn about(merges: &[Merge]) -> JobAbout {
+fn about(merges: &[Planned]) -> JobDescription {
     let first = merges.first();
     let levels = first.and_then(|merge| {
         let takes = |run: &&Run| {
@@ -336,7 +336,7 @@ fn about(merges: &[Merge]) -> JobAbout {
         let levels = || merge.tree.runs.iter().filter(takes).map(|run| run.level);
         Some(((levels().min()?, levels().max()?), merge.choice.target().0))
     });
-    JobAbout {
+    JobDescription {
         kind: JobKind::Compaction,
         tree: first.map(|merge| merge.tree.name.clone()),
         trees: merges.len(),
@@ -347,7 +347,7 @@ fn about(merges: &[Merge]) -> JobAbout {
 }
 
 /// The trees that a compaction of `tree` works on.
-pub(super) fn merged_with(version: &Version, tree: TreeId) -> BTreeSet<TreeId> {
+pub(super) fn compacted_with(version: &Version, tree: TreeId) -> BTreeSet<TreeId> {
     let name = version.trees.get(&tree).map(|tree| tree.name.as_str());
     let followers = name.into_iter().flat_map(|name| version.followers(name));
     followers.map(|tree| tree.id).chain([tree]).collect()
@@ -406,7 +406,7 @@ impl Inner {
             if !together.takes(size) {
                 continue;
             }
-            let Some(claim) = self.scheduler.try_claim(merged_with(&view.version, id)) else {
+            let Some(claim) = self.scheduler.try_claim(compacted_with(&view.version, id)) else {
                 continue;
             };
             view = self.versions.view.load_full();

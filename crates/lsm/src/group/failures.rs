@@ -123,7 +123,7 @@ impl Inner {
     }
 
     /// Records a failed compaction of `tree`: one of its policy (`whole`), or of its newer runs.
-    pub(super) fn note_merge_failure(
+    pub(super) fn note_compaction_failure(
         &self,
         version: &Version,
         tree: &Arc<TreeVersion>,
@@ -168,7 +168,7 @@ impl Inner {
     }
 
     /// Records that a compaction chosen by the policy of `tree` succeeded.
-    pub(super) fn clear_merge_failure(&self, tree: TreeId) {
+    pub(super) fn clear_compaction_failure(&self, tree: TreeId) {
         if self
             .scheduler
             .failures

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::Inner;
-use super::jobs::{JobAbout, JobKind, Why};
+use super::jobs::{JobDescription, JobKind, Why};
 use crate::compaction::job::CompactionContext;
 use crate::error::Result;
 use crate::generation::{Generation, View};
@@ -54,7 +54,7 @@ impl Inner {
         let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
         let filled: Vec<_> = filled.collect();
         let shared = self.shared_files(filled.len());
-        let mut job = self.scheduler.jobs.begin(JobAbout {
+        let mut job = self.scheduler.jobs.begin(JobDescription {
             kind: JobKind::Flush,
             tree: filled.first().map(|(tree, _)| tree.name.clone()),
             trees: filled.len(),

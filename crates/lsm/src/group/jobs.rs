@@ -54,7 +54,7 @@ pub enum Why {
 
 /// The description of a job.
 #[derive(Debug, Clone)]
-pub struct JobAbout {
+pub struct JobDescription {
     /// Its kind.
     pub kind: JobKind,
     /// The name of its tree, or of the first of several.
@@ -73,7 +73,7 @@ pub struct JobAbout {
 #[derive(Debug, Clone)]
 pub struct RunningJob {
     /// Its description.
-    pub about: JobAbout,
+    pub about: JobDescription,
     /// Bytes written so far.
     pub written: u64,
     /// Its running time.
@@ -84,7 +84,7 @@ pub struct RunningJob {
 #[derive(Debug, Clone)]
 pub struct EndedJob {
     /// Its description.
-    pub about: JobAbout,
+    pub about: JobDescription,
     /// Bytes written.
     pub written: u64,
     /// Its running time.
@@ -103,28 +103,28 @@ pub(super) struct Jobs {
 }
 
 pub(super) struct Running {
-    about: JobAbout,
+    about: JobDescription,
     since: Instant,
     /// Bytes written so far.
     pub(super) written: AtomicU64,
 }
 
 /// A running job; its drop ends it.
-pub(super) struct AtWork<'a> {
+pub(super) struct ActiveJob<'a> {
     jobs: &'a Jobs,
     pub(super) running: Arc<Running>,
     error: Option<Error>,
 }
 
 impl Jobs {
-    pub(super) fn begin(&self, about: JobAbout) -> AtWork<'_> {
+    pub(super) fn begin(&self, about: JobDescription) -> ActiveJob<'_> {
         let running = Arc::new(Running {
             about,
             since: Instant::now(),
             written: AtomicU64::new(0),
         });
         self.running.lock().push(running.clone());
-        AtWork {
+        ActiveJob {
             jobs: self,
             running,
             error: None,
@@ -151,14 +151,14 @@ impl Jobs {
     }
 }
 
-impl AtWork<'_> {
+impl ActiveJob<'_> {
     /// Records the result of the job.
     pub(super) fn note<T>(&mut self, result: &Result<T>) {
         self.error = result.as_ref().err().cloned();
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for ActiveJob<'_> {
     fn drop(&mut self) {
         let own = &self.running;
         self.jobs

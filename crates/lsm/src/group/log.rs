@@ -70,7 +70,7 @@ struct Waiter {
 
 /// The signal to a waiter: none yet, check again, lead.
 const WAIT: u8 = 0;
-const LOOK: u8 = 1;
+const CHECK: u8 = 1;
 const LEAD: u8 = 2;
 
 impl Waiter {
@@ -173,7 +173,7 @@ impl Sequencer {
         });
         drop(queue);
         if let Some(waiter) = waiter
-            && waiter.wait() == LOOK
+            && waiter.wait() == CHECK
         {
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl Sequencer {
         for (waiter, what) in next
             .map(|waiter| (waiter, LEAD))
             .into_iter()
-            .chain(done.into_iter().map(|waiter| (waiter, LOOK)))
+            .chain(done.into_iter().map(|waiter| (waiter, CHECK)))
         {
             waiter.signal.store(what, Ordering::Release);
             waiter.thread.unpark();
@@ -233,7 +233,7 @@ impl Sequencer {
         // For reader processes, before any write is acknowledged. If it fails they see the writes with the next
         // marker, and a log damaged by the failure reports it at the next append.
         if let Some(live) = segments.last() {
-            let _ = live.log.mark();
+            let _ = live.log.append_marker();
         }
         self.log.note_synced(last);
         self.log

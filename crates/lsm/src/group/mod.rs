@@ -47,7 +47,7 @@ mod version_set;
 
 pub use commit::Complete;
 pub use failures::{Job, JobFailure, Retry};
-pub use jobs::{EndedJob, JobAbout, JobKind, RunningJob, Why};
+pub use jobs::{EndedJob, JobDescription, JobKind, RunningJob, Why};
 pub use snapshots::NamedSnapshot;
 pub use tail::{Commit, Observer, ShowOperation, Tail};
 pub use trees::TreeChange;
@@ -244,7 +244,7 @@ impl Group {
     /// Compacts until no policy has work left. Where the compaction of a tree fails the others continue, and the
     /// first error is returned.
     pub fn run_compactions(&self) -> Result<()> {
-        self.inner.merge_all()
+        self.inner.compact_due()
     }
 
     /// The number of the tree called `name`.
@@ -296,17 +296,17 @@ impl Group {
         self.inner.rewrite_table(tree, pick)
     }
 
-    /// Adds `numbers`, which must ascend, to the bitmap tree `tree`, and advances its repair watermark to `mark`,
+    /// Adds `numbers`, which must ascend, to the bitmap tree `tree`, and advances its repair watermark to `repair_watermark`,
     /// atomically: every superseded number up to it is then in the tree. Both are durable when this returns. The
-    /// writes that superseded the numbers must be visible, and so must be `mark`.
+    /// writes that superseded the numbers must be visible, and so must be `repair_watermark`.
     pub fn supersede(
         &self,
         tree: TreeId,
         numbers: &mut dyn Iterator<Item = Result<Seq>>,
-        mark: Option<Seq>,
+        repair_watermark: Option<Seq>,
     ) -> Result<()> {
         self.start_threads();
-        self.inner.supersede(tree, numbers, mark)
+        self.inner.supersede(tree, numbers, repair_watermark)
     }
 
     /// Adds the cost of a query to the group's counters.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::Inner;
 use super::core::Core;
 use super::log::Log;
-use super::reader::{Reader, Waiting, gone, is_over, with_patience};
+use super::reader::{PendingBatches, Reader, tolerate_missing, with_retries, writer_is_gone};
 use super::recover::Recovery;
 use super::scheduler::Scheduler;
 use super::sequencer::{Sequencer, Writer};
@@ -114,7 +114,7 @@ pub(super) fn open(
         segment: None,
         replayed,
         unsynced: log.unsynced,
-        forsaken: log.forsaken,
+        discarded: log.discarded,
         delay: 0,
     };
     let clock = open_clock(&source, &options, kept_time, true)?;
@@ -159,9 +159,12 @@ pub(super) fn open_reader(
     }
     let budget = options.make_budget();
     let source = source(dir, &options, &budget);
-    let mut reader = with_patience(|time| {
+    let mut reader = with_retries(|time| {
         let (recovered, recovery) = recover_beside(&source, &*provider, 0)?;
-        recovered.version.hold_files().or_else(|e| gone(e, time))?;
+        recovered
+            .version
+            .hold_files()
+            .or_else(|e| tolerate_missing(e, time))?;
         Reader::new(&source, recovered, recovery)
     })?;
     let view = reader.first_view();
@@ -208,11 +211,11 @@ pub(super) fn recover_beside(
     let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
     let mut recovered = recover(source, &tree_options, true)?;
     let current = recovered.current.clone();
-    recovered.apply_pending_where(source, &tree_options, || is_over(source, &current))?;
+    recovered.apply_pending_where(source, &tree_options, || writer_is_gone(source, &current))?;
     let mut recovery = Recovery {
         last_seq: recovered.last_seq,
         applied: recovered.last_seq,
-        waiting: Some(Waiting::default()),
+        waiting: Some(PendingBatches::default()),
         durable: recovered.synced.max(recovered.last_seq).max(shown),
         ..Recovery::default()
     };

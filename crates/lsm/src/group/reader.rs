@@ -12,7 +12,7 @@
 //! Where no process has the store open for writing, the reader applies everything that an opening would.
 //!
 //! *Removed files.* The writer removes files that it no longer needs. A reader opens the files of all tables of its
-//! version, so that it can read them afterwards; the memtables of a segment are its own. Where a file is gone before
+//! version, so that it can read them afterwards; the memtables of a segment are its own. Where a file is tolerate_missing before
 //! it was opened, the manifest has newer edits by then, and the reader retries.
 //!
 //! *Next segment.* The last record of a segment names the possible successor, whose header says where it continues:
@@ -39,7 +39,7 @@ use crate::version::{
 };
 use crate::wal::{Follower, LogKind, Record};
 
-/// The retries of a refresh when a file is gone, or is being written.
+/// The retries of a refresh when a file is tolerate_missing, or is being written.
 const TRIES: u32 = 12;
 
 /// The polling interval of a reader's tail.
@@ -60,7 +60,7 @@ pub(super) struct Reader {
     /// The possible successor, and whether to search for it.
     next: Option<u64>,
     search: bool,
-    waiting: Waiting,
+    waiting: PendingBatches,
     /// The last acknowledged write.
     applied: Seq,
     /// Memtables of writes that are not in the version's tables, newest first; the first is that of the segment.
@@ -71,9 +71,9 @@ pub(super) struct Reader {
 
 /// Batches that are in the log and may not be acknowledged yet.
 #[derive(Default)]
-pub(super) struct Waiting(VecDeque<Waits>);
+pub(super) struct PendingBatches(VecDeque<PendingBatch>);
 
-struct Waits {
+struct PendingBatch {
     generation: Arc<Generation>,
     segment: u64,
     offset: u64,
@@ -83,7 +83,7 @@ struct Waits {
     payload: Vec<u8>,
 }
 
-impl Waiting {
+impl PendingBatches {
     /// True when a waiting batch belongs to this generation.
     pub(super) fn has(&self, generation: &Arc<Generation>) -> bool {
         let mut waiting = self.0.iter();
@@ -109,7 +109,7 @@ impl Waiting {
                 })?;
                 let demanded = demanded && last > durable;
                 match demanded || !self.0.is_empty() {
-                    true => self.0.push_back(Waits {
+                    true => self.0.push_back(PendingBatch {
                         generation: generation.clone(),
                         segment,
                         offset,
@@ -122,7 +122,8 @@ impl Waiting {
                 Ok(Some(last))
             }
             Record::Mark { durable } => {
-                let covers = |waits: &Waits| (waits.segment, waits.offset) < (segment, durable);
+                let covers =
+                    |waits: &PendingBatch| (waits.segment, waits.offset) < (segment, durable);
                 self.release(covers, apply)?;
                 Ok(None)
             }
@@ -134,7 +135,7 @@ impl Waiting {
     /// others.
     fn release(
         &mut self,
-        is_durable: impl Fn(&Waits) -> bool,
+        is_durable: impl Fn(&PendingBatch) -> bool,
         apply: &mut Apply<'_>,
     ) -> Result<()> {
         while let Some(first) = self.0.front()
@@ -198,7 +199,7 @@ impl Group {
 }
 
 /// Retries work that may fail when files are removed or written meanwhile, up to a limit.
-pub(super) fn with_patience<T>(mut work: impl FnMut(u32) -> Result<T>) -> Result<T> {
+pub(super) fn with_retries<T>(mut work: impl FnMut(u32) -> Result<T>) -> Result<T> {
     for time in 0..TRIES {
         match work(time) {
             Err(error) if may_pass(&error) => {
@@ -213,7 +214,7 @@ pub(super) fn with_patience<T>(mut work: impl FnMut(u32) -> Result<T>) -> Result
 }
 
 /// Handles a missing table: after many retries it is considered lost, which is an error of the reads that need it.
-pub(super) fn gone(error: Error, time: u32) -> Result<()> {
+pub(super) fn tolerate_missing(error: Error, time: u32) -> Result<()> {
     match time < TRIES {
         true => Err(error),
         false => Ok(()),
@@ -349,13 +350,13 @@ impl Reader {
             (more, self.search) = (true, true);
         }
         self.recovered.current = current.clone();
-        let is_over = || is_over(source, &current);
+        let writer_is_gone = || writer_is_gone(source, &current);
         let recovered = &mut self.recovered;
-        more |= recovered.go_on(&mut self.manifest, source, &options, is_over)?;
+        more |= recovered.go_on(&mut self.manifest, source, &options, writer_is_gone)?;
         self.changed |= more;
         if self.changed {
             let held = self.recovered.version.hold_files();
-            held.or_else(|error| gone(error, time))?;
+            held.or_else(|error| tolerate_missing(error, time))?;
             let shown = inner.versions.view.load().version.clone();
             self.recovered.version.follow_bitmaps(&shown);
         }
@@ -375,7 +376,7 @@ impl Reader {
                 // The segment was flushed and removed before it was read to its end. All waiting batches are in
                 // tables.
                 let next = open_segment(source, self.recovered.log, 0)?;
-                self.waiting = Waiting::default();
+                self.waiting = PendingBatches::default();
                 self.closed.clear();
                 self.begin(next, self.recovered.last_seq);
             } else {
@@ -447,7 +448,7 @@ impl Reader {
             };
             while mark()?.is_some() {}
         }
-        if !waiting.0.is_empty() && is_over(source, &recovered.current) {
+        if !waiting.0.is_empty() && writer_is_gone(source, &recovered.current) {
             waiting.release(|_| true, &mut apply)?;
         }
         Ok(())
@@ -476,9 +477,9 @@ impl Reader {
     }
 }
 
-/// True when the writer of that manifest is gone, so that no write waits for a sync: what was read before this call
+/// True when the writer of that manifest is tolerate_missing, so that no write waits for a sync: what was read before this call
 /// is what an opening would find.
-pub(super) fn is_over(source: &TableSource, current: &Current) -> bool {
+pub(super) fn writer_is_gone(source: &TableSource, current: &Current) -> bool {
     current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true)
 }
 
@@ -502,7 +503,7 @@ impl Inner {
         };
         self.core.check_open()?;
         let mut reader = reader.lock();
-        with_patience(|time| {
+        with_retries(|time| {
             // Where following fails, a new opening may succeed.
             if time > TRIES / 2 {
                 *reader = self.reopen()?;

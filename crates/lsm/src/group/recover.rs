@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::reader::Waiting;
+use super::reader::PendingBatches;
 use crate::batch::{TreeId, decode};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(super) struct Recovery {
     pub(super) last_seq: Seq,
     /// In a read-only group: the batches that may not be acknowledged, the last acknowledged write, and the last one
     /// known to be durable.
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<PendingBatches>,
     pub(super) applied: Seq,
     pub(super) durable: Seq,
     /// The ends of the valid log: (segment, length). Several when segments without records follow the last record;
@@ -38,7 +38,7 @@ pub(super) struct Recovery {
     /// The manifest and the log's segments, where they may not be durable.
     pub(super) unsynced: Vec<PathBuf>,
     /// Segments that are not part of the log: they hold no write that was acknowledged as durable.
-    pub(super) forsaken: Vec<PathBuf>,
+    pub(super) discarded: Vec<PathBuf>,
     /// The segments of the log, and the retained ones before them, oldest first.
     pub(super) closed: Vec<ClosedSegment>,
     pub(super) now: u64,
@@ -150,7 +150,7 @@ impl Recovery {
         let previous = match &replayed.header {
             Some(header) => header.previous,
             None => {
-                self.forsaken.push(path);
+                self.discarded.push(path);
                 if broken.is_none()
                     && let Tail::Torn { offset, why } = replayed.tail
                 {
@@ -176,7 +176,7 @@ impl Recovery {
                 let path = log_path(&source.dir, why.segment);
                 return Err(Error::corruption(&path, why.offset, why.why.clone()));
             }
-            self.forsaken.push(path);
+            self.discarded.push(path);
             if let Some(waiting) = &mut self.waiting {
                 waiting.forget(number);
             }

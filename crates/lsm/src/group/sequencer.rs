@@ -30,7 +30,7 @@ pub(super) struct Writer {
     /// The manifest and segments found at opening that may only be in the system's cache.
     pub(super) unsynced: Vec<PathBuf>,
     /// Segments that are not part of the log: they hold no write that was acknowledged as durable.
-    pub(super) forsaken: Vec<PathBuf>,
+    pub(super) discarded: Vec<PathBuf>,
     /// Microseconds of delay that are due and that no writer has slept yet.
     pub(super) delay: u64,
 }

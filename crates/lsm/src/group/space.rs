@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Inner;
 use super::claims::Claim;
-use super::jobs::{JobAbout, JobKind, Why};
+use super::jobs::{JobDescription, JobKind, Why};
 use crate::batch::TreeId;
 use crate::error::Result;
 use crate::stats::Counters;
@@ -60,7 +60,7 @@ impl Inner {
         }
         // Loaded after the claims: no other job removes tables from these files.
         let version = self.versions.view.load().version.clone();
-        let mut job = self.scheduler.jobs.begin(JobAbout {
+        let mut job = self.scheduler.jobs.begin(JobDescription {
             kind: JobKind::Move,
             tree: None,
             trees: tables_in(&version, &files)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::claims::Claim;
-use super::compact::{MOST, TOGETHER};
+use super::compact::{MAX_BATCH, TOGETHER};
 use super::failures::Attempt;
 use super::install::no_tree;
-use super::jobs::{JobAbout, JobKind, Why};
+use super::jobs::{JobDescription, JobKind, Why};
 use crate::batch::TreeId;
 use crate::compaction::all;
 use crate::compaction::job::CompactionContext;
@@ -35,8 +35,8 @@ fn swept_with(version: &Version, set: TreeId) -> BTreeSet<TreeId> {
     holders.map(|tree| tree.id).chain([set]).collect()
 }
 
-fn about(set: &TreeVersion, why: Why) -> JobAbout {
-    JobAbout {
+fn about(set: &TreeVersion, why: Why) -> JobDescription {
+    JobDescription {
         kind: JobKind::Sweep,
         tree: Some(set.name.clone()),
         trees: 1,
@@ -106,7 +106,7 @@ impl Inner {
         match swept.and_then(|swept| self.replace(swept.as_slice())) {
             Ok(()) => Ok(true),
             Err(error) if self.is_contained(&error) => {
-                self.note_merge_failure(&view.version, set, &error, true);
+                self.note_compaction_failure(&view.version, set, &error, true);
                 Ok(true)
             }
             Err(error) => Err(error),
@@ -121,7 +121,7 @@ impl Inner {
         while rest.peek().is_some() {
             let (mut swept, mut memory) = (Vec::new(), 0);
             let mut claims: Vec<Claim<'_>> = Vec::new();
-            while swept.len() < MOST
+            while swept.len() < MAX_BATCH
                 && memory < TOGETHER
                 && let Some(id) = rest.peek().copied()
             {
@@ -145,13 +145,13 @@ impl Inner {
                         swept.push(set);
                     }
                     Err(error) => {
-                        self.goes_on_after(&error)?;
+                        self.continue_after(&error)?;
                         first.get_or_insert(error);
                     }
                 }
             }
             if let Err(error) = self.replace(&swept) {
-                self.goes_on_after(&error)?;
+                self.continue_after(&error)?;
                 first.get_or_insert(error);
             }
         }
@@ -242,7 +242,7 @@ impl Inner {
             self.work(write, |view, version| view.with(version))?;
         }
         for Swept { set, left } in swept {
-            self.clear_merge_failure(set.id);
+            self.clear_compaction_failure(set.id);
             self.scheduler
                 .sweeps
                 .lock()
@@ -261,7 +261,7 @@ impl Inner {
             let clean = set.bitmap().is_empty() || tree.tables().all(is_clean);
             (!clean).then(|| all(tree)).flatten()
         };
-        let failed = self.merge_each(trees.to_vec(), &choose)?;
+        let failed = self.compact_each(trees.to_vec(), &choose)?;
         failed.map_or(Ok(()), Err)
     }
 }

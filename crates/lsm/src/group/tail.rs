@@ -23,7 +23,7 @@ use crate::wal::{Follower, LogKind, Record};
 const OBSERVER_BYTES: u64 = 64 << 20;
 
 /// How often an observer's thread checks whether it should end.
-const LOOK: Duration = Duration::from_millis(500);
+const OBSERVER_POLL: Duration = Duration::from_millis(500);
 
 /// A committed batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Group {
         let stopped = stop.clone();
         let watch = move || {
             while !stopped.load(Ordering::Acquire) {
-                match tail.wait(LOOK) {
+                match tail.wait(OBSERVER_POLL) {
                     Ok(Some(commit)) => observe(Ok(&commit)),
                     Ok(None) => {}
                     Err(Error::Closed) => return,

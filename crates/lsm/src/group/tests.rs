@@ -49,7 +49,7 @@ fn writers_do_without_the_threads() {
     });
     let (group, tree, runs) = ended.recv_timeout(Duration::from_secs(60)).unwrap();
     work.join().unwrap();
-    assert!((1..8).contains(&runs), "{runs} runs: nobody merges");
+    assert!((1..8).contains(&runs), "{runs} runs: nothing was compacted");
     // Without the sync thread nothing would sync it later.
     let left = Options {
         fs: Arc::new(memory.power_cut(0, PowerCut::Lost)),
@@ -176,7 +176,7 @@ fn idle_readers_pin_no_old_files_and_no_old_memtables() {
         assert_eq!(tables(), 1);
         assert!(memtable.upgrade().is_some(), "a snapshot has it");
         drop(kept);
-        assert!(memtable.upgrade().is_none(), "nobody has it");
+        assert!(memtable.upgrade().is_none(), "nothing holds it");
         let kept = read();
         write(&group, tree).unwrap();
         group.compact(Some(tree)).unwrap();

@@ -57,7 +57,7 @@ pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
     for number in 0..inner.scheduler.slots.all() {
         start(
             format!("esker-merge-{number}"),
-            merge_loop,
+            compact_loop,
             |workers| {
                 let _ = workers.compact.fetch_add(1, Ordering::SeqCst);
             },
@@ -82,10 +82,10 @@ fn flush_loop(inner: &Inner) {
     inner.work_loop(flush, Inner::note_flush_failure);
 }
 
-fn merge_loop(inner: &Inner) {
+fn compact_loop(inner: &Inner) {
     // Failures of trees are recorded with them; an error here is the store's, which writers hit as well.
     let note = |inner: &Inner, _| Counters::add(&inner.core.counters.background_failures, 1);
-    inner.work_loop(Inner::merge_once, note);
+    inner.work_loop(Inner::compact_once, note);
 }
 
 /// Syncs the log when the first unsynced periodic write is due.
@@ -155,7 +155,7 @@ impl Inner {
             return;
         }
         match self.flush_full() {
-            Ok(()) => self.merge_inline(),
+            Ok(()) => self.compact_inline(),
             Err(error) => self.note_flush_failure(error),
         }
     }

@@ -253,7 +253,7 @@ fn large_values_and_keys() {
 }
 
 #[test]
-fn the_arena_tells_its_memory_and_aligns() {
+fn the_arena_reports_its_memory_and_aligns() {
     let mut arena = Arena::new();
     let mut used = 0;
     for i in 0..steps(40_000) {

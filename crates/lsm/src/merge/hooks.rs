@@ -20,11 +20,11 @@ pub enum Decision {
 /// made useless). Several on one tree: [`Filters`]. Called on flush and compaction threads.
 pub trait CompactionFilterFactory: Send + Sync {
     /// Begins a filter for one flush or compaction, given the obsolete writes.
-    fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter>;
+    fn begin(&self, obsolete: &ObsoleteWrites) -> Box<dyn CompactionFilter>;
 
     /// True when entries may also move down unfiltered, where that saves rewriting them: for filters that only clean
     /// up.
-    fn may_be_passed_over(&self) -> bool {
+    fn may_be_skipped(&self) -> bool {
         false
     }
 
@@ -83,13 +83,13 @@ impl Filters {
 }
 
 impl CompactionFilterFactory for Filters {
-    fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
-        let judges = self.0.iter().map(|filter| filter.begin(over));
+    fn begin(&self, obsolete: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
+        let judges = self.0.iter().map(|filter| filter.begin(obsolete));
         Box::new(FilterChain(judges.collect()))
     }
 
-    fn may_be_passed_over(&self) -> bool {
-        self.0.iter().all(|filter| filter.may_be_passed_over())
+    fn may_be_skipped(&self) -> bool {
+        self.0.iter().all(|filter| filter.may_be_skipped())
     }
 
     fn spans_keys(&self) -> bool {

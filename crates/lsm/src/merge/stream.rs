@@ -19,13 +19,13 @@ use crate::obsolete::{ObsoleteWrites, SeqSet};
 /// The rules of one tree for one flush or compaction.
 pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
-    pub(crate) judge: Option<Box<dyn CompactionFilter>>,
+    pub(crate) filter: Option<Box<dyn CompactionFilter>>,
     /// The number of puts and deletes of a key that are kept, at least 1: the newest ones.
     pub(crate) versions: usize,
     /// True when no component older than the inputs can hold the key.
     pub(crate) is_oldest: &'a dyn Fn(&[u8]) -> bool,
     /// Obsolete writes, whose puts are dropped.
-    pub(crate) over: ObsoleteWrites,
+    pub(crate) obsolete: ObsoleteWrites,
     /// Collects the numbers of puts that are dropped, or become tombstones, for other reasons.
     pub(crate) reported: Option<&'a mut SeqSet>,
     /// Puts of a key that was written since this number are kept, however many newer ones there are: repair must see
@@ -98,7 +98,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
             let (kind, expires, value) = Timed::of(stored, self.input.value());
             let circumstances = Circumstances {
                 kind,
-                is_obsolete: kind == Kind::Put && self.rules.over.contains(seq),
+                is_obsolete: kind == Kind::Put && self.rules.obsolete.contains(seq),
                 is_shadowed: versions >= self.rules.versions.max(1),
                 is_expired: expires.is_some_and(|expires| expires <= self.rules.now),
                 awaits_repair,
@@ -176,16 +176,16 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         if let Some(operator) = self.rules.operator.clone() {
             while self.on_key() {
                 let (kind, until, value) = Timed::of(self.input.kind(), self.input.value());
-                let is_over = until.is_some_and(|until| until <= self.rules.now);
+                let is_expired = until.is_some_and(|until| until <= self.rules.now);
                 let together = operator.times_elements() || until == expires;
-                if kind != Kind::Operand || !(is_over || together) {
+                if kind != Kind::Operand || !(is_expired || together) {
                     break;
                 }
                 let older = self.input.seq();
-                if !is_over && !operator.combine(&self.key, &mut self.piece, seq, value, older) {
+                if !is_expired && !operator.combine(&self.key, &mut self.piece, seq, value, older) {
                     break;
                 }
-                if !is_over {
+                if !is_expired {
                     // A part that never expires outlives the others; but some of the elements expire.
                     let never = MAX_TIME;
                     expires = match (expires, until) {
@@ -244,10 +244,10 @@ fn filtered(
     oldest: &mut Option<bool>,
 ) -> Decision {
     let is_oldest = rules.is_oldest;
-    match &mut rules.judge {
-        Some(judge) => {
+    match &mut rules.filter {
+        Some(filter) => {
             let key = entry.key;
-            judge.decide(entry, &mut || *oldest.get_or_insert_with(|| is_oldest(key)))
+            filter.decide(entry, &mut || *oldest.get_or_insert_with(|| is_oldest(key)))
         }
         None => Decision::Keep,
     }

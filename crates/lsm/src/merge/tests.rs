@@ -1,4 +1,4 @@
-//! Surviving entries of a compaction, and the cursor over several sources, compared with models.
+//! Surviving entries of a compaction, and the cursor obsolete several sources, compared with models.
 
 use std::sync::Arc;
 
@@ -58,10 +58,10 @@ fn merge(sources: Vec<Vec<Entry>>, rules: Rules<'_>) -> Vec<Entry> {
 fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
     Rules {
         operator: None,
-        judge: None,
+        filter: None,
         versions: 1,
         is_oldest,
-        over: ObsoleteWrites::default(),
+        obsolete: ObsoleteWrites::default(),
         reported: None,
         repaired: MAX_SEQ,
         now: 0,
@@ -69,7 +69,7 @@ fn rules(is_oldest: &dyn Fn(&[u8]) -> bool) -> Rules<'_> {
 }
 
 #[test]
-fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
+fn the_newest_version_survives_and_the_numbers_of_the_others_are_reported() {
     let mut reported = SeqSet::new();
     let out = merge(
         vec![
@@ -99,7 +99,7 @@ fn the_newest_version_survives_and_the_numbers_of_the_others_are_told() {
 }
 
 #[test]
-fn anti_matter_stays_while_older_components_may_hold_its_key() {
+fn tombstones_stay_while_older_components_may_hold_their_key() {
     let sources = || {
         vec![vec![
             entry("b", 8, Kind::Delete, ""),
@@ -197,7 +197,7 @@ fn a_filter_may_rewrite_and_drop_but_never_bares_an_older_version() {
         merge(
             vec![source.clone()],
             Rules {
-                judge: Some(Box::new(Expire)),
+                filter: Some(Box::new(Expire)),
                 ..rules(oldest)
             },
         )

@@ -10,7 +10,7 @@ use crate::entry::{Seq, key_seq, seq_key};
 use crate::memtable::Memtable;
 
 /// Probes after which the memtables' numbers are collected into a set as well.
-const MANY: u32 = 256;
+const MANY_PROBES: u32 = 256;
 
 /// The numbers of a bitmap tree in a snapshot ([`crate::Snapshot::superseded`]).
 pub struct Superseded {
@@ -19,8 +19,8 @@ pub struct Superseded {
     seq: Seq,
     /// The numbers in the memtables, after many probes.
     gathered: OnceLock<SeqSet>,
-    asked: std::sync::atomic::AtomicU32,
-    mark: Seq,
+    probes: std::sync::atomic::AtomicU32,
+    repair_watermark: Seq,
     is_whole: bool,
 }
 
@@ -29,16 +29,16 @@ impl Superseded {
         bitmap: Arc<SeqSet>,
         memtables: Vec<Arc<Memtable>>,
         seq: Seq,
-        (mark, is_whole): (Seq, bool),
+        (repair_watermark, is_whole): (Seq, bool),
     ) -> Superseded {
         Superseded {
             bitmap,
-            mark,
+            repair_watermark,
             is_whole,
             memtables,
             seq,
             gathered: OnceLock::new(),
-            asked: std::sync::atomic::AtomicU32::new(0),
+            probes: std::sync::atomic::AtomicU32::new(0),
         }
     }
 
@@ -50,8 +50,8 @@ impl Superseded {
 
     /// The repair watermark: every superseded number up to it that a tree still has entries of is in the set, if the
     /// set [is whole](Superseded::is_whole).
-    pub fn mark(&self) -> Seq {
-        self.mark
+    pub fn repair_watermark(&self) -> Seq {
+        self.repair_watermark
     }
 
     /// False when a table could not be read when the group was opened: the numbers in the set are correct, but others
@@ -65,7 +65,7 @@ impl Superseded {
         if let Some(gathered) = self.gathered.get() {
             return gathered.contains(seq);
         }
-        if self.asked.fetch_add(1, Relaxed) < MANY {
+        if self.probes.fetch_add(1, Relaxed) < MANY_PROBES {
             let key = seq_key(seq);
             return self
                 .memtables

@@ -129,7 +129,7 @@ impl<I: Iterator<Item = Seq>> ContainsNumber for I {
 }
 
 #[test]
-fn what_is_wholly_obsolete_takes_next_to_nothing() {
+fn a_wholly_obsolete_range_takes_next_to_nothing() {
     let mut set: SeqSet = (1..10_000_000).filter(|seq| seq % 500_000 != 0).collect();
     set.shrink();
     assert!(set.memory() < 32 << 10, "{}", set.memory());

@@ -200,7 +200,7 @@ impl Snapshot {
     pub fn superseded(&self, tree: TreeId) -> Option<Superseded> {
         let version = self.tree(tree)?;
         let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
-        let known = (version.mark(), version.damage().is_none());
+        let known = (version.repair_watermark(), version.damage().is_none());
         let bitmap = version.bitmap().clone();
         Some(Superseded::new(
             bitmap,

@@ -362,7 +362,7 @@ mod tests {
         pages
     }
 
-    fn ask(pages: &[(u64, Vec<u8>)], hash: u64) -> Vec<usize> {
+    fn probe(pages: &[(u64, Vec<u8>)], hash: u64) -> Vec<usize> {
         let mut found = Vec::new();
         let at = pages.partition_point(|(least, _)| *least <= map_hash(hash));
         if let Some((_, bytes)) = at.checked_sub(1).and_then(|at| pages.get(at)) {
@@ -410,7 +410,7 @@ mod tests {
             }
             assert_eq!(all.len(), model.values().map(BTreeSet::len).sum::<usize>());
             for (hash, _) in pairs.iter().take(2000) {
-                let found: BTreeSet<usize> = ask(&pages, *hash).into_iter().collect();
+                let found: BTreeSet<usize> = probe(&pages, *hash).into_iter().collect();
                 assert!(found.is_superset(&model[&map_hash(*hash)]), "seed {seed}");
                 assert!(found.iter().all(|block| *block < blocks));
             }
@@ -426,7 +426,7 @@ mod tests {
         let each = bytes as f64 / pairs.len() as f64;
         assert!((3.0..3.3).contains(&each), "{each} bytes");
         assert!(pages.iter().all(|(_, bytes)| bytes.len() < PAGE_LEN + 64));
-        let wrong: usize = (0..200_000).map(|_| ask(&pages, rng.u64(..)).len()).sum();
+        let wrong: usize = (0..200_000).map(|_| probe(&pages, rng.u64(..)).len()).sum();
         assert!((250..550).contains(&wrong), "{wrong} of 200,000");
     }
 
@@ -439,7 +439,7 @@ mod tests {
             "{}",
             pages[0].1.len()
         );
-        assert_eq!(ask(&pages, 1 << 50).len(), 16_000);
+        assert_eq!(probe(&pages, 1 << 50).len(), 16_000);
     }
 
     #[test]

@@ -79,10 +79,10 @@ impl TableCursor {
         self.with_index(|index| Some(index.len()))
     }
 
-    fn with_index<T>(&self, ask: impl FnOnce(Index<'_>) -> Option<T>) -> Result<T> {
+    fn with_index<T>(&self, read: impl FnOnce(Index<'_>) -> Option<T>) -> Result<T> {
         self.index
             .as_deref()
-            .and_then(|bytes| ask(Index::parse(bytes)?))
+            .and_then(|bytes| read(Index::parse(bytes)?))
             .ok_or_else(|| {
                 let handle = self.table.top().get(self.partition).map(|part| part.index);
                 self.table.malformed(handle.unwrap_or(Handle::NONE))

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_tells_what_it_is_and_what_it_cannot_be() {
+    fn filters_name_their_form_and_malformed_ones_are_refused() {
         let (blocked, standard) = (built(100, 10, true), built(100, 10, false));
         assert_eq!(*blocked.last().unwrap(), 6);
         assert_eq!(*standard.last().unwrap(), 0x86);

@@ -134,7 +134,7 @@ pub fn table(data: &[u8]) {
             size: changes.len() as u64,
             ..TableMeta::default()
         };
-        ask(changes, meta);
+        read_all(changes, meta);
         return;
     };
     let mut file = sample.bytes.clone();
@@ -170,12 +170,12 @@ pub fn table(data: &[u8]) {
         .and_then(|()| TableMeta::decode(&mut Reader::new(&properties)));
     if let Some(meta) = meta {
         let size = file.len() as u64;
-        ask(&file, TableMeta { size, ..meta });
+        read_all(&file, TableMeta { size, ..meta });
     }
 }
 
 /// Every read succeeds, or fails as damage.
-fn ask(file: &[u8], meta: TableMeta) {
+fn read_all(file: &[u8], meta: TableMeta) {
     let fs = Memory::new();
     fs.write(Path::new(PATH), file);
     let cache = Arc::new(BlockCache::new(1 << 20));

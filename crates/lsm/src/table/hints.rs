@@ -35,7 +35,7 @@ impl Table {
         let (Some(map), Some(value)) = (self.top().map(slot), range.point()) else {
             return Ok(false);
         };
-        Cost::add(&cost.synopses_asked, 1);
+        Cost::add(&cost.synopses_probed, 1);
         let before = out.len();
         let hash = map_hash(BlockSynopsis::hash(value));
         if let Some(page) = map.page(hash) {

@@ -151,7 +151,7 @@ pub struct Bounds {
 
 impl TableMeta {
     /// True when all of the table is hidden at `now`: it only has deletes and expired entries.
-    pub fn is_over(&self, now: Time) -> bool {
+    pub fn is_expired(&self, now: Time) -> bool {
         let expiry = self.expiry.filter(|expiry| expiry.max <= now);
         expiry.is_some_and(|expiry| expiry.entries + self.deletes == self.entries)
     }

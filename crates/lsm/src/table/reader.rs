@@ -262,7 +262,7 @@ impl Table {
             None => filter::may_contain(&self.filter_of(part, cost)?, hash),
         };
         let admits = admits.ok_or_else(|| self.malformed(part.filter))?;
-        Cost::add(&cost.filters_asked, 1);
+        Cost::add(&cost.filters_probed, 1);
         Cost::add(&cost.filters_negative, u64::from(!admits));
         Ok(admits)
     }
@@ -420,7 +420,7 @@ impl Table {
                 }
             }
             let (asked, matching) = (synopsis.blocks(), out.len() - before);
-            Cost::add(&cost.synopses_asked, asked as u64);
+            Cost::add(&cost.synopses_probed, asked as u64);
             Cost::add(&cost.synopses_negative, (asked - matching) as u64);
             Some(())
         })

@@ -59,13 +59,13 @@ impl Version {
         if !changed_sets.is_empty() {
             let merged: BTreeSet<TreeId> = edit.removed.iter().map(|at| at.tree).collect();
             for (set, before) in changed_sets {
-                self.see_told(edit, &merged, &set, before);
+                self.note_own_drops(edit, &merged, &set, before);
             }
         }
     }
 
     /// Where a compaction of one tree added only its own drops to a set, its tables have no entries of these either.
-    fn see_told(&self, edit: &Edit, merged: &BTreeSet<TreeId>, set: &str, before: u64) {
+    fn note_own_drops(&self, edit: &Edit, merged: &BTreeSet<TreeId>, set: &str, before: u64) {
         let trees = merged.iter().filter_map(|id| self.trees.get(id));
         let mut trees = trees.filter(|tree| {
             let by = tree.options.superseded.as_ref();

@@ -79,7 +79,7 @@ pub(crate) struct Edit {
     pub(crate) next_file: Option<u64>,
     pub(crate) next_tree: Option<TreeId>,
     pub(crate) last_seq: Option<Seq>,
-    pub(crate) marks: Vec<(TreeId, Seq)>,
+    pub(crate) repair_watermarks: Vec<(TreeId, Seq)>,
     /// The numbers in the added tables of bitmap trees, if new to their tree. Not part of the record: a reader of the
     /// manifest reads them from the tables.
     pub(crate) bits: BTreeMap<TreeId, SeqSet>,
@@ -211,7 +211,7 @@ impl Edit {
             out.push(9);
             put_varint(&mut out, seq);
         }
-        for (tree, seq) in &self.marks {
+        for (tree, seq) in &self.repair_watermarks {
             out.push(10);
             put_varint(&mut out, u64::from(*tree));
             put_varint(&mut out, *seq);
@@ -252,7 +252,7 @@ impl Edit {
         let picture = Edit {
             created: self.created.clone(),
             added: self.added.clone(),
-            marks: self.marks.clone(),
+            repair_watermarks: self.repair_watermarks.clone(),
             forgotten: self.forgotten.clone(),
             ..Edit::default()
         };
@@ -329,7 +329,7 @@ impl Edit {
                 9 => edit.last_seq = Some(seq(&mut reader)?),
                 10 => {
                     let tree = tree_id(&mut reader)?;
-                    edit.marks.push((tree, seq(&mut reader)?));
+                    edit.repair_watermarks.push((tree, seq(&mut reader)?));
                 }
                 11 => edit.synced = Some(seq(&mut reader)?),
                 15 => {

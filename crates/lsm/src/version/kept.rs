@@ -222,21 +222,21 @@ impl Version {
     }
 
     /// Replaces own tables by the same ones in `tables`, in the kept versions, too.
-    pub(super) fn take_over(&mut self, tables: &Known) {
-        self.take_over_own(tables);
+    pub(super) fn reuse_tables(&mut self, tables: &Known) {
+        self.reuse_own_tables(tables);
         if self.kept.is_empty() {
             return;
         }
         let kept = self.kept.iter().map(|(name, kept)| {
             let mut version = kept.version.clone();
-            version.take_over_own(tables);
+            version.reuse_own_tables(tables);
             let kept = Kept::new(kept.seq, kept.time, version);
             (name.clone(), Arc::new(kept))
         });
         self.kept = Arc::new(kept.collect());
     }
 
-    fn take_over_own(&mut self, tables: &Known) {
+    fn reuse_own_tables(&mut self, tables: &Known) {
         for tree in self.trees.values_mut() {
             for run in &mut Arc::make_mut(tree).runs {
                 for table in Arc::make_mut(&mut run.tables) {

@@ -56,7 +56,7 @@ impl Manifest {
         })?;
         // Losing the edit later is damage, because the files that it replaced are gone. Without the marker it would
         // pass for a torn record. The edit is durable, so a failure to write the marker is no error of the edit.
-        let _ = self.log.mark();
+        let _ = self.log.append_marker();
         Ok(())
     }
 
@@ -197,14 +197,14 @@ impl Recovered {
         Follower::open(&*source.fs, &path, LogKind::Manifest, number, self.end)
     }
 
-    /// Applies edits appended since; also an edit without a sync marker if there is no writer, for which `is_over` is
+    /// Applies edits appended since; also an edit without a sync marker if there is no writer, for which `writer_is_gone` is
     /// called then. True when anything changed.
     pub(crate) fn go_on(
         &mut self,
         manifest: &mut Follower,
         source: &TableSource,
         options: &AskOptions<'_>,
-        is_over: impl FnOnce() -> bool,
+        writer_is_gone: impl FnOnce() -> bool,
     ) -> Result<bool> {
         let path = manifest_path(&source.dir, self.current.manifest);
         let mut changed = false;
@@ -218,7 +218,7 @@ impl Recovered {
                 None => break,
             }
         }
-        Ok(changed | self.apply_pending_where(source, options, is_over)?)
+        Ok(changed | self.apply_pending_where(source, options, writer_is_gone)?)
     }
 
     /// Applies the edit without a sync marker if there is no writer. True when there was one.
@@ -226,10 +226,10 @@ impl Recovered {
         &mut self,
         source: &TableSource,
         options: &AskOptions<'_>,
-        is_over: impl FnOnce() -> bool,
+        writer_is_gone: impl FnOnce() -> bool,
     ) -> Result<bool> {
         let path = manifest_path(&source.dir, self.current.manifest);
-        match self.pending.is_some() && is_over() {
+        match self.pending.is_some() && writer_is_gone() {
             true => self.apply_pending(source, options, &path),
             false => Ok(false),
         }
@@ -334,8 +334,9 @@ impl Version {
             for (level, key) in &tree.cursors {
                 edit.cursors.push((tree.id, *level, key.clone()));
             }
-            if tree.mark > 0 {
-                edit.marks.push((tree.id, tree.mark));
+            if tree.repair_watermark > 0 {
+                edit.repair_watermarks
+                    .push((tree.id, tree.repair_watermark));
             }
             if tree.forgotten > 0 {
                 edit.forgotten.push((tree.id, tree.forgotten));

@@ -110,8 +110,8 @@ pub struct TreeVersion {
     pub(crate) bitmap: Arc<SeqSet>,
     /// In a bitmap tree: why `bitmap` may lack numbers of its tables.
     pub(crate) damage: Option<Arc<Error>>,
-    /// In a bitmap tree: the repair watermark, see [`TreeVersion::mark`].
-    pub(crate) mark: Seq,
+    /// In a bitmap tree: the repair watermark, see [`TreeVersion::repair_watermark`].
+    pub(crate) repair_watermark: Seq,
     /// In a bitmap tree: the version that last added to `bitmap` ([`Version::ordinal`]).
     pub(crate) changed: u64,
     /// In a bitmap tree: how many numbers were dropped by sweeps.
@@ -146,7 +146,7 @@ impl TreeVersion {
             },
             bitmap: Arc::default(),
             damage: None,
-            mark: 0,
+            repair_watermark: 0,
             changed: 0,
             forgotten: 0,
             due: Due::default(),
@@ -180,8 +180,8 @@ impl TreeVersion {
     /// In a bitmap tree, the repair watermark (Luo & Carey's repaired timestamp, section 4.4): every number that was
     /// superseded by a write up to this one is in the set, or no tree has an entry of it any more. Advanced by
     /// [`crate::Group::supersede`], together with the numbers.
-    pub fn mark(&self) -> Seq {
-        self.mark
+    pub fn repair_watermark(&self) -> Seq {
+        self.repair_watermark
     }
 
     /// In a bitmap tree: the numbers in its tables.
@@ -195,7 +195,7 @@ impl TreeVersion {
     }
 
     /// In a bitmap tree: why its set may lack numbers, if a table could not be read when the group was opened. The
-    /// numbers in the set are correct, but [`TreeVersion::mark`] guarantees nothing.
+    /// numbers in the set are correct, but [`TreeVersion::repair_watermark`] guarantees nothing.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_deref()
     }
@@ -338,10 +338,10 @@ impl Version {
                 Arc::make_mut(tree).cursors.insert(*level, key.clone());
             }
         }
-        for (id, seq) in &edit.marks {
+        for (id, seq) in &edit.repair_watermarks {
             if let Some(tree) = self.trees.get_mut(id) {
                 let tree = Arc::make_mut(tree);
-                tree.mark = tree.mark.max(*seq);
+                tree.repair_watermark = tree.repair_watermark.max(*seq);
             }
         }
         for (id, count) in &edit.forgotten {

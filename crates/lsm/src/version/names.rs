@@ -64,7 +64,7 @@ impl Names {
     pub(super) fn add(&mut self, tree: &TreeVersion) {
         self.by_name.insert(Arc::from(tree.name.as_str()), tree.id);
         self.followers.add(tree.options.follows.as_deref(), tree.id);
-        self.holders.add(asks(tree), tree.id);
+        self.holders.add(set_of(tree), tree.id);
     }
 
     pub(super) fn remove(&mut self, tree: &TreeVersion) {
@@ -74,11 +74,11 @@ impl Names {
         }
         self.followers
             .remove(tree.options.follows.as_deref(), tree.id);
-        self.holders.remove(asks(tree), tree.id);
+        self.holders.remove(set_of(tree), tree.id);
     }
 }
 
 /// The name of the set that a tree reads.
-fn asks(tree: &TreeVersion) -> Option<&str> {
+fn set_of(tree: &TreeVersion) -> Option<&str> {
     tree.options.superseded.as_ref().map(|by| by.tree.as_str())
 }

@@ -19,7 +19,7 @@ impl Version {
     /// Replaces `before` in the same process, rebuilt from another manifest: tables in both stay open.
     pub(crate) fn succeed(&mut self, before: &Version) {
         (self.changes, self.ordinal) = (before.changes + 1, before.ordinal + 1);
-        self.take_over(&Known::of(before.all_tables()));
+        self.reuse_tables(&Known::of(before.all_tables()));
     }
 
     /// Opens the files of all tables, so that they stay readable after another process has removed them. At the limit

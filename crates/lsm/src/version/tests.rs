@@ -35,7 +35,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         next_file: Some(13),
         next_tree: Some(5),
         last_seq: Some(99),
-        marks: vec![(3, 17)],
+        repair_watermarks: vec![(3, 17)],
         synced: Some(98),
         order: Some(Order {
             history: 7,
@@ -72,7 +72,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
     let picture = Edit {
         created: edit.created.clone(),
         added: edit.added.clone(),
-        marks: edit.marks.clone(),
+        repair_watermarks: edit.repair_watermarks.clone(),
         forgotten: edit.forgotten.clone(),
         ..Edit::default()
     };

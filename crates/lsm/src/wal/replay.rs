@@ -301,7 +301,7 @@ impl Log<'_> {
             },
             Some((&MARK, payload)) => {
                 let durable = mark(payload).filter(|durable| *durable <= offset);
-                let durable = durable.ok_or_else(|| impossible("an impossible sync mark"))?;
+                let durable = durable.ok_or_else(|| impossible("an impossible sync marker"))?;
                 Record::Mark { durable }
             }
             Some((&NEXT, payload)) if kind == LogKind::Wal => {
@@ -335,8 +335,8 @@ impl Log<'_> {
         if sealed.is_some() {
             return Err(Error::corruption(self.path, offset, why));
         }
-        if let Some(at) = self.mark_over(offset)? {
-            let what = format!("{why}, and the sync mark at {at} says that it was durable");
+        if let Some(at) = self.marker_over(offset)? {
+            let what = format!("{why}, and the sync marker at {at} says that it was durable");
             return Err(Error::corruption(self.path, offset, what));
         }
         Ok(Tail::Torn { offset, why })
@@ -344,7 +344,7 @@ impl Log<'_> {
 
     /// The offset of a sync marker behind `offset` that covers it. The bytes between may be anything, so this checks
     /// every offset.
-    fn mark_over(&mut self, offset: u64) -> Result<Option<u64>> {
+    fn marker_over(&mut self, offset: u64) -> Result<Option<u64>> {
         let mut at = offset;
         while self.len.saturating_sub(at) >= MARK_LEN as u64 {
             let (kind, format, number) = (self.kind, self.format, self.number);

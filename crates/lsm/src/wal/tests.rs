@@ -454,7 +454,7 @@ fn random_bytes_never_pass_nor_panic() {
 }
 
 #[test]
-fn a_failed_append_is_taken_back() {
+fn a_failed_append_is_rolled_back() {
     let memory = Memory::new();
     let fs = Faulty::new(Arc::new(memory.clone()));
     let log = start(&fs);

@@ -252,7 +252,7 @@ impl LogWriter {
     /// Appends a sync marker, if a sync is not marked yet: for files that are read concurrently, or appended to so
     /// rarely that the marker before the next record comes late. The marker itself is durable after the next sync.
     /// May run beside an append. Fails as [`LogWriter::append`] does.
-    pub fn mark(&self) -> std::result::Result<(), AppendError> {
+    pub fn append_marker(&self) -> std::result::Result<(), AppendError> {
         self.put(None).map(|_| ())
     }
 

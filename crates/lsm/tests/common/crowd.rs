@@ -1,4 +1,4 @@
-//! A store in which several compactions are at work at a time, and large ones in pieces: what the tests of that share.
+//! Support for tests with several concurrent compactions, and large ones in pieces.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use lsm::{
 
 use super::{DIR, bytes, small};
 
-/// `a`, `b`, ... are merged when they have two runs; `t...` tell the set `bits` of what they leave out.
+/// `a`, `b`, ... compact two runs; `t...` report their drops to the set `bits`.
 pub(crate) struct Trees;
 
 impl TreeProvider for Trees {
@@ -36,7 +36,7 @@ impl TreeProvider for Trees {
 
 pub(crate) const NAMES: [&str; 5] = ["a", "b", "t1", "t2", "bits"];
 
-/// A tree and a key, and what is written there, or nothing.
+/// A tree and a key, and the value written, or none for a delete.
 pub(crate) type Change = ((TreeId, Vec<u8>), Option<Vec<u8>>);
 
 pub(crate) type Model = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
@@ -116,7 +116,7 @@ pub(crate) fn apply(model: &mut Model, changes: &[Change]) {
     }
 }
 
-/// A gate that calls wait at.
+/// A gate at which calls wait.
 #[derive(Default)]
 pub(crate) struct Gate {
     open: Mutex<bool>,

@@ -1,4 +1,4 @@
-//! What the proof tests of the engine share. Each test file uses a part of it.
+//! Support for the integration tests of the engine. Each test file uses a part of it.
 #![allow(dead_code)]
 
 use std::path::Path;
@@ -10,10 +10,10 @@ use lsm::{Group, LazyLeveled, Leveled, Options, PlainTrees, Result, TreeOptions,
 pub(crate) mod crowd;
 pub(crate) mod toy;
 
-/// Where the stores of tests in memory are.
+/// The folder of in-memory stores.
 pub(crate) const DIR: &str = "/store";
 
-/// Settings that make much happen with little data, and the same each time.
+/// Settings that cause much activity with little data, deterministically.
 pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
     Options {
         memory_budget: 512 << 10,
@@ -21,13 +21,13 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
         table_size: 8 << 10,
         block_size: 512,
         background: false,
-        // Small tables always share files, where there are two.
+        // With two trees or more, small tables always share files.
         share_from: 1,
         ..Options::default()
     }
 }
 
-/// Merges early, in tiers above one level.
+/// Compacts early, in tiers above one level.
 pub(crate) fn lazy() -> TreeOptions {
     TreeOptions::with_policy(Arc::new(LazyLeveled {
         runs: 3,
@@ -40,7 +40,7 @@ pub(crate) fn lazy() -> TreeOptions {
     }))
 }
 
-/// Trees that are laid out in different ways, by their names.
+/// Trees with different layouts, by their names.
 pub(crate) struct Layouts;
 
 impl TreeProvider for Layouts {
@@ -53,17 +53,17 @@ impl TreeProvider for Layouts {
     }
 }
 
-/// Opens (or makes) a store of trees that are laid out in different ways in `fs`.
+/// Opens (or creates) a store of trees with different layouts in `fs`.
 pub(crate) fn open_layouts(fs: Arc<dyn Fs>) -> Result<Group> {
     Group::open(Path::new(DIR), small(fs), Arc::new(Layouts), true)
 }
 
-/// Opens (or makes) a store of plain trees in `fs`.
+/// Opens (or creates) a store of plain trees in `fs`.
 pub(crate) fn open(fs: Arc<dyn Fs>) -> Result<Group> {
     Group::open(Path::new(DIR), small(fs), Arc::new(PlainTrees), true)
 }
 
-/// The seeds to try: `ESKER_SEEDS` says how many (`usual` without it), `ESKER_SEED` the first.
+/// The seeds to run: `ESKER_SEEDS` is their number (`usual` without it), `ESKER_SEED` the first.
 pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let first = number("ESKER_SEED").unwrap_or(0);
@@ -74,7 +74,7 @@ pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
     first..first + count
 }
 
-/// Tells what a test was doing when it failed.
+/// Prints the current step of a test when it fails.
 pub(crate) struct Doing<'a>(pub(crate) &'a dyn Fn() -> String);
 
 impl Drop for Doing<'_> {

@@ -1,5 +1,5 @@
-//! A toy order in two dimensions, and a policy with several runs in a level: what the traits of the engine promise, in few lines.
-//! Written by the ten lines of ARCHITECTURE.md, "How to add a policy or a partitioner".
+//! A small two-dimensional partitioner, and a policy with several runs in a level: the contracts of the engine's
+//! traits, in few lines. Follows ARCHITECTURE.md, "How to add a policy or a partitioner".
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use lsm::{Action, Choice, CompactionPolicy, Cutter, Cutting, Partitioner, TreeOp
 #[derive(Debug)]
 pub(crate) struct Plane;
 
-/// Where a key is: keys of one byte, or none, are places, too.
+/// The place of a key: keys of one byte, or none, have places, too.
 pub(crate) fn place(key: &[u8]) -> (u8, u8) {
     let byte = |at: Option<&u8>| at.copied().unwrap_or(0);
     (byte(key.get(1)), byte(key.last()))
@@ -67,7 +67,7 @@ fn holds([x0, x1, y0, y1]: [u8; 4], (x, y): (u8, u8)) -> bool {
     (x0..=x1).contains(&x) && (y0..=y1).contains(&y)
 }
 
-/// Two halves of a region with more places than it should have, or that reaches over the edge of a table that stays.
+/// Two halves of a region with more places than it should have, or that extends over the edge of a table that stays.
 fn split(
     region: [u8; 4],
     places: &[(u8, u8)],
@@ -85,7 +85,7 @@ fn split(
                 b0.checked_sub(1).and_then(at_y),
                 at_y(*b1),
             ];
-            // None is left when all of the region is covered: nothing comes there.
+            // None is left when all of the region is covered: no keys come there.
             if let Some(halves) = edges.into_iter().flatten().next() {
                 return Some(halves);
             }
@@ -107,7 +107,7 @@ fn split(
     }
 }
 
-/// Rectangles that fill the plane, the table of each that a key was in, and how many these are.
+/// Rectangles that tile the plane, the table of each that has keys, and the number of these.
 struct Regions(Vec<[u8; 4]>, Vec<Option<usize>>, usize);
 
 impl Cutter for Regions {
@@ -124,7 +124,7 @@ impl Cutter for Regions {
     }
 }
 
-/// Three runs of level 0 become a run of level 1; of four runs there the oldest goes down to level 2, a table at a time.
+/// Three runs of level 0 become a run of level 1; of four runs there the oldest moves to level 2, a table at a time.
 #[derive(Debug)]
 pub(crate) struct Steps;
 
@@ -184,7 +184,7 @@ impl CompactionPolicy for Steps {
     }
 }
 
-/// A tree of the toy order.
+/// A tree with this partitioner and policy.
 pub(crate) fn tiles() -> TreeOptions {
     TreeOptions {
         partitioner: Some(Arc::new(Plane)),

@@ -1,15 +1,15 @@
-//! Conditions built by programs.
+//! Builders for conditions in programs.
 
 use std::ops::{BitAnd, BitOr, Bound, Not, RangeBounds};
 
 use super::{Expr, Node, Op, Operand, Predicate};
 use crate::schema::Path;
 
-/// The field at a path, to be compared with something.
+/// The field at a path, the left side of a comparison.
 #[derive(Debug, Clone)]
 pub struct Field(Result<Path, String>);
 
-/// The field at `path` (names joined by dots). A path that is none is reported by the query.
+/// The field at `path` (names joined by dots). A malformed path is reported by the query.
 ///
 /// ```
 /// use model::condition::field;
@@ -38,7 +38,7 @@ impl Field {
         }
     }
 
-    /// A value is related so to `operand`.
+    /// A value satisfies the comparison `op` with `operand`.
     pub fn compare(self, op: Op, operand: impl Into<Operand>) -> Expr {
         self.test(Predicate::Compare(op, operand.into()))
     }
@@ -48,7 +48,7 @@ impl Field {
         self.compare(Op::Eq, operand)
     }
 
-    /// A value is there that does not equal `operand`.
+    /// A value exists that does not equal `operand`.
     pub fn ne(self, operand: impl Into<Operand>) -> Expr {
         self.compare(Op::Ne, operand)
     }
@@ -58,7 +58,7 @@ impl Field {
         self.compare(Op::Lt, operand)
     }
 
-    /// A value is `operand` or below.
+    /// A value is below or equal to `operand`.
     pub fn le(self, operand: impl Into<Operand>) -> Expr {
         self.compare(Op::Le, operand)
     }
@@ -68,12 +68,12 @@ impl Field {
         self.compare(Op::Gt, operand)
     }
 
-    /// A value is `operand` or above.
+    /// A value is above or equal to `operand`.
     pub fn ge(self, operand: impl Into<Operand>) -> Expr {
         self.compare(Op::Ge, operand)
     }
 
-    /// A value lies in the range; of `..` this is [`Field::exists`].
+    /// A value is in the range; for `..` this is [`Field::exists`].
     pub fn range<T: Into<Operand> + Clone>(self, range: impl RangeBounds<T>) -> Expr {
         let lower = match range.start_bound() {
             Bound::Included(lo) => Some((Op::Ge, lo.clone())),
@@ -99,7 +99,7 @@ impl Field {
         self.compare(Op::Prefix, prefix.into())
     }
 
-    /// The array there has the element; of a value that is not in an array, the same as [`Field::eq`].
+    /// The array contains the element; for a value outside of an array, the same as [`Field::eq`].
     pub fn contains(self, element: impl Into<Operand>) -> Expr {
         self.eq(element)
     }
@@ -111,7 +111,7 @@ impl Field {
         ))
     }
 
-    /// A value is there that is not null.
+    /// A non-null value exists.
     pub fn exists(self) -> Expr {
         self.test(Predicate::Exists)
     }
@@ -122,7 +122,7 @@ impl Field {
     }
 }
 
-/// The parts of both sides, and the most levels that one has.
+/// The parts of both sides, and the maximum of their levels.
 fn parts(sides: [Expr; 2], inner: fn(Node) -> Result<Vec<Expr>, Node>) -> (Vec<Expr>, usize) {
     let mut deepest = 0;
     let each = sides.map(|Expr { node, depth }| match inner(node) {

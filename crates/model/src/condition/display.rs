@@ -1,4 +1,4 @@
-//! Conditions as text that reads back to them.
+//! The text of conditions, which parses back to them.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -63,7 +63,7 @@ fn test(f: &mut Formatter<'_>, path: &Path, predicate: &Predicate) -> fmt::Resul
     }
 }
 
-/// The path as a condition has it: in quotes where it would end too early or mean something else.
+/// Writes a path, quoted where it would end too early or mean something else.
 fn write_path(f: &mut Formatter<'_>, path: &Path) -> fmt::Result {
     let text = path.to_string();
     let plain =
@@ -90,7 +90,7 @@ impl Display for Operand {
     }
 }
 
-/// True when the text can stand without quotes, behind a blank and outside a list.
+/// True when the text needs no quotes, after a blank and outside of a list.
 fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && !text.contains(|c: char| c.is_whitespace() || c == ')')

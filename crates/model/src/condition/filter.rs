@@ -1,5 +1,5 @@
-//! A condition made ready to be evaluated: a formula of tests, those on paths that nothing else knows of found in
-//! one pass over a record's JSON.
+//! A condition compiled for evaluation: a formula of tests, of which those on undeclared paths are evaluated in one
+//! pass over a record's JSON.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -8,12 +8,12 @@ use super::number::Number;
 use super::{Expr, Node, Op, Operand, Predicate};
 use crate::schema::{Bits, Found, Path, Rest, Sink, Trie, Value, time};
 
-/// What some one value at a path must satisfy: one predicate, or several bounds of a range.
+/// A test that some value at a path must satisfy: one predicate, or several bounds of a range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// Where the value is.
+    /// The path.
     pub path: Path,
-    /// All of this.
+    /// All of these must hold for one value.
     pub predicates: Vec<Predicate>,
 }
 
@@ -40,7 +40,7 @@ pub enum Formula {
 }
 
 impl Formula {
-    /// The truth of the formula where that of some tests is known: `None` when it depends on the others.
+    /// The truth of the formula if that of some tests is known: `None` when it depends on the others.
     fn truth(&self, known: &mut dyn FnMut(usize) -> Option<bool>) -> Option<bool> {
         match self {
             Formula::Test(test) => known(*test),
@@ -51,7 +51,7 @@ impl Formula {
     }
 }
 
-/// The truth of parts of which one that is `by` decides.
+/// The truth of parts of which a single one with the truth `by` decides.
 fn decided(
     parts: &[Formula],
     by: bool,
@@ -68,23 +68,23 @@ fn decided(
     all_known.then_some(!by)
 }
 
-/// A condition, ready for evaluation.
+/// A compiled condition.
 #[derive(Debug, Clone)]
 pub struct Filter {
     formula: Formula,
     tests: Vec<Test>,
-    /// For each test, how JSON is tested, unless its truth comes from elsewhere.
+    /// For each test, its evaluation on JSON, unless its truth is supplied.
     json: Vec<Option<JsonTest>>,
     trie: Trie,
 }
 
 impl Filter {
-    /// Compiles a condition, all of it to be evaluated on JSON.
+    /// Compiles a condition that is evaluated wholly on JSON.
     pub fn new(expr: &Expr) -> Filter {
         Filter::with(expr, |_| false)
     }
 
-    /// Compiles a condition. The truth of the tests on paths that are `declared` will come from elsewhere.
+    /// Compiles a condition. The truth of the tests on `declared` paths is supplied by the caller.
     pub fn with(expr: &Expr, declared: impl Fn(&Path) -> bool) -> Filter {
         let mut tests = Vec::new();
         let formula = compile(expr, &mut tests);
@@ -105,19 +105,19 @@ impl Filter {
         }
     }
 
-    /// The formula. Bounds of one range are one test.
+    /// The formula. The bounds of one range are one test.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }
 
-    /// The tests that the formula speaks of, by number.
+    /// The tests of the formula, by number.
     pub fn tests(&self) -> &[Test] {
         &self.tests
     }
 
-    /// True when the record with this body matches. `elsewhere` gives the truth of the tests on declared paths. The
-    /// body is read when they do not decide, in one pass that ends as soon as the answer is known. A body that
-    /// is not JSON does not match.
+    /// True when the record with this body matches. `elsewhere` returns the truth of the tests on declared paths. The
+    /// body is read when they do not decide, in one pass that ends as soon as the result is known. A body that is not
+    /// JSON does not match.
     pub fn matches(&self, elsewhere: &mut dyn FnMut(usize) -> bool, body: &[u8]) -> bool {
         let is_json = |test: usize| matches!(self.json.get(test), Some(Some(_)));
         let mut met = Bits::default();
@@ -134,7 +134,7 @@ impl Filter {
         if let Some(truth) = early {
             return truth;
         }
-        // The first that decided a part may have spared others; they are needed where the rest is still open.
+        // An early decision may have skipped tests; they are needed where the rest is still open.
         for test in 0..self.tests.len() {
             if !is_json(test) && !met.contains(test) && elsewhere(test) {
                 met.insert(test);
@@ -146,7 +146,7 @@ impl Filter {
             decided: None,
         };
         let mut input = serde_json::Deserializer::from_slice(body);
-        // The walk ends with an error both on bad JSON and when the answer is known.
+        // The walk ends with an error both on bad JSON and when the result is known.
         let walked = self.trie.walk(&mut input, Rest::Skipped, &mut walk);
         if let Some(truth) = walk.decided {
             return truth;
@@ -159,7 +159,7 @@ impl Filter {
                 .unwrap_or(false)
     }
 
-    /// True when the record with this body matches, all of it evaluated on JSON.
+    /// True when the record with this body matches, evaluated wholly on JSON.
     pub fn matches_json(&self, body: &[u8]) -> bool {
         self.matches(&mut |_| false, body)
     }
@@ -176,7 +176,7 @@ fn compile(expr: &Expr, tests: &mut Vec<Test>) -> Formula {
         }
         Node::And(parts) => {
             let mut all = Vec::with_capacity(parts.len());
-            // Which tests of this chain are ranges.
+            // The tests of this chain that are ranges.
             let mut ranges: Vec<usize> = Vec::new();
             for part in parts {
                 if let Node::Test(path, predicate @ Predicate::Compare(op, _)) = &part.node
@@ -201,7 +201,7 @@ fn compile(expr: &Expr, tests: &mut Vec<Test>) -> Formula {
         }
         Node::Or(parts) => Formula::Or(parts.iter().map(|part| compile(part, tests)).collect()),
         Node::Not(inner) => Formula::Not(Box::new(compile(inner, tests))),
-        // Queries refuse it before.
+        // Queries refuse such a condition earlier.
         Node::Invalid(_) => Formula::Or(Vec::new()),
     }
 }
@@ -240,7 +240,7 @@ impl Sink for Walk<'_> {
     }
 }
 
-/// How values of JSON are tested.
+/// The evaluation of a test on JSON values.
 #[derive(Debug, Clone)]
 struct JsonTest(Vec<JsonPredicate>);
 
@@ -251,7 +251,7 @@ enum JsonPredicate {
     Exists,
 }
 
-/// What an operand is for values of each type.
+/// The forms of an operand for JSON values of each type.
 #[derive(Debug, Clone, Default)]
 struct JsonOperand {
     number: Option<Number>,
@@ -324,7 +324,7 @@ impl From<&Operand> for JsonOperand {
 }
 
 impl JsonOperand {
-    /// How a value stands to the operand; `None` when the two cannot be compared.
+    /// Compares a value with the operand; `None` when they are not comparable.
     fn order(&self, found: Found<'_>) -> Option<Ordering> {
         if let Some(time) = self.time {
             return Some(time_of(found)?.cmp(&time));
@@ -339,7 +339,7 @@ impl JsonOperand {
     }
 }
 
-/// The time that a value of JSON is, as a declared attribute reads it.
+/// A JSON value as a time, converted as for a declared attribute.
 fn time_of(found: Found<'_>) -> Option<i64> {
     match found {
         Found::Str(text) => time::parse_rfc3339(text),

@@ -15,27 +15,27 @@
 //!            | int(N) | float(N) | bool(B) | time(T) | text(T)
 //! ```
 //!
-//! Keywords are the same in capitals. In quotes, `\"` is the quote and `\\` a backslash. A path that is a
-//! keyword or holds a blank, a bracket or a quote is quoted; a backslash before an operator in a path makes it a
-//! part of the name.
+//! Keywords may be in capitals. In quotes, `\"` is the quote and `\\` a backslash. A path that is a keyword or
+//! contains a blank, a bracket or a quote is quoted; a backslash before an operator in a path makes it a part of the
+//! name.
 //!
 //! # When a condition holds
 //!
 //! Two truth values, no third. A path reaches the elements of arrays on it, at its end too, one by one. Nulls count
-//! as absent, so an empty array, and one of nulls alone, are absent values too.
+//! as absent, so an empty array, and an array of nulls, are absent values, too.
 //! - `exists` holds where there is a value, `is null` where there is none.
-//! - A comparison holds when it holds for some value there. So each, `!=` too, is false where there is none,
-//!   and `a = 1 and a = 2` finds arrays that have both. `contains` is `=`; `in` is `=` with one of several.
-//! - Bounds (`<`, `<=`, `>`, `>=`) on one path that one chain of `and` joins, whether brackets group it or not, make
-//!   one range: they must hold for one value together. `n > 3 and n < 5` does not find `[1, 9]`.
+//! - A comparison holds when it holds for some value at the path. So each, including `!=`, is false where there is
+//!   none, and `a = 1 and a = 2` finds arrays that contain both. `contains` is `=`; `in` is `=` with one of several.
+//! - Bounds (`<`, `<=`, `>`, `>=`) on one path in one chain of `and`, grouped by brackets or not, form one range:
+//!   they must hold for one value together. `n > 3 and n < 5` does not find `[1, 9]`.
 //! - `not` negates the result: `not a = 1` finds the records without `a`, `a != 1` does not.
 //!
-//! # What is compared with what
+//! # Types in comparisons
 //!
-//! An operand is of a type (from a program, or written `int(5)`), or text in quotes (from a program: a
-//! string), or text without quotes, which takes the type of what it is compared with.
+//! An operand has a type (from a program, or written `int(5)`), or is text in quotes (from a program: a string), or
+//! text without quotes, which takes the type of the value it is compared with.
 //!
-//! Where the path is not declared the type is that of each JSON value:
+//! Where the path is not declared, the type is that of each JSON value:
 //!
 //! | operand | number | string | bool | object |
 //! | --- | --- | --- | --- | --- |
@@ -45,10 +45,10 @@
 //! | bool | never | never | yes | never |
 //! | time | as seconds since 1970 | if it is an RFC 3339 time | never | never |
 //!
-//! "Never" means that `=`, the bounds and `^=` are false. `!=` holds for each value that `=` does not hold for, of
-//! whatever type. Text is ordered by code points. `^=` is for text alone.
+//! "Never" means that `=`, the bounds and `^=` are false. `!=` holds for each value for which `=` does not, of any
+//! type. Text is ordered by code points. `^=` is for text only.
 //!
-//! Where the path is declared all values are of the declared type, and an operand that cannot be compared is an
+//! Where the path is declared, all values have the declared type, and an operand that is not comparable with it is an
 //! error of the query:
 //!
 //! | operand | int | float | string | bool | time |
@@ -76,31 +76,31 @@ use std::fmt;
 
 use crate::schema::Path;
 
-/// Levels of `and`, `or`, `not` and brackets that a condition may have.
+/// The most levels of `and`, `or`, `not` and brackets in a condition.
 pub const MAX_DEPTH: usize = 64;
 
-/// How a value must relate to the operand of a comparison.
+/// The relation of a value to the operand of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
-    /// Equal to it.
+    /// Equal.
     Eq,
-    /// Not equal to it.
+    /// Not equal.
     Ne,
-    /// It or above.
+    /// Greater or equal.
     Ge,
-    /// It or below.
+    /// Less or equal.
     Le,
-    /// Above it.
+    /// Greater.
     Gt,
-    /// Below it.
+    /// Less.
     Lt,
-    /// A string that begins with it.
+    /// A string that begins with the operand.
     Prefix,
 }
 
 impl Op {
-    /// Those of two characters first.
+    /// Operators of two characters first.
     const ALL: [Op; 7] = [Op::Ge, Op::Le, Op::Prefix, Op::Ne, Op::Eq, Op::Gt, Op::Lt];
 
     fn symbol(self) -> &'static str {
@@ -127,11 +127,11 @@ impl fmt::Display for Op {
     }
 }
 
-/// What one value at a path must satisfy.
+/// The condition on one value at a path.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Predicate {
-    /// It relates so to an operand.
+    /// It satisfies a comparison.
     Compare(Op, Operand),
     /// It equals one of these.
     In(Vec<Operand>),
@@ -140,7 +140,7 @@ pub enum Predicate {
 }
 
 impl Predicate {
-    /// What values are compared with.
+    /// The operands of comparisons.
     pub fn operands(&self) -> &[Operand] {
         match self {
             Predicate::Compare(_, operand) => std::slice::from_ref(operand),
@@ -150,24 +150,24 @@ impl Predicate {
     }
 }
 
-/// A condition: a tree of tests. Made by [`field`] and `&`, `|`, `!`, or read from text.
+/// A condition: a tree of tests. Built with [`field`] and `&`, `|`, `!`, or parsed from text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
     node: Node,
-    /// Levels of the tree, so that no walk of it goes deeper.
+    /// Levels of the tree, which bound every recursion.
     depth: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Node {
     Test(Path, Predicate),
-    /// Two or more, none an `And`.
+    /// Two or more, none of them an `And`.
     And(Vec<Expr>),
-    /// Two or more, none an `Or`.
+    /// Two or more, none of them an `Or`.
     Or(Vec<Expr>),
-    /// Not of a `Not`.
+    /// Never of a `Not`.
     Not(Box<Expr>),
-    /// What could not be built, and why.
+    /// A part that could not be built, and the reason.
     Invalid(String),
 }
 
@@ -177,16 +177,16 @@ impl Expr {
         Expr::leaf(Node::Test(path, predicate))
     }
 
-    /// The condition that some value at `path` relates so to an operand.
+    /// The condition that some value at `path` satisfies a comparison.
     pub fn compare(path: Path, op: Op, operand: impl Into<Operand>) -> Expr {
         Expr::test(path, Predicate::Compare(op, operand.into()))
     }
 
-    /// The mistake that was made while the condition was built, if there was one: a bad path, too many
-    /// levels, a float that is not finite. Queries refuse such a condition.
+    /// The error made while the condition was built, if any: a malformed path, too many levels, a float that is not
+    /// finite. Queries refuse such a condition.
     ///
     /// # Errors
-    /// That mistake.
+    /// That error.
     pub fn check(&self) -> Result<(), String> {
         match &self.node {
             Node::Invalid(why) => Err(why.clone()),
@@ -214,7 +214,7 @@ impl Expr {
         Expr::leaf(Node::Invalid(why.into()))
     }
 
-    /// One level above `depth`, or an error in the place of too many.
+    /// A node one level above `depth`, or an error when there are too many.
     fn above(depth: usize, node: Node) -> Expr {
         if depth >= MAX_DEPTH {
             return Expr::invalid(format!("a condition has more than {MAX_DEPTH} levels"));

@@ -1,4 +1,4 @@
-//! Numbers of JSON, compared exactly.
+//! Exact comparison of JSON numbers.
 
 use std::cmp::Ordering;
 
@@ -30,7 +30,7 @@ impl Number {
     }
 }
 
-/// The whole parts are compared as integers, since rounding `a` to a float could make it equal.
+/// The whole parts are compared as integers, since rounding `a` to a float could make them equal.
 fn compare_mixed(a: i128, b: f64) -> Option<Ordering> {
     const LIMIT: f64 = (1u128 << 127) as f64;
     if b >= LIMIT {

@@ -1,26 +1,26 @@
-//! What values are compared with.
+//! The operands of comparisons.
 
 use std::time::SystemTime;
 
 use crate::schema::Value;
 
-/// What a comparison compares with.
+/// The right side of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Operand {
-    /// A value of a type. A string is read as the declared type where the path is declared.
+    /// A typed value. A string is converted to the declared type where the path is declared.
     Value(Value),
-    /// Text without quotes: takes the type of what it is compared with.
+    /// Unquoted text: takes the type of the value it is compared with.
     Text(String),
 }
 
 impl Operand {
-    /// Text as a person writes it without quotes: takes the type of what it is compared with.
+    /// Unquoted text, as a person types it: takes the type of the value it is compared with.
     pub fn text(text: impl Into<String>) -> Operand {
         Operand::Text(text.into())
     }
 
-    /// The text, unless the operand is of another type than a string.
+    /// The text, unless the operand has another type than string.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Operand::Value(Value::String(text)) | Operand::Text(text) => Some(text),
@@ -85,7 +85,7 @@ impl From<String> for Operand {
     }
 }
 
-/// To the microsecond, downwards; times that are too far away become the farthest.
+/// Rounded down to the microsecond; times out of range become the nearest possible.
 impl From<SystemTime> for Operand {
     fn from(v: SystemTime) -> Operand {
         let micros = match v.duration_since(SystemTime::UNIX_EPOCH) {

@@ -1,4 +1,4 @@
-//! The reader of conditions as people write them: recursive descent over characters.
+//! The parser of conditions in text form: recursive descent over characters.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use super::{Expr, MAX_DEPTH, Op, Operand, Predicate};
 use crate::error::Error;
 use crate::schema::{Path, Type, Value};
 
-/// What is wrong with a condition, and where.
+/// A syntax error in a condition, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParseError {
     /// The condition.
     pub text: String,
-    /// The character at which reading stopped, from 1.
+    /// The column at which parsing stopped, from 1.
     pub column: usize,
-    /// What was expected there, or what is wrong.
+    /// The expectation there, or the error.
     pub what: String,
 }
 
@@ -42,7 +42,7 @@ impl FromStr for Expr {
         let mut parser = Parser { text, at: 0 };
         let read = parser.any(0).and_then(|expr| {
             if parser.skip_blanks().is_empty() {
-                // Brackets and `not` count as they are read; the tree has its own bound.
+                // Brackets and `not` are counted during parsing; the tree has its own bound.
                 return match expr.check() {
                     Ok(()) => Ok(expr),
                     Err(why) => Err(parser.error(why)),
@@ -58,20 +58,20 @@ impl FromStr for Expr {
     }
 }
 
-/// True for words that mean something in a condition.
+/// True for the keywords of conditions.
 pub(super) fn is_keyword(word: &str) -> bool {
     const WORDS: [&str; 8] = ["and", "or", "not", "in", "contains", "exists", "is", "null"];
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// The name before the bracket of `int(5)`, if the text begins so.
+/// The type name in `int(5)`, if the text begins like that.
 pub(super) fn typed_name(text: &str) -> Option<&'static str> {
     const NAMES: [&str; 6] = ["int", "float", "string", "bool", "time", "text"];
     let (name, _) = text.split_once('(')?;
     NAMES.into_iter().find(|known| *known == name)
 }
 
-/// A mistake at a byte of the text.
+/// An error at a byte of the text.
 struct Wrong {
     at: usize,
     what: String,
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An error that names what stands here instead.
+    /// An error that names the text found at the current position.
     fn expected(&self, what: &str) -> Wrong {
         let rest = self.rest().trim_start();
         match rest.split_whitespace().next() {
@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes the symbol, if it stands here.
+    /// Consumes the symbol, if it is next.
     fn take(&mut self, symbol: &str) -> bool {
         let found = self.rest().starts_with(symbol);
         if found {
@@ -120,14 +120,14 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// The word that stands here: up to a blank, a bracket, a comma, a quote or an operator.
+    /// The next word: up to a blank, a bracket, a comma, a quote or an operator.
     fn word(&self) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c: char| c.is_whitespace() || "()=<>!^,\"'".contains(c));
         rest.get(..end.unwrap_or(rest.len())).unwrap_or_default()
     }
 
-    /// Takes the keyword, if it stands here.
+    /// Consumes the keyword, if it is next.
     fn keyword(&mut self, keyword: &str) -> bool {
         self.skip_blanks();
         let word = self.word();
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// The operator that stands here.
+    /// The next operator.
     fn operator(&self) -> Option<Op> {
         let rest = self.rest();
         Op::ALL.into_iter().find(|op| rest.starts_with(op.symbol()))
@@ -286,7 +286,7 @@ impl<'a> Parser<'a> {
         Path::parse(text).map_err(|what| Wrong { at: start, what })
     }
 
-    /// A text in quotes.
+    /// A quoted text.
     fn string(&mut self) -> Parsed<String> {
         let start = self.at;
         let mut chars = self.rest().char_indices();
@@ -339,7 +339,7 @@ impl<'a> Parser<'a> {
         Ok(Operand::text(text))
     }
 
-    /// An operand of a type: `int(5)`.
+    /// A typed operand: `int(5)`.
     fn typed(&mut self, name: &str) -> Parsed<Operand> {
         self.at += name.len() + 1;
         let start = self.at;
@@ -363,7 +363,7 @@ impl<'a> Parser<'a> {
             at: start,
             what: e.to_string(),
         })?;
-        // Programs compare with numbers that no attribute holds.
+        // Programs may compare with numbers that no attribute can hold.
         if ty == Type::Int
             && let Ok(v) = text.parse()
         {
@@ -373,7 +373,7 @@ impl<'a> Parser<'a> {
         Ok(Operand::Value(value))
     }
 
-    /// Refuses what looks like a value with blanks, and shows how it is written. The test began at `start`, its value
+    /// Refuses what looks like a value with blanks, and shows its quoted form. The test began at `start`, its value
     /// at `value`.
     fn ends(&mut self, start: usize, value: usize) -> Parsed<()> {
         let end = self.at;
@@ -392,7 +392,7 @@ impl<'a> Parser<'a> {
         if first.starts_with(['"', '\'']) {
             return Err(self.expected("`and`, `or`, `)` or the end"));
         }
-        // The value goes on to the next word that joins conditions, or to the bracket.
+        // The value extends to the next word that joins conditions, or to the bracket.
         let mut last = self.at;
         while let Some(next) = self.text.get(last..) {
             let word = next.trim_start();

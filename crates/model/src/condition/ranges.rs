@@ -15,11 +15,11 @@ const ALL: Range = Range {
 };
 
 impl Predicate {
-    /// The encoded values of type `t` that satisfy the predicate: ranges in order, which do not overlap. None is
+    /// The encoded values of type `t` that satisfy the predicate: ranges in order, without overlap. No range is
     /// empty, and there are none where no value of the type satisfies it.
     ///
     /// # Errors
-    /// The operand cannot be compared with the type, or a prefix is asked of something other than a string.
+    /// The operand is not comparable with the type, or the type has no prefixes.
     pub fn to_ranges(&self, t: Type) -> Result<Vec<Range>, String> {
         let ranges = match self {
             Predicate::Exists => vec![ALL],
@@ -61,8 +61,8 @@ fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
     Ok(Range { lo, hi })
 }
 
-/// What relates so to an operand whose nearest value of the type is `value`, which stands in `order` to it. There is
-/// no value of the type between the two.
+/// The values that satisfy a comparison with an operand whose nearest value of the type is `value`; `order` compares
+/// that with the operand. No value of the type lies between the two.
 fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
     let above = |bound| Range {
         lo: bound,
@@ -92,7 +92,7 @@ fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
 }
 
 impl Operand {
-    /// The value of type `t` that is nearest to the operand, and how it stands to it.
+    /// The value of type `t` nearest to the operand, and its order relative to it.
     fn nearest(&self, t: Type) -> Result<(Value, Ordering), String> {
         let value = match self {
             Operand::Text(text) | Operand::Value(Value::String(text)) => Value::parse(t, text)?,

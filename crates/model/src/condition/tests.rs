@@ -156,7 +156,7 @@ fn mistakes_name_the_column_and_what_was_expected() {
 }
 
 #[test]
-fn what_cannot_be_built_is_told_when_it_is_used() {
+fn build_errors_are_reported_on_use() {
     let wrong = field("a..b").eq(1) & field("c").eq(2);
     assert!(wrong.check().unwrap_err().contains("field name is empty"));
     assert!((!field("").exists()).check().is_err());
@@ -206,7 +206,7 @@ fn json_is_compared_by_what_stands_there() {
         "f=time(1970-01-01T00:00:01.5Z)",
         "t<time(2024-05-02)",
         "t<2024-05-02",
-        // Of another type is not equal.
+        // A value of another type is not equal.
         "s!=int(10)",
         "o!=1",
         "s!=time(2024-05-01)",

@@ -5,32 +5,32 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers; they
-/// differ in what writes and queries cost.
+/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers;
+/// they differ in the costs of writes and queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IndexKind {
     /// Not indexed: the attribute is typed and extracted, queries scan.
     None,
-    /// Nothing is written beside the data: tables carry zone maps and value filters of their blocks.
-    /// Cheapest to write; best when the attribute grows with time.
+    /// No separate index: the data's tables carry zone maps and value filters of their blocks. Cheapest to write;
+    /// best when the attribute grows with time.
     Embedded,
-    /// As embedded, but each table carries one map from fingerprints of values to blocks in place of
-    /// a filter per block, so that a lookup asks once a table. Nearly as cheap to write;
-    /// lookups of a value come close to those of the kinds with a tree of their own.
+    /// As embedded, but each table carries one map from value fingerprints to blocks in place of a filter per block,
+    /// so that a lookup probes each table once. Nearly as cheap to write; lookups of a value come close to those of
+    /// the stand-alone kinds.
     Fingerprint,
-    /// Nothing but the least and the greatest value of each component (Luo & Carey section 3). Costs
-    /// nothing to write; for ranges of an attribute that grows with time, read as a scan reads. How
-    /// many components a query can pass over depends on the [`Maintenance`](super::Maintenance).
+    /// Only the least and the greatest value of each component (Luo & Carey section 3). Costs nothing to write; for
+    /// ranges of an attribute that grows with time, read by a scan. How many components a query can skip depends on
+    /// the [`Maintenance`](super::Maintenance).
     Filter,
-    /// A posting list per value, read and written back at each write. Writes slow down as lists
-    /// grow; here because the papers measure it.
+    /// A posting list per value, read and rewritten at each write. Writes slow down as lists grow; a baseline of the
+    /// papers.
     Eager,
-    /// A posting list per value, appended to blindly and merged later. Best for the newest few.
+    /// A posting list per value, appended to blindly and merged later. Best for the newest few matches.
     Lazy,
     /// A tree of (value, primary key). Best when all matches are wanted.
     Composite,
-    /// A tree of (value, descending sequence number, primary key): the newest records of a value lie
-    /// together. Good for the newest few and for all.
+    /// A tree of (value, descending sequence number, primary key): the newest records of a value are adjacent. Good
+    /// for the newest few and for all.
     Recent,
 }
 
@@ -47,12 +47,12 @@ impl IndexKind {
         IndexKind::Recent,
     ];
 
-    /// False where the attribute is declared and no more.
+    /// False where the attribute is only declared.
     pub fn is_indexed(self) -> bool {
         self != IndexKind::None
     }
 
-    /// True for kinds that keep a tree of their own.
+    /// True for the stand-alone kinds: their index is a separate tree.
     pub fn is_standalone(self) -> bool {
         matches!(
             self,
@@ -60,7 +60,7 @@ impl IndexKind {
         )
     }
 
-    /// True for kinds that are part of the data: tables and memtables carry them.
+    /// True for the embedded kinds: tables and memtables of the data carry the index.
     pub fn is_embedded(self) -> bool {
         matches!(
             self,

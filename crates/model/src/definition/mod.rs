@@ -1,4 +1,4 @@
-//! Definitions: what a dataset's key is, which attributes it indexes, and how.
+//! Definitions of datasets: the key, the indexed attributes, and the kinds of their indexes.
 
 mod kind;
 mod stored;
@@ -14,26 +14,26 @@ use crate::error::{Error, Result};
 use crate::schema::{KeyType, Path, Type};
 use crate::tokens::Tokenizer;
 
-/// The most attributes that a dataset may have.
+/// The maximum number of attributes of a dataset.
 pub const MAX_INDEXES: usize = 64;
 
 /// One indexed attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexDef {
-    /// Where in the record it is.
+    /// Its path in the record.
     pub path: Path,
-    /// How it is indexed.
+    /// The kind of its index.
     pub kind: IndexKind,
-    /// What its values are.
+    /// The type of its values.
     pub ty: Type,
-    /// What the index holds of them.
+    /// How its values become tokens of the index.
     pub tokenizer: Tokenizer,
 }
 
 /// The definition of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetDef {
-    /// Where in the record its primary key is.
+    /// The path of the primary key in the record.
     pub key: Path,
     /// Whether keys are integers or strings.
     pub key_type: KeyType,
@@ -41,12 +41,11 @@ pub struct DatasetDef {
     pub indexes: Vec<IndexDef>,
     /// When index entries of replaced records are found to be obsolete.
     pub maintenance: Maintenance,
-    /// The strategy is chosen by what is measured, `maintenance` being the present choice
-    /// ([`DatasetDef::auto`]).
+    /// The strategy is chosen by measurements, `maintenance` being the current choice ([`DatasetDef::auto`]).
     pub auto: bool,
-    /// When what replaced records left behind is noted to be obsolete.
+    /// When obsolete writes are recorded as such.
     pub repair: Repair,
-    /// How the trees are merged.
+    /// How the trees are compacted.
     pub merging: Merging,
     /// How many versions of a record are kept; more than one with deferred maintenance only.
     pub versions: u32,
@@ -100,19 +99,19 @@ impl DatasetDef {
         }
     }
 
-    /// The same with records that expire so long after they were written. Can be changed later; a change holds for records written afterwards.
+    /// Records expire so long after they were written. Can be changed later; a change holds for records written afterwards.
     pub fn ttl(mut self, ttl: Duration) -> DatasetDef {
         self.expiry.ttl = Some(ttl);
         self
     }
 
-    /// The same with records that expire at the time that they have at `path`: RFC 3339, or seconds since 1970; absent or null, never.
+    /// Records expire at the time that they have at `path`: RFC 3339, or seconds since 1970; absent or null, never.
     pub fn expires_at(mut self, path: Path) -> DatasetDef {
         self.expiry.path = Some(path);
         self
     }
 
-    /// The same with another maintenance strategy.
+    /// Sets another maintenance strategy.
     pub fn maintenance(self, maintenance: Maintenance) -> DatasetDef {
         DatasetDef {
             maintenance,
@@ -121,9 +120,8 @@ impl DatasetDef {
         }
     }
 
-    /// The same with a maintenance strategy that follows what is measured: validation to begin with,
-    /// then eager, validation or mutable-bitmap, whichever is expected to cost least
-    /// (the dataset's statistics say why).
+    /// Lets measurements choose the maintenance strategy: validation to begin with, then eager, validation or
+    /// mutable-bitmap, whichever is expected to cost least (the dataset's statistics say why).
     pub fn auto(self) -> DatasetDef {
         DatasetDef {
             maintenance: Maintenance::Validation,
@@ -132,27 +130,27 @@ impl DatasetDef {
         }
     }
 
-    /// The same with another time of repair.
+    /// Sets another time of repair.
     pub fn repair(self, repair: Repair) -> DatasetDef {
         DatasetDef { repair, ..self }
     }
 
-    /// The same with another way of merging.
+    /// Sets another way of compacting.
     pub fn merging(self, merging: Merging) -> DatasetDef {
         DatasetDef { merging, ..self }
     }
 
-    /// The same with so many versions kept of each record.
+    /// Sets the number of versions kept of each record.
     pub fn versions(self, versions: u32) -> DatasetDef {
         DatasetDef { versions, ..self }
     }
 
-    /// The same with one more indexed attribute.
+    /// Adds an indexed attribute.
     pub fn index(self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
         self.tokenized(path, kind, ty, Tokenizer::Exact)
     }
 
-    /// The same with one more indexed attribute, of whose values the index holds tokens.
+    /// Adds an indexed attribute whose index holds tokens of its values.
     pub fn tokenized(
         mut self,
         path: Path,
@@ -169,7 +167,7 @@ impl DatasetDef {
         self
     }
 
-    /// Refuses what does not fit together: with [`Error::BadInput`], as the making of a dataset does.
+    /// Refuses inconsistent settings with [`Error::BadInput`], as creating a dataset does.
     pub fn validate(&self) -> Result<()> {
         if self.indexes.len() > MAX_INDEXES {
             return Err(Error::bad_input(format!(
@@ -213,7 +211,7 @@ impl DatasetDef {
     }
 }
 
-/// Refuses a tokenizer that does not go with a kind of index or a type.
+/// Refuses a tokenizer that does not fit the kind of index or the type.
 pub fn check_tokenizer(tokenizer: Tokenizer, kind: IndexKind, ty: Type) -> Result<()> {
     let fits = match tokenizer {
         Tokenizer::Exact => return Ok(()),

@@ -1,4 +1,4 @@
-//! The stored form of a definition: JSON, the configuration of a dataset's data tree.
+//! The stored form of a definition: JSON, in the configuration of a dataset's data tree.
 
 use std::time::Duration;
 
@@ -9,71 +9,71 @@ use super::{DatasetDef, Expiry, IndexDef, Maintenance, Merging, Repair};
 use crate::schema::{KeyType, Path};
 use crate::tokens::Tokenizer;
 
-/// An attribute as it is stored: with the number that records and synopses know it by.
+/// A stored attribute, with the number that identifies it in records and synopses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAttribute {
-    /// Its stable number; numbers are not used twice.
+    /// Its stable number; numbers are not reused.
     pub id: u32,
-    /// What it is.
+    /// Its definition.
     pub def: IndexDef,
-    /// Which of its index trees, one after the other, is in use (or was the last).
+    /// The number of its current (or last) index tree: each rebuild has a new one.
     pub tree: u32,
-    /// Later writes were done with this index; earlier ones were brought to it.
+    /// Writes after this one are in the index; the build has added the earlier ones.
     pub since: Seq,
 }
 
-/// A change of an index that is under way.
+/// An online build or rebuild of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredChange {
-    /// The attribute as it will be.
+    /// The attribute after the build.
     pub attribute: StoredAttribute,
-    /// Writes after this sequence number go to the new index, those up to it must be brought there.
+    /// Writes after this sequence number go to the new index; the build adds the earlier ones.
     pub since: Seq,
-    /// Tables up to this number were written before the change began.
+    /// Tables up to this number were written before the build began.
     pub tables: u64,
 }
 
-/// What the configuration bytes of a dataset's data tree say.
+/// The decoded configuration of a dataset's data tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDef {
-    /// Where in the record its primary key is.
+    /// The path of the primary key in the record.
     pub key: Path,
     /// Whether keys are integers or strings.
     pub key_type: KeyType,
     /// The indexed attributes.
     pub attributes: Vec<StoredAttribute>,
-    /// The number that the next new attribute gets; numbers are not used twice.
+    /// The number of the next new attribute; numbers are not reused.
     pub next_id: u32,
-    /// The index that is being built.
+    /// The index being built.
     pub change: Option<StoredChange>,
-    /// How the dataset is maintained.
+    /// The maintenance settings.
     pub upkeep: MaintenanceSettings,
     /// When records that are written from now on expire.
     pub expiry: Expiry,
 }
 
-/// How a dataset is kept in order.
+/// The maintenance settings of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaintenanceSettings {
     /// When obsolete index entries are found.
     pub maintenance: Maintenance,
-    /// Whether the strategy is chosen by what is measured.
+    /// Whether measurements choose the strategy.
     pub auto: bool,
-    /// When they are noted.
+    /// When they are recorded as obsolete.
     pub repair: Repair,
     /// How the trees are compacted.
     pub merging: Merging,
     /// How many versions of a record are kept.
     pub versions: u32,
-    /// The primary-key index has the writes after this one only: the others are still to be brought to it.
+    /// The primary-key index has only the writes after this one: the earlier ones are still being added.
     pub keys_after: Option<Seq>,
-    /// Later writes were done by this strategy; of earlier ones the bitmap's mark tells whether what they
-    /// left behind has been repaired.
+    /// Later writes used this strategy; for earlier ones the repair watermark says whether their obsolete entries
+    /// have been recorded.
     pub since: Seq,
 }
 
 impl StoredDef {
-    /// Of a dataset that is made now.
+    /// The stored form of a new dataset's definition.
     pub fn new(def: &DatasetDef) -> StoredDef {
         let attributes: Vec<StoredAttribute> = (0..)
             .zip(&def.indexes)
@@ -109,7 +109,7 @@ impl StoredDef {
         self.attributes.iter().find(|a| a.def.path == *path)
     }
 
-    /// The definition once the change is complete.
+    /// The definition after the running build.
     pub fn changed(&self) -> StoredDef {
         let mut after = self.clone();
         if let Some(StoredChange { attribute, .. }) = after.change.take() {
@@ -121,7 +121,7 @@ impl StoredDef {
         after
     }
 
-    /// The definition as people gave it.
+    /// The definition as given by the user.
     pub fn def(&self) -> DatasetDef {
         let indexes = self
             .attributes
@@ -141,7 +141,7 @@ impl StoredDef {
         }
     }
 
-    /// The JSON that is stored.
+    /// Encodes the stored JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
         let attributes: Vec<Json> = self.attributes.iter().map(to_json).collect();
         let mut json = json!({
@@ -181,7 +181,7 @@ impl StoredDef {
         json.to_string().into_bytes()
     }
 
-    /// Reads what [`StoredDef::to_bytes`] made, or an older build; `None` when it is malformed.
+    /// Decodes the output of [`StoredDef::to_bytes`], also of older builds; `None` when it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<StoredDef> {
         let json: Json = serde_json::from_slice(bytes).ok()?;
         let attributes = json.get("attributes")?.as_array()?.iter();
@@ -220,7 +220,7 @@ fn expiry(json: &Json) -> Option<Expiry> {
     expiry.validate().ok().map(|()| expiry)
 }
 
-/// Definitions created before there was a choice have no such fields.
+/// Definitions of older builds lack these fields.
 fn upkeep(json: &Json) -> Option<MaintenanceSettings> {
     if json.get("maintenance").is_none() {
         return Some(MaintenanceSettings {

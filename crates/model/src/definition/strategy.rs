@@ -1,24 +1,24 @@
-//! Strategies: when obsolete index entries are found, when that is noted, how trees are compacted.
+//! Strategies: when obsolete index entries are found, when they are recorded, how trees are compacted.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// When an index entry of a replaced record is found to be obsolete (Luo & Carey sections 3.1, 4 and 5;
-/// DELI section IV). All give the same answers; they differ in what writes and queries cost.
+/// When an index entry of a replaced record is found to be obsolete (Luo & Carey sections 3.1, 4 and 5; DELI section
+/// IV). All strategies give the same answers; they differ in the costs of writes and queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Maintenance {
-    /// At the write: it reads the old record and takes its entries back. Indexes are always exact.
+    /// At the write: reads the old record and removes its index entries. Indexes are always exact.
     Eager,
-    /// At the query: it asks the primary-key index for a newer write, or fetches and looks.
+    /// At the query: probes the primary-key index for a newer write, or fetches the record and compares.
     Validation,
-    /// At the write, by the primary-key index alone: the bit of the old record's write is set.
+    /// At the write, with the primary-key index alone: sets the bit of the old record's write.
     MutableBitmap,
-    /// At the query, which fetches and looks, and notes what it found.
+    /// At the query, which fetches the record, compares, and records obsolete writes.
     #[default]
     Deferred,
-    /// At the query: it asks a tree of written keys that each index has. The baseline that the papers measure.
+    /// At the query: probes a tree of written keys beside each index. A baseline of the papers.
     DeletedKey,
 }
 
@@ -32,7 +32,7 @@ impl Maintenance {
         Maintenance::DeletedKey,
     ];
 
-    /// True for strategies that know of each write, when it is done, what it replaced.
+    /// True for strategies that determine at each write what it replaces.
     pub fn looks_at_writes(self) -> bool {
         matches!(self, Maintenance::Eager | Maintenance::MutableBitmap)
     }
@@ -73,17 +73,17 @@ impl FromStr for Maintenance {
     }
 }
 
-/// When it is noted which writes are obsolete, whose index entries merges can leave out and queries pass over.
+/// When obsolete writes are recorded, so that compactions drop their index entries and queries skip them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Repair {
-    /// As merges go: what a merge of the primary-key index or, without one, of the data leaves out is noted
-    /// in the same step (merge repair, Luo & Carey section 4.4; streaming repair, DELI section V).
+    /// During compactions: the drops of a compaction of the primary-key index or, without one, of the data are
+    /// recorded atomically (merge repair, Luo & Carey section 4.4; streaming repair, DELI section V).
     #[default]
     Merge,
-    /// When it is asked for, by going through the records: until then merges keep replaced versions
-    /// (staged repair, DELI section V; for deferred maintenance).
+    /// On request, by a scan of the records: until then compactions keep replaced versions (staged repair, DELI
+    /// section V; for deferred maintenance).
     Staged,
-    /// When it is asked for, by going through the indexes (`Dataset::repair`).
+    /// On request, by a scan of the indexes (`Dataset::repair`).
     None,
 }
 
@@ -119,18 +119,18 @@ impl FromStr for Repair {
     }
 }
 
-/// How the trees of a dataset are merged.
+/// How the trees of a dataset are compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Merging {
-    /// Tiers above one leveled run: each tree for itself. Updates write half as much as with levels, and a read asks a few runs
-    /// more where there were updates.
+    /// Tiers above one leveled run, for each tree separately. Updates write half as much as with levels, and a read
+    /// probes a few more runs where there were updates.
     #[default]
     LazyLeveled,
-    /// LevelDB's levels: each tree for itself. Fewest runs to read.
+    /// LevelDB's levels, for each tree separately. Fewest runs to read.
     Leveled,
-    /// AsterixDB's tiers, ratio 1.2: each tree for itself. Writes less.
+    /// AsterixDB's tiers, ratio 1.2, for each tree separately. Writes less.
     Tiered,
-    /// Tiers, and all trees of the dataset merge the same components together (Luo & Carey section 4.4).
+    /// Tiers, and all trees of the dataset compact the same components together (Luo & Carey section 4.4).
     Correlated,
 }
 

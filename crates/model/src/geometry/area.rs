@@ -1,4 +1,4 @@
-//! Areas: what a point can lie in.
+//! Areas: rectangles, circles and polygons that contain points.
 
 use super::bounds::Bounds;
 use super::distance::{EARTH_RADIUS_M, distance, farthest, nearest};
@@ -7,7 +7,7 @@ use super::point::{Point, Space};
 use super::polygon::Polygon;
 use crate::error::{Error, Result};
 
-/// An area of the sphere or of the plane, its border included. Making one costs time in proportion to its corners.
+/// An area of the sphere or of the plane, its border included. Creating one costs time in proportion to its corners.
 #[derive(Debug, Clone)]
 pub struct Area {
     space: Space,
@@ -27,24 +27,26 @@ enum Shape {
     Polygon(Polygon),
 }
 
-/// How much of a box lies in an area.
+/// The relation of a box to an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// None of it.
+    /// No point of the box is in the area.
     Outside,
-    /// Perhaps some of it.
+    /// Some points of the box may be in the area.
     Crosses,
-    /// All of it.
+    /// All points of the box are in the area.
     Inside,
 }
 
 impl Area {
-    /// All points with longitudes from `west` to `east` and latitudes from `south` to `north` (in the plane: first and second coordinates),
-    /// all four included. On the sphere `west` may be greater than `east`: then it crosses the meridian of 180 degrees.
+    /// All points with longitudes from `west` to `east` and latitudes from `south` to `north` (in the plane: first
+    /// and second coordinates), all four included. On the sphere `west` may be greater than `east`: then the
+    /// rectangle crosses the meridian of 180 degrees.
     ///
     /// # Errors
     ///
-    /// A corner is no [point](Point::new); `south` is greater than `north`; in the plane, `west` greater than `east`.
+    /// A corner is not a valid [point](Point::new); `south` is greater than `north`; in the plane, `west` greater
+    /// than `east`.
     pub fn rect(space: Space, west: f64, south: f64, east: f64, north: f64) -> Result<Area> {
         let (low, high) = (
             Point::new(space, west, south)?,
@@ -75,7 +77,7 @@ impl Area {
     ///
     /// # Errors
     ///
-    /// The radius is negative or no finite number.
+    /// The radius is negative or not a finite number.
     pub fn circle(space: Space, centre: Point, radius: f64) -> Result<Area> {
         if !(0.0..f64::INFINITY).contains(&radius) {
             return Err(Error::bad_input(format!(
@@ -98,7 +100,7 @@ impl Area {
         })
     }
 
-    /// What lies in the polygon.
+    /// The area of a polygon.
     pub fn polygon(polygon: Polygon) -> Area {
         Area {
             space: polygon.space(),
@@ -107,22 +109,22 @@ impl Area {
         }
     }
 
-    /// What lies in the polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`, `FeatureCollection` or
+    /// The polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`, `FeatureCollection` or
     /// `GeometryCollection` of such.
     ///
     /// # Errors
     ///
-    /// The text is no JSON, or not of these; a ring of it is none ([`Polygon::new`]).
+    /// The text is not JSON, or not of these types; a ring is invalid ([`Polygon::new`]).
     pub fn from_geojson(space: Space, text: &str) -> Result<Area> {
         Ok(Area::polygon(geojson::polygon(space, text)?))
     }
 
-    /// Sphere or plane.
+    /// The space of the area: sphere or plane.
     pub fn space(&self) -> Space {
         self.space
     }
 
-    /// Whether the point lies in the area or on its border.
+    /// True when the point is in the area or on its border.
     pub fn contains(&self, point: Point) -> bool {
         match &self.shape {
             Shape::Rect => self.boxes.iter().any(|part| part.contains(point)),
@@ -131,12 +133,12 @@ impl Area {
         }
     }
 
-    /// Boxes that together have every point of the area, and perhaps more.
+    /// Boxes that together cover the area, and perhaps more.
     pub fn boxes(&self) -> &[Bounds] {
         &self.boxes
     }
 
-    /// How much of the box lies in the area. [`Relation::Crosses`] may be said of any box, the others are sure.
+    /// The relation of a box to the area. [`Relation::Crosses`] is approximate, the others are exact.
     pub fn relation(&self, bounds: &Bounds) -> Relation {
         if !self.boxes.iter().any(|part| part.meets(bounds)) {
             return Relation::Outside;
@@ -158,7 +160,8 @@ impl Area {
     }
 }
 
-/// The boxes of a range of longitudes and latitudes: cut at the meridian of 180 degrees, which has two names, with all longitudes at a pole.
+/// The boxes of a range of longitudes and latitudes: cut at the meridian of 180 degrees, which has two names, with
+/// all longitudes at a pole.
 pub(super) fn on_sphere(west: f64, east: f64, south: f64, north: f64) -> Vec<Bounds> {
     let part = |min_x, max_x, min_y, max_y| Bounds {
         min_x,
@@ -186,9 +189,9 @@ pub(super) fn on_sphere(west: f64, east: f64, south: f64, north: f64) -> Vec<Bou
     boxes
 }
 
-/// The boxes about a circle on the sphere.
+/// The boxes around a circle on the sphere.
 fn around(centre: Point, radius: f64) -> Vec<Bounds> {
-    // More than what rounding does to the sine and its inverse.
+    // More than the rounding errors of the sine and its inverse.
     let wider = |degrees: f64| degrees * (1.0 + 1e-6) + 1e-9;
     let angle = radius / EARTH_RADIUS_M;
     let up = wider(angle.to_degrees());

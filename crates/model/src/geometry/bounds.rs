@@ -1,8 +1,9 @@
-//! Boxes that are parallel to the axes: what blocks, files and areas are bounded by.
+//! Axis-parallel boxes: the bounds of blocks, files and areas.
 
 use super::point::Point;
 
-/// A box: all points with `min_x <= x <= max_x` and `min_y <= y <= max_y`. On the sphere it never crosses the meridian of 180 degrees.
+/// A box: all points with `min_x <= x <= max_x` and `min_y <= y <= max_y`. On the sphere it never crosses the
+/// meridian of 180 degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// Least longitude, or first coordinate.
@@ -26,7 +27,7 @@ impl Bounds {
         }
     }
 
-    /// The smallest box that has both.
+    /// The smallest box that contains both.
     pub fn union(self, other: Bounds) -> Bounds {
         Bounds {
             min_x: self.min_x.min(other.min_x),
@@ -36,12 +37,12 @@ impl Bounds {
         }
     }
 
-    /// Whether the point lies in the box, borders included.
+    /// True when the point is in the box, borders included.
     pub fn contains(&self, point: Point) -> bool {
         self.has(point.x(), point.y())
     }
 
-    /// Whether the boxes share a point.
+    /// True when the boxes share a point.
     pub fn meets(&self, other: &Bounds) -> bool {
         self.min_x <= other.max_x
             && other.min_x <= self.max_x
@@ -49,7 +50,7 @@ impl Bounds {
             && other.min_y <= self.max_y
     }
 
-    /// Whether all of `other` lies in this box.
+    /// True when all of `other` is in this box.
     pub fn holds(&self, other: &Bounds) -> bool {
         self.has(other.min_x, other.min_y) && self.has(other.max_x, other.max_y)
     }
@@ -58,7 +59,7 @@ impl Bounds {
         self.min_x <= x && x <= self.max_x && self.min_y <= y && y <= self.max_y
     }
 
-    /// The corners, one after the other around the box.
+    /// The corners, in order around the box.
     pub(super) fn corners(&self) -> [(f64, f64); 4] {
         [
             (self.min_x, self.min_y),

@@ -1,4 +1,4 @@
-//! Distances: between points, and bounds of those between a point and all that lies in a box.
+//! Distances between points, and bounds of the distances between a point and the points of a box.
 
 use super::bounds::Bounds;
 use super::point::{Point, Space};
@@ -6,9 +6,11 @@ use super::point::{Point, Space};
 /// The earth's mean radius in metres, (2a + b) / 3 of WGS 84.
 pub const EARTH_RADIUS_M: f64 = 6_371_008.8;
 
-/// The distance of two points: on the sphere along the great circle, in metres (by haversines); in the plane the length of the line.
+/// The distance of two points: on the sphere along the great circle, in metres (by haversines); in the plane the
+/// Euclidean distance.
 ///
-/// Two distances are computed alike wherever Esker compares them, so that an order by distance is the same in each kind of index.
+/// Every comparison of distances in Esker uses this function, so that an order by distance is the same in each kind
+/// of index.
 pub fn distance(space: Space, a: Point, b: Point) -> f64 {
     match space {
         Space::Plane => (a.x() - b.x()).hypot(a.y() - b.y()),
@@ -21,7 +23,7 @@ pub fn distance(space: Space, a: Point, b: Point) -> f64 {
     }
 }
 
-/// A lower bound of the distance between the point and all points of the box: close below the least, and never above it.
+/// A lower bound of the distance between the point and all points of the box: close to the least, never above it.
 pub fn nearest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     let exact = match space {
         Space::Plane => {
@@ -37,7 +39,7 @@ pub fn nearest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     (exact - slack(exact)).max(0.0)
 }
 
-/// An upper bound of the distance between the point and all points of the box: close above the greatest, and never below it.
+/// An upper bound of the distance between the point and all points of the box: close to the greatest, never below it.
 pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     match space {
         Space::Plane => {
@@ -50,7 +52,7 @@ pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
             ));
             exact + slack(exact)
         }
-        // What is farthest from a point is nearest to its antipode.
+        // The farthest point from a point is the nearest to its antipode.
         Space::Sphere => {
             let x = match point.x() > 0.0 {
                 true => point.x() - 180.0,
@@ -63,15 +65,15 @@ pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     }
 }
 
-/// More than what rounding does to a distance: haversines lose half of their digits towards the antipode.
+/// More than the rounding error of a distance: haversines lose half of their digits towards the antipode.
 fn slack(distance: f64) -> f64 {
     1e-6 + 1e-8 * distance
 }
 
-/// The distance to the nearest point of a box on the sphere, but for rounding.
+/// The distance to the nearest point of a box on the sphere, with rounding errors.
 fn to_box(point: Point, bounds: &Bounds) -> f64 {
     if bounds.min_x <= point.x() && point.x() <= bounds.max_x {
-        // Along the meridian: every other way to a parallel is longer.
+        // Along the meridian: every other path to a parallel is longer.
         let beyond = (bounds.min_y - point.y())
             .max(point.y() - bounds.max_y)
             .max(0.0);
@@ -80,10 +82,11 @@ fn to_box(point: Point, bounds: &Bounds) -> f64 {
     to_meridian(point, bounds.min_x, bounds).min(to_meridian(point, bounds.max_x, bounds))
 }
 
-/// The distance to the nearest point of a piece of a meridian, but for rounding.
+/// The distance to the nearest point of a segment of a meridian, with rounding errors.
 fn to_meridian(point: Point, x: f64, bounds: &Bounds) -> f64 {
     let (latitude, east) = (point.y().to_radians(), (x - point.x()).to_radians());
-    // The foot of the perpendicular on the great circle of the meridian; beyond a pole where it lies on the other side of the earth.
+    // The foot of the perpendicular on the great circle of the meridian; beyond a pole where it is on the other side
+    // of the earth.
     let foot = latitude
         .sin()
         .atan2(latitude.cos() * east.cos())

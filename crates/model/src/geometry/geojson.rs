@@ -1,4 +1,4 @@
-//! Areas as people have them in files: the polygons of GeoJSON (RFC 7946).
+//! Areas from GeoJSON (RFC 7946): its polygons.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(super) fn polygon(space: Space, text: &str) -> Result<Polygon> {
 
 type Rings = Vec<Vec<Point>>;
 
-/// Adds the polygons of a GeoJSON object. The parser has bounded its depth.
+/// Adds the polygons of a GeoJSON object. The JSON parser has bounded its depth.
 fn gather(space: Space, value: &Value, polygons: &mut Vec<Rings>) -> Result<()> {
     let kind = value.get("type").and_then(Value::as_str);
     let list = |name: &str| match value.get(name) {
@@ -69,7 +69,7 @@ fn rings(space: Space, rings: &[Value]) -> Result<Rings> {
     rings.iter().map(ring).collect()
 }
 
-/// A position: longitude, latitude and perhaps a height, which does not matter here.
+/// A position: longitude, latitude and perhaps a height, which is ignored.
 fn position(space: Space, value: &Value) -> Result<Point> {
     let numbers = value
         .as_array()

@@ -1,10 +1,10 @@
-//! Points and the spaces that they lie in.
+//! Points, and the spaces of their coordinates.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// What coordinates mean.
+/// The meaning of coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Space {
     /// Longitude and latitude in degrees on a sphere with the earth's mean radius; distances in metres.
@@ -21,11 +21,12 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point, if the coordinates are possible there.
+    /// A point, if the coordinates are valid in the space.
     ///
     /// # Errors
     ///
-    /// A coordinate is no finite number; on the sphere, a longitude outside of -180 to 180 or a latitude outside of -90 to 90.
+    /// A coordinate is not a finite number; on the sphere, a longitude outside of -180 to 180 or a latitude outside
+    /// of -90 to 90.
     pub fn new(space: Space, x: f64, y: f64) -> Result<Point> {
         let fits = |name: &str, value: f64, limit: f64| match value.abs() <= limit {
             true => Ok(()),
@@ -50,7 +51,7 @@ impl Point {
                 )));
             }
         }
-        // A negative zero would have an encoding of its own.
+        // A negative zero would have a separate encoding.
         Ok(Point {
             x: x + 0.0,
             y: y + 0.0,
@@ -67,7 +68,7 @@ impl Point {
         self.y
     }
 
-    /// On the sphere: all longitudes are the same point here.
+    /// On the sphere: at a pole all longitudes are the same point.
     pub(super) fn at_pole(self) -> bool {
         self.y.abs() == 90.0
     }

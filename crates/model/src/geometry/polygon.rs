@@ -1,4 +1,5 @@
-//! Polygons with holes. Whether a point lies left or right of an edge is decided without rounding (Shewchuk's adaptive predicate).
+//! Polygons with holes. The side of an edge on which a point lies is decided without rounding errors (Shewchuk's
+//! adaptive predicate).
 
 use robust::{Coord, orient2d};
 
@@ -7,12 +8,12 @@ use super::bounds::Bounds;
 use super::point::{Point, Space};
 use crate::error::{Error, Result};
 
-/// One or more polygons, each with any number of holes. The border belongs to it, that of holes, too.
+/// One or more polygons, each with any number of holes. Borders are included, those of holes, too.
 ///
-/// An edge is a straight line in the plane of the coordinates, on the sphere too, as GeoJSON has it (RFC 7946, section 3.1.1): between two
-/// points of one latitude it follows the parallel. An edge over more than 180 degrees of longitude goes the short way, across the meridian
-/// of 180 degrees (one of exactly 360 degrees goes all around). A ring that goes around the earth encloses the pole of the hemisphere
-/// where its corners are on average.
+/// An edge is a straight line in the plane of the coordinates, on the sphere too, as in GeoJSON (RFC 7946, section
+/// 3.1.1): between two points of one latitude it follows the parallel. An edge over more than 180 degrees of
+/// longitude takes the short way, across the meridian of 180 degrees (one of exactly 360 degrees circles the earth).
+/// A ring around the earth encloses the pole of the hemisphere of the mean of its corners.
 #[derive(Debug, Clone)]
 pub struct Polygon {
     space: Space,
@@ -25,7 +26,7 @@ struct Part {
     holes: Vec<Ring>,
 }
 
-/// Where a point lies with a ring.
+/// The position of a point relative to a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outside,
@@ -33,19 +34,20 @@ enum Place {
     Inside,
 }
 
-/// Edges of about this number share a slab, so that a point is compared with few of them.
+/// About this number of edges share a slab, so that a point is compared with few of them.
 const EDGES_PER_SLAB: usize = 8;
 const MAX_SLABS: usize = 4096;
 
-/// A closed line. Longitudes go on beyond 180 degrees where it crosses that meridian, so that its edges are straight lines.
+/// A closed line. Longitudes continue beyond 180 degrees where it crosses that meridian, so that its edges are
+/// straight lines.
 #[derive(Debug, Clone)]
 struct Ring {
     space: Space,
     edges: Vec<Edge>,
     bounds: Bounds,
-    /// The latitude of the pole that it goes around.
+    /// The latitude of the pole that it encircles.
     pole: Option<f64>,
-    /// For each part of the range of x the edges that reach into it.
+    /// For each slab of the range of x, the edges that reach into it.
     slabs: Vec<Vec<u32>>,
 }
 
@@ -56,12 +58,13 @@ struct Edge {
 }
 
 impl Polygon {
-    /// The polygons, each a list of rings, the first of which is its outline and the others are holes in it. A ring is a list of at least
-    /// four points, the last of which is the first again. The direction of rings does not matter.
+    /// The polygons, each a list of rings: its outline, then its holes. A ring is a list of at least four points, the
+    /// last of which equals the first. The direction of rings does not matter.
     ///
     /// # Errors
     ///
-    /// There is no polygon, or one without a ring; a ring with fewer points, or that is not closed, or that goes around the earth more than once.
+    /// There is no polygon, or one without a ring; a ring with fewer points, or that is not closed, or that encircles
+    /// the earth more than once.
     pub fn new(space: Space, polygons: &[Vec<Vec<Point>>]) -> Result<Polygon> {
         if polygons.is_empty() {
             return Err(Error::bad_input("there is no polygon"));
@@ -88,12 +91,12 @@ impl Polygon {
         })
     }
 
-    /// Sphere or plane.
+    /// The space of the polygon: sphere or plane.
     pub fn space(&self) -> Space {
         self.space
     }
 
-    /// Whether the point lies in a polygon or on its border. Costs the edges above and below the point.
+    /// True when the point is in a polygon or on its border. Costs the edges above and below the point.
     pub fn contains(&self, point: Point) -> bool {
         self.parts.iter().any(|part| {
             part.outer.place(point) != Place::Outside
@@ -104,7 +107,7 @@ impl Polygon {
         })
     }
 
-    /// Boxes that together have every point of it.
+    /// Boxes that together cover it.
     pub(super) fn boxes(&self) -> Vec<Bounds> {
         self.parts
             .iter()
@@ -112,7 +115,7 @@ impl Polygon {
             .collect()
     }
 
-    /// How much of a box lies in it.
+    /// The relation of a box to it.
     pub(super) fn relation(&self, bounds: &Bounds) -> Relation {
         if self.space == Space::Sphere && (bounds.max_y == 90.0 || bounds.min_y == -90.0) {
             return Relation::Crosses;
@@ -124,7 +127,7 @@ impl Polygon {
         if rings.any(|ring| ring.meets(bounds)) {
             return Relation::Crosses;
         }
-        // No border in the box: all of its points lie where one does.
+        // No border in the box: all of its points are on the same side.
         match self.contains(Point::raw(bounds.min_x, bounds.min_y)) {
             true => Relation::Inside,
             false => Relation::Outside,
@@ -188,10 +191,10 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The slab of a coordinate; grows with it.
+    /// The slab of a coordinate, ascending with it.
     fn slab(&self, x: f64) -> usize {
         let share = (x - self.bounds.min_x) / (self.bounds.max_x - self.bounds.min_x);
-        // Not a number where the ring has no width: the first.
+        // NaN where the ring has no width: the first.
         ((share * self.slabs.len() as f64) as usize).min(self.slabs.len() - 1)
     }
 
@@ -200,7 +203,7 @@ impl Ring {
         slab.iter().filter_map(|at| self.edges.get(*at as usize))
     }
 
-    /// A longitude by all names that it may have in the ring.
+    /// All longitudes that a point may have in the ring.
     fn names(&self, x: f64) -> impl Iterator<Item = f64> + use<> {
         let turns = if self.space == Space::Sphere {
             MOST_TURNS as i32 + 1
@@ -224,7 +227,7 @@ impl Ring {
         if beside && self.pole.is_none() {
             return Place::Outside;
         }
-        // Going north from the point, each edge changes the side.
+        // Going north from the point, each edge crossed changes the side.
         let mut crossed = false;
         for x in self.names(point.x()) {
             if x < self.bounds.min_x || x > self.bounds.max_x {
@@ -244,7 +247,7 @@ impl Ring {
         }
     }
 
-    /// Whether the line itself may share a point with the box.
+    /// True when the line itself may share a point with the box.
     fn meets(&self, bounds: &Bounds) -> bool {
         self.names(0.0).any(|turn| {
             let moved = Bounds {
@@ -279,7 +282,7 @@ impl Ring {
         if max_x - min_x >= 360.0 || self.pole.is_some() {
             return on_sphere(-180.0, 180.0, south, north);
         }
-        // Back by whole turns until the west has its usual name.
+        // Shifted by whole turns until the western longitude is in its usual range.
         let turn = 360.0 * ((min_x + 180.0) / 360.0).floor();
         let (west, east) = (min_x - turn, max_x - turn);
         match east > 180.0 {
@@ -289,11 +292,11 @@ impl Ring {
     }
 }
 
-/// How often a ring may go around the earth, one way or the other, before it comes back.
+/// The most turns of a ring around the earth, in either direction, before it closes.
 const MOST_TURNS: f64 = 2.0;
 
 impl Edge {
-    /// None where a point follows itself.
+    /// None where a point equals its predecessor.
     fn of(points: &[Coord<f64>]) -> Option<Edge> {
         match points {
             [a, b] if (a.x, a.y) != (b.x, b.y) => Some(Edge { a: *a, b: *b }),
@@ -305,12 +308,13 @@ impl Edge {
         Bounds::of(Point::raw(self.a.x, self.a.y)).union(Bounds::of(Point::raw(self.b.x, self.b.y)))
     }
 
-    /// Whether the point lies on the edge.
+    /// True when the point is on the edge.
     fn holds(&self, point: Coord<f64>) -> bool {
         self.bounds().has(point.x, point.y) && orient2d(self.a, self.b, point) == 0.0
     }
 
-    /// Whether the way north from the point crosses the edge. Of two edges that meet above the point one is crossed, where the line goes on.
+    /// True when the ray north from the point crosses the edge. Of two edges that meet above the point exactly one is
+    /// crossed, where the line continues.
     fn is_above(&self, point: Coord<f64>) -> bool {
         let (west, east) = if self.a.x <= self.b.x {
             (self.a, self.b)
@@ -320,7 +324,7 @@ impl Edge {
         west.x <= point.x && point.x < east.x && orient2d(west, east, point) < 0.0
     }
 
-    /// Whether a box may share a point with the edge: not where it lies on one side of its line.
+    /// True when a box may share a point with the edge: not where it lies on one side of its line.
     fn meets(&self, bounds: &Bounds) -> bool {
         if !self.bounds().meets(bounds) {
             return false;

@@ -1,4 +1,4 @@
-//! Areas against slow and plain reckoning: every box, every point.
+//! Areas compared with slow, simple computations: every box, every point.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -113,7 +113,7 @@ fn polygons_have_holes_borders_and_parts() {
             assert_eq!(area.contains(at(x, y)), inside, "{space:?} {x} {y}");
         }
     }
-    // A point on a slanted edge, as exactly as numbers go: (1, 1/3) rounded is not on the line to (3, 1), (1.5, 0.5) is.
+    // A point on a slanted edge, exactly: (1, 1/3) rounded is not on the line to (3, 1), (1.5, 0.5) is.
     let slanted = polygon(P, &[&[(0.0, 0.0), (3.0, 1.0), (3.0, -5.0)]]);
     assert!(slanted.contains(at(1.5, 0.5)));
     assert!(!slanted.contains(at(1.5, 0.5_f64.next_up())));
@@ -267,7 +267,7 @@ fn geojson_gives_its_polygons() {
     }
 }
 
-/// Random areas of all sorts, some at poles and at the meridian of 180 degrees.
+/// Random areas of all types, some at poles and at the meridian of 180 degrees.
 fn any_area(random: &mut fastrand::Rng, space: Space) -> Area {
     let x = |random: &mut fastrand::Rng| edgy(random, 180.0);
     let y = |random: &mut fastrand::Rng| edgy(random, 90.0);
@@ -285,7 +285,7 @@ fn any_area(random: &mut fastrand::Rng, space: Space) -> Area {
             Area::circle(space, centre, most * random.f64().powi(3)).unwrap()
         }
         _ => {
-            // A star about a point, so that no edge crosses another.
+            // A star around a point, so that no edges cross.
             let (x, y) = (x(random), y(random) * 0.9);
             let corners = random.usize(3..40);
             let star = (0..corners).map(|i| {
@@ -306,7 +306,7 @@ fn any_area(random: &mut fastrand::Rng, space: Space) -> Area {
     }
 }
 
-/// A coordinate: often whole, at times the least or greatest.
+/// A coordinate: often whole, sometimes the least or greatest.
 fn edgy(random: &mut fastrand::Rng, most: f64) -> f64 {
     match random.u8(0..8) {
         0 => most,
@@ -338,7 +338,7 @@ fn boxes_cover_areas_and_relations_are_sure() {
             Relation::Crosses => crosses += 1,
         }
         for i in 0..30 {
-            // Points of the box, its corners among them, and points anywhere.
+            // Points of the box, including its corners, and points anywhere.
             let (x, y) = match i {
                 0..4 => bounds.corners()[i],
                 4..15 => (
@@ -369,7 +369,7 @@ fn boxes_cover_areas_and_relations_are_sure() {
                 );
             }
             if space == S {
-                // The other name of the same point gives the same.
+                // The other name of the same point gives the same result.
                 if x.abs() == 180.0 {
                     assert_eq!(
                         area.contains(at(-x, y)),
@@ -401,7 +401,7 @@ fn boxes_cover_areas_and_relations_are_sure() {
 fn polygons_agree_with_counting_all_edges() {
     let mut random = fastrand::Rng::with_seed(11);
     for round in 0..400 {
-        // Small whole coordinates: points lie on corners and edges all the time.
+        // Small whole coordinates: points are often on corners and edges.
         let corners: Vec<(i64, i64)> = (0..random.usize(3..60))
             .map(|_| (random.i64(-6..7), random.i64(-6..7)))
             .collect();
@@ -488,7 +488,7 @@ fn bounds_of_distances_hold() {
                 close = close.min(to);
             }
         }
-        // Not only sure but useful: within a step of the grid.
+        // Not only valid but close: within a step of the grid.
         let step = (bounds.max_x - bounds.min_x).hypot(bounds.max_y - bounds.min_y) / 16.0;
         let step = if space == S {
             step.to_radians() * EARTH_RADIUS_M

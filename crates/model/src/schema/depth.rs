@@ -1,7 +1,7 @@
-//! How deep a record nests. The JSON parser limits the depth only of what it descends into; fields
-//! that nobody asked for are skipped at any depth, and would be refused by whoever reads the record.
+//! The nesting depth of a record. The JSON parser limits the depth only of what it descends into; fields that are not
+//! extracted are skipped at any depth, and later readers would refuse them.
 
-/// Deepest nesting of objects and arrays in a record; the limit of serde_json.
+/// The maximum nesting of objects and arrays in a record; the limit of serde_json.
 pub(super) const MAX_DEPTH: usize = 127;
 
 /// True when `json` nests deeper than [`MAX_DEPTH`]. One vectorised count for ordinary records.
@@ -9,7 +9,7 @@ pub(super) fn is_too_deep(json: &[u8]) -> bool {
     opening_brackets(json) > MAX_DEPTH && deepest(json) > MAX_DEPTH
 }
 
-/// How many `[` and `{` there are, inside of strings too.
+/// The number of `[` and `{`, inside of strings too.
 fn opening_brackets(json: &[u8]) -> usize {
     json.chunks(255)
         .map(|chunk| {

@@ -1,4 +1,4 @@
-//! Why a record is refused.
+//! The errors of refused records.
 
 use std::fmt;
 
@@ -11,22 +11,22 @@ use crate::error::Error;
 pub struct RecordError {
     /// The record's primary key as text, when it could be read.
     pub key: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub kind: RecordErrorKind,
 }
 
-/// What is wrong with a refused record.
+/// The error of a refused record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordErrorKind {
     /// The bytes are not UTF-8.
     InvalidUtf8 {
-        /// Where the first wrong byte is.
+        /// The offset of the first invalid byte.
         offset: usize,
     },
     /// The text is not JSON.
     Json {
-        /// What the parser expected.
+        /// The parser's expectation.
         what: String,
         /// The line, from 1.
         line: usize,
@@ -40,42 +40,42 @@ pub enum RecordErrorKind {
         /// The deepest nesting allowed.
         limit: usize,
     },
-    /// A field that the dataset reads comes twice in one object.
+    /// A field that the dataset extracts occurs twice in one object.
     Repeated {
         /// The field.
         path: Path,
     },
     /// There is no primary key.
     KeyMissing {
-        /// Where it should be.
+        /// Its path.
         path: Path,
     },
     /// The primary key is null.
     KeyNull {
-        /// Where it is.
+        /// Its path.
         path: Path,
     },
     /// The primary key is an empty string.
     KeyEmpty {
-        /// Where it is.
+        /// Its path.
         path: Path,
     },
     /// The primary key is of another type.
     KeyType {
-        /// Where it is.
+        /// Its path.
         path: Path,
         /// The declared type.
         expected: KeyType,
-        /// What stands there.
+        /// The type found.
         found: &'static str,
     },
     /// The primary key is too long.
     KeyTooLong {
-        /// Where it is.
+        /// Its path.
         path: Path,
-        /// The most bytes it may have.
+        /// The maximum length in bytes.
         limit: usize,
-        /// The bytes that it has.
+        /// Its length in bytes.
         length: usize,
     },
     /// An indexed attribute is of another type.
@@ -84,16 +84,16 @@ pub enum RecordErrorKind {
         path: Path,
         /// The declared type.
         expected: Type,
-        /// What stands there.
+        /// The type found.
         found: &'static str,
     },
     /// The value of an indexed attribute is too long.
     ValueTooLong {
         /// The attribute.
         path: Path,
-        /// The most bytes that its encoding may have.
+        /// The maximum length of its encoding in bytes.
         limit: usize,
-        /// The bytes that it has.
+        /// Its length in bytes.
         length: usize,
     },
 }

@@ -1,7 +1,7 @@
 //! The extraction of the key and the indexed attributes, in one pass over a record's JSON.
 //!
-//! Attributes are extracted once, at the write, and travel beside the body, so that nothing behind
-//! the write parses JSON again.
+//! Attributes are extracted once, at the write, and are stored beside the body, so that JSON is not parsed again
+//! after the write.
 
 use std::ops::ControlFlow;
 
@@ -22,17 +22,17 @@ use super::walk::{Found, Rest, Sink, Trie};
 /// The key's number among the targets of the trie; attribute `i` is target `i + 1`.
 const KEY: u32 = 0;
 
-/// What to read out of each record of a dataset.
+/// The key and attributes to extract from each record of a dataset.
 #[derive(Debug, Clone)]
 pub struct Extraction {
     pub(super) key: (Path, KeyType),
     pub(super) attributes: Vec<(Path, Type)>,
     trie: Trie,
-    /// The nodes on the key's path: an array at one of them would make several keys.
+    /// The nodes on the key's path: an array at one of them would give several keys.
     key_nodes: Vec<u32>,
 }
 
-/// What was read out of a record. Made to be used again: its buffers keep their capacity.
+/// The values extracted from a record. Reusable: its buffers keep their capacity.
 #[derive(Debug, Clone, Default)]
 pub struct Extracted {
     key: Vec<u8>,
@@ -48,7 +48,7 @@ struct Entry {
 }
 
 impl Extraction {
-    /// Compiles the key and the attributes; an attribute is known by its place in the list.
+    /// Compiles the key and the attributes; an attribute is identified by its index in the list.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
         let mut trie = Trie::new();
         trie.add(&key.0, KEY);
@@ -64,12 +64,12 @@ impl Extraction {
         }
     }
 
-    /// As [`Extraction::extract`], of a record that is to be written: refuses, too, what no reader could read in fields
-    /// that are not extracted.
+    /// As [`Extraction::extract`], for a record to be written: also refuses fields that are not extracted and that no
+    /// reader could parse.
     pub fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract_with(json, Rest::Read, out).map_err(|error| {
             if error.key.is_none() && self.extract(json, out).is_ok() {
-                // The key stands behind what cannot be read.
+                // The key is behind the unreadable field.
                 let key = decode_key(self.key.1, &out.key).map(|key| key.to_string());
                 return RecordError { key, ..error };
             }
@@ -77,14 +77,13 @@ impl Extraction {
         })
     }
 
-    /// Reads the key and the attributes of the record `json` into `out`, in one pass.
+    /// Extracts the key and the attributes of the record `json` into `out`, in one pass.
     ///
-    /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one
-    /// value for each element. Nothing is allocated once the buffers of `out` have grown, except for
-    /// escaped strings and nested content that is skipped.
-    ///
+    /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one value for each
+    /// element. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped
+    /// nested content.
     /// # Errors
-    /// The record is refused: see [`RecordErrorKind`]. `out` then holds nothing of meaning.
+    /// The record is refused: see [`RecordErrorKind`]. The contents of `out` are then undefined.
     pub fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract_with(json, Rest::Skipped, out)
     }
@@ -142,7 +141,7 @@ impl Extraction {
             (Ok(()), Some(kind)) => kind,
             (Err(e), _) => json_error(&e),
         };
-        // The walk goes on behind a mistake, so that the message can nearly always tell the key.
+        // The walk continues after an error, so that the message can nearly always include the key.
         let key = decode_key(self.key.1, &out.key).map(|key| key.to_string());
         Err(RecordError { key, kind })
     }
@@ -170,15 +169,14 @@ impl Extracted {
         &self.key
     }
 
-    /// Every attribute value: (place of the attribute in the list, encoded value), ascending and
-    /// without duplicates.
+    /// Every attribute value: (index of the attribute in the list, encoded value), ascending and without duplicates.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
         self.entries
             .iter()
             .map(|entry| (entry.attribute as usize, bytes_of(&self.values, entry)))
     }
 
-    /// The distinct encoded values of the attribute at place `attribute`, ascending.
+    /// The distinct encoded values of the attribute with index `attribute`, ascending.
     pub fn values(&self, attribute: usize) -> impl Iterator<Item = &[u8]> + Clone {
         self.iter()
             .filter(move |(a, _)| *a == attribute)
@@ -219,12 +217,12 @@ fn bytes_of<'a>(values: &'a [u8], entry: &Entry) -> &'a [u8] {
     values.get(entry.start..entry.end).unwrap_or_default()
 }
 
-/// Encodes what the walk finds; remembers the first mistake.
+/// Encodes the values that the walk finds; keeps the first error.
 struct Collector<'a> {
     extraction: &'a Extraction,
     out: &'a mut Extracted,
     error: Option<RecordErrorKind>,
-    /// An integer was to be here, and the parser found -0.0: the text may say `-0`.
+    /// An integer was expected, and the parser found -0.0: the text may say `-0`.
     negative_zero: bool,
 }
 
@@ -377,8 +375,7 @@ impl Collector<'_> {
     }
 }
 
-// Kept out of line: inlined, the optimiser runs the slow conversions ahead of the match, for values
-// of every type.
+// Kept out of line: inlined, the optimiser runs the slow conversions ahead of the match, for values of every type.
 
 #[inline(never)]
 fn nearest_float(v: i128) -> f64 {
@@ -399,7 +396,7 @@ fn is_negative_zero(found: Found<'_>) -> bool {
     matches!(found, Found::Float(v) if v == 0.0 && v.is_sign_negative())
 }
 
-/// Names what was found where `expected` should have been.
+/// Names the value found where `expected` should have been.
 fn describe(expected: Type, found: Found<'_>) -> &'static str {
     match (expected, found) {
         (_, Found::Null) => "null",

@@ -193,7 +193,7 @@ fn what_is_not_a_record_is_refused() {
 fn values_of_the_wrong_type_are_refused_with_the_key() {
     let x = extraction("id", KeyType::Int, &[("n", Type::Int), ("s", Type::String)]);
     let message = |json: &str| extract(&x, json).unwrap_err().to_string();
-    // The key is reported even when it comes behind the mistake.
+    // The key is reported even when it follows the error.
     assert_eq!(
         message(r#"{"n":"7","s":1,"id":17}"#),
         "record 17: field n must be of type int, found string"
@@ -288,7 +288,7 @@ fn many_attributes_share_paths() {
     );
 }
 
-// The naive way: parse everything, then walk. Names are drawn from few, so that they meet the paths.
+// The naive way: parse everything, then search. Names are drawn from few, so that they occur in the paths.
 
 /// The encoded key, and the encoded values of each attribute.
 type Expected = (Vec<u8>, Vec<BTreeSet<Vec<u8>>>);

@@ -1,4 +1,4 @@
-//! Guessing types from the first records of a load.
+//! Type inference from the first records of a load.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,11 @@ use super::path::Path;
 use super::readable::without_negative_zeros;
 use super::types::{KeyType, Type};
 
-/// The type that most values at `path` have in `samples`, of those equally frequent the one that
-/// comes first; integers and floats count together, as float when any is one. Null counts for
-/// nothing; strings are never taken for times. `None` when no sample has a value. Samples that are
-/// not JSON are passed over.
+/// The most frequent type of the values at `path` in `samples`, the first of equally frequent ones; integers and
+/// floats count together, as float when any is one. Nulls are ignored; strings are never taken for times. `None` when
+/// no sample has a value. Samples that are not JSON are skipped.
 ///
-/// Parses every sample whole: meant for some hundred of them.
+/// Parses every sample completely: meant for some hundred of them.
 pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
     let mut counts: Vec<(Type, usize)> = Vec::new();
     let mut any_float = false;
@@ -29,7 +28,7 @@ pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
             None => counts.push((t, 1)),
         }
     });
-    // Of equal counts `max_by_key` takes the last.
+    // For equal counts `max_by_key` returns the last.
     let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
     if most == Type::Int && any_float {
         Some(Type::Float)

@@ -1,8 +1,7 @@
-//! What a dataset declares of its records: attributes by path, their types, the order-preserving
-//! encodings of their values, and how both are read out of JSON.
+//! The schema of a dataset's records: attributes by path, their types, the order-preserving encodings of their
+//! values, and their extraction from JSON.
 //!
-//! [`Extraction`] runs once per write, in one pass over the record; everything behind it compares
-//! encoded values as bytes.
+//! [`Extraction`] runs once per write, in one pass over the record; all later code compares encoded values as bytes.
 
 mod depth;
 mod error;

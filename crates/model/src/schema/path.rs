@@ -5,28 +5,27 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// What a backslash may stand before in the text of a path: the dot, itself, and what conditions use
-/// as operators.
+/// The characters that a backslash may escape in a path: the dot, itself, and the operators of conditions.
 const ESCAPED: &str = ".\\=<>^";
 
-/// What else it may stand before: what ends a path in a condition.
+/// Further ones: the characters that end a path in a condition.
 const ALSO_ESCAPED: &str = "!()\"', ";
 
-/// The path of a field: the names of the objects on the way to it, and its own. As text the names
-/// are joined by dots: `user.name`. A backslash takes the meaning away from a dot, from itself, and
-/// from the characters of operators (`=`, `<`, `>`, `^`): `a\.b` is one name.
+/// The path of a field: the names of its enclosing objects, and its own. As text the names are joined by dots:
+/// `user.name`. A backslash escapes a dot, itself, and the characters of operators (`=`, `<`, `>`, `^`): `a\.b` is
+/// one name.
 ///
-/// Arrays on the way have no name: `tags.text` reaches into each element of an array `tags`.
+/// Arrays on the path have no name: `tags.text` reaches into each element of an array `tags`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
     names: Vec<String>,
 }
 
 impl Path {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
-    /// Says what is wrong: a name is empty, or a backslash stands before something else.
+    /// The reason: a name is empty, or a backslash precedes another character.
     pub fn parse(text: &str) -> Result<Path, String> {
         let mut names = Vec::new();
         let mut name = String::new();

@@ -1,12 +1,12 @@
-//! What of a record's JSON other readers can read. The walk may skip what nobody asked for without decoding it, and two
-//! things that the grammar allows pass there: halves of surrogate pairs (`"\ud800"` is no text), and numbers beyond the
-//! floats (`1e400`). Who reads the record would refuse it, or would not, depending on what else it looks at.
+//! Checks that other readers can parse a record's JSON. The walk may skip fields without decoding them, and then
+//! accepts two things that the grammar allows: lone surrogates (`"\ud800"` is not valid text), and numbers beyond the
+//! range of floats (`1e400`). Whether a later reader refuses the record would depend on the fields it reads.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Any JSON, decoded and forgotten. Costs hardly more than to skip it: strings without escapes are not copied.
+/// Any JSON, decoded and discarded. Costs hardly more than skipping it: strings without escapes are not copied.
 pub(super) struct Everything;
 
 impl<'de> Deserialize<'de> for Everything {
@@ -57,8 +57,8 @@ impl<'de> Visitor<'de> for Everything {
     }
 }
 
-/// The text with a space in place of the sign of each number that is `-0`, and no other change: the parser takes `-0`,
-/// which is an integer, for the float -0.0. `None` when there is none.
+/// The text with a space in place of the sign of each number that is `-0`, and no other change: the parser reads
+/// `-0`, which is an integer, as the float -0.0. `None` when there is none.
 pub fn without_negative_zeros(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
     let mut found = Vec::new();

@@ -16,7 +16,7 @@ fn in_range(range: &ValueRange, encoded: &[u8]) -> bool {
 
 const SEED: u64 = 0x5eed_0001;
 
-/// The order of values by definition, for the encodings to be compared with.
+/// The order of values by definition, as a reference for the encodings.
 fn order(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),

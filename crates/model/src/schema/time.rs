@@ -8,8 +8,8 @@ use std::fmt;
 const MICROS: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// Reads an RFC 3339 time, or a date alone (its midnight, UTC). Digits beyond microseconds are cut
-/// off; second 60 is the first of the next minute.
+/// Parses an RFC 3339 time, or a date alone (its midnight, UTC). Digits beyond microseconds are truncated; second 60
+/// is the first of the next minute.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<i64> {
     let mut s = Scan {
         rest: text.as_bytes(),
@@ -48,7 +48,7 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<i64> {
     i64::try_from(i128::from(seconds) * i128::from(MICROS) + i128::from(micros)).ok()
 }
 
-/// The time `seconds` after 1970; `None` when it is too far away.
+/// The time `seconds` after 1970; `None` when it is out of range.
 pub(crate) fn from_seconds(seconds: i128) -> Option<i64> {
     i64::try_from(seconds.checked_mul(i128::from(MICROS))?).ok()
 }
@@ -60,7 +60,7 @@ pub(crate) fn from_decimal_seconds(seconds: f64) -> Option<i64> {
     (micros >= i64::MIN as f64 && micros < i64::MAX as f64).then_some(micros as i64)
 }
 
-/// Writes `micros` as RFC 3339 in UTC, with as many digits of a second as it needs.
+/// Writes `micros` as RFC 3339 in UTC, with as many digits of a second as necessary.
 pub(crate) fn write_rfc3339(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
     let (seconds, fraction) = (micros.div_euclid(MICROS), micros.rem_euclid(MICROS));
     let (days, second) = (

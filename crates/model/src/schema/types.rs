@@ -11,7 +11,7 @@ use crate::error::Error;
 pub enum Type {
     /// A whole number from `i64::MIN` to `u64::MAX`.
     Int = 1,
-    /// A finite 64-bit float. Integers are accepted too, and rounded to the nearest float.
+    /// A finite 64-bit float. Integers are accepted, too, and rounded to the nearest float.
     Float = 2,
     /// Text, ordered by code points.
     String = 3,
@@ -30,7 +30,7 @@ impl Type {
         self as u8
     }
 
-    /// The type whose number on disk is `byte`.
+    /// The type with the number `byte` on disk.
     pub fn from_byte(byte: u8) -> Option<Type> {
         Type::ALL.into_iter().find(|t| t.to_byte() == byte)
     }
@@ -84,7 +84,7 @@ impl KeyType {
         self as u8
     }
 
-    /// The key type whose number on disk is `byte`.
+    /// The key type with the number `byte` on disk.
     pub fn from_byte(byte: u8) -> Option<KeyType> {
         match byte {
             1 => Some(KeyType::Int),
@@ -93,7 +93,7 @@ impl KeyType {
         }
     }
 
-    /// The type of a key seen as a value.
+    /// The type of a key as a value.
     pub fn as_type(self) -> Type {
         match self {
             KeyType::Int => Type::Int,

@@ -1,7 +1,7 @@
 //! Values of attributes, and their encoding: the order of the bytes is the order of the values.
 //!
-//! Every encoding is canonical (one value, one encoding) and no encoding is the beginning of another
-//! one of its type, so that an index key can be a value followed by anything.
+//! Every encoding is canonical (one value, one encoding) and no encoding is a prefix of another one of its type, so
+//! that an index key can be a value followed by anything.
 //!
 //! | type | bytes |
 //! | --- | --- |
@@ -31,14 +31,14 @@ pub type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// A value of an attribute or a primary key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A whole number from `i64::MIN` to `u64::MAX`. Encoding takes a number outside for the nearest
-    /// one inside; nothing in this crate makes one.
+    /// A whole number from `i64::MIN` to `u64::MAX`. A number outside is encoded as the nearest one inside; nothing
+    /// in this crate creates one.
     Int(i128),
-    /// A float. Infinities and NaN are never stored; encoded, they lie beyond the finite floats.
+    /// A float. Infinities and NaN are never stored; their encodings are beyond those of the finite floats.
     Float(f64),
     /// Text.
     String(String),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// Microseconds since 1970-01-01T00:00:00Z.
     Time(i64),
@@ -90,7 +90,7 @@ impl Value {
         out
     }
 
-    /// Reads a value of type `t`; `None` when the bytes are not an encoding of one.
+    /// Decodes a value of type `t`; `None` when the bytes are malformed.
     pub fn decode(t: Type, input: &mut Reader<'_>) -> Option<Value> {
         match t {
             Type::Int => decode_int(input).map(Value::Int),
@@ -108,8 +108,8 @@ impl Value {
         }
     }
 
-    /// Splits `bytes` behind the encoded value of type `t` that they begin with, without decoding it.
-    /// `None` when they are too short for one.
+    /// Splits `bytes` after the encoded value of type `t` at their start, without decoding it. `None` when they are
+    /// too short for one.
     pub fn split(t: Type, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let length = match t {
             Type::Int | Type::Time => 1 + int_length(*bytes.first()?)?,
@@ -120,10 +120,10 @@ impl Value {
         bytes.split_at_checked(length)
     }
 
-    /// Reads a value as a person writes it. Times are RFC 3339, a date alone, or seconds since 1970.
+    /// Parses a value in text form. Times are RFC 3339, a date alone, or seconds since 1970.
     ///
     /// # Errors
-    /// Says what `text` should have been.
+    /// The expected form of `text`.
     pub fn parse(t: Type, text: &str) -> Result<Value, String> {
         let value = match t {
             Type::Int => parse_int(text).map(Value::Int),
@@ -155,7 +155,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Int(v) => write!(f, "{v}"),
-            // The shortest text that reads back to the same float.
+            // The shortest text that parses back to the same float.
             Value::Float(v) => write!(f, "{v:?}"),
             Value::String(v) => f.write_str(v),
             Value::Bool(v) => write!(f, "{v}"),
@@ -185,7 +185,7 @@ pub fn string_prefix_range(prefix: &str) -> ValueRange {
 /// Appends a primary key: an int as [`Value`] encodes it, a string as its bytes alone.
 ///
 /// # Errors
-/// Says why `key` cannot be a primary key of type `t`: the type, an empty string, the length.
+/// Why `key` is not a valid primary key of type `t`: the type, an empty string, the length.
 pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), String> {
     match (t, key) {
         (KeyType::Int, Value::Int(v)) => {
@@ -210,7 +210,7 @@ pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), Stri
     }
 }
 
-/// Reads a whole primary key; `None` when `bytes` are not one of type `t`.
+/// Decodes a whole primary key; `None` when `bytes` are not one of type `t`.
 pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
     if bytes.is_empty() || bytes.len() > MAX_PRIMARY_KEY {
         return None;
@@ -225,7 +225,7 @@ pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
     }
 }
 
-/// A whole number of the range that an int may have.
+/// Parses a whole number in the range of an int.
 pub(crate) fn parse_int(text: &str) -> Option<i128> {
     let v: i128 = text.parse().ok()?;
     (i128::from(i64::MIN)..=i128::from(u64::MAX))
@@ -238,7 +238,7 @@ fn parse_time(text: &str) -> Option<i64> {
         return time::from_seconds(seconds);
     }
     match text.parse() {
-        // The same way as a decimal in a record, so that the two meet.
+        // Converted as a decimal in a record, so that the two are equal.
         Ok(seconds) => time::from_decimal_seconds(seconds),
         Err(_) => time::parse_rfc3339(text),
     }
@@ -283,7 +283,7 @@ fn decode_int(input: &mut Reader<'_>) -> Option<i128> {
 
 #[inline]
 pub(super) fn encode_float(v: f64, out: &mut Vec<u8>) {
-    // Adding 0.0 makes -0.0 positive and leaves every other float as it is.
+    // Adding 0.0 makes -0.0 positive and leaves every other float unchanged.
     let bits = (v + 0.0).to_bits();
     let ordered = if bits >> 63 == 0 {
         bits | 1 << 63

@@ -1,8 +1,7 @@
 //! One pass over a JSON text that visits the values at given paths and skips the rest.
 //!
-//! The paths are compiled into a trie; the parser (serde_json's streaming deserializer) walks text
-//! and trie together. Nothing is allocated for what nobody asked for, nor for strings and names
-//! without escapes.
+//! The paths are compiled into a trie; the parser (serde_json's streaming deserializer) traverses text and trie
+//! together. Nothing is allocated for skipped values, nor for strings and names without escapes.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::path::Path;
 use super::readable::Everything;
 
-/// What stands at a path. Elements of arrays come one by one, so there is no array here.
+/// The value at a path. Elements of arrays come one by one, so there is no array variant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Found<'a> {
     Null,
@@ -23,16 +22,16 @@ pub(crate) enum Found<'a> {
     Object,
 }
 
-/// What a walk does with values that no path leads to.
+/// How a walk treats values outside of the paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rest {
     /// Skips them by the grammar.
     Skipped,
-    /// Reads them, so that what cannot be read is an error.
+    /// Decodes them, so that invalid ones are errors.
     Read,
 }
 
-/// Receives what a walk finds. `Break` ends the walk with an error.
+/// Receives the values that a walk finds. `Break` ends the walk with an error.
 pub(crate) trait Sink {
     /// A value at the path of each of `targets`.
     fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()>;
@@ -43,7 +42,7 @@ pub(crate) trait Sink {
         ControlFlow::Continue(())
     }
 
-    /// The field of `node` came up a second time in the same object; its value follows.
+    /// The field of `node` occurred a second time in the same object; its value follows.
     fn repeated(&mut self, node: u32) -> ControlFlow<()> {
         let _ = node;
         ControlFlow::Continue(())
@@ -80,7 +79,7 @@ impl Trie {
         }
     }
 
-    /// Makes the value at `path` go to `target`.
+    /// Sends the value at `path` to `target`.
     pub(crate) fn add(&mut self, path: &Path, target: u32) {
         let mut at = Trie::ROOT;
         for name in path.names() {
@@ -121,7 +120,7 @@ impl Trie {
         self.nodes.get(at as usize).unwrap_or(&NOWHERE)
     }
 
-    /// The nodes on the way to `path`, its own last, the root left out.
+    /// The nodes on the path to `path`, its own last, without the root.
     pub(crate) fn nodes_of(&self, path: &Path) -> Vec<u32> {
         let mut at = Some(Trie::ROOT);
         path.names()
@@ -146,7 +145,8 @@ impl Trie {
         Path::from_names(names)
     }
 
-    /// Walks what `input` holds, and tells `sink`. What no path leads to is skipped, or read as well.
+    /// Walks the value in `input`, and reports to `sink`. Values outside of the paths are skipped or decoded, by
+    /// `rest`.
     pub(crate) fn walk<'de, D, S>(&self, input: D, rest: Rest, sink: &mut S) -> Result<(), D::Error>
     where
         D: Deserializer<'de>,
@@ -164,7 +164,7 @@ impl Trie {
 }
 
 impl Node {
-    /// The place among the children, and the node, of the child called `name`.
+    /// The index among the children, and the node, of the child called `name`.
     #[inline]
     fn find(&self, name: &str) -> Option<(usize, u32)> {
         let (place, child) = self
@@ -212,7 +212,7 @@ impl Bits {
     }
 }
 
-/// The parser stands before the value of `node`.
+/// The parser is before the value of `node`.
 struct Step<'w, S> {
     trie: &'w Trie,
     node: &'w Node,
@@ -336,7 +336,7 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
     }
 }
 
-/// Finds the child that a field name leads to.
+/// Finds the child for a field name.
 struct Name<'w>(&'w Node);
 
 impl<'de> DeserializeSeed<'de> for Name<'_> {

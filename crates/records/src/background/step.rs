@@ -196,7 +196,7 @@ impl Handle {
 
     fn backlog(&self, layout: &Layout, snapshot: &Snapshot) -> Backlog {
         let mark = layout.superseded.and_then(|tree| version(snapshot, tree));
-        let mark = mark.map_or(0, TreeVersion::mark);
+        let mark = mark.map_or(0, TreeVersion::repair_watermark);
         let (mut entries, mut new) = (0, 0);
         for component in snapshot.components(layout.keys.unwrap_or(layout.data)) {
             if let Component::Run(run) = &component {
@@ -231,10 +231,10 @@ impl Handle {
     pub(crate) fn upkeep_stats(&self, layout: &Layout, snapshot: &Snapshot) -> serde_json::Value {
         let upkeep = &layout.stored.upkeep;
         let over = layout.superseded.and_then(|tree| version(snapshot, tree));
-        let mark = over.map_or(0, TreeVersion::mark);
+        let mark = over.map_or(0, TreeVersion::repair_watermark);
         let whole = over
             .filter(|tree| tree.damage().is_none())
-            .map(TreeVersion::mark);
+            .map(TreeVersion::repair_watermark);
         let usage = &self.current.usage;
         let backlog = self.backlog(layout, snapshot);
         let mut json = json!({

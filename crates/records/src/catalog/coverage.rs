@@ -91,7 +91,7 @@ impl Coverage {
     pub(crate) fn new(layout: &Layout, set: Option<&Superseded>) -> Coverage {
         // Of a set that could not be read whole nothing is known.
         let set = set.filter(|set| set.is_whole());
-        Coverage::at(layout, set.map(Superseded::mark))
+        Coverage::at(layout, set.map(Superseded::repair_watermark))
     }
 
     /// The same, for who knows the watermark and not the set; `None` where there is no set, or not all of it can be read.

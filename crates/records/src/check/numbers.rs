@@ -26,7 +26,7 @@ pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
     if let Some(tree) = layout.superseded
         && let Some(tree) = snapshot.version().trees.get(&tree)
     {
-        numbers.push(("the repair watermark".to_string(), tree.mark()));
+        numbers.push(("the repair watermark".to_string(), tree.repair_watermark()));
         let greatest = tree.bitmap().last().unwrap_or(0);
         numbers.push(("an obsolete write".to_string(), greatest));
     }

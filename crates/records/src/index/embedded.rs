@@ -267,7 +267,7 @@ impl Walk<'_> {
         }
         let zone = meta.zones.iter().find(|(id, _)| *id == self.attribute.id);
         if let Some((_, zone)) = zone {
-            lsm::Cost::add(&cost.synopses_asked, 1);
+            lsm::Cost::add(&cost.synopses_probed, 1);
             let overlaps = zone
                 .as_ref()
                 .is_some_and(|(min, max)| self.values.overlaps(min, max.as_deref()));
@@ -344,7 +344,7 @@ impl Walk<'_> {
         }
         for partition in 0..table.partitions() {
             let (min, max) = table.partition_bounds(partition);
-            lsm::Cost::add(&cost.synopses_asked, 1);
+            lsm::Cost::add(&cost.synopses_probed, 1);
             if slot.is_some_and(|slot| !table.partition_may_match(partition, slot, &self.values)) {
                 lsm::Cost::add(&cost.synopses_negative, 1);
                 continue;

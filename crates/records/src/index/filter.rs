@@ -167,7 +167,7 @@ impl Reading {
                 (Reading::Together(chosen, sure_after), read)
             }
         };
-        Cost::add(&lookup.data_cost.synopses_asked, asked);
+        Cost::add(&lookup.data_cost.synopses_probed, asked);
         Cost::add(&lookup.data_cost.synopses_negative, asked - read);
         reading
     }

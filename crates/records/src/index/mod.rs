@@ -19,7 +19,7 @@ mod walk;
 
 use lsm::attributes::Summary;
 use lsm::synopsis::ValueRange;
-use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Mark, Seq, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
 pub use best::Order;
 pub(crate) use best::{Best, Window};
@@ -53,13 +53,13 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    pub(crate) fn mark(&self) -> (Mark, usize) {
-        (self.batch.mark(), self.eager.len())
+    pub(crate) fn savepoint(&self) -> (Savepoint, usize) {
+        (self.batch.savepoint(), self.eager.len())
     }
 
-    pub(crate) fn rewind(&mut self, mark: (Mark, usize)) {
-        self.batch.rewind(mark.0);
-        self.eager.truncate(mark.1);
+    pub(crate) fn rewind(&mut self, savepoint: (Savepoint, usize)) {
+        self.batch.rewind(savepoint.0);
+        self.eager.truncate(savepoint.1);
     }
 
     pub(crate) fn clear(&mut self) {

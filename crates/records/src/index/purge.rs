@@ -14,7 +14,7 @@ impl CompactionFilterFactory for Purge {
         Box::new(Pass(over.clone()))
     }
 
-    fn may_be_passed_over(&self) -> bool {
+    fn may_be_skipped(&self) -> bool {
         true
     }
 

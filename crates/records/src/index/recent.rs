@@ -221,7 +221,7 @@ impl CompactionFilterFactory for Cleaning {
         })
     }
 
-    fn may_be_passed_over(&self) -> bool {
+    fn may_be_skipped(&self) -> bool {
         true
     }
 

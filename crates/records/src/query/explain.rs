@@ -127,13 +127,13 @@ pub struct ReadCost {
     /// Of all these blocks, those of data.
     pub data_blocks: u64,
     /// Key filters that were read.
-    pub filters_asked: u64,
+    pub filters_probed: u64,
     /// Of these, those that excluded the key.
     pub filters_negative: u64,
     /// Of these, those that did not and were wrong.
     pub filters_false: u64,
     /// Summaries of values that were read.
-    pub synopses_asked: u64,
+    pub synopses_probed: u64,
     /// Of these, those that excluded the value.
     pub synopses_negative: u64,
 }
@@ -145,10 +145,10 @@ impl From<&Cost> for ReadCost {
             blocks_read: cost.blocks_read.get(),
             bytes_read: cost.bytes_read.get(),
             data_blocks: cost.data_blocks.get(),
-            filters_asked: cost.filters_asked.get(),
+            filters_probed: cost.filters_probed.get(),
             filters_negative: cost.filters_negative.get(),
             filters_false: cost.filters_false.get(),
-            synopses_asked: cost.synopses_asked.get(),
+            synopses_probed: cost.synopses_probed.get(),
             synopses_negative: cost.synopses_negative.get(),
         }
     }

@@ -313,7 +313,7 @@ fn is_undamaged(tree: &TreeVersion) -> bool {
 /// Every write that was superseded up to here is in the set.
 fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
     let tree = snapshot.version().trees.get(&superseded);
-    tree.map_or(0, |tree| tree.mark())
+    tree.map_or(0, |tree| tree.repair_watermark())
 }
 
 /// The method that is meant, if it fits.

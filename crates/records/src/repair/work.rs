@@ -117,7 +117,7 @@ impl<'a> Work<'a> {
 
     /// Everything that was superseded up to here is known.
     pub(super) fn mark(&self) -> Seq {
-        self.known.mark()
+        self.known.repair_watermark()
     }
 
     pub(super) fn counts(&self) -> &Counts {

@@ -119,10 +119,10 @@ impl WriteBatch {
 
     /// Adds the record that was just extracted.
     fn put_extracted(&mut self, json: &[u8], insert: bool) -> Result<()> {
-        let mark = self.writes.mark();
+        let savepoint = self.writes.savepoint();
         let result = self.add(json);
         if result.is_err() {
-            self.writes.rewind(mark);
+            self.writes.rewind(savepoint);
             return result;
         }
         self.records += 1;
@@ -433,7 +433,7 @@ impl WriteBatch {
         let shared = self.dataset.shared.clone();
         self.keep_last_versions()?;
         loop {
-            let mark = self.writes.mark();
+            let savepoint = self.writes.savepoint();
             self.writes.batch.made_for(self.layout.seen());
             let added = self.add_notes();
             let appended = added.and_then(|()| self.append(&shared.group, durability));
@@ -458,7 +458,7 @@ impl WriteBatch {
                 }
                 return Ok(());
             };
-            self.writes.rewind(mark);
+            self.writes.rewind(savepoint);
             if self.is_sweep || !matches!(error.engine(), Some(lsm::Error::Stale)) {
                 return Err(error);
             }
@@ -599,21 +599,21 @@ impl WriteBatch {
                 return Ok(group.append(&mut self.writes.batch, durability)?);
             }
             loop {
-                let mark = self.writes.mark();
+                let savepoint = self.writes.savepoint();
                 let heads = index::Heads::look_up(&self.writes.eager, &group.latest())?;
                 let Writes { batch, eager, .. } = &mut self.writes;
                 let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
                     index::complete_eager(batch, eager, &heads, first, snapshot)
                 };
                 match group.append_with(batch, durability, &mut complete) {
-                    Err(lsm::Error::Conflict(_)) => self.writes.rewind(mark),
+                    Err(lsm::Error::Conflict(_)) => self.writes.rewind(savepoint),
                     ticket => return Ok(ticket?),
                 }
             }
         }
         let layout = self.layout.clone();
         loop {
-            let mark = self.writes.mark();
+            let savepoint = self.writes.savepoint();
             let latest = group.latest();
             let replaced = Replaced::look_up(&layout, &latest, &self.touched, &self.expected)?;
             if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
@@ -642,14 +642,14 @@ impl WriteBatch {
                     };
                     return Ok(ticket);
                 }
-                (Err(_), Some(Conflict::Changed)) => self.writes.rewind(mark),
+                (Err(_), Some(Conflict::Changed)) => self.writes.rewind(savepoint),
                 (Err(_), Some(Conflict::Exists(key))) => {
                     return Err(self.exists(&key));
                 }
                 (Err(_), Some(Conflict::Unexpected(key, seq))) => {
                     return Err(self.unexpected(key, seq));
                 }
-                (Err(lsm::Error::Conflict(_)), None) => self.writes.rewind(mark),
+                (Err(lsm::Error::Conflict(_)), None) => self.writes.rewind(savepoint),
                 (Err(error), None) => return Err(error.into()),
             }
         }

@@ -114,7 +114,7 @@ pub(crate) fn check_set(db: &Database) {
     let snapshot = db.group().snapshot();
     let tree = |name| snapshot.version().tree_named(name).unwrap().id;
     let set = snapshot.superseded(tree("d/superseded")).unwrap();
-    assert!(set.mark() <= snapshot.seq());
+    assert!(set.repair_watermark() <= snapshot.seq());
     let mut cursor = snapshot.cursor(tree("d/data"), 0);
     cursor.seek_first().unwrap();
     while cursor.valid() {

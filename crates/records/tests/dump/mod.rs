@@ -182,7 +182,7 @@ impl<'a> Dump<'a> {
             self.take(4, "checksum");
             let end = self.at + 1 + len;
             if self.u8("type") == 2 {
-                self.take(8, "sync mark");
+                self.take(8, "sync marker");
                 self.u64("durable up to");
             } else {
                 // A payload ends where its length says.

@@ -61,8 +61,11 @@ impl Known {
                 "write {seq} is current and said to be obsolete"
             );
         }
-        assert!(set.mark() <= snapshot.seq(), "the mark is ahead");
-        let must = |by: u64| by <= snapshot.seq() && (by <= set.mark() || exact);
+        assert!(
+            set.repair_watermark() <= snapshot.seq(),
+            "the mark is ahead"
+        );
+        let must = |by: u64| by <= snapshot.seq() && (by <= set.repair_watermark() || exact);
         let missing = self.over.iter().filter(|_| !self.partial);
         let mut missing = missing.filter(|(seq, by)| must(*by) && !set.contains(*seq));
         let Some(first) = missing.next() else {
@@ -77,7 +80,7 @@ impl Known {
             assert!(
                 !held.contains(*seq),
                 "write {seq}, obsolete by {by}, is not in the set of mark {}",
-                set.mark()
+                set.repair_watermark()
             );
         }
     }

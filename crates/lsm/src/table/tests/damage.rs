@@ -178,7 +178,7 @@ fn a_newer_format_is_named() {
 }
 
 #[test]
-fn verify_reports_all_damage_and_goes_on() {
+fn verify_reports_all_damage_and_continues() {
     let (files, entries) = (Files::default(), numbered(2000));
     let meta = build(&files, &TableOptions::default(), &entries);
     let table = open(&files, &meta, 0).unwrap();

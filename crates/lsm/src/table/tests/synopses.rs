@@ -205,7 +205,7 @@ fn lookups_of_absent_values_read_few_blocks() {
                 .unwrap();
         }
     }
-    let (asked, denied) = (cost.synopses_asked.get(), cost.synopses_negative.get());
+    let (asked, denied) = (cost.synopses_probed.get(), cost.synopses_negative.get());
     assert_eq!(asked, denied + hints.len() as u64);
     assert!(
         hints.len() as u64 * 40 < asked,

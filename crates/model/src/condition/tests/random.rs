@@ -1,4 +1,4 @@
-//! Random conditions on random JSON, against an evaluator that knows nothing of tries and formulas.
+//! Random conditions on random JSON, compared with an evaluator without tries and formulas.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn reach<'a>(json: &'a Json, names: &[&str], found: &mut Vec<&'a Json>) {
     }
 }
 
-/// A number, scaled so that those of these tests are whole; beyond that, only its sign counts.
+/// A number, scaled so that those of these tests are whole; beyond that, only its sign matters.
 fn scaled(text: &str) -> Option<i128> {
     if let Ok(v) = text.parse::<i128>() {
         return Some(v * 2);
@@ -194,7 +194,7 @@ fn filters_agree_with_a_search_of_the_parsed_record() {
         let filter = Filter::new(&expr);
         let seen = format!("round {round}, seed {SEED}: {expr} on {text}");
         assert_eq!(filter.matches_json(text.as_bytes()), wanted, "{seen}");
-        // Some of the truth from elsewhere.
+        // Some truth values are supplied.
         let declared = |path: &Path| path.names().next() == Some("a");
         let filter = Filter::with(&expr, declared);
         let mut elsewhere = |at: usize| {
