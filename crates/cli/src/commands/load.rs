@@ -356,15 +356,11 @@ impl Wanted {
                 tokenizer: wanted.tokenizer,
             }
         });
-        let indexes = indexes.collect();
-        let usual = DatasetDef::new(key, key_type);
-        let def = DatasetDef {
-            indexes,
-            repair: self.repair.unwrap_or(usual.repair),
-            merging: self.merging.unwrap_or(usual.merging),
-            versions: self.versions.unwrap_or(usual.versions),
-            ..usual
-        };
+        let mut def = DatasetDef::new(key, key_type);
+        def.indexes = indexes.collect();
+        def.repair = self.repair.unwrap_or(def.repair);
+        def.merging = self.merging.unwrap_or(def.merging);
+        def.versions = self.versions.unwrap_or(def.versions);
         let def = match self.maintenance {
             Some(strategy) => strategy.apply(def),
             None => def,

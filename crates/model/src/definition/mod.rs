@@ -1,15 +1,17 @@
 //! Definitions: what a dataset's key is, which attributes it indexes, and how.
 
+mod index;
 mod kind;
 mod stored;
 mod strategy;
 
+pub use index::Index;
 pub use kind::IndexKind;
 pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};
 pub use strategy::{Maintenance, Merging, Repair};
 
 use crate::error::{Error, Result};
-use crate::schema::{KeyType, Path, Type};
+use crate::schema::{IntoPath, KeyType, Path, Type};
 use crate::tokens::Tokenizer;
 
 /// The most attributes that a dataset may have.
@@ -48,13 +50,25 @@ pub struct DatasetDef {
     pub merging: Merging,
     /// How many versions of a record are kept; more than one with deferred maintenance only.
     pub versions: u32,
+    /// What is wrong with what it was made of: reported by [`DatasetDef::validate`].
+    mistake: Option<String>,
+}
+
+/// The path; where it is none, a stand-in and what is wrong with it.
+fn path_or_mistake(path: impl IntoPath) -> (Path, Option<String>) {
+    match path.into_path() {
+        Ok(path) => (path, None),
+        Err(error) => (Path::stand_in(), Some(error.to_string())),
+    }
 }
 
 impl DatasetDef {
     /// A dataset without indexes.
-    pub fn new(key: Path, key_type: KeyType) -> DatasetDef {
+    pub fn new(key: impl IntoPath, key_type: KeyType) -> DatasetDef {
+        let (key, mistake) = path_or_mistake(key);
         DatasetDef {
             key,
+            mistake,
             key_type,
             indexes: Vec::new(),
             maintenance: Maintenance::default(),
@@ -100,30 +114,26 @@ impl DatasetDef {
         DatasetDef { versions, ..self }
     }
 
-    /// The same with one more indexed attribute.
-    pub fn index(self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
-        self.tokenized(path, kind, ty, Tokenizer::Exact)
-    }
-
-    /// The same with one more indexed attribute, of whose values the index holds tokens.
-    pub fn tokenized(
-        mut self,
-        path: Path,
-        kind: IndexKind,
-        ty: Type,
-        tokenizer: Tokenizer,
-    ) -> DatasetDef {
+    /// The same with one more indexed attribute, of which the type must be said.
+    pub fn index(mut self, path: impl IntoPath, index: Index) -> DatasetDef {
+        let (path, mistake) = path_or_mistake(path);
+        let untyped = || format!("attribute `{path}`: its type must be said");
+        let mistake = mistake.or_else(|| index.ty.is_none().then(untyped));
+        self.mistake = self.mistake.or(mistake);
         self.indexes.push(IndexDef {
             path,
-            kind,
-            ty,
-            tokenizer,
+            kind: index.kind,
+            ty: index.ty.unwrap_or(Type::String),
+            tokenizer: index.tokenizer,
         });
         self
     }
 
     /// Refuses what does not fit together: with [`Error::BadInput`], as the making of a dataset does.
     pub fn validate(&self) -> Result<()> {
+        if let Some(mistake) = &self.mistake {
+            return Err(Error::bad_input(mistake.clone()));
+        }
         if self.indexes.len() > MAX_INDEXES {
             return Err(Error::bad_input(format!(
                 "{} indexes, over the limit of {MAX_INDEXES}",

@@ -2,8 +2,10 @@
 //! expectation or the maintenance strategy has to know it (`pre_images.rs`); updates read, change and write a record as one (`update.rs`).
 
 mod batch;
+mod commit;
 mod pre_images;
 mod update;
 
-pub use batch::WriteBatch;
-pub use update::Update;
+pub(crate) use batch::Part;
+pub(crate) use commit::commit;
+pub use update::{IntoUpdate, Update};
