@@ -22,6 +22,7 @@ pub fn common(runner: &mut Runner) -> Result<()> {
     let model = after(&cpu, "model name").unwrap_or("unknown");
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    runner.setting("date", today())?;
     runner.setting("processor", format!("{model}, {cores} cores"))?;
     runner.setting("memory", after(&memory, "MemTotal").unwrap_or("unknown"))?;
     runner.setting("kernel", kernel.trim())?;
@@ -36,6 +37,15 @@ pub fn common(runner: &mut Runner) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// The day, in UTC; empty where the system has no such command.
+fn today() -> String {
+    let date = std::process::Command::new("date")
+        .args(["-u", "+%F"])
+        .output();
+    date.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string())
+        .unwrap_or_default()
 }
 
 /// The commit that is measured, where there is a repository.

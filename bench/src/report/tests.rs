@@ -198,3 +198,32 @@ fn a_subject_has_one_colour_and_kinds_have_different_ones() {
         assert!(kinds[..at].iter().all(|other| of(other) != of(kind)));
     }
 }
+
+#[test]
+fn the_committed_run_makes_the_committed_figures() {
+    let committed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/peers");
+    let again = tempfile::tempdir().unwrap();
+    let results = crate::measure::RESULTS;
+    std::fs::copy(committed.join(results), again.path().join(results)).unwrap();
+    super::make(again.path(), &crate::suites::sheets()).unwrap();
+    let read = |path: std::path::PathBuf| {
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    };
+    let text = read(again.path().join("README.md"));
+    assert_eq!(text, read(committed.join("README.md")));
+    for chart in std::fs::read_dir(again.path().join("charts")).unwrap() {
+        let name = std::path::Path::new("charts").join(chart.unwrap().file_name());
+        assert_eq!(read(again.path().join(&name)), read(committed.join(&name)));
+    }
+    // What the guide shows is there.
+    let guide = read(committed.join("../../performance.md"));
+    let shown: Vec<&str> = guide
+        .split("](results/peers/charts/")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
+    assert!(shown.len() > 5);
+    for name in shown {
+        read(committed.join("charts").join(name));
+    }
+}

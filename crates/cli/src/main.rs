@@ -1,5 +1,5 @@
-//! `esker`: the command line of Esker. Answers are NDJSON on standard output, one record a line,
-//! newest first; everything else is said on standard error.
+//! `esker`: the command line of Esker. Answers go to standard output, by default as NDJSON, one record a line,
+//! newest first; everything else goes to standard error.
 //!
 //! Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.
 
@@ -7,9 +7,12 @@ mod args;
 mod commands;
 mod failure;
 mod input;
+mod nearest;
 mod output;
 mod progress;
 mod rejects;
+mod report;
+mod rows;
 mod tweets;
 mod words;
 
@@ -21,9 +24,11 @@ use args::{Cli, Command};
 use failure::{Failure, Outcome};
 
 fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
+    report::choose(cli.progress);
     let memory = cli.memory;
     match cli.command {
         Command::Demo(args) => commands::demo::demo(&args, memory),
+        Command::Create(args) => commands::create::create(&args, memory),
         Command::Load(args) => commands::load::load(&args, memory),
         Command::Put(args) => commands::write::put(&args, memory),
         Command::Get(args) => commands::query::get(&args, memory),
@@ -37,7 +42,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Count(args) => commands::query::count(&args, memory),
         Command::Index(args) => commands::index::index(&args, memory),
         Command::Advise(args) => commands::advise::advise(&args, memory),
-        Command::Stat(args) => commands::admin::stat(&args, memory),
+        Command::Stat(args) => commands::stat::stat(&args, memory),
         Command::Check(args) => commands::admin::check(&args, memory),
         Command::Maintain(args) => commands::maintain::maintain(&args, memory),
         Command::Repair(args) => commands::repair::repair(&args, memory),
@@ -45,6 +50,8 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Backup(args) => commands::admin::backup(&args, memory),
         Command::Snapshot(args) => commands::admin::snapshot(&args, memory),
         Command::Changes(args) => commands::changes::changes(&args, memory),
+        Command::Completions(args) => commands::shell::completions(&args),
+        Command::Man(args) => commands::shell::man(&args),
     }
 }
 
@@ -53,7 +60,7 @@ fn main() -> ExitCode {
         Ok(outcome) => ExitCode::from(outcome.code()),
         Err(failure) => {
             if let Some(message) = failure.message() {
-                output::note(format_args!("esker: {message}"));
+                report::error(message);
             }
             ExitCode::from(failure.code())
         }

@@ -1,9 +1,10 @@
-//! Standard output: records as NDJSON, buffered. Standard error: notes that never fail.
+//! Standard output, buffered. Numbers, tables and emphasis for people.
 
 use std::fmt;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use crate::failure::Failure;
+pub(crate) use crate::report::note;
 
 /// The buffered standard output; `finish` it, so that a failed last write is seen.
 pub(crate) struct Output {
@@ -56,14 +57,19 @@ impl Output {
         self.flush()
     }
 
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    /// Writes bytes as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.inner.write_all(bytes).map_err(|e| Failure::output(&e))
     }
 }
 
-/// Says something on standard error; where nobody listens it is lost.
-pub(crate) fn note(text: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+/// Text that stands out, where standard output is a terminal and colours are not refused (<https://no-color.org>).
+pub(crate) fn bold(text: &str) -> String {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match io::stdout().is_terminal() && !refused {
+        true => format!("\x1b[1m{text}\x1b[0m"),
+        false => text.to_string(),
+    }
 }
 
 /// A number with its thousands apart: `1,234,567`.
@@ -101,4 +107,24 @@ pub(crate) fn shorten(text: &str, limit: usize) -> String {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or(text)),
         None => text.to_string(),
     }
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths);
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        text += line.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
 }

@@ -1,13 +1,26 @@
-//! A progress line on standard error, drawn only where that is a terminal.
+//! Progress on standard error: a line that is drawn where that is a terminal, or JSON objects for programs, one a line.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use crate::report::{draws, event, is_json};
+
+/// Milliseconds between two reports of one stream.
+const EVERY: u64 = 200;
 
 /// The progress of a stream of records.
 pub(crate) struct Progress {
     bar: ProgressBar,
+    unit: &'static str,
     start: Instant,
+    /// For programs: the position, its end (0 where it is not known), the records, and when they were reported last.
+    position: AtomicU64,
+    total: AtomicU64,
+    records: AtomicU64,
+    reported: AtomicU64,
 }
 
 impl Progress {
@@ -15,6 +28,7 @@ impl Progress {
     pub(crate) fn bytes(total: Option<u64>) -> Self {
         Self::new(
             total,
+            "bytes",
             "{bar:30} {bytes} of {total_bytes}  {msg}  {eta} left",
             "{spinner} {bytes}  {msg}  {elapsed}",
         )
@@ -24,14 +38,18 @@ impl Progress {
     pub(crate) fn records(total: u64) -> Self {
         Self::new(
             Some(total),
+            "records",
             "{bar:30} {human_pos} of {human_len}  {msg}  {eta} left",
             "",
         )
     }
 
-    fn new(total: Option<u64>, bar: &str, spinner: &str) -> Self {
+    fn new(total: Option<u64>, unit: &'static str, bar: &str, spinner: &str) -> Self {
         // `stderr` draws nothing, and costs next to nothing, where it is not a terminal.
-        let target = ProgressDrawTarget::stderr_with_hz(10);
+        let target = match draws() {
+            true => ProgressDrawTarget::stderr_with_hz(10),
+            false => ProgressDrawTarget::hidden(),
+        };
         let progress = ProgressBar::with_draw_target(total, target);
         let template = if total.is_some() { bar } else { spinner };
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -39,12 +57,26 @@ impl Progress {
         }
         Self {
             bar: progress,
+            unit,
             start: Instant::now(),
+            position: AtomicU64::new(0),
+            total: AtomicU64::new(total.unwrap_or(0)),
+            records: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
         }
     }
 
     /// Shows how far the stream is: the position, and the rate of `records`.
     pub(crate) fn update(&self, position: u64, records: u64) {
+        if is_json() {
+            self.position.store(position, Ordering::Relaxed);
+            self.records.store(records, Ordering::Relaxed);
+            let now = self.start.elapsed().as_millis() as u64;
+            if now >= self.reported.load(Ordering::Relaxed) + EVERY {
+                self.reported.store(now, Ordering::Relaxed);
+                self.report();
+            }
+        }
         if !self.bar.is_hidden() {
             let rate = records as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
             self.bar.set_message(format!(
@@ -57,15 +89,33 @@ impl Progress {
 
     /// As `update`, for a stream of records whose total is only known by and by.
     pub(crate) fn update_of(&self, position: u64, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
         if !self.bar.is_hidden() {
             self.bar.set_length(total);
-            self.update(position, position);
+        }
+        self.update(position, position);
+    }
+
+    /// Takes the line away; a program gets the last figures.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+        if is_json() {
+            self.report();
         }
     }
 
-    /// Takes the line away.
-    pub(crate) fn clear(&self) {
-        self.bar.finish_and_clear();
+    fn report(&self) {
+        let total = self.total.load(Ordering::Relaxed);
+        event(
+            "progress",
+            json!({
+                "unit": self.unit,
+                "done": self.position.load(Ordering::Relaxed),
+                "total": (total > 0).then_some(total),
+                "records": self.records.load(Ordering::Relaxed),
+                "seconds": self.start.elapsed().as_secs_f64(),
+            }),
+        );
     }
 
     /// The time since the start, in words and seconds.

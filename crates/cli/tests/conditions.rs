@@ -92,3 +92,39 @@ fn find_takes_conditions_with_and_or_not_and_brackets() {
         }
     }
 }
+
+#[test]
+fn a_scan_names_the_fields_that_have_no_index() {
+    let room = tempfile::tempdir().unwrap();
+    let store = room.path().join("store").display().to_string();
+    let file = room.path().join("rows.ndjson");
+    std::fs::write(&file, RECORDS).unwrap();
+    let file = file.display().to_string();
+    esker(&[
+        "load",
+        &store,
+        "d",
+        &file,
+        "--key",
+        "id",
+        "--index",
+        "user:lazy:string",
+    ])
+    .expect(0);
+    for (condition, note) in [
+        (
+            "user=ann or ms>5 or ms<2",
+            "no index on `ms`: answered by a scan",
+        ),
+        ("kind=shop", "no index on `kind`: answered by a scan"),
+        (
+            "not user=ann",
+            "no index answers this condition: answered by a scan",
+        ),
+    ] {
+        let run = esker(&["find", &store, "d", condition]).expect(0);
+        assert_eq!(run.stderr.trim(), format!("note: {note}"), "{condition}");
+    }
+    let run = esker(&["find", &store, "d", "user=ann and ms>5"]).expect(0);
+    assert_eq!(run.stderr, "");
+}

@@ -112,7 +112,7 @@ fn every_strategy_is_loaded_repaired_shown_and_checked() {
         let stat: Value = serde_json::from_str(&stat).unwrap();
         assert_eq!(stat["upkeep"]["maintenance"], *strategy.get(1).unwrap());
         assert_eq!(stat["upkeep"]["repaired_up_to"], report["mark"]);
-        let shown = esker(&["stat", &store, "d"]).expect(0).stdout;
+        let shown = esker(&["stat", &store, "d", "--verbose"]).expect(0).stdout;
         assert!(shown.contains("repaired_up_to"), "{shown}");
         esker(&["compact", &store]).expect(0);
         esker(&["check", &store]).expect(0);
@@ -159,10 +159,10 @@ fn bad_values_are_refused_with_the_good_ones() {
         (
             "--maintenance",
             "lazy",
-            "eager, validation, mutable-bitmap, deferred, deleted-key",
+            "auto, deferred, validation, mutable-bitmap, eager",
         ),
-        ("--repair", "often", "merge, staged, none"),
-        ("--merging", "levelled", "leveled, tiered, correlated"),
+        ("--repair", "often", "merge, none"),
+        ("--merging", "levelled", "lazy-leveled, leveled, tiered"),
         ("--versions", "0", "at least 1"),
     ] {
         let (store, run) = load(&dir, "store", &file, &[option, value]);

@@ -1,11 +1,11 @@
 //! Integers on disk: little-endian, and LEB128 varints. Decoding never panics.
 //!
-//! Of its own, since the engine and the model of records need it, and neither depends on the other.
+//! This is a crate of its own because the engine and the record model both need it, and neither depends on the other.
 
-/// A sequence number: each write has one, larger is newer; 0 is before all.
+/// A sequence number: each write has one, a larger one is newer, and 0 precedes all of them.
 pub type Seq = u64;
 
-/// The largest sequence number; the rest of 64 bits is for the kind of entry.
+/// The largest sequence number; the remaining 8 of 64 bits hold the kind of the entry.
 pub const MAX_SEQ: Seq = (1 << 56) - 1;
 
 /// Appends `v` as a LEB128 varint (1 to 10 bytes).
@@ -17,14 +17,14 @@ pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
     out.push(v as u8);
 }
 
-/// Appends `bytes` behind their length as a varint.
+/// Appends the length of `bytes` as a varint, then `bytes`.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads from the front of bytes. Each method returns `None`, and leaves the rest unspecified, when
-/// the bytes end too soon or are malformed.
+/// Reads from the front of a byte slice. Each method returns `None`, and leaves the position unspecified, when the
+/// bytes are malformed or too short.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -36,12 +36,12 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// True when everything has been read.
+    /// True when all bytes are read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes behind their varint length.
+    /// Bytes prefixed with their length as a varint.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let n = usize::try_from(self.varint()?).ok()?;
         self.take(n)

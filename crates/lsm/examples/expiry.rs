@@ -1,9 +1,10 @@
-//! What a steady load of entries that expire takes on disk, against what is live.
+//! Measures the disk space of a steady load of expiring entries, relative to the live ones.
 //!
-//! `cargo run --release -p esker-lsm --example expiry -- [LIVE] [TIMES]` (200,000 entries live, loaded 10 times over). The clock is the
-//! example's: each write is a step of it, and an entry expires LIVE steps after its write. For keys in the order of time (a log), in any order
-//! (each written once), and for a set of keys that are written again and again, it prints after each LIVE writes what the tables take
-//! and its ratio to the same live entries in one run, and in the end what compactions wrote for each byte flushed, and the CPU time of a put.
+//! `cargo run --release -p esker-lsm --example expiry -- [LIVE] [TIMES]` (200,000 live entries, loaded 10 times
+//! over). The clock is the example's: each write advances it by one step, and an entry expires LIVE steps after its
+//! write. For keys in time order (a log), in random order (each written once), and for a set of keys that are
+//! rewritten repeatedly, it prints after each LIVE writes the ratio of the tables' size to the same live entries in
+//! one run, and in the end the bytes that compactions wrote per byte flushed, and the CPU time of a put.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,7 +21,7 @@ impl TreeProvider for Defaults {
     }
 }
 
-/// CPU time of the process in microseconds, as Linux tells it.
+/// CPU time of the process in microseconds (Linux).
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split(' ').collect();
@@ -54,10 +55,10 @@ fn size(group: &Group, tree: u32) -> u64 {
     tree.map_or(0, |tree| tree.size())
 }
 
-/// Begins long after 1970: what is written at 0 has no time.
+/// Long after 1970, because time 0 means no time.
 const BEGIN: u64 = 1 << 40;
 
-/// Writes the steps of a range, each a value of its own.
+/// Writes the steps of a range, each with its own value.
 fn load(
     (group, tree): (&Group, u32),
     clock: &AtomicU64,
@@ -79,7 +80,7 @@ fn load(
 }
 
 fn measure(name: &str, keys: &Keys, live: u64, times: u64, dir: &Path) -> Result<()> {
-    // What is live, in one run.
+    // The live entries in one run.
     let clock = Arc::new(AtomicU64::new(BEGIN));
     let (alone, tree) = open(&dir.join("live"), &clock)?;
     let last = live * times;

@@ -1,9 +1,10 @@
-//! What compaction policies cost, side by side: a load in random order, updates, gets.
+//! Compares the costs of compaction policies: a load in random order, updates, gets.
 //!
-//! `cargo run --release -p esker-lsm --example policies -- [RECORDS] [THREADS] [POLICY]` (a million, as many threads as cores, all of them). Of each policy it prints the CPU time of a
-//! put and an update (compactions included, to their end), bytes that compactions wrote for each byte flushed while there were updates, how long
-//! compactions took to converge after the last update, the space of the tables against what is live, the CPU time and the runs of a get, and how long it
-//! takes to compact all of it into one run.
+//! `cargo run --release -p esker-lsm --example policies -- [RECORDS] [THREADS] [POLICY]` (a million, one thread per
+//! core, all policies). For each policy it prints the CPU time of a put and an update (compactions included, to their
+//! end), bytes that compactions wrote per byte flushed during the updates, how long compactions took to converge
+//! after the last update, the size of the tables relative to the live data, the CPU time and the runs of a get, and
+//! the time to compact everything into one run.
 
 use std::error::Error;
 use std::path::Path;
@@ -23,7 +24,7 @@ impl TreeProvider for With {
     }
 }
 
-/// CPU time of the process in microseconds, as Linux tells it.
+/// CPU time of the process in microseconds (Linux).
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split(' ').collect();
@@ -36,7 +37,7 @@ fn cpu() -> f64 {
     (ticks(12) + ticks(13)) * 10_000.0
 }
 
-/// A value that compresses by half, about.
+/// A value that compresses to about half.
 fn value(rng: &mut fastrand::Rng, out: &mut Vec<u8>) {
     out.clear();
     out.extend((0..100).map(|_| rng.u8(..)));

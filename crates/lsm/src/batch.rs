@@ -1,5 +1,5 @@
-//! A batch: writes to any trees of a group that happen together or not at all. Its bytes are the
-//! payload of one log record, so that a write encodes each entry once.
+//! A batch: writes to any trees of a group that are applied atomically. Its bytes are the payload of one log record,
+//! so each entry is encoded once.
 //!
 //! ```text
 //! payload := first sequence u64 | operations u32 | operation*
@@ -12,28 +12,27 @@ use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, TIMED_LEN, Ti
 use crate::error::{Error, Result};
 use crate::wal::rest_hash;
 
-/// The number of a tree within its group; never used again after the tree is dropped.
+/// The number of a tree within its group; not reused after the tree is dropped.
 pub type TreeId = u32;
 
 const HEADER: usize = 12;
-/// The part of the header that is known only when the batch has its place in the log.
+/// Length of the header field that is set when the batch gets its place in the log.
 const FIRST_LEN: usize = 8;
-/// Trees up to this many are noted once each.
+/// Up to this many trees are recorded without duplicates.
 const FEW_TREES: usize = 16;
 const SHARES: u8 = 0x80;
 
-/// Writes that are applied together. Each write takes the next sequence number, unless it was added
-/// by one of the `also_` methods: then it shares the number of the write before, as a record and its
-/// index entries do.
+/// Writes that are applied atomically. Each write takes the next sequence number, unless it was added by one of the
+/// `also_` methods: then it shares the number of the write before, as a record and its index entries do.
 #[derive(Debug, Clone)]
 pub struct Batch {
     bytes: Vec<u8>,
     operations: u32,
     sequences: u32,
     made_for: Option<u64>,
-    /// The trees that are written to; many of them more than once.
+    /// The trees written to; with many trees, some occur more than once.
     trees: Vec<TreeId>,
-    /// Of the bytes behind the header's first field, while nothing is added.
+    /// Hash of the bytes behind the header's first field; cleared when a write is added.
     hash: Option<u64>,
 }
 
@@ -43,10 +42,10 @@ impl Default for Batch {
     }
 }
 
-/// Is shown a write: tree, kind, key, value.
+/// Visits a write: tree, kind, key, value.
 pub type ShowWrite<'v> = dyn FnMut(TreeId, Kind, &[u8], &[u8]) + 'v;
 
-/// A place in a batch that it can be cut back to.
+/// A savepoint: a position in a batch to which the batch can be rewound.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(usize, u32, u32, usize);
 
@@ -63,17 +62,17 @@ impl Batch {
         }
     }
 
-    /// True when nothing was added.
+    /// True when the batch has no writes.
     pub fn is_empty(&self) -> bool {
         self.operations == 0
     }
 
-    /// Number of sequence numbers that the batch will take.
+    /// Number of sequence numbers that the batch takes.
     pub fn sequences(&self) -> u32 {
         self.sequences
     }
 
-    /// Bytes that the batch will take in the log.
+    /// Bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -88,21 +87,21 @@ impl Batch {
         self.hash = None;
     }
 
-    /// Binds the batch to the trees as they are after so many changes ([`crate::version::Version::changes`]):
-    /// after one more it is refused ([`Error::Stale`]), because other trees may have to be written to.
+    /// Binds the batch to the trees as of `changes` ([`crate::version::Version::changes`]): after one more change the
+    /// batch is refused ([`Error::Stale`]), because it may have to write to other trees.
     pub fn made_for(&mut self, changes: u64) {
         self.made_for = Some(changes);
     }
 
-    /// True when the batch was made for other trees than those after so many changes.
+    /// True when the batch is bound to another state of the trees than `changes`.
     pub(crate) fn is_stale(&self, changes: u64) -> bool {
         self.made_for.is_some_and(|made| made != changes)
     }
 
-    /// Shows each write: tree, kind, key, value (empty for deletes), in the order in which they were
-    /// added; one that expires as it is stored ([`Timed`]).
+    /// Visits each write in the order of addition: tree, kind, key, value (empty for deletes). A write that expires
+    /// is shown as it is stored ([`Timed`]).
     pub fn each(&mut self, visit: &mut ShowWrite<'_>) {
-        // Which numbers the writes will have does not matter here.
+        // The sequence numbers do not matter here.
         decode(self.seal(1), |write| {
             visit(write.tree, write.kind, write.key, write.value)
         });
@@ -124,7 +123,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Where the batch stands now.
+    /// A savepoint at the current end of the batch.
     pub fn mark(&self) -> Mark {
         Mark(
             self.bytes.len(),
@@ -134,7 +133,7 @@ impl Batch {
         )
     }
 
-    /// Takes back all that was added since `mark`.
+    /// Removes all writes added since `mark`.
     pub fn rewind(&mut self, mark: Mark) {
         self.bytes.truncate(mark.0);
         self.operations = mark.1;
@@ -148,7 +147,7 @@ impl Batch {
         self.add(Kind::Put, tree, key, &[value], false)
     }
 
-    /// As [`Batch::put`], with a value in parts.
+    /// As [`Batch::put`], with the value in parts.
     pub fn put_parts(&mut self, tree: TreeId, key: &[u8], value: &[&[u8]]) -> Result<()> {
         self.add(Kind::Put, tree, key, value, false)
     }
@@ -163,8 +162,8 @@ impl Batch {
         self.add(Kind::Operand, tree, key, &[value], false)
     }
 
-    /// As [`Batch::put`], until a time: from then on it is as if `key` had been deleted then. Times over
-    /// [`MAX_TIME`](crate::entry::MAX_TIME) count as that.
+    /// As [`Batch::put`] with an expiry time: from `expires` on, `key` reads as deleted. Times over
+    /// [`MAX_TIME`](crate::entry::MAX_TIME) are clamped to it.
     pub fn put_until(
         &mut self,
         tree: TreeId,
@@ -175,8 +174,9 @@ impl Batch {
         self.add_until(Kind::Put, tree, key, value, expires, false)
     }
 
-    /// As [`Batch::operand`], until a time: from then on nobody sees it. Operands of a key that expire at different times
-    /// are combined only where the operator knows the times of their elements ([`crate::merge::MergeOperator::times_elements`]).
+    /// As [`Batch::operand`] with an expiry time: from then on the operand is hidden. Operands of a key that expire
+    /// at different times are combined only where the operator knows the times of their elements
+    /// ([`crate::merge::MergeOperator::times_elements`]).
     pub fn operand_until(
         &mut self,
         tree: TreeId,
@@ -220,8 +220,8 @@ impl Batch {
         self.add(Kind::Timed, tree, key, &[&front, value], shares)
     }
 
-    /// Adds a write that shares the sequence number of the one before. It must not be to the same
-    /// key of the same tree as another write of that number.
+    /// Adds a write that shares the sequence number of the write before. Two writes of one number must not have the
+    /// same tree and key.
     pub fn also(&mut self, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(kind, tree, key, &[value], self.sequences > 0)
     }
@@ -262,12 +262,12 @@ impl Batch {
         Ok(())
     }
 
-    /// The trees that are written to, some of them more than once.
+    /// The trees written to; some occur more than once.
     pub fn trees(&self) -> &[TreeId] {
         &self.trees
     }
 
-    /// Hashes what was added, so that [`Batch::seal`] need not do it under a lock.
+    /// Hashes the writes, so that [`Batch::seal`] need not do it under a lock.
     pub(crate) fn hash(&mut self) -> u64 {
         if let Some(hash) = self.hash {
             return hash;
@@ -279,7 +279,7 @@ impl Batch {
         *self.hash.insert(rest_hash(&self.bytes))
     }
 
-    /// The payload for the log, once `first` is known to be the batch's first sequence number.
+    /// The payload for the log, given the batch's first sequence number.
     pub(crate) fn seal(&mut self, first: Seq) -> &[u8] {
         self.hash();
         if let Some(place) = self.bytes.first_chunk_mut() {

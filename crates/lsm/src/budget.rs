@@ -1,19 +1,20 @@
-//! The memory budget of a store: who holds how much of it, and loans for work that needs large buffers.
+//! The memory budget of a store: an account for each holder, and loans for work that needs large buffers.
 //!
-//! Two sorts of holders:
-//! - *Fixed* ones are counted and never refused: memtables, those that snapshots keep after their flush, obsolete sets
+//! There are two sorts of holders:
+//! - *Fixed* holders are counted and never refused: memtables, flushed memtables pinned by snapshots, obsolete sets
 //!   ([`Held`]).
-//! - *Working* ones borrow ([`Budget::borrow`]) from a share of a quarter of the budget: queries, builds, repairs, compactions.
-//!   A loan is between what its borrower needs and what it can use, and at most half of what is free, so that those who come
-//!   at the same time get something, too. Where less than the least is free, borrowers wait in the order in which they came.
+//! - *Working* holders borrow ([`Budget::borrow`]) from a share of a quarter of the budget: queries, builds,
+//!   repairs, compactions. A loan is between the least that its borrower needs and what it can use, and at most half
+//!   of what is free, so that concurrent borrowers get some, too. Where less than the least is free, borrowers wait
+//!   in FIFO order.
 //!
 //! The block cache has half of the budget while fixed and working holders together take less than the other half, and
 //! less when they take more, down to an eighth.
 //!
-//! **No deadlock.** Waiting ends after [`PATIENCE`] at the latest: then the borrower gets the least it needs as an overdraft, which
-//! is counted. A thread that took a loan which is still out does not wait at all: it may be what the others wait for. Nobody
-//! waits where the store has no background threads. So a loan may be taken while others are held, but not under a lock that
-//! whoever gives memory back may need.
+//! **No deadlock.** A wait ends after [`PATIENCE`] at the latest: then the borrower gets its least as an overdraft,
+//! which is counted. A thread that already holds a loan does not wait at all, because others may be waiting for it.
+//! In a store without background threads no borrower waits. So a loan may be taken while others are held, but not
+//! under a lock that a lender may need to return memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,30 +29,30 @@ use crate::cache::BlockCache;
 /// How long a borrower waits at most.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most that the cache is made for: its tables are laid out for as many blocks as it may hold.
+/// The largest capacity of the cache: its tables are laid out for the blocks that it may hold.
 const MAX_CACHE: usize = 1 << 40;
 
-/// Who holds memory.
+/// Holders of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Account {
-    /// Memtables that fill or wait for their flush.
+    /// Memtables that are filling or waiting for their flush.
     Memtables,
-    /// Memtables that were flushed, and that snapshots keep.
+    /// Flushed memtables that snapshots pin.
     PinnedMemtables,
     /// The obsolete sets.
     ObsoleteSets,
     /// Candidates, sorted keys and fetched records of queries.
     Queries,
-    /// Sorted pieces of index builds.
+    /// Sorted runs of index builds.
     Builds,
     /// Sorters and buffers of repairs.
     Repairs,
-    /// What compactions read ahead, and build.
+    /// Read-ahead and output buffers of compactions.
     Compactions,
 }
 
 impl Account {
-    /// All there are.
+    /// All accounts.
     pub const ALL: [Account; 7] = [
         Account::Memtables,
         Account::PinnedMemtables,
@@ -83,26 +84,26 @@ impl Account {
     }
 }
 
-/// Who holds what of a budget, in bytes.
+/// Use of a budget by account, in bytes.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryUse {
     /// The whole budget.
     pub total: usize,
     /// Each account.
     pub held: Vec<(Account, usize)>,
-    /// What the block cache holds, pinned filters and indexes of tables included, and what it may hold at the moment.
+    /// What the block cache holds (pinned filters and indexes of tables included), and its current limit.
     pub cache: usize,
     /// See `cache`.
     pub cache_limit: usize,
-    /// Borrowers that wait at the moment.
+    /// Borrowers that are waiting.
     pub waiting: usize,
-    /// Loans so far that had to be waited for.
+    /// Loans so far that had to wait.
     pub waits: u64,
-    /// Loans so far that were given although nothing was free.
+    /// Loans so far that were granted although nothing was free.
     pub overdrafts: u64,
 }
 
-/// The memory budget of a store, or of several that are opened with the same one.
+/// The memory budget of one store, or of several that are opened with it.
 pub struct Budget {
     total: usize,
     patience: Duration,
@@ -117,10 +118,10 @@ pub struct Budget {
 struct Books {
     /// By account, in the order of [`Account::ALL`].
     held: [usize; Account::ALL.len()],
-    /// Those who wait, first come first.
+    /// The waiting borrowers, in FIFO order.
     queue: VecDeque<u64>,
     next_ticket: u64,
-    /// The threads that took the loans that are out.
+    /// The threads that hold loans.
     borrowers: Vec<ThreadId>,
 }
 
@@ -143,7 +144,7 @@ impl Books {
 }
 
 impl Budget {
-    /// A budget of `bytes`. Without `waits` every loan is given at once: for stores without background threads.
+    /// A budget of `bytes`. Without `waits` every loan is granted at once: for stores without background threads.
     pub fn new(bytes: usize, waits: bool) -> Arc<Budget> {
         Budget::with_patience(bytes, if waits { PATIENCE } else { Duration::ZERO })
     }
@@ -165,12 +166,12 @@ impl Budget {
         self.total
     }
 
-    /// The block cache, which has what others leave.
+    /// The block cache, which gets what the other holders leave.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
 
-    /// What borrowers may have together: a quarter of the budget, less where fixed holders have more than five eighths of it.
+    /// The total of all loans: a quarter of the budget, less where fixed holders have more than five eighths of it.
     fn share(&self, books: &Books) -> usize {
         let left = self.total.saturating_sub(books.sum(true) + self.total / 8);
         left.clamp(self.total / 16, self.total / 4)
@@ -180,7 +181,7 @@ impl Budget {
         self.share(books).saturating_sub(books.sum(false))
     }
 
-    /// Gives the cache what is left.
+    /// Sets the limit of the cache to what is left.
     fn fit_cache(&self, books: &Books) {
         let left = self
             .total
@@ -188,7 +189,7 @@ impl Budget {
         self.cache.limit(left.max(self.total / 8));
     }
 
-    /// Borrows up to `want` bytes for work that can be done with `least`, which may be waited for.
+    /// Borrows up to `want` bytes for work that needs at least `least`; may wait for `least`.
     pub fn borrow(self: &Arc<Budget>, account: Account, least: usize, want: usize) -> Loan {
         let least = least.min(want);
         let thread = std::thread::current().id();
@@ -215,7 +216,7 @@ impl Budget {
         }
     }
 
-    /// Waits until it is this borrower's turn and `least` is free, or for as long as it has patience.
+    /// Waits until it is this borrower's turn and `least` is free, or until [`PATIENCE`] is over.
     fn wait(&self, books: &mut parking_lot::MutexGuard<'_, Books>, least: usize) {
         self.waits.fetch_add(1, Relaxed);
         let ticket = books.next_ticket;
@@ -228,11 +229,11 @@ impl Budget {
             }
         }
         books.queue.retain(|waiting| *waiting != ticket);
-        // The next one may have its turn now.
+        // The next borrower may be able to proceed.
         self.given_back.notify_all();
     }
 
-    /// Counts memory that is there anyway, until the value is dropped.
+    /// Counts memory that is allocated anyway, until the value is dropped.
     pub fn hold(self: &Arc<Budget>, account: Account, bytes: usize) -> Held {
         let mut books = self.books.lock();
         books.change(account, 0, bytes);
@@ -255,7 +256,7 @@ impl Budget {
         }
     }
 
-    /// Who holds what.
+    /// The use by account.
     pub fn memory(&self) -> MemoryUse {
         let books = self.books.lock();
         MemoryUse {
@@ -270,22 +271,22 @@ impl Budget {
     }
 }
 
-/// Borrowed memory, given back when it is dropped.
+/// Borrowed memory, returned on drop.
 pub struct Loan {
     budget: Arc<Budget>,
     account: Account,
     bytes: usize,
-    /// Who took it.
+    /// The borrowing thread.
     thread: ThreadId,
 }
 
 impl Loan {
-    /// How much it is.
+    /// The size of the loan.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives back what is more than `bytes`.
+    /// Returns everything over `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
         if bytes < self.bytes {
             let mut books = self.budget.books.lock();
@@ -315,7 +316,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// It is `bytes` of another account from now on.
+    /// Moves the memory to `account` and sets it to `bytes`.
     pub fn set(&self, account: Account, bytes: usize) {
         let mut counted = self.counted.lock();
         let (before, less) = std::mem::replace(&mut *counted, (account, bytes));
@@ -348,7 +349,7 @@ mod tests {
         held.iter().find(|(of, _)| *of == account).unwrap().1
     }
 
-    /// Waits until so many borrowers wait.
+    /// Waits until `count` borrowers wait.
     fn until_waiting(budget: &Budget, count: usize) {
         while budget.memory().waiting != count {
             std::thread::yield_now();
@@ -403,7 +404,7 @@ mod tests {
         let first = budget.borrow(Account::Queries, 12, 12);
         let (send, served) = mpsc::channel();
         let mut threads = Vec::new();
-        // The first to come wants all there is; those behind it would fit now, and do not overtake it.
+        // The first borrower wants everything; those behind it would fit now, but do not overtake it.
         for (nth, least) in [16, 2, 2].into_iter().enumerate() {
             let (budget, send) = (budget.clone(), send.clone());
             threads.push(std::thread::spawn({
@@ -464,7 +465,7 @@ mod tests {
         assert_eq!(held(&budget, Account::Memtables), 0);
         assert_eq!(budget.memory().cache_limit, 128 << 10);
         drop((loan, more));
-        // Borrowers go on with little.
+        // Borrowers still get a little.
         assert_eq!(
             budget.borrow(Account::Queries, 0, 1 << 20).bytes(),
             32 << 10

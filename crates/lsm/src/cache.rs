@@ -1,4 +1,4 @@
-//! The block cache: one bounded store of decompressed blocks for every table of a store.
+//! The block cache: one bounded set of decompressed blocks for all tables of a store.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
@@ -9,22 +9,22 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-/// What a cached block costs beside its bytes: the `Arc` and the vector's header (48 bytes with the
-/// allocator's), the allocator's slack on the bytes (16), the cache's slot (48, doubled because its
-/// slab grows by doubling), its hash table (12), and half a ghost slot for a recently evicted key (30).
+/// What a cached block costs beside its bytes: the `Arc` and the vector's header (48 bytes with the allocator's), the
+/// allocator's slack on the bytes (16), the cache's slot (48, doubled because its slab grows by doubling), its hash
+/// table (12), and half a ghost slot for a recently evicted key (30).
 const OVERHEAD: u64 = 208;
 
-/// The size around which blocks cluster; only an estimate of how many there will be.
+/// The typical block size; used only to estimate the number of blocks.
 const TYPICAL_BLOCK: u64 = 4 << 10;
 
-/// Blocks that a cache is laid out for at most: memory is not taken before it is needed.
+/// The most blocks that a cache is laid out for at creation: memory is not taken before it is needed.
 const MOST_AT_ONCE: u64 = 1 << 20;
 
 /// A shard smaller than this would be emptied by a single large block.
 const SHARD_BYTES: u64 = 8 << 20;
 
-/// A cache of blocks by (table, offset), bounded by the bytes that it really occupies. Scan-resistant
-/// (CLOCK-Pro), sharded, safe to use from any number of threads.
+/// A cache of blocks by (table, offset), bounded by the bytes that it really occupies. Scan-resistant (CLOCK-Pro),
+/// sharded, thread-safe.
 pub struct BlockCache {
     /// By table and offset.
     blocks: Option<Blocks>,
@@ -33,13 +33,13 @@ pub struct BlockCache {
     next_id: AtomicU64,
 }
 
-/// What leaves less of the capacity to the blocks.
+/// Limits on the capacity that is left for blocks.
 struct Outside {
     /// Bytes outside of `blocks` that count towards the capacity.
     pinned: u64,
-    /// What the budget leaves at the moment.
+    /// The limit that the budget sets.
     limit: u64,
-    /// What the blocks were last told.
+    /// The capacity last set on `blocks`.
     announced: u64,
 }
 
@@ -49,20 +49,20 @@ type Block = Arc<Vec<u8>>;
 type Blocks = Cache<(u64, u64), Block, ByBytes, Mixing, Recycling>;
 
 thread_local! {
-    /// Buffers of blocks that this thread evicted, for those that it reads next.
+    /// Buffers of blocks that this thread evicted, reused for its next reads.
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Spare buffers that a thread has at most.
+/// Most spare buffers per thread.
 const SPARE_BUFFERS: usize = 6;
-/// A larger buffer is given back to the allocator.
+/// A larger buffer is freed.
 const SPARE_BYTES: usize = 16 << 10;
 
 /// A buffer for a block of `len` bytes. Its contents are arbitrary.
 ///
-/// Once a cache is full each block that comes makes another one go, and that one was as likely as not read by another
-/// thread: given to the allocator, it would come under the lock of that thread's heap while that thread reads. So the
-/// block that comes takes the buffer of one that went, where one has about the right size.
+/// Once a cache is full, each insertion evicts a block that was as likely as not read by another thread: freeing it
+/// would take the lock of that thread's heap while that thread reads. So the new block takes the buffer of an evicted
+/// one of about the right size.
 pub(crate) fn buffer(len: usize) -> Vec<u8> {
     let fits = |spare: &Vec<u8>| (len..=len + len / 8).contains(&spare.capacity());
     let spare = SPARE.try_with(|spare| {
@@ -76,7 +76,7 @@ pub(crate) fn buffer(len: usize) -> Vec<u8> {
         .unwrap_or_else(|| Vec::with_capacity(len))
 }
 
-/// Keeps a buffer for [`buffer`], in place of one that was not wanted for longest.
+/// Keeps a buffer for [`buffer`]; replaces the spare buffer that was unused for longest.
 pub(crate) fn reuse(bytes: Vec<u8>) {
     if bytes.capacity() > SPARE_BYTES {
         return;
@@ -96,7 +96,8 @@ pub(crate) fn reuse(bytes: Vec<u8>) {
 #[derive(Clone)]
 struct Recycling;
 
-/// What one insertion evicted. Evictions happen under the lock of a shard, what becomes of the blocks outside of it.
+/// The blocks that one insertion evicted. Eviction happens under the lock of a shard, the recycling of the blocks
+/// outside of it.
 #[derive(Default)]
 struct Evicted([Option<Block>; 2]);
 
@@ -115,7 +116,7 @@ impl Drop for Evicted {
     #[inline]
     fn drop(&mut self) {
         for block in self.0.iter_mut().filter_map(Option::take) {
-            // Unless a reader still has it.
+            // Unless a reader still holds it.
             let Some(bytes) = Arc::into_inner(block) else {
                 continue;
             };
@@ -134,8 +135,8 @@ impl Weighter<(u64, u64), Block> for ByBytes {
     }
 }
 
-/// Hashes the numbers of tables and offsets the same way each time, so that what is evicted, and with it what is read,
-/// is a function of what was asked for. Nobody outside chooses these numbers.
+/// A deterministic hash of table numbers and offsets, so that evictions, and with them file reads, are a function of
+/// the accesses. These numbers are not chosen by an attacker.
 #[derive(Clone)]
 struct Mixing;
 
@@ -152,7 +153,7 @@ impl BuildHasher for Mixing {
 }
 
 impl Hasher for Mix {
-    /// The finalizer of SplitMix64: each bit depends on all, as the shards and the table need it.
+    /// The finalizer of SplitMix64: each output bit depends on all input bits, as the shards and the table need it.
     #[inline]
     fn write_u64(&mut self, n: u64) {
         let mut z = (self.0 ^ n).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -177,7 +178,7 @@ impl BlockCache {
     /// A cache that holds at most `capacity` bytes, its own bookkeeping included. 0 caches nothing.
     pub fn new(capacity: usize) -> BlockCache {
         let capacity = capacity as u64;
-        // What it is laid out for at once; it grows where there are more.
+        // The initial layout; it grows as needed.
         let items = (capacity / (TYPICAL_BLOCK + OVERHEAD)).min(MOST_AT_ONCE) as usize;
         let options = OptionsBuilder::new()
             .estimated_items_capacity(items)
@@ -202,7 +203,7 @@ impl BlockCache {
         }
     }
 
-    /// A number for one more table. File numbers would not do: two stores may share a cache.
+    /// A number for a new table. File numbers would not do: two stores may share a cache.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -213,7 +214,7 @@ impl BlockCache {
         self.blocks.as_ref()?.get(&(table, offset))
     }
 
-    /// Offers a block. One over an eighth of the capacity is not taken: it would push out too many.
+    /// Offers a block. A block over an eighth of the capacity is refused: it would evict too many.
     pub fn insert(&self, table: u64, offset: u64, block: &Arc<Vec<u8>>) {
         if let Some(blocks) = &self.blocks
             && block.capacity() as u64 + OVERHEAD <= self.capacity / 8
@@ -222,8 +223,8 @@ impl BlockCache {
         }
     }
 
-    /// Takes `bytes` of the capacity for something that its owner keeps, until [`BlockCache::unpin`];
-    /// false when half of the capacity is taken already.
+    /// Reserves `bytes` of the capacity for something that its owner keeps, until [`BlockCache::unpin`]; false when
+    /// half of the capacity is reserved already.
     pub fn pin(&self, bytes: u64) -> bool {
         let mut held = self.held.lock();
         if held.pinned + bytes > self.capacity / 2 {
@@ -234,7 +235,7 @@ impl BlockCache {
         true
     }
 
-    /// Gives back what [`BlockCache::pin`] took.
+    /// Releases what [`BlockCache::pin`] reserved.
     pub fn unpin(&self, bytes: u64) {
         if bytes > 0 {
             let mut held = self.held.lock();
@@ -243,7 +244,7 @@ impl BlockCache {
         }
     }
 
-    /// Holds no more than `bytes` from now on, nor than its capacity.
+    /// Limits the cache to `bytes`, and to its capacity.
     pub(crate) fn limit(&self, bytes: usize) {
         let limit = self.capacity.min(bytes as u64);
         let mut held = self.held.lock();
@@ -253,13 +254,13 @@ impl BlockCache {
         }
     }
 
-    /// The limit of the moment.
+    /// The current limit.
     pub(crate) fn limited_to(&self) -> usize {
         self.held.lock().limit as usize
     }
 
     fn fit(&self, held: &mut Outside) {
-        // In steps, because a cache whose capacity is set goes through its shards.
+        // In steps, because setting the capacity of the cache visits all of its shards.
         let step = (self.capacity / 64).max(1);
         let taken = (self.capacity - held.limit + held.pinned).div_ceil(step) * step;
         let left = self.capacity.saturating_sub(taken);
@@ -271,13 +272,13 @@ impl BlockCache {
         }
     }
 
-    /// Bytes held now, bookkeeping and what is pinned included.
+    /// Bytes held now, bookkeeping and pinned bytes included.
     pub fn used_bytes(&self) -> usize {
         let blocks = self.blocks.as_ref().map_or(0, Cache::weight);
         (blocks + self.held.lock().pinned) as usize
     }
 
-    /// The most bytes that it holds.
+    /// The most bytes that the cache holds.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
@@ -337,7 +338,7 @@ mod tests {
                 read.push((offset, block));
             }
         }
-        // A new one is empty.
+        // A new buffer is empty.
         let used = buffer(4000);
         assert!(!used.is_empty() && used.capacity() < 4500);
         assert!(buffer(100).is_empty());

@@ -1,5 +1,4 @@
-//! Checking a store: every byte of every table is read again, and all damage is reported, not the
-//! first only.
+//! Checking a store: reads every byte of every table and reports all damage, not only the first.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use crate::stop::Stop;
 use crate::table::ReadOptions;
 use crate::version::{Partitioner, RunCursor, TableFile};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
-    /// Everything that is wrong.
+    /// All damage found.
     pub errors: Vec<Error>,
     /// Tables read.
     pub tables: u64,
@@ -25,11 +24,11 @@ pub struct CheckReport {
 }
 
 impl Group {
-    /// Reads every table of the current version, and of snapshots that are kept, from its file, and verifies checksums, order,
+    /// Reads every table of the current version and of named snapshots from its file, and verifies checksums, order,
     /// filters, synopses and counts. `CURRENT`, the manifest and the log were verified at opening.
     pub fn check(&self) -> CheckReport {
         let mut report = CheckReport::default();
-        // What nothing stops goes through to the end.
+        // Without a `stop` the check runs to its end.
         let _ = self.check_into(&mut report, None);
         report
     }
@@ -37,7 +36,7 @@ impl Group {
     /// As [`Group::check`], until `stop` stops it.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] alone; all else is in the report.
+    /// Only [`Error::Cancelled`]; everything else is in the report.
     pub fn check_until(&self, stop: Option<&Stop>) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         self.check_into(&mut report, stop)?;
@@ -73,7 +72,7 @@ impl Group {
     }
 }
 
-/// The first key of a table that its bounds do not cover, as an error. What cannot be read was reported before.
+/// Reports the first key of a table outside of the table's bounds. Unreadable blocks were reported before.
 fn find_outside(
     partitioner: &dyn Partitioner,
     table: &Arc<TableFile>,

@@ -1,12 +1,12 @@
-//! Online checkpoints: a copy of the store as one snapshot saw it, made of hard links where the file system has
-//! them, while reads and writes go on.
+//! Online checkpoints: a copy of the store as of one snapshot, made of hard links where the file system supports
+//! them, while reads and writes continue.
 //!
-//! A copy is consistent by construction. It is made of one snapshot: the tables of its version, and its memtables up
-//! to its sequence number, which are written to tables of the copy's own. Whatever a version holds (bits, marks,
-//! definitions, tables) refers to writes that were visible when it was installed, and the snapshot sees all of
-//! those. So there is nothing in the copy that refers to a write that it lacks, whatever the store does meanwhile;
-//! nobody is waited for, and nothing of the store itself is changed. The numbers that the copy gives out go on from
-//! the snapshot's. Versions that are kept under a name are a part of the version, and go along.
+//! A copy is consistent by construction. It consists of one snapshot: the tables of its version, and its memtables up
+//! to its sequence number, which are written to new tables of the copy. Everything in a version (bits, watermarks,
+//! definitions, tables) refers to writes that were visible when it was installed, and the snapshot sees all of those.
+//! So nothing in the copy refers to a write that it lacks, whatever the store does meanwhile; the copy waits for no
+//! one and changes nothing in the store. The sequence numbers of the copy continue from the snapshot's. Named
+//! snapshots are a part of the version and are copied with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,15 +20,16 @@ use crate::version::{Current, Manifest, Order, Seal, TableSource, log_path, tabl
 use crate::wal::{LogKind, LogWriter};
 
 impl Group {
-    /// Makes a store of its own in `dest` (which must not exist, or be empty) that holds everything written before
-    /// the call: exactly what one snapshot sees, with its sequence numbers. Tables are immutable, so links to them
-    /// are enough; what the memtables hold is written anew. When it fails, what was made in `dest` is removed again.
+    /// Creates an independent store in `dest` (which must not exist, or be empty) that holds everything written
+    /// before the call: exactly what one snapshot sees, with its sequence numbers. Tables are immutable and are
+    /// linked; the contents of the memtables are written to new tables. On failure everything made in `dest` is
+    /// removed.
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
         self.checkpoint_until(dest, None)
     }
 
-    /// As [`Group::checkpoint`], until `stop` stops it: looked at before each table, which is copied where it cannot be
-    /// linked.
+    /// As [`Group::checkpoint`], until `stop` stops it: checked before each table, because a table that cannot be
+    /// linked is copied.
     ///
     /// # Errors
     /// Those of [`Group::checkpoint`], and [`Error::Cancelled`].
@@ -43,7 +44,7 @@ impl Group {
             .map_err(|e| Error::io(dest, "create the folder", e))?;
         let result = self.copy_to(dest, stop);
         if result.is_err() {
-            // `CURRENT` goes first: what is left of a copy is no store.
+            // `CURRENT` is removed first: the rest of a failed copy is then no store.
             let _ = fs.remove(&dest.join("CURRENT"));
             for name in list().unwrap_or_default() {
                 let _ = fs.remove(&dest.join(name));
@@ -55,7 +56,7 @@ impl Group {
     fn copy_to(&self, dest: &Path, stop: Option<&Stop>) -> Result<()> {
         let check = || stop.map_or(Ok(()), Stop::check);
         let fs: &dyn Fs = &*self.source().fs;
-        // The snapshot keeps the tables from being removed while they are linked.
+        // The snapshot keeps the tables from being removed during linking.
         let snapshot = self.snapshot();
         let version = snapshot.version();
         let (next_file, next_tree) = self.internals().next_numbers();
@@ -86,7 +87,7 @@ impl Group {
         edit.next_tree = Some(next_tree);
         edit.last_seq = Some(snapshot.seq());
         edit.time = (snapshot.time() > 0).then(|| self.internals().kept_time());
-        // It goes its own way from here.
+        // The copy's history diverges here.
         edit.order = Some(Order {
             history: fs.unique(),
             ..Order::default()

@@ -1,8 +1,8 @@
-//! Integers on disk, and the heads of keys.
+//! Integers on disk, and 8-byte prefixes of keys.
 
 pub use ::coding::{Reader, put_bytes, put_varint};
 
-/// The first 8 bytes as a number that orders as they do; a tie says nothing.
+/// The first 8 bytes as a number with the same order; equal numbers decide nothing.
 #[inline]
 pub(crate) fn head(rest: &[u8]) -> u64 {
     match rest.first_chunk::<8>() {

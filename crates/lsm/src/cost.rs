@@ -1,12 +1,12 @@
-//! What one operation cost, counted where it happens. The papers argue in disk accesses; so do we.
+//! The cost of one operation, counted where it arises. The papers measure in disk accesses, and so does Esker.
 
 use std::cell::Cell;
 
 use crate::error::Result;
 use crate::stop::{Stop, Watch};
 
-/// The cost of reads against one tree, added up by the code that does them, and what may stop these reads. Not shared
-/// between threads: a caller makes one (per tree it wants to tell apart) and hands it down by reference.
+/// The cost of reads of one tree, summed by the code that does them, and the token that may stop these reads. Not
+/// shared between threads: a caller creates one (per tree to be counted apart) and passes it down by reference.
 #[derive(Debug, Default, Clone)]
 pub struct Cost {
     /// Blocks found in the block cache.
@@ -15,24 +15,24 @@ pub struct Cost {
     pub blocks_read: Cell<u64>,
     /// Bytes read from the file system.
     pub bytes_read: Cell<u64>,
-    /// Of both, blocks that hold entries: what the papers call disk accesses, whose filters and block
-    /// indexes are all in memory.
+    /// Of both, blocks that hold entries: the disk accesses of the papers, whose filters and block indexes are all in
+    /// memory.
     pub data_blocks: Cell<u64>,
-    /// Key filters asked.
+    /// Key filter probes.
     pub filters_asked: Cell<u64>,
-    /// Key filters that said "not here".
+    /// Key filter probes that answered "not here".
     pub filters_negative: Cell<u64>,
-    /// Key filters that said "maybe" for a key that was not there.
+    /// False positives of key filters: "maybe" for a key that was not there.
     pub filters_false: Cell<u64>,
-    /// Synopses (zone maps, value filters) of files, partitions and blocks asked.
+    /// Probes of synopses (zone maps, value filters) of files, partitions and blocks.
     pub synopses_asked: Cell<u64>,
-    /// Synopses that said "not here".
+    /// Synopsis probes that answered "not here".
     pub synopses_negative: Cell<u64>,
     watch: Watch,
 }
 
 impl Cost {
-    /// The cost of reads that `stop` stops.
+    /// A cost whose reads `stop` stops.
     #[inline]
     pub fn until(stop: Option<&Stop>) -> Cost {
         Cost {
@@ -41,19 +41,19 @@ impl Cost {
         }
     }
 
-    /// What stops the reads.
+    /// The token that stops the reads.
     pub(crate) fn stop(&self) -> Option<&Stop> {
         self.watch.stop()
     }
 
-    /// [`Error::Cancelled`](crate::Error::Cancelled) when the reads are to stop: for each block that is fetched, and each
-    /// entry that is walked without a fetch.
+    /// Returns [`Error::Cancelled`](crate::Error::Cancelled) when the reads are to stop. Called for each fetched
+    /// block, and for each entry read without a fetch.
     #[inline(always)]
     pub fn check(&self) -> Result<()> {
         self.watch.check()
     }
 
-    /// The same before the file system is read.
+    /// As [`Cost::check`], with a look at the clock: called before each read from the file system.
     pub(crate) fn check_clock(&self) -> Result<()> {
         self.watch.check_clock()
     }
@@ -63,7 +63,7 @@ impl Cost {
         counter.set(counter.get().wrapping_add(n));
     }
 
-    /// Adds everything that `other` counted.
+    /// Adds the counts of `other`.
     pub fn absorb(&self, other: &Cost) {
         for (mine, theirs) in [
             (&self.blocks_cached, &other.blocks_cached),

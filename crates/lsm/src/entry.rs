@@ -1,55 +1,55 @@
-//! What a tree stores: entries of (user key, sequence number, kind, value), and their order.
+//! The entries of a tree: (user key, sequence number, kind, value), and their order.
 
 use std::cmp::Ordering;
 
-/// A time: milliseconds since 1970.
+/// A time in milliseconds since 1970.
 pub type Time = u64;
 
 /// A seek to `(key, MAX_SEQ)` finds the newest entry of `key`.
 pub use ::coding::MAX_SEQ;
-/// Every write operation of a tree group takes the next one; entries that belong to one operation share it.
+/// Each write of a tree group takes the next number; entries of one write share it.
 pub use ::coding::Seq;
 
-/// Longest user key of a tree, in bytes: a primary key of 64 KiB behind an index value.
+/// Longest user key of a tree, in bytes: an index value and a primary key of 64 KiB.
 pub const MAX_KEY_LEN: usize = 256 << 10;
 
 /// Longest value of a tree, in bytes (256 MiB).
 pub const MAX_VALUE_LEN: usize = 256 << 20;
 
-/// What an entry says about its key. The numbers are on disk: never change them.
+/// The kind of an entry. The numbers are on disk: never change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// Tombstones (a tombstone): the key has no value from here on.
+    /// A tombstone (anti-matter in the papers): the key has no value from here on.
     Delete = 0,
     /// The key has this value from here on.
     Put = 1,
     /// A merge operand: appended blindly, combined with older entries of the key when read or merged.
     Operand = 2,
-    /// As it is stored, a put or an operand that expires: which and when is in front of its value ([`Timed`]). Snapshots show
-    /// none: they show what it stands for at their time.
+    /// The stored form of a put or operand that expires: kind and expiry time precede its value ([`Timed`]).
+    /// Snapshots never return it: they return the put or operand, or hide it.
     Timed = 3,
 }
 
-/// What the value of an entry of [`Kind::Timed`] says.
+/// The decoded value of an entry of [`Kind::Timed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed<'v> {
     /// Put or operand.
     pub kind: Kind,
-    /// From then on nobody sees it.
+    /// The time from which the entry is hidden.
     pub expires: Time,
-    /// The value proper.
+    /// The value without kind and time.
     pub value: &'v [u8],
 }
 
-/// Bytes in front of the value of a timed entry.
+/// Length of the prefix of a timed entry's value.
 pub(crate) const TIMED_LEN: usize = 8;
 
-/// The latest time that an entry may expire at.
+/// The latest expiry time.
 pub const MAX_TIME: Time = (1 << 63) - 1;
 
 impl<'v> Timed<'v> {
-    /// Reads a stored value; `None` when it is too short to be one.
+    /// Decodes a stored value; `None` when it is too short.
     #[inline]
     pub fn parse(stored: &'v [u8]) -> Option<Timed<'v>> {
         let (front, value) = stored.split_first_chunk::<TIMED_LEN>()?;
@@ -65,13 +65,14 @@ impl<'v> Timed<'v> {
         })
     }
 
-    /// What is in front of a stored value: the time, and in the last bit which of the two it is.
+    /// The prefix of a stored value: the time, and the kind in the last bit.
     pub(crate) fn front(kind: Kind, expires: Time) -> [u8; TIMED_LEN] {
         let front = expires.min(MAX_TIME) << 1 | u64::from(kind == Kind::Operand);
         front.to_be_bytes()
     }
 
-    /// What an entry is, expired or not: itself, unless it is timed. A stored value that cannot be read is one of nothing.
+    /// Decodes an entry, expired or not; an untimed entry is returned as it is. A malformed stored value decodes as
+    /// an empty one.
     #[inline]
     pub(crate) fn of(kind: Kind, stored: &'v [u8]) -> (Kind, Option<Time>, &'v [u8]) {
         match kind {
@@ -85,7 +86,7 @@ impl<'v> Timed<'v> {
 }
 
 impl Kind {
-    /// The kind whose number on disk is `byte`.
+    /// The kind with the number `byte` on disk.
     pub fn from_byte(byte: u8) -> Option<Kind> {
         match byte {
             0 => Some(Kind::Delete),
@@ -97,12 +98,12 @@ impl Kind {
     }
 }
 
-/// The order of entries everywhere: user keys ascending, and of one key the newest first.
+/// The order of entries: user keys ascending, and per key the newest first.
 pub fn compare(a_key: &[u8], a_seq: Seq, b_key: &[u8], b_seq: Seq) -> Ordering {
     a_key.cmp(b_key).then_with(|| b_seq.cmp(&a_seq))
 }
 
-/// A sequence number as the key of a bitmap tree: numbers ascend as their keys do.
+/// A sequence number as a key of a bitmap tree, in the same order.
 pub fn seq_key(seq: Seq) -> [u8; 8] {
     seq.to_be_bytes()
 }
@@ -113,13 +114,13 @@ pub fn key_seq(key: &[u8]) -> Option<Seq> {
     Some(Seq::from_be_bytes(*bytes)).filter(|seq| *seq <= MAX_SEQ)
 }
 
-/// A place in the order of a store's commits: right behind the write `seq`. It names the store's history, so that it
-/// is not taken for one of another store, or of a copy that went its own way.
+/// A position in the order of a store's commits: immediately after the write `seq`. It includes the store's history,
+/// so that positions of other stores, or of a copy whose history has diverged, are recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The store's history.
     pub history: u64,
-    /// The last write before the place; 0 is before all.
+    /// The last write before the position; 0 precedes all writes.
     pub seq: Seq,
 }
 

@@ -1,4 +1,4 @@
-//! The engine's errors: each names the thing (file and offset, limit and value).
+//! The engine's errors. Each names its subject (file and offset, limit and value).
 
 use std::fmt;
 use std::io;
@@ -17,24 +17,23 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried: "open", "read", "append", "sync", ...
+        /// The failed operation: "open", "read", "append", "sync", ...
         op: &'static str,
-        /// The operating system's answer.
+        /// The error of the operating system.
         source: std::sync::Arc<io::Error>,
     },
-    /// There is no room on the disk, or the user's share of it is used up. Reads go on, and writes go on when there is
-    /// room again.
+    /// The disk, or the user's share of it, is full. Reads continue, and writes succeed again once there is room.
     DiskFull {
         /// The file or folder that could not be written to.
         path: PathBuf,
     },
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk differ from what was written.
     Corruption {
         /// The damaged file.
         path: PathBuf,
-        /// Where in the file the damaged unit (block, record) begins.
+        /// Where the damaged unit (block, record) begins in the file.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
     /// The file was written by a newer Esker.
@@ -58,57 +57,56 @@ pub enum Error {
     },
     /// An argument exceeds a limit.
     Limit {
-        /// What is limited, with its unit.
+        /// The limited quantity, with its unit.
         what: &'static str,
-        /// The most that is allowed.
+        /// The maximum.
         limit: u64,
-        /// What was asked for.
+        /// The value given.
         value: u64,
     },
-    /// An earlier failure left the log in an unknown state; reopen the store to go on.
+    /// An earlier failure left the log in an unknown state; the store must be reopened.
     Poisoned {
-        /// The failure that came first.
+        /// The first failure.
         cause: String,
     },
-    /// The group's trees are not those any more that the batch was made for
-    /// ([`crate::Batch::made_for`]); nothing was written.
+    /// The trees have changed since the batch was bound to them ([`crate::Batch::made_for`]); nothing was written.
     Stale,
-    /// The store is closed, or about to be: nothing is written any more.
+    /// The store is closed or closing: it accepts no writes.
     Closed,
-    /// The store was opened to read it beside the one who writes it.
+    /// The store was opened read-only, beside its writer.
     ReadOnly,
-    /// The read was stopped by the [`crate::Stop`] that it was given.
+    /// The read was stopped by its [`crate::Stop`].
     Cancelled {
-        /// True when the deadline has passed, false when somebody cancelled it.
+        /// True when the deadline has passed, false when the token was cancelled.
         deadline: bool,
     },
-    /// The log does not go back to the position any more: it is kept for no longer, or never was.
+    /// The log no longer reaches back to the position.
     PositionExpired {
-        /// The earliest position that one can start from.
+        /// The earliest position that is available.
         oldest: Position,
     },
-    /// A position of another store, of a copy that went its own way, or behind writes that a power cut took.
+    /// The position belongs to another store, to a copy whose history has diverged, or to writes lost in a power cut.
     OtherHistory {
         /// The position.
         position: Position,
-        /// Where this store is.
+        /// The current position of this store.
         current: Position,
     },
-    /// A snapshot of that name is kept already.
+    /// A snapshot of that name exists already.
     SnapshotExists {
         /// The name.
         name: String,
     },
-    /// No snapshot of that name is kept.
+    /// There is no snapshot of that name.
     UnknownSnapshot {
         /// The name.
         name: String,
     },
-    /// Another thread's work came in between; the same call may succeed when it is made again.
+    /// The call conflicts with concurrent work of another thread; it may succeed when repeated.
     Conflict(String),
     /// The call does not fit the state of the store.
     Invalid(String),
-    /// A tree belongs to something that this program does not bring along ([`crate::TreeProvider`]).
+    /// A tree belongs to a capability that this program does not provide ([`crate::TreeProvider`]).
     Unsupported(String),
 }
 
@@ -135,12 +133,12 @@ impl Error {
         }
     }
 
-    /// True when the cause is a full disk: reads go on, and writes go on when there is room again.
+    /// True when the cause is a full disk: reads continue, and writes succeed again once there is room.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// True when the error tells of damage on disk (corruption, a missing or unreadable file, a newer format).
+    /// True when the error reports damage on disk (corruption, a missing or unreadable file, a newer format).
     pub fn is_damage(&self) -> bool {
         matches!(self, Error::Corruption { .. } | Error::NewerFormat { .. })
     }

@@ -1,18 +1,19 @@
-//! Time, as far as entries expire by it.
+//! The clock of expiry.
 //!
-//! An entry may carry the time from which nobody sees it ([`crate::Batch::put_until`]); then it is as if it had been deleted.
-//! Reads apply that at the time of their snapshot, flushes and merges drop what has expired. The clock is the store's
-//! ([`crate::Options::clock`]), and it may be wrong:
+//! An entry may carry the time from which it is hidden ([`crate::Batch::put_until`]); from then on its key reads as
+//! deleted. Reads apply this at the time of their snapshot; flushes and compactions drop expired entries. The clock
+//! is the store's ([`crate::Options::clock`]), and it may be wrong:
 //!
-//! - *It steps back*: nothing comes back. The time that the store acts by, which is *kept*, never does: not within a handle, as it is
-//!   raised only; nor across handles, as it is written down before anybody learns that something has expired. Edits of the
-//!   manifest say by which time merges dropped; what reads hide goes to the file `TIME`, at most once a millisecond.
-//! - *It jumps forward*, by more than a day: it may be wrong, or the store was not used. Reads go by it, as they must where it is right.
-//!   But nothing is dropped, nor the time kept, until somebody confirms it ([`crate::Group::confirm_time`]); so if it was wrong, and is
-//!   set right, all is there again.
+//! - *It steps back*: nothing reappears. The store acts by a *kept* time that never decreases: within a handle it is
+//!   only raised, and across handles it is on disk before a reader can observe an expiry. Manifest edits record the
+//!   time by which compactions dropped; the time by which reads hide goes to the file `TIME`, at most once a
+//!   millisecond.
+//! - *It jumps forward*, by more than a day: it may be wrong, or the store was not used. Reads follow it, as they
+//!   must if it is right. But nothing is dropped, and the kept time is not raised, until the jump is confirmed
+//!   ([`crate::Group::confirm_time`]); so if it was wrong, and is corrected, everything is visible again.
 //!
-//! `TIME` is a header and records of 16 bytes, each a time and its checksum; the last that is whole counts. A process that is killed loses nothing of it,
-//! a power cut what was not synced; it is synced when the store is closed.
+//! `TIME` is a header and records of 16 bytes, each a time and its checksum; the last complete record counts. A
+//! killed process loses none of it, a power cut what was not synced; it is synced when the store is closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,10 +26,10 @@ use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 
-/// Tells the time.
+/// Returns the time.
 pub type Clock = dyn Fn() -> Time + Send + Sync;
 
-/// A jump forward by more than this is not believed at once.
+/// A forward jump by more than this must be confirmed.
 pub const LARGEST_JUMP: Time = 24 * 60 * 60 * 1000;
 
 /// The name of the file.
@@ -37,17 +38,17 @@ const NAME: &str = "TIME";
 const HEADER: &[u8; 16] = b"esker time 1\n\0\0\0";
 const RECORD: usize = 16;
 
-/// The length at which the file is written anew.
+/// The length at which the file is rewritten.
 const LONGEST: u64 = 64 << 10;
 
-/// The time by which a store acts.
+/// The clock by which a store expires entries.
 pub(crate) struct ExpiryClock {
     clock: Arc<Clock>,
-    /// The latest time that was acted on, or may be; 0 before the first.
+    /// The latest time that was, or may be, acted on; 0 before the first.
     kept: AtomicU64,
-    /// What of it is written down.
+    /// The part of it that is on disk.
     written: AtomicU64,
-    /// Where it is written down; nowhere by one who only reads.
+    /// Where it is persisted; none in a read-only store.
     place: Option<(Arc<dyn Fs>, PathBuf)>,
     file: Mutex<Option<TimeFile>>,
 }
@@ -58,7 +59,7 @@ struct TimeFile {
 }
 
 impl ExpiryClock {
-    /// Of a store in whose manifest the time is `kept`. What `TIME` says is read; a damaged one is an error.
+    /// The clock of a store whose manifest holds the time `kept`. Reads `TIME`; damage is an error.
     pub(crate) fn open(
         clock: Arc<Clock>,
         fs: &Arc<dyn Fs>,
@@ -77,18 +78,18 @@ impl ExpiryClock {
         })
     }
 
-    /// The time for a read: never before what was acted on.
+    /// The time for a read: never before a time that was acted on.
     pub(crate) fn read_time(&self) -> Time {
         let now = (self.clock)();
         self.advance(now).max(now)
     }
 
-    /// The time by which entries may be dropped for good.
+    /// The time up to which entries may be dropped.
     pub(crate) fn drop_time(&self) -> Time {
         self.advance((self.clock)())
     }
 
-    /// Raises the time that is kept, unless `now` is too far ahead of it.
+    /// Raises the kept time, unless `now` is too far ahead of it.
     fn advance(&self, now: Time) -> Time {
         let kept = self.kept.load(Ordering::Acquire);
         let is_believed = kept == 0 || now.saturating_sub(kept) <= LARGEST_JUMP;
@@ -98,44 +99,44 @@ impl ExpiryClock {
         }
     }
 
-    /// The time that is kept; 0 where none was asked for yet.
+    /// The kept time; 0 before its first use.
     pub(crate) fn kept(&self) -> Time {
         self.kept.load(Ordering::Acquire)
     }
 
-    /// Somebody else acted by this time.
+    /// Raises the kept time to one that another handle acted by.
     pub(crate) fn keep(&self, time: Time) {
         self.kept.fetch_max(time, Ordering::AcqRel);
     }
 
-    /// What the clock says, where that is too far ahead to be believed.
+    /// The time of the clock, where it is ahead by an unconfirmed jump.
     pub(crate) fn unconfirmed(&self) -> Option<Time> {
         let now = (self.clock)();
         (self.advance(now) < now).then_some(now)
     }
 
-    /// Believes the clock, durably.
+    /// Confirms the clock's time, durably.
     pub(crate) fn confirm(&self) -> Result<()> {
         self.keep((self.clock)());
         self.sync()
     }
 
-    /// An edit of the manifest that names this time is durable.
+    /// Notes that a manifest edit with this time is durable.
     pub(crate) fn note_written(&self, time: Time) {
         self.written.fetch_max(time, Ordering::AcqRel);
     }
 
-    /// A read is about to hide something that expires then: by now the time must be written down. A failure to do so fails no read: it is
-    /// tried again with the next.
+    /// Called before a read hides an entry that expires at `expires`: that time must be on disk. A failed write does
+    /// not fail the read: the next read tries again.
     #[inline]
     fn act(&self, expires: Time) {
-        // Not where the clock is ahead of what is believed: it would be tried at each read.
+        // Not where the clock is ahead of the kept time: each read would try again.
         if expires > self.written.load(Ordering::Acquire) && expires <= self.kept() {
             let _ = self.write(expires);
         }
     }
 
-    /// Writes down the time that is kept, if that reaches `expires`.
+    /// Persists the kept time, if it reaches `expires`.
     #[cold]
     fn write(&self, expires: Time) -> Result<()> {
         let Some((fs, path)) = &self.place else {
@@ -143,7 +144,7 @@ impl ExpiryClock {
         };
         let mut file = self.file.lock();
         let kept = self.kept();
-        // Past it only what nobody has confirmed.
+        // Beyond the kept time the clock is unconfirmed.
         if expires > kept || expires <= self.written.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -167,7 +168,7 @@ impl ExpiryClock {
         Ok(())
     }
 
-    /// Makes the time durable that is kept. For a store that nothing expires in there is none.
+    /// Makes the kept time durable. A store in which nothing expires has none.
     pub(crate) fn sync(&self) -> Result<()> {
         let Some((fs, path)) = &self.place else {
             return Ok(());
@@ -204,7 +205,7 @@ fn record(time: Time, offset: u64) -> [u8; RECORD] {
     record
 }
 
-/// The latest time in the file; 0 when there is none. What is not whole at its end was not finished.
+/// The latest time in the file; 0 when there is none. An incomplete record at the end is ignored.
 fn read(fs: &dyn Fs, path: &Path) -> Result<Time> {
     if !fs.exists(path) {
         return Ok(0);
@@ -216,7 +217,7 @@ fn read(fs: &dyn Fs, path: &Path) -> Result<Time> {
     let mut bytes = vec![0; len as usize];
     file.read_at(0, &mut bytes).map_err(|e| io("read", e))?;
     let Some(records) = bytes.strip_prefix(HEADER) else {
-        // A file of somebody else, or one that a power cut took the beginning of.
+        // A foreign file, or one whose header was lost in a power cut.
         return Ok(0);
     };
     let (mut time, mut bad) = (0, None);
@@ -228,7 +229,7 @@ fn read(fs: &dyn Fs, path: &Path) -> Result<Time> {
         if *bytes != record(recorded, offset) {
             bad.get_or_insert(offset);
         } else if let Some(bad) = bad {
-            // Not the end, so no record that was being written.
+            // Not at the end, so not an incomplete write.
             return Err(Error::corruption(
                 path,
                 bad,
@@ -241,16 +242,16 @@ fn read(fs: &dyn Fs, path: &Path) -> Result<Time> {
     Ok(time)
 }
 
-/// The time of a snapshot.
+/// The expiry time of a snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct Horizon {
     pub(crate) now: Time,
-    /// Who must know what was hidden.
+    /// The clock that must persist the times of hidden entries.
     pub(crate) clock: Option<Arc<ExpiryClock>>,
 }
 
 impl Horizon {
-    /// True when nobody sees what expires then.
+    /// True when an entry that expires at `expires` is hidden.
     #[inline]
     pub(crate) fn hides(&self, expires: Time) -> bool {
         let hides = expires <= self.now;

@@ -1,5 +1,5 @@
-//! Generations: the memtables of all trees that fill, and are flushed, together. A log segment
-//! belongs to one generation and is removed when the generation is on disk.
+//! Generations: the memtables of all trees that fill, and are flushed, together. A log segment belongs to one
+//! generation and is removed when the generation is on disk.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,21 +13,21 @@ use crate::memtable::Memtable;
 use crate::stripe::Striped;
 use crate::version::{ComponentId, MAX_TREE, Version};
 
-/// A place for a memtable.
+/// The slot of a memtable.
 type Slot = OnceLock<Arc<Memtable>>;
 
-/// Memtables by tree number, each made with the first write to its tree: a generation costs what is written to it, not
-/// what trees there are. Piece `n` has the places of the `2^n` numbers from `2^n - 1` on.
+/// Memtables by tree number, each created with the first write to its tree: a generation costs what is written to it,
+/// not the number of trees. Piece `n` has the slots of the `2^n` numbers from `2^n - 1` on.
 #[derive(Default)]
 struct Memtables {
     pieces: [OnceLock<Box<[Slot]>>; PIECES],
 }
 
-/// As many pieces as the largest tree number needs.
+/// The number of pieces for the largest tree number.
 const PIECES: usize = MAX_TREE.ilog2() as usize + 1;
 
 impl Memtables {
-    /// The piece of a tree and its place there.
+    /// The piece of a tree and its slot there.
     fn place(tree: TreeId) -> (usize, usize) {
         let n = tree as usize + 1;
         let piece = n.ilog2() as usize;
@@ -46,7 +46,7 @@ impl Memtables {
         Some(places.get(at)?.get_or_init(|| Arc::new(make())))
     }
 
-    /// All that there are, by tree number.
+    /// All memtables, by tree number.
     fn iter(&self) -> impl Iterator<Item = (TreeId, &Arc<Memtable>)> {
         self.pieces.iter().enumerate().flat_map(|(piece, places)| {
             let places = places.get().map_or(&[][..], |places| places);
@@ -59,18 +59,18 @@ impl Memtables {
 /// One memtable per tree that was written to.
 pub(crate) struct Generation {
     memtables: Memtables,
-    /// The memory that they hold.
+    /// The memory of the memtables.
     memory: Arc<AtomicUsize>,
-    /// Whether something in them expires.
+    /// Whether they hold an entry that expires.
     timed: AtomicBool,
     /// The log segment that holds the generation's writes; 0 until there is one.
     log: AtomicU64,
-    /// Rough bytes of what was written; compared with the exact number before anything is done.
+    /// Approximate bytes written; the exact number is compared before a flush.
     written: AtomicUsize,
     /// The last sequence number before the generation's first.
     after: Seq,
     last: AtomicU64,
-    /// Its memory in the store's budget.
+    /// The generation's memory in the store's budget.
     held: OnceLock<Held>,
 }
 
@@ -89,18 +89,18 @@ impl Generation {
         })
     }
 
-    /// Counts the generation's memory in a budget, from the beginning as much as it may become.
+    /// Counts the generation's memory in a budget, initially as much as it may become.
     pub(crate) fn count_in(&self, budget: &Arc<Budget>, bytes: usize) {
         let hold = || budget.hold(Account::Memtables, bytes.max(self.memory()));
         self.held.get_or_init(hold);
     }
 
-    /// No more is written to it, so it is known what it takes.
+    /// Marks the generation as full: its memory is final.
     pub(crate) fn is_full(&self) {
         self.count_as(Account::Memtables);
     }
 
-    /// It is on disk: what is still held of it is held by snapshots.
+    /// Marks the generation as flushed: from now on only snapshots hold it.
     pub(crate) fn is_flushed(&self) {
         self.count_as(Account::PinnedMemtables);
     }
@@ -111,13 +111,13 @@ impl Generation {
         }
     }
 
-    /// The memtable of a tree, once something was written to it.
+    /// The memtable of a tree; none before the first write to it.
     pub(crate) fn memtable(&self, tree: TreeId) -> Option<&Arc<Memtable>> {
         self.memtables.get(tree)
     }
 
-    /// Applies one operation; false when `version` has no such tree, or it was applied before. Of one generation the
-    /// trees that are written to must be those of the same options throughout.
+    /// Applies one operation; false when `version` has no such tree, or it was applied before. While a generation is
+    /// active the options of the trees written to must not change.
     pub(crate) fn insert(&self, version: &Version, operation: &Operation<'_>) -> bool {
         let memtable = match self.memtable(operation.tree) {
             Some(memtable) => memtable,
@@ -147,12 +147,12 @@ impl Generation {
         )
     }
 
-    /// True when something in it expires.
+    /// True when it holds an entry that expires.
     pub(crate) fn is_timed(&self) -> bool {
         self.timed.load(Ordering::Acquire)
     }
 
-    /// Notes that a batch of `bytes` that ends at `last` was applied.
+    /// Records that a batch of `bytes` that ends at `last` was applied.
     pub(crate) fn applied(&self, bytes: usize, last: Seq) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
         self.last.fetch_max(last, Ordering::Relaxed);
@@ -166,12 +166,12 @@ impl Generation {
         self.log.store(number, Ordering::Release);
     }
 
-    /// A cheap lower bound of what the memtables hold.
+    /// A cheap lower bound of the memory of the memtables.
     pub(crate) fn written(&self) -> usize {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// The memory that the memtables hold, exactly.
+    /// The memory of the memtables, exactly.
     pub(crate) fn memory(&self) -> usize {
         self.memory.load(Ordering::Relaxed)
     }
@@ -191,14 +191,14 @@ impl Generation {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// Tree numbers and memtables that hold something.
+    /// Tree numbers and memtables that are not empty.
     pub(crate) fn filled(&self) -> impl Iterator<Item = (TreeId, &Arc<Memtable>)> {
         let memtables = self.memtables.iter();
         memtables.filter(|(_, memtable)| !memtable.is_empty())
     }
 }
 
-/// What readers pin: memtables and tables that belong together. Replaced whole, never changed.
+/// Memtables and tables that belong together, as readers pin them. Replaced as a whole, never changed.
 ///
 /// Aligned, so that its reference count, which readers write to, lies on cache lines of its own.
 #[derive(Clone)]
@@ -220,7 +220,7 @@ impl View {
         }
     }
 
-    /// True when something that it holds expires.
+    /// True when it holds an entry that expires.
     pub(crate) fn is_timed(&self) -> bool {
         let mut generations = std::iter::once(&self.active).chain(&self.full);
         self.version.is_timed() || generations.any(|generation| generation.is_timed())
@@ -234,12 +234,12 @@ impl View {
     }
 }
 
-/// The view of the moment. Each stripe has a copy of it with a reference count of its own, so that readers of
-/// different stripes write to nothing in common.
+/// The current view. Each stripe has a copy of it with a reference count of its own, so that readers of different
+/// stripes write to nothing in common.
 ///
-/// No stripe keeps an old view: all of them are replaced before [`Views::store`] returns, whether their threads
-/// read or not. So what an old view holds goes with the last snapshot of it. While `store` is under way some stripes
-/// have the old view and others the new one, as readers have who come before and after it.
+/// No stripe keeps an old view: all are replaced before [`Views::store`] returns, whether their threads read or not.
+/// So what an old view holds is released with its last snapshot. During `store` some stripes have the old view and
+/// others the new one, as for readers before and after it.
 pub(crate) struct Views(Striped<ArcSwap<View>>);
 
 impl Views {
@@ -247,7 +247,7 @@ impl Views {
         Views(Striped::new(|| ArcSwap::from_pointee(view.clone())))
     }
 
-    /// The calling thread's copy, for a moment: nothing is counted.
+    /// The calling thread's copy, borrowed: no reference is counted.
     pub(crate) fn load(&self) -> Guard<Arc<View>> {
         self.0.mine().load()
     }

@@ -1,4 +1,4 @@
-//! Bulk load of sorted input: straight into tables, past the log and the memtables.
+//! Bulk load of sorted input: written directly into tables, without log and memtables.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,9 +9,9 @@ use crate::group::{Group, TreeChange};
 use crate::read::Component;
 
 impl Group {
-    /// Puts every (key, value) of `entries`, which must ascend strictly, into `tree` at once: all of
-    /// them become visible and durable together when this returns, or none. They count as one write
-    /// and share a sequence number. Merges of the group wait meanwhile; writers do not.
+    /// Loads every (key, value) of `entries`, which must ascend strictly, into `tree`: all of them become visible and
+    /// durable together when this returns, or none. They count as one write and share a sequence number. Compactions
+    /// of the group wait meanwhile; writers do not.
     pub fn ingest<'e>(
         &self,
         tree: TreeId,
@@ -21,23 +21,22 @@ impl Group {
         self.internals().ingest(tree, entries, &stop)
     }
 
-    /// Puts a run of entries with sequence numbers of their own above all that `tree` holds. `write`
-    /// gives them to a sink, in the order of [`crate::entry::compare`]. All of them are there and
-    /// durable when this returns, or none; memory is bounded by what a table's builder needs.
-    /// Writers, flushes and merges go on.
+    /// Installs a run of entries with their own sequence numbers above all entries of `tree`. `write` passes them to
+    /// a sink, in the order of [`crate::entry::compare`]. All of them are visible and durable when this returns, or
+    /// none; memory is bounded by the needs of a table builder. Writers, flushes and compactions continue.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where a number is not above all of the tree's, was not given out yet, or the
-    /// entries are out of order.
+    /// [`Error::Invalid`](crate::Error::Invalid) where a number is not above all of the tree's, was not allocated
+    /// yet, or the entries are out of order.
     pub fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.start_threads();
         self.internals().ingest_newest(tree, write)
     }
 
-    /// Writes entries with sequence numbers of their own, which `write` gives to a sink in the order of
-    /// [`crate::entry::compare`], into tables that are part of no tree: a sorted piece of work in progress,
-    /// read by [`crate::Snapshot::entries_in`]. The files are removed with the last clone of the component; what a
-    /// killed process left of them, at the next opening.
+    /// Writes entries with their own sequence numbers, which `write` passes to a sink in the order of
+    /// [`crate::entry::compare`], into tables that belong to no tree: a sorted intermediate result, read by
+    /// [`crate::Snapshot::entries_in`]. The files are removed with the last clone of the component; leftovers of a
+    /// killed process, at the next opening.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) where the entries are out of order, [`Error::Io`](crate::Error::Io); whatever `write` returns.
@@ -46,16 +45,16 @@ impl Group {
         self.internals().write_aside(write)
     }
 
-    /// Puts a run of entries with sequence numbers of their own below all that `tree` holds, and
-    /// carries out a change of trees, both in one step. While the tables are written everything goes
-    /// on; only to install them a merge or flush under way is waited for, and then `change` is called.
+    /// Installs a run of entries with their own sequence numbers below all entries of `tree`, and applies a change of
+    /// trees, both atomically. Everything continues while the tables are written; only the installation waits for
+    /// running compactions and flushes, and then calls `change`.
     ///
-    /// The tree should be [`incomplete`](crate::TreeOptions::incomplete) until then: otherwise
-    /// tombstones that should cover these entries may be gone.
+    /// The tree should be [`incomplete`](crate::TreeOptions::incomplete) until then: otherwise tombstones that should
+    /// cover these entries may be gone.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where a number is not below all of the tree's, or the entries are out of
-    /// order; whatever `write` and `change` return. Then nothing has changed.
+    /// [`Error::Invalid`](crate::Error::Invalid) where a number is not below all of the tree's, or the entries are
+    /// out of order; errors of `write` and `change`. Then nothing has changed.
     pub fn ingest_oldest(
         &self,
         tree: TreeId,

@@ -1,30 +1,28 @@
-//! The storage engine of Esker: several log-structured merge trees over one log, with open insides.
+//! The storage engine of Esker: several log-structured merge trees over one log, with extension points.
 //!
-//! The engine knows keys, values, sequence numbers and components. What records, topics or points
-//! are is the business of the crates above it, which plug in where a merge tree decides something:
-//! an [`attributes::Extractor`] tells tables what to remember of their blocks, a
-//! [`merge::MergeOperator`] combines what was appended blindly, a [`merge::CompactionFilterFactory`] drops or
-//! rewrites what is merged, a [`CompactionPolicy`] chooses
-//! what is merged, a [`Partitioner`] where tables are cut.
+//! The engine knows keys, values, sequence numbers and components. Records, topics and points are defined by the
+//! crates above it, which extend it at five points: an [`attributes::Extractor`] says which attributes tables index
+//! per block, a [`merge::MergeOperator`] combines blindly appended operands, a [`merge::CompactionFilterFactory`]
+//! drops or rewrites entries in compactions, a [`CompactionPolicy`] chooses what is compacted, a [`Partitioner`]
+//! where tables are cut.
 //!
 //! # The write path
 //!
-//! [`Batch`] encodes it once -> `group/commit.rs` gives it sequence numbers, appends it to the log
-//! (`wal/`) and inserts it into the memtables (`memtable/`) of the active generation
-//! (`generation.rs`) -> a full generation is written to tables (`group/flush.rs`,
-//! `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is installed.
+//! [`Batch`] encodes each write once -> `group/commit.rs` gives it sequence numbers, appends it to the log (`wal/`)
+//! and inserts it into the memtables (`memtable/`) of the active generation (`generation.rs`) -> a full generation is
+//! written to tables (`group/flush.rs`, `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is
+//! installed.
 //!
 //! # The read path
 //!
-//! [`Snapshot`] pins memtables and a version (`read/snapshot.rs`) -> newest component first:
-//! memtables, then of each run the one table that can hold the key: its filter, its index, one
-//! block (`table/reader.rs`), through the cache (`cache.rs`).
+//! [`Snapshot`] pins memtables and a version (`read/snapshot.rs`) -> newest component first: memtables, then of each
+//! run the one table that can hold the key: its filter, its index, one block (`table/reader.rs`), through the cache
+//! (`cache.rs`).
 //!
 //! # Compaction
 //!
-//! A policy chooses (`compaction/leveled.rs`, `tiered.rs`) -> the job reads the runs side by side
-//! (`merge/cursor.rs`), keeps what must be kept (`merge/stream.rs`), writes tables, and an edit in
-//! the manifest makes them the current version.
+//! A policy chooses (`compaction/leveled.rs`, `tiered.rs`) -> the job merges the runs (`merge/cursor.rs`), drops what
+//! is obsolete (`merge/stream.rs`), writes tables, and an edit in the manifest makes them the current version.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! How a tree group is set up. Its trees: `version/tree_options.rs`.
+//! The settings of a tree group. Those of its trees: `version/tree_options.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,86 +10,84 @@ use crate::fs::Fs;
 use crate::fs::disk::Disk;
 use crate::synopsis::BITS_PER_VALUE;
 
-/// When a write counts as done. A batch is never torn, whichever is chosen.
+/// When a write is acknowledged. A batch is atomic in each case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk before the write returns: nothing acknowledged is ever lost. Concurrent writers share one sync.
+    /// On disk before the write returns: no acknowledged write is ever lost. Concurrent writers share one sync.
     Sync,
-    /// On disk at the latest this long after the write returns: a power cut loses at most that
-    /// long; a killed process loses nothing. Less than a millisecond is the same as `Sync`; more than a day
-    /// counts as a day.
+    /// On disk at most this long after the write returns: a power cut loses at most that much; a killed process loses
+    /// nothing. Less than a millisecond is the same as `Sync`; more than a day counts as a day.
     Periodic(Duration),
-    /// On disk when the operating system sees fit: a power cut loses what it had not written; a
-    /// killed process loses nothing.
+    /// On disk when the operating system writes it: a power cut loses what it had not written; a killed process loses
+    /// nothing.
     Os,
 }
 
-/// How a merge copes with bits of a bitmap tree that are set while it reads (Luo & Carey section 5.3).
-/// Neither loses one: bits belong to sequence numbers, which the merged component keeps.
+/// How a compaction handles bits of a bitmap tree that are set while it reads (Luo & Carey section 5.3). Neither way
+/// loses a bit: bits belong to sequence numbers, which the output component keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BitmapMerges {
-    /// The merge works with the bitmap as it was when it began; what is set meanwhile counts when
-    /// it has ended. No locking.
+    /// The compaction uses the bitmap as of its start; bits set meanwhile apply when it has ended. No locking.
     #[default]
     SideFile,
-    /// The merge asks the bitmap of the moment for each entry, so what is set meanwhile is left out
-    /// at once where the merge has not passed it.
+    /// The compaction probes the current bitmap for each entry, so bits set meanwhile apply at once to the entries
+    /// still to come.
     Lock,
 }
 
-/// How much of the log is kept behind the flushes, for [`Group::tail`](crate::Group::tail). Default: nothing.
+/// How much of the flushed log is retained for [`Group::tail`](crate::Group::tail). Default: nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeepLog {
-    /// The last so many bytes, in whole segments.
+    /// The last `bytes`, in whole segments.
     pub bytes: u64,
-    /// What was written in this time, up to so many bytes.
+    /// The writes of the last so much time, up to so many bytes.
     pub age: Option<(Duration, u64)>,
 }
 
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
-    /// Bytes for memtables, block cache, filters, block indexes, obsolete sets, and what queries, builds, repairs and compactions
-    /// borrow ([`Budget`]). Default 128 MiB.
+    /// Bytes for memtables, block cache, filters, block indexes, obsolete sets, and the loans of queries, builds,
+    /// repairs and compactions ([`Budget`]). Default 128 MiB.
     pub memory_budget: usize,
-    /// A budget that other stores have a share of, too, in place of one of this store's own of `memory_budget` bytes; that still says
-    /// how large memtables and loans become. Default none.
+    /// A budget shared with other stores, in place of one of this store's own of `memory_budget` bytes; that setting
+    /// still sizes memtables and loans. Default none.
     pub budget: Option<Arc<Budget>>,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn Fs>,
-    /// Size of a table file at which a merge starts the next one, in bytes, at least 1. Default 32 MiB.
+    /// Size of a table file at which a compaction starts the next one, in bytes, at least 1. Default 32 MiB.
     pub table_size: u64,
     /// Size of a data block before compression, in bytes: 1 to 16 MiB. Default 4 KiB.
     pub block_size: usize,
     /// Compress blocks with LZ4. Default true.
     pub compress: bool,
-    /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16:
-    /// 0.1 % of the blocks without a value say "maybe". More buys little: a value always sets six bits. At most 64.
+    /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16: 0.1 % of the
+    /// blocks without a value answer "maybe". More gains little: a value always sets six bits. At most 64.
     pub value_filter_bits: usize,
-    /// Key filters whose bits of one key lie in one cache line; without, anywhere in the filter. Tables
-    /// of both kinds can be read. Default true.
+    /// Blocked key filters: the bits of one key lie in one cache line; without, anywhere in the filter. Tables of
+    /// both kinds can be read. Default true.
     pub blocked_filter: bool,
-    /// What merges do about bits of a bitmap tree that are set meanwhile. Default: side file.
+    /// How compactions handle bits of a bitmap tree that are set meanwhile. Default: side file.
     pub bitmap_merges: BitmapMerges,
-    /// A flush, or a job of merges, that writes to so many trees puts their small tables into one file, which is made
-    /// and synced once; with fewer, each has a file of its own. Default 8.
+    /// A flush, or a compaction job, that writes to this many trees puts their small tables into one file, created
+    /// and synced once; with fewer trees, each table has a file of its own. Default 8.
     pub share_from: usize,
-    /// How much of the log is kept.
+    /// How much of the flushed log is retained.
     pub keep_log: KeepLog,
-    /// The clock by which entries expire, and by which the log's age is measured. Default: the system's.
+    /// The clock for expiry and for the age of the log. Default: the system's.
     pub clock: Arc<Clock>,
-    /// Bytes that the set of a bitmap tree may have beyond some for each entry of the trees that name it: when it has more,
-    /// the numbers are looked for that no tree has anything of any more. Default 16 KiB.
+    /// Bytes that the set of a bitmap tree may have beyond an allowance per entry of the trees that read it; a larger
+    /// set is swept for numbers that no tree has any more. Default 16 KiB.
     pub bitmap_slack: usize,
-    /// Flush and merge on threads of the group's own. Without them both happen in the calls that
-    /// make them necessary, which makes a run deterministic. Default true.
+    /// Flush and compact on background threads. Without them both happen in the calls that make them necessary, which
+    /// makes a run deterministic. Default true.
     pub background: bool,
-    /// With `background`: how many threads compact, each a job at a time, of other trees; large jobs are done by several. 0, the default:
-    /// as many as the machine has cores. At most 64.
+    /// With `background`: the number of compaction threads. Each runs one job at a time, of different trees; several
+    /// share a large job. 0, the default: one per core. At most 64.
     pub compaction_threads: usize,
-    /// Bytes per second that compactions may write, all together. Flushes are not held up. Default: as fast as it goes.
+    /// Bytes per second that all compactions together may write. Flushes are not limited. Default: no limit.
     pub compaction_rate: Option<u64>,
-    /// For tests: merges of more bytes are done in pieces of so many, whoever does them.
+    /// For tests: compactions of more bytes are done in pieces of this size, for any number of threads.
     #[doc(hidden)]
     pub piece_bytes: Option<u64>,
 }
@@ -121,28 +119,28 @@ impl Default for Options {
     }
 }
 
-/// The largest block: a reader holds some at once.
+/// The largest block: a reader holds several at once.
 const MAX_BLOCK: usize = 16 << 20;
 
 /// The most bits of a filter per value or key.
 pub(crate) const MAX_BITS: usize = 64;
 
-/// The most threads that compact.
+/// The most compaction threads.
 const MOST_THREADS: usize = 64;
 
 impl Options {
-    /// The budget of a group that is opened with these settings.
+    /// The budget for a group with these settings.
     pub(crate) fn make_budget(&self) -> Arc<Budget> {
         let own = || Budget::new(self.memory_budget, self.background);
         self.budget.clone().unwrap_or_else(own)
     }
 
-    /// The time by which the log's age is measured; 0 where nobody asks for it, so that what is written does not depend on it.
+    /// The time for the log's age; 0 where it is unused, so that the bytes written do not depend on it.
     pub(crate) fn log_time(&self) -> u64 {
         self.keep_log.age.map_or(0, |_| (self.clock)())
     }
 
-    /// Refuses what cannot be meant.
+    /// Refuses invalid settings.
     pub(crate) fn check(&self) -> Result<()> {
         let limit = |what, limit: usize, value: usize| match value > limit {
             true => Err(Error::Limit {
@@ -164,7 +162,7 @@ impl Options {
         limit("value_filter_bits", MAX_BITS, self.value_filter_bits)
     }
 
-    /// How many threads compact.
+    /// The number of compaction threads.
     pub(crate) fn compaction_threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         match (self.background, self.compaction_threads) {
@@ -174,8 +172,8 @@ impl Options {
         }
     }
 
-    /// Bytes of memtables at which a generation is full: an eighth of the budget. With one
-    /// generation filling and two being flushed, memtables stay within three eighths.
+    /// Bytes of memtables at which a generation is full: an eighth of the budget. With one generation filling and two
+    /// being flushed, memtables stay within three eighths.
     pub(crate) fn generation_bytes(&self) -> usize {
         (self.memory_budget / 8).max(64 << 10)
     }

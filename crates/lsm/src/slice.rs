@@ -1,10 +1,10 @@
-//! Bytes that a read returns: owned, or a part of a cached block that they keep alive.
+//! Bytes that a read returns: owned, or a range of a cached block that they keep alive.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Immutable bytes. Cloning is cheap for parts of a block and copies owned bytes.
+/// Immutable bytes. Cloning is cheap for a range of a block and copies owned bytes.
 #[derive(Clone)]
 pub struct Slice(Repr);
 
@@ -19,7 +19,7 @@ enum Repr {
 }
 
 impl Slice {
-    /// A part of `owner`, without copying. `start..end` is clamped to the owner's length.
+    /// A range of `owner`, without copying. `start..end` is clamped to the owner's length.
     pub fn shared(owner: Arc<Vec<u8>>, start: usize, end: usize) -> Slice {
         let end = end.min(owner.len());
         Slice(Repr::Shared {
@@ -40,8 +40,8 @@ impl Slice {
         }
     }
 
-    /// The bytes, in memory of their own where they are less than half of what they keep alive: for
-    /// those who hold many.
+    /// The bytes, copied where they are less than half of the buffer that they keep alive: for callers that hold
+    /// many.
     pub fn compact(self) -> Slice {
         match &self.0 {
             Repr::Shared { owner, start, end } if 2 * (end - start) < owner.capacity() => {
@@ -51,7 +51,7 @@ impl Slice {
         }
     }
 
-    /// The bytes as a vector of their own.
+    /// The bytes as an owned vector.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Repr::Owned(bytes) => bytes,

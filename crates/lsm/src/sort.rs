@@ -1,7 +1,7 @@
-//! Sorting keys that may be more than fit in memory: full pieces are sorted and written, one behind
-//! the other, to a file of the store's folder, and merged as they are read. The file has a name only until it is open:
-//! then it goes with the process, whatever happens, and no other process takes it for a leftover. Where a system does not remove
-//! names of open files, that is done when the sorter, or what it became, is dropped, or by a later process.
+//! External sorting of keys: full buffers are sorted and appended, as sorted runs, to a temporary file in the store's
+//! folder, and merged when read. The file is unlinked as soon as it is open: it goes with the process, however that
+//! ends, and no other process takes it for a leftover. Where a system cannot unlink open files, the sorter, or its
+//! result, does so on drop, or a later process does.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -16,16 +16,16 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile, WriteFile};
 
-/// What the files are called: `PROCESS-NUMBER.sort`.
+/// File names: `PROCESS-NUMBER.sort`.
 const SUFFIX: &str = ".sort";
-/// Bytes that are written at a time, and the least and the most that are read of a piece at a time.
+/// Bytes per write, and the bounds of the bytes per read of a run.
 const WRITE: usize = 256 << 10;
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 256 << 10;
-/// How often a file is made again that somebody has removed at once.
+/// How often creating a file is retried when it was removed at once.
 const LOOKS: u32 = 3;
 
-/// True when a file of this name belongs to a sorter that is gone with its process.
+/// True when a file of this name belongs to a sorter whose process has ended.
 pub(crate) fn is_leftover(name: &str) -> bool {
     let process = name
         .strip_suffix(SUFFIX)
@@ -34,24 +34,24 @@ pub(crate) fn is_leftover(name: &str) -> bool {
     process.is_some_and(|process| process != std::process::id())
 }
 
-/// Gathers keys with sequence numbers, any number of them in any order.
+/// Collects keys with sequence numbers, any number of them in any order.
 pub struct Sorter {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     memory: usize,
-    /// The keys of the open piece, and where each lies in them.
+    /// The keys of the buffer, and the range of each.
     bytes: Vec<u8>,
     entries: Vec<(u32, u32, Seq)>,
     file: Option<Spill>,
 }
 
-/// The file of the sorted pieces.
+/// The file of the sorted runs.
 struct Spill {
     name: Named,
     file: Box<dyn WriteFile>,
     read: Arc<dyn ReadFile>,
     len: u64,
-    /// Where each piece ends.
+    /// The end of each run.
     ends: Vec<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Drop for Named {
 }
 
 impl Sorter {
-    /// A sorter that holds about `memory` bytes, and puts what is more into a file in `dir`.
+    /// A sorter that holds about `memory` bytes, and spills the rest into a file in `dir`.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, memory: usize) -> Sorter {
         Sorter {
             fs,
@@ -86,7 +86,7 @@ impl Sorter {
     /// Adds a key.
     ///
     /// # Errors
-    /// [`Error::Io`] when a full piece cannot be written.
+    /// [`Error::Io`] when a full buffer cannot be written.
     pub fn add(&mut self, key: &[u8], seq: Seq) -> Result<()> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
@@ -99,9 +99,8 @@ impl Sorter {
 
     /// The keys in order.
     ///
-    /// # Errors
-    /// [`Error::Io`] when the pieces cannot be written or read, [`Error::Corruption`] when they are not
-    /// what was written.
+    /// [`Error::Io`] when the runs cannot be written or read, [`Error::Corruption`] when they differ from what was
+    /// written.
     pub fn finish(mut self) -> Result<Sorted> {
         if self.file.is_some() && !self.entries.is_empty() {
             self.spill()?;
@@ -141,7 +140,7 @@ impl Sorter {
             .sort_unstable_by(|a, b| order(slot(bytes, a), a.2, slot(bytes, b), b.2));
     }
 
-    /// Writes the open piece and begins the next.
+    /// Writes the buffer as a run and empties it.
     fn spill(&mut self) -> Result<()> {
         self.sort();
         let spill = match &mut self.file {
@@ -164,7 +163,7 @@ impl Sorter {
     }
 }
 
-/// By key, and of one key the largest sequence number first.
+/// By key, and per key the largest sequence number first.
 fn order(a: &[u8], a_seq: Seq, b: &[u8], b_seq: Seq) -> Ordering {
     a.cmp(b).then(b_seq.cmp(&a_seq))
 }
@@ -201,7 +200,7 @@ impl Spill {
                         ends: Vec::new(),
                     });
                 }
-                // The process that writes has just removed what it took for a leftover.
+                // The store's process has just removed the file as a leftover.
                 Err(e) if e.kind() == ErrorKind::NotFound && looks < LOOKS => looks += 1,
                 Err(e) => return Err(Error::io(&name.path, "open", e)),
             }
@@ -221,7 +220,7 @@ impl Spill {
 /// Keys in ascending order, each once, with the largest of its sequence numbers.
 pub struct Sorted {
     source: Source,
-    /// The key that was given last.
+    /// The key returned last.
     key: Vec<u8>,
     started: bool,
 }
@@ -287,23 +286,23 @@ impl Sorted {
     }
 }
 
-/// A sorted piece of the file as it is read.
+/// A sorted run of the file as it is read.
 struct Piece {
     file: Arc<dyn ReadFile>,
-    /// What is not read yet, and how much is read at a time.
+    /// The offset of the unread bytes, and the bytes per read.
     at: u64,
     end: u64,
     read: usize,
-    /// What was read, and how much of that was used.
+    /// The bytes read, and how many of them were used.
     buffer: Vec<u8>,
     used: usize,
-    /// The first of its keys that was not given yet.
+    /// The first key that was not returned yet.
     key: Vec<u8>,
     seq: Seq,
 }
 
 impl Piece {
-    /// To the next key; false when there is none.
+    /// Moves to the next key; false at the end.
     fn advance(&mut self, path: &Path) -> Result<bool> {
         loop {
             let rest = self.buffer.get(self.used..).unwrap_or_default();
@@ -377,7 +376,7 @@ mod tests {
                 *newest = seq.max(*newest);
             }
             let mut sorted = sorter.finish().unwrap();
-            // It has no name any more, so nobody removes it, and it cannot be left over.
+            // It is unlinked, so no process can remove it, and it cannot be left over.
             assert!(fs.list(dir).unwrap().is_empty());
             for (key, seq) in &model {
                 assert_eq!(

@@ -46,25 +46,25 @@ counters! {
     flushes,
     /// Bytes of tables that flushes wrote.
     flush_bytes,
-    /// Merges done, moves not counted.
+    /// Compactions done, moves not counted.
     merges,
-    /// Pieces that merges were done in, of those in more than one.
+    /// Pieces of the compactions that ran in more than one.
     pieces,
-    /// Bytes of tables that merges read.
+    /// Bytes of tables that compactions read.
     merge_read_bytes,
-    /// Bytes of tables that merges wrote.
+    /// Bytes of tables that compactions wrote.
     merge_write_bytes,
-    /// Tables that went down a level without being rewritten.
+    /// Tables that moved down a level without a rewrite.
     moves,
-    /// Tables that were dropped unread, because all that was in them had expired.
+    /// Tables that were dropped unread, because all of their entries had expired.
     drops,
-    /// Entries that flushes and merges left out.
+    /// Entries that flushes and compactions dropped.
     entries_dropped,
-    /// Microseconds that writers were slowed down, because merges are behind.
+    /// Microseconds that writers were slowed down, because compactions are behind.
     slowed_micros,
     /// Microseconds that writers waited for a flush.
     stalled_micros,
-    /// Background failures that were tried again.
+    /// Background failures that were retried.
     background_failures,
     /// Blocks that queries found in the cache.
     blocks_cached,
@@ -74,9 +74,9 @@ counters! {
     bytes_read,
     /// Of both, blocks that hold entries; the rest are filters and block indexes.
     data_blocks,
-    /// Key filters that queries asked.
+    /// Key filters that queries probed.
     filters_asked,
-    /// Key filters that said "maybe" for a key that was not there.
+    /// False positives of key filters: "maybe" for a key that was not there.
     filters_false,
 }
 
@@ -86,7 +86,7 @@ impl Counters {
     }
 }
 
-/// What queries cost, added up by the threads that ran them, each on its own stripe.
+/// The cost of queries, added up by the threads that ran them, each on its own stripe.
 #[derive(Default)]
 pub(crate) struct ReadCounters(Striped<Counters>);
 
@@ -107,7 +107,7 @@ impl ReadCounters {
         }
     }
 
-    /// Adds what was counted to `stats`.
+    /// Adds the counts to `stats`.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         for counters in self.0.iter() {
             stats.add(&counters.read());

@@ -1,8 +1,8 @@
 //! Stopping a read from outside: a token that another thread cancels, or whose deadline passes.
 //!
-//! Reads look at it where they fetch a block, cached or not, and at each entry that they walk without a fetch
-//! ([`crate::Cost::check`]); one without a token pays a branch. A read that was stopped returns
-//! [`Error::Cancelled`] and leaves nothing behind: no lock, no file, nothing half done.
+//! Reads check it where they fetch a block, cached or not, and at each entry that they visit without a fetch
+//! ([`crate::Cost::check`]); a read without a token pays a branch. A stopped read returns [`Error::Cancelled`] and
+//! leaves no lock, file or partial work behind.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// The clock is looked at once in so many checks, and before each read from the file system.
+/// The clock is read once per this many checks, and before each read from the file system.
 const CLOCK_EVERY: u32 = 64;
 
-/// A token that stops the reads it is given to ([`crate::Snapshot::with_stop`]): when it is cancelled, by whichever
-/// thread, and once its deadline has passed, if it has one. Cheap to clone; clones are the same token. It stays
-/// stopped: whoever reads on takes a new one.
+/// A token that stops the reads it is passed to ([`crate::Snapshot::with_stop`]): when any thread cancels it, and
+/// once its deadline has passed, if it has one. Cheap to clone; clones are the same token. It stays stopped: later
+/// reads need a new one.
 ///
 /// ```
 /// use lsm::{Batch, Durability, Error, Group, Options, PlainTrees, Stop};
@@ -63,9 +63,9 @@ impl Stop {
         Stop::with_deadline(Some(deadline))
     }
 
-    /// A token whose deadline is that long from now; it can be cancelled before.
+    /// A token whose deadline is `time` from now; it can be cancelled before.
     pub fn after(time: Duration) -> Stop {
-        // One that is beyond what a clock can say never passes.
+        // A deadline beyond the clock's range never passes.
         Stop::with_deadline(Instant::now().checked_add(time))
     }
 
@@ -76,7 +76,7 @@ impl Stop {
         }))
     }
 
-    /// Stops all reads that have this token, from now on.
+    /// Stops all reads with this token from now on.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Relaxed);
     }
@@ -92,7 +92,7 @@ impl Stop {
         }
     }
 
-    /// The same without a look at the clock.
+    /// As [`Stop::check`], without reading the clock.
     fn check_flag(&self) -> Result<()> {
         match self.0.cancelled.load(Relaxed) {
             true => Err(Error::Cancelled { deadline: false }),
@@ -101,14 +101,14 @@ impl Stop {
     }
 }
 
-/// What watches over the reads that a [`Stop`] may stop, or over reads that nothing does: the default.
+/// The token of a read and its check counter; the default has no token and never stops.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Watch(Option<Watched>);
 
 #[derive(Debug, Clone)]
 struct Watched {
     stop: Stop,
-    /// Checks since the clock was looked at.
+    /// Checks since the clock was read.
     checks: Cell<u32>,
 }
 
@@ -121,7 +121,7 @@ impl Watch {
         }))
     }
 
-    /// True when there is nothing that may stop the reads.
+    /// True without a token.
     #[inline(always)]
     pub(crate) fn is_idle(&self) -> bool {
         self.0.is_none()
@@ -131,7 +131,7 @@ impl Watch {
         self.0.as_ref().map(|watched| &watched.stop)
     }
 
-    /// For each step that is cheap: the clock is looked at now and then.
+    /// For cheap steps: reads the clock now and then.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
         match &self.0 {
@@ -140,7 +140,7 @@ impl Watch {
         }
     }
 
-    /// For each step that takes long.
+    /// For long steps: reads the clock each time.
     pub(crate) fn check_clock(&self) -> Result<()> {
         self.stop().map_or(Ok(()), Stop::check)
     }

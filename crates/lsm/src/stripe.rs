@@ -1,9 +1,9 @@
-//! Values that exist once per stripe, so that threads that write to them do not write to the same cache line: counters,
-//! and what readers take a reference count on.
+//! Values that exist once per stripe, so that threads do not write to the same cache line: counters, and reference
+//! counts of readers.
 //!
-//! Each thread has a number, the smallest that no living thread has, and uses the stripe of that number. There are more
-//! stripes than cores, so threads share one only where there are more of them than stripes. Sharing costs time, and is
-//! never wrong: whatever is in a stripe must bear use by several threads.
+//! Each thread has a number, the smallest that no living thread has, and uses the stripe of that number. There are
+//! more stripes than cores, so threads share one only where there are more threads than stripes. Sharing costs time
+//! but is never wrong: a value in a stripe must tolerate several threads.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
 
-/// Stripes per core, because not every thread that has a number is at work.
+/// Stripes per core, because some threads with a number are idle.
 const PER_CORE: usize = 4;
 
 const LEAST: usize = 8;
@@ -21,8 +21,8 @@ const MOST: usize = 256;
 #[repr(align(128))]
 struct Stripe<T>(T);
 
-/// How many stripes there are: a power of two. Found once: to ask for the cores reads files of the system, and a store of
-/// many datasets has stripes by the thousand.
+/// The number of stripes: a power of two. Computed once: the number of cores is read from system files, and a store
+/// of many datasets has stripes by the thousand.
 fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -31,10 +31,10 @@ fn count() -> usize {
     })
 }
 
-/// The calling thread's one of `stripes`, whose number is a power of two: the same one each time that it asks.
+/// The calling thread's stripe, the same for the life of the thread; the length of `stripes` is a power of two.
 #[inline]
 fn mine<T>(stripes: &[T]) -> &T {
-    // While a thread's own values are dropped it has no number any more.
+    // A thread has no number any more while its thread-local values are dropped.
     let number = NUMBER.try_with(|number| number.0).unwrap_or(0);
     &stripes[number & (stripes.len() - 1)]
 }
@@ -66,7 +66,7 @@ impl<T: Default> Default for Striped<T> {
     }
 }
 
-/// A value per stripe, made when a thread first asks for it: for what there is much of, and few threads use.
+/// A value per stripe, created on first use: for values that are many and used by few threads.
 pub struct LazyStriped<T>(Box<[OnceLock<Box<Stripe<T>>>]>);
 
 impl<T: Default> LazyStriped<T> {
@@ -78,7 +78,7 @@ impl<T: Default> LazyStriped<T> {
             .0
     }
 
-    /// The values that were made.
+    /// The values created so far.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().filter_map(|stripe| Some(&stripe.get()?.0))
     }
@@ -90,7 +90,7 @@ impl<T> Default for LazyStriped<T> {
     }
 }
 
-/// The numbers that threads have given back, and the first that none has had.
+/// The numbers that ended threads have released, and the first that was never used.
 static NUMBERS: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
 
 /// The number of a thread, until it ends.
@@ -128,7 +128,7 @@ mod tests {
         let counters = Striped::<AtomicU64>::default();
         let lazy = LazyStriped::<AtomicU64>::default();
         assert_eq!(lazy.iter().count(), 0);
-        // More threads than stripes, and more than once: numbers are given out again.
+        // More threads than stripes, and several rounds: numbers are reused.
         for _ in 0..3 {
             std::thread::scope(|scope| {
                 for _ in 0..MOST + 44 {

@@ -90,6 +90,8 @@ impl Handle {
             }
             trees.push(json!({
                 "name": tree_label(&layout, tree),
+                // Of a table that cannot be opened; `check` reads all there is.
+                "damage": tree.tables().find_map(|table| table.table().err()).map(|error| error.to_string()),
                 "memtable": { "entries": entries, "bytes": bytes },
                 "levels": levels(tree),
                 "bytes": tree.size(),

@@ -3,7 +3,48 @@
 use std::fmt;
 use std::str::FromStr;
 
-use esker::{DatasetDef, Maintenance, Mix};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use esker::{DatasetDef, Maintenance, Merging, Mix, Repair, Validation};
+
+/// The kinds of index that a user chooses from, as help and errors list them.
+pub(crate) const KINDS: &str = "lazy, recent, composite, embedded, fingerprint, filter";
+
+/// Reads one of these names. A name that is none of them is answered with the nearest; baselines are taken, but not listed.
+fn named<T>(
+    names: &[&'static str],
+    baselines: &[&'static str],
+) -> impl TypedValueParser<Value = T> + use<T>
+where
+    T: FromStr + Clone + Send + Sync + 'static,
+    T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let listed = names.iter().map(|name| PossibleValue::new(*name));
+    let others = baselines
+        .iter()
+        .map(|name| PossibleValue::new(*name).hide(true));
+    PossibleValuesParser::new(listed.chain(others)).try_map(|name| name.parse::<T>())
+}
+
+/// Reads a maintenance strategy.
+pub(super) fn strategy() -> impl TypedValueParser<Value = Strategy> {
+    let names = ["auto", "deferred", "validation", "mutable-bitmap", "eager"];
+    named(&names, &["deleted-key"])
+}
+
+/// Reads when obsolete entries are noted for good.
+pub(super) fn repair() -> impl TypedValueParser<Value = Repair> {
+    named(&["merge", "none"], &["staged"])
+}
+
+/// Reads a compaction policy.
+pub(super) fn merging() -> impl TypedValueParser<Value = Merging> {
+    named(&["lazy-leveled", "leveled", "tiered"], &["correlated"])
+}
+
+/// Reads how candidates are validated.
+pub(super) fn validation() -> impl TypedValueParser<Value = Validation> {
+    named(&["auto", "direct", "timestamp"], &[])
+}
 
 /// Reads a number of versions.
 pub(super) fn versions(text: &str) -> Result<usize, String> {

@@ -1,48 +1,11 @@
-//! `stat`, `check`, `compact`, `backup`, `snapshot`.
+//! `check`, `compact`, `backup`, `snapshot`.
 
 use std::time::Instant;
 
-use esker::Dataset;
-use serde_json::Value as Json;
-
-use super::{dataset, open, open_to_read, picture};
-use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs, StatArgs};
+use super::{dataset, open, open_to_read};
+use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, note, thousands};
-use crate::words::definition;
-
-/// `esker stat DIR [DATASET] [--json]`
-pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open_to_read(&args.dir, memory)?;
-    let stats = match &args.dataset {
-        Some(name) => told(&dataset(&db, name)?),
-        None => {
-            let mut stats = db.stats();
-            let datasets = stats.get_mut("datasets").and_then(Json::as_object_mut);
-            for (name, of_dataset) in datasets.into_iter().flatten() {
-                *of_dataset = told(&dataset(&db, name)?);
-            }
-            stats
-        }
-    };
-    let mut output = Output::new();
-    if args.json {
-        output.line(stats)?;
-    } else {
-        output.line(picture::table(&stats).trim_end())?;
-    }
-    output.finish()?;
-    Ok(Outcome::Done)
-}
-
-/// The state of a dataset, with its definition in the words of the command line.
-fn told(dataset: &Dataset) -> Json {
-    let mut stats = dataset.stats();
-    if let Some(shown) = stats.get_mut("definition") {
-        *shown = Json::String(definition(&dataset.def()));
-    }
-    stats
-}
 
 /// `esker check DIR`: all the damage, not only the first.
 pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {

@@ -5,7 +5,7 @@ use esker::{Advice, AdvisedChange, AttributeAdvice, IndexKind, KindCost, Mix, Mi
 use super::{dataset, open_to_read};
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, thousands};
+use crate::output::{Output, columns, thousands};
 use crate::words::index_command;
 
 pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -42,7 +42,7 @@ fn micros(us: f64) -> String {
 fn picture(advice: &Advice, dir: &str) -> String {
     let source = match advice.source {
         MixSource::Given => {
-            "The mix of operations is the one given; each attribute is taken to be asked so."
+            "The mix of operations is the one given; each field is taken to be queried so."
                 .to_string()
         }
         MixSource::Counted => {
@@ -59,7 +59,7 @@ fn picture(advice: &Advice, dir: &str) -> String {
         MixSource::Assumed => {
             let mix = Mix::default();
             format!(
-                "No read was counted. Assumed for each attribute: {} % puts, {} % gets, {} % lookups, K = {}; say it with --mix.",
+                "No read was counted. Assumed for each field: {} % puts, {} % gets, {} % lookups, K = {}; say it with --mix.",
                 mix.puts,
                 mix.gets,
                 mix.lookups,
@@ -73,19 +73,19 @@ fn picture(advice: &Advice, dir: &str) -> String {
         thousands(advice.records)
     );
     if advice.attributes.is_empty() {
-        text += "No attribute is declared, and none was asked for: there is nothing to advise.\n";
+        text += "No field is declared, and none was queried: there is nothing to advise.\n";
         return text;
     }
     text += "\n";
     let mut rows = vec![
         [
-            "attribute",
+            "field",
             "now",
             "advised",
             "pruned",
             "values",
             "most frequent",
-            "asked",
+            "queried",
             "K",
             "write us",
             "query us",
@@ -144,24 +144,4 @@ fn row(attribute: &AttributeAdvice) -> [String; 10] {
         change(|cost| cost.write),
         change(|cost| cost.query),
     ]
-}
-
-/// Rows of cells, each column as wide as its widest cell.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(widths);
-        let line: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        text += line.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
 }

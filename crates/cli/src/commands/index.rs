@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 
 use esker::{Database, Dataset, IndexChange, IndexKind, IndexProgress, OnProgress};
 
-use super::load::{USUAL, WantedIndex, parse_index, parse_path};
+use super::definition::{USUAL, WantedIndex, parse_index, parse_path};
 use super::{dataset, open};
 use crate::args::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 use crate::failure::{Failure, Outcome};

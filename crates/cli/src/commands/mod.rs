@@ -3,13 +3,19 @@
 pub(crate) mod admin;
 pub(crate) mod advise;
 pub(crate) mod changes;
+pub(crate) mod create;
+mod definition;
 pub(crate) mod demo;
+mod fields;
 pub(crate) mod index;
 pub(crate) mod load;
 pub(crate) mod maintain;
 mod picture;
+mod plan;
 pub(crate) mod query;
 pub(crate) mod repair;
+pub(crate) mod shell;
+pub(crate) mod stat;
 pub(crate) mod versions;
 pub(crate) mod write;
 
@@ -18,6 +24,7 @@ use std::path::Path;
 use esker::{Database, Dataset, DatasetSnapshot, Durability, ErrorKind, Options};
 
 use crate::failure::Failure;
+use crate::nearest::meant;
 
 /// The options of every command: only memory (in bytes) is the user's to choose.
 fn options(memory: usize) -> Options {
@@ -61,14 +68,17 @@ fn dataset_at(
 }
 
 /// An error, with the names that there are where it says that this one is not.
-fn unknown(error: esker::Error, what: &str, name: &str, known: &[String]) -> Failure {
+fn unknown(error: esker::Error, what: &str, name: &str, names: &[String]) -> Failure {
     match error.kind() {
         ErrorKind::UnknownDataset | ErrorKind::UnknownSnapshot => {
-            let known = match known.is_empty() {
+            let known = match names.is_empty() {
                 true => "none".to_string(),
-                false => known.join(", "),
+                false => names.join(", "),
             };
-            Failure::Usage(format!("there is no {what} `{name}` (there are: {known})"))
+            let meant = meant(name, names.iter().map(String::as_str));
+            Failure::Usage(format!(
+                "there is no {what} `{name}`{meant} (there are: {known})"
+            ))
         }
         _ => error.into(),
     }

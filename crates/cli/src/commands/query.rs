@@ -7,24 +7,25 @@ use esker::{
     BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, Path, Query,
 };
 
-use super::{dataset_at, json, open_to_read};
+use super::{dataset_at, fields, open_to_read, plan};
 use crate::args::{
     AnswerArgs, AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, RangeArgs, ScanArgs,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
+use crate::rows::Rows;
 
 /// `esker get DIR DATASET KEY`
 pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
     let (record, at) = (&args.record, args.snapshot.as_deref());
+    let mut rows = Rows::new(&args.rows)?;
     let db = open_to_read(&record.dir, memory)?;
     let dataset = dataset_at(&db, &record.dataset, at)?;
     let Some(record) = dataset.get(&dataset.parse_key(&record.key)?)? else {
         return Ok(Outcome::NotFound);
     };
-    let mut output = Output::new();
-    output.record(record.json())?;
-    output.finish()?;
+    rows.record(record.json())?;
+    rows.flush()?;
     Ok(Outcome::Done)
 }
 
@@ -33,9 +34,11 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let db = open_to_read(&args.dir, memory)?;
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
-    let condition = Expr::compare(path(&args.path)?, Op::Eq, Operand::text(&args.value));
+    let path = path(&args.path)?;
+    let condition = Expr::compare(path.clone(), Op::Eq, Operand::text(&args.value));
     let query = dataset.query().filter(condition);
-    answer(query, args.answer.order, &args.answer)
+    let found = answer(query, args.answer.order, &args.answer)?;
+    explained(found, &dataset, &[path])
 }
 
 /// `esker range DIR DATASET PATH LO HI`
@@ -44,7 +47,8 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
     let query = between(&dataset, &args.path, &args.lo, &args.hi)?;
-    answer(query, args.answer.order, &args.answer)
+    let found = answer(query, args.answer.order, &args.answer)?;
+    explained(found, &dataset, &[path(&args.path)?])
 }
 
 /// `esker find DIR DATASET EXPR...`
@@ -52,12 +56,26 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
-    let query = filtered(dataset.query(), &args.conditions)?;
+    let conditions = conditions(&args.conditions)?;
     let order = match args.oldest {
         true => AnswerOrder::Oldest,
         false => args.answer.order,
     };
-    answer(query, order, &args.answer)
+    let query = filtered(dataset.query(), &conditions);
+    let found = answer(query, order, &args.answer)?;
+    explained(found, &dataset, &paths(&conditions))
+}
+
+/// Says what a path that no record has was meant to be, where nothing was found.
+fn explained(
+    found: Outcome,
+    dataset: &DatasetSnapshot,
+    asked: &[Path],
+) -> Result<Outcome, Failure> {
+    if found == Outcome::NotFound {
+        fields::note_unknown(dataset, asked)?;
+    }
+    Ok(found)
 }
 
 /// `esker scan DIR DATASET`
@@ -72,24 +90,24 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     {
         return Err(Failure::Usage("--from is larger than --to".to_string()));
     }
-    let mut output = Output::new();
-    let mut printed = 0;
     let bound = |key: Option<Key>| key.map_or(Bound::Unbounded, Bound::Included);
     let mut scan = dataset.scan((bound(from), bound(to)));
     if args.reverse {
         scan = scan.rev();
     }
     let records = scan.by_ref().take(args.query.limit.unwrap_or(usize::MAX));
+    let mut printed = 0;
     if args.query.keys_only {
+        let mut output = Output::new();
         for record in records {
             output.line(record?.key())?;
             printed += 1;
         }
+        output.finish()?;
     } else {
-        print(records, &mut output, &mut printed)?;
+        printed = print(records, &mut Rows::new(&args.query.rows)?)?;
     }
-    explain(args.query.explain, || scan.explain());
-    output.finish()?;
+    plan::explain(args.query.explain, || scan.explain());
     Ok(Outcome::found(printed))
 }
 
@@ -97,25 +115,48 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset_at(&db, &args.dataset, args.snapshot.as_deref())?;
-    let query = match (&args.path, &args.lo, &args.hi) {
-        (Some(path), Some(lo), Some(hi)) => between(&dataset, path, lo, hi)?,
-        _ => filtered(dataset.query(), &args.conditions)?,
+    let (query, asked) = match (&args.path, &args.lo, &args.hi) {
+        (Some(field), Some(lo), Some(hi)) => {
+            (between(&dataset, field, lo, hi)?, vec![path(field)?])
+        }
+        _ => {
+            let conditions = conditions(&args.conditions)?;
+            (filtered(dataset.query(), &conditions), paths(&conditions))
+        }
     };
     let (count, plan) = query.count_explained()?;
     notes(&plan);
-    explain(args.explain, || plan);
+    plan::explain(args.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;
     output.finish()?;
+    if count == 0 {
+        fields::note_unknown(&dataset, &asked)?;
+    }
     Ok(Outcome::Done)
 }
 
+/// Reads conditions.
+fn conditions(texts: &[String]) -> Result<Vec<Expr>, Failure> {
+    let read = texts
+        .iter()
+        .map(|text| text.parse::<Expr>().map_err(Error::from));
+    Ok(read.collect::<Result<_, _>>()?)
+}
+
+/// The fields that conditions are about.
+fn paths(conditions: &[Expr]) -> Vec<Path> {
+    let mut paths: Vec<Path> = conditions.iter().flat_map(Expr::paths).cloned().collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
 /// The query for what meets all these conditions too.
-fn filtered(query: Query, conditions: &[String]) -> Result<Query, Failure> {
-    conditions.iter().try_fold(query, |query, text| {
-        let condition = text.parse::<Expr>().map_err(Error::from)?;
-        Ok(query.filter(condition))
-    })
+fn filtered(query: Query, conditions: &[Expr]) -> Query {
+    conditions
+        .iter()
+        .fold(query, |query, condition| query.filter(condition.clone()))
 }
 
 /// Reads an attribute's path.
@@ -160,9 +201,9 @@ fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome
         AnswerOrder::Any => return visit(query, BulkOrder::Any, args),
         AnswerOrder::Key => return visit(query, BulkOrder::Key, args),
     };
-    let mut output = Output::new();
-    let mut printed = 0;
     if keys_only {
+        let mut output = Output::new();
+        let mut printed = 0;
         let mut keys = query.keys()?;
         for text in keys.notes() {
             note(format_args!("note: {text}"));
@@ -177,29 +218,26 @@ fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome
             }
             printed += 1;
         }
-        explain(args.query.explain, || keys.explain());
         output.finish()?;
+        plan::explain(args.query.explain, || keys.explain());
         return Ok(Outcome::found(printed));
     }
+    let mut rows = Rows::new(&args.query.rows)?;
     let mut answer = query.run()?;
     for text in answer.notes() {
         note(format_args!("note: {text}"));
     }
-    print(answer.by_ref(), &mut output, &mut printed)?;
-    explain(args.query.explain, || answer.explain());
-    output.finish()?;
+    let printed = print(answer.by_ref(), &mut rows)?;
+    plan::explain(args.query.explain, || answer.explain());
     Ok(Outcome::found(printed))
 }
 
 /// Runs a query that wants no order of recency, and prints what it finds.
 fn visit(query: Query, order: BulkOrder, args: &AnswerArgs) -> Result<Outcome, Failure> {
-    let mut output = Output::new();
-    let (mut printed, mut failed) = (0, None);
-    let visited = query.visit(order, &mut |record| match output.record(record.json()) {
-        Ok(()) => {
-            printed += 1;
-            ControlFlow::Continue(())
-        }
+    let mut rows = Rows::new(&args.query.rows)?;
+    let mut failed = None;
+    let visited = query.visit(order, &mut |record| match rows.record(record.json()) {
+        Ok(()) => ControlFlow::Continue(()),
         Err(failure) => {
             failed = Some(failure);
             ControlFlow::Break(())
@@ -208,14 +246,12 @@ fn visit(query: Query, order: BulkOrder, args: &AnswerArgs) -> Result<Outcome, F
     if let Some(failure) = failed {
         return Err(failure);
     }
-    if visited.is_err() {
-        output.flush()?;
-    }
+    // What was found before a failure is printed.
+    rows.flush()?;
     let plan = visited?;
     notes(&plan);
-    explain(args.query.explain, || plan);
-    output.finish()?;
-    Ok(Outcome::found(printed))
+    plan::explain(args.query.explain, || plan);
+    Ok(Outcome::found(rows.written()))
 }
 
 /// Prints the remarks of a query that has run.
@@ -225,27 +261,20 @@ fn notes(plan: &Explain) {
     }
 }
 
-/// Prints records; those before a failure are printed too.
+/// Prints records, those before a failure too; says how many.
 fn print(
     records: impl Iterator<Item = Result<esker::Record, esker::Error>>,
-    output: &mut Output,
-    printed: &mut u64,
-) -> Result<(), Failure> {
+    rows: &mut Rows,
+) -> Result<u64, Failure> {
     for record in records {
         match record {
-            Ok(record) => output.record(record.json())?,
+            Ok(record) => rows.record(record.json())?,
             Err(error) => {
-                output.flush()?;
+                rows.flush()?;
                 return Err(error.into());
             }
         }
-        *printed += 1;
     }
-    Ok(())
-}
-
-fn explain(wanted: bool, plan: impl FnOnce() -> Explain) {
-    if wanted {
-        note(format_args!("{:#}", json(&plan())));
-    }
+    rows.flush()?;
+    Ok(rows.written())
 }

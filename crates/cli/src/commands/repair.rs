@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use esker::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use serde_json::json;
 
+use super::definition::parse_path;
 use super::index::follow;
-use super::load::parse_path;
 use super::{dataset, open};
 use crate::args::{RepairArgs, RepairBy, RepairCompaction, RepairLookups};
 use crate::failure::{Failure, Outcome};

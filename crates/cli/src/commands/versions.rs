@@ -1,14 +1,13 @@
 //! `read-key`, `read-value`: versions of records on standard output, newest first.
 
-use std::str;
-
 use esker::{Page, Path, Record};
 
-use super::load::parse_path;
+use super::definition::parse_path;
 use super::{dataset_at, open_to_read};
-use crate::args::{ReadKeyArgs, ReadValueArgs};
+use crate::args::{ReadKeyArgs, ReadValueArgs, VersionArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
+use crate::rows::Rows;
 
 /// `esker read-key DIR DATASET KEY`
 pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -16,7 +15,7 @@ pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Fai
     let dataset = dataset_at(&db, &args.record.dataset, args.wanted.snapshot.as_deref())?;
     let key = dataset.parse_key(&args.record.key)?;
     let records = dataset.read_key(&key, args.wanted.at, args.wanted.versions)?;
-    print(&records, args.wanted.json)
+    print(&records, &args.wanted)
 }
 
 /// `esker read-value DIR DATASET PATH=TOKEN...`
@@ -31,7 +30,7 @@ pub(crate) fn read_value(args: &ReadValueArgs, memory: usize) -> Result<Outcome,
         page = page.after(token);
     }
     let found = dataset.read_values(&tokens, args.wanted.at, args.wanted.versions, page)?;
-    let outcome = print(&found.records, args.wanted.json)?;
+    let outcome = print(&found.records, &args.wanted)?;
     if let Some(next) = found.next {
         note(format_args!("there is more: --after {next}"));
     }
@@ -46,17 +45,21 @@ fn parse_token(text: &str) -> Result<(Path, &str), Failure> {
     Ok((parse_path(path)?, token))
 }
 
-fn print(records: &[Record], json: bool) -> Result<Outcome, Failure> {
-    let mut output = Output::new();
-    for record in records {
-        // A record is JSON, so it is text.
-        let body = str::from_utf8(record.json()).unwrap_or_default();
-        let line = match json {
-            true => format!("{{\"seq\":{},\"record\":{body}}}", record.seq()),
-            false => format!("{}\t{body}", record.seq()),
-        };
-        output.record(line.as_bytes())?;
+fn print(records: &[Record], wanted: &VersionArgs) -> Result<Outcome, Failure> {
+    if wanted.json {
+        let mut output = Output::new();
+        for record in records {
+            output.text(format_args!("{{\"seq\":{},\"record\":", record.seq()))?;
+            output.json(record.json())?;
+            output.line("}")?;
+        }
+        output.finish()?;
+    } else {
+        let mut rows = Rows::new(&wanted.rows)?;
+        for record in records {
+            rows.version(record.seq(), record.json())?;
+        }
+        rows.flush()?;
     }
-    output.finish()?;
     Ok(Outcome::found(records.len() as u64))
 }

@@ -1,13 +1,19 @@
 //! `put` and `delete`.
 
-use esker::{Database, Options};
+use std::collections::HashSet;
+use std::io::{self, BufRead, Read};
+
+use esker::{Dataset, Durability, Key};
 
 use super::load::{BATCH_BYTES, BATCH_RECORDS};
-use super::{dataset, open, options};
+use super::{dataset, open};
 use crate::args::{DeleteArgs, Format, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, prepare};
 use crate::output::{note, thousands};
+
+/// The longest key, in bytes.
+const KEY_MAX: usize = 64 << 10;
 
 /// `esker put DIR DATASET`: good records are put, bad ones are reported.
 pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -51,19 +57,123 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     }
 }
 
-/// `esker delete DIR DATASET KEY`
+/// `esker delete DIR DATASET KEY...`: each key that has no record is named, the others are deleted.
 pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
-    let options = Options {
+    let db = open(&args.dir, memory)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    // A key that cannot be one is found before anything is deleted.
+    let given = args.keys.iter().filter(|key| *key != "-");
+    let given: Vec<Key> = given
+        .map(|key| dataset.parse_key(key))
+        .collect::<Result<_, _>>()?;
+    let mut deletions = Deletions {
         durability: args.durability,
-        ..options(memory)
+        waiting: Vec::new(),
+        deleted: 0,
+        missing: 0,
+        dataset,
     };
-    let db = Database::open(&args.record.dir, options)?;
-    let dataset = dataset(&db, &args.record.dataset)?;
-    let existed = dataset.delete(&dataset.parse_key(&args.record.key)?)?;
+    for key in given {
+        deletions.add(key)?;
+    }
+    let mut bad = 0;
+    if args.keys.iter().any(|key| key == "-") {
+        bad = deletions.add_lines(&mut io::stdin().lock())?;
+    }
+    deletions.commit()?;
+    let (deleted, missing) = (deletions.deleted, deletions.missing);
+    drop(deletions);
     db.close()?;
-    Ok(if existed.is_some() {
-        Outcome::Done
-    } else {
-        Outcome::NotFound
-    })
+    note(format_args!("deleted {}", records(deleted)));
+    match (bad, missing) {
+        (0, 0) => Ok(Outcome::Done),
+        (0, _) => Ok(Outcome::NotFound),
+        (bad, _) => Err(Failure::Usage(format!(
+            "{} lines are no keys of the dataset",
+            thousands(bad)
+        ))),
+    }
+}
+
+/// `1 record`, `2 records`.
+fn records(number: u64) -> String {
+    match number {
+        1 => "1 record".to_string(),
+        _ => format!("{} records", thousands(number)),
+    }
+}
+
+/// Deletions in batches.
+struct Deletions {
+    dataset: Dataset,
+    durability: Durability,
+    waiting: Vec<Key>,
+    deleted: u64,
+    missing: u64,
+}
+
+impl Deletions {
+    fn add(&mut self, key: Key) -> Result<(), Failure> {
+        self.waiting.push(key);
+        match self.waiting.len() >= BATCH_RECORDS {
+            true => self.commit(),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds the keys on the lines of a stream; how many are no keys.
+    fn add_lines(&mut self, input: &mut dyn BufRead) -> Result<u64, Failure> {
+        let (mut bad, mut number, mut line) = (0, 0, Vec::new());
+        loop {
+            line.clear();
+            // No key is longer: what is left of such a line is read as the next, and is no key either, or is reported as missing.
+            let most = (2 * KEY_MAX) as u64;
+            let read = input.take(most).read_until(b'\n', &mut line);
+            let read = read.map_err(|error| {
+                Failure::Usage(format!("standard input cannot be read: {error}"))
+            })?;
+            if read == 0 {
+                return Ok(bad);
+            }
+            number += 1;
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            if text.is_empty() {
+                continue;
+            }
+            let key = match str::from_utf8(text) {
+                Ok(text) => self
+                    .dataset
+                    .parse_key(text)
+                    .map_err(|error| error.to_string()),
+                Err(_) => Err("a key must be UTF-8".to_string()),
+            };
+            match key {
+                Ok(key) => self.add(key)?,
+                Err(reason) => {
+                    bad += 1;
+                    note(format_args!("line {number}: {reason}"));
+                }
+            }
+        }
+    }
+
+    /// Deletes what waits. Nobody else writes the store meanwhile, so what is there now is what is deleted.
+    fn commit(&mut self) -> Result<(), Failure> {
+        let mut batch = self.dataset.batch();
+        let mut seen = HashSet::new();
+        for key in self.waiting.drain(..) {
+            if seen.insert(key.to_string()) && self.dataset.get(&key)?.is_some() {
+                batch.delete(&key)?;
+                self.deleted += 1;
+            } else {
+                self.missing += 1;
+                note(format_args!("no record with key {key}"));
+            }
+        }
+        if !batch.is_empty() {
+            batch.durability(self.durability).commit()?;
+        }
+        Ok(())
+    }
 }

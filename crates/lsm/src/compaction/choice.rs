@@ -1,4 +1,4 @@
-//! Choices that are made for every policy alike, and what must hold of those that a policy makes.
+//! Choices common to all policies, and the validity check of a policy's choice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::version::{Action, Choice, CompactionPolicy, ComponentId, Run, TableFile, TreeVersion};
 
-/// Everything into one run, worth it or not; `None` when the tree is empty.
+/// A choice that merges everything into one run, even without a gain; `None` when the tree is empty.
 pub(crate) fn all(tree: &TreeVersion) -> Option<Choice> {
     if tree.runs.is_empty() {
         return None;
@@ -18,7 +18,7 @@ pub(crate) fn all(tree: &TreeVersion) -> Option<Choice> {
     Some(Choice::merge(runs.collect(), level))
 }
 
-/// Everything into one run: what `compact` asks for at a time. `None` when there is nothing to gain.
+/// Merges everything into one run: one step of `compact`. `None` when there is nothing to gain.
 pub(crate) fn pick_all(tree: &TreeVersion, now: Time) -> Option<Choice> {
     let deletes = || tree.tables().any(|table| table.meta().deletes > 0);
     let expired = || tree.due.expiry.is_some_and(|first| first <= now);
@@ -26,8 +26,7 @@ pub(crate) fn pick_all(tree: &TreeVersion, now: Time) -> Option<Choice> {
     worth.then(|| all(tree)).flatten()
 }
 
-/// What should be merged of the runs of level 0 that are newer than `above`, among themselves: where older ones
-/// cannot be read.
+/// Merges runs of level 0 that are newer than `above` among themselves: for trees whose older runs cannot be read.
 pub(crate) fn pick_above(tree: &TreeVersion, above: Seq) -> Option<(f64, Choice)> {
     let newer = |run: &&Run| run.level == 0 && run.component().min > above;
     let runs = tree.runs.iter().take_while(newer);
@@ -38,7 +37,7 @@ pub(crate) fn pick_above(tree: &TreeVersion, above: Seq) -> Option<(f64, Choice)
     Tiered::default().pick(&newer)
 }
 
-/// The level at which a run of `bytes` that is older than all of the tree goes.
+/// The level for a run of `bytes` that is older than the whole tree.
 pub(crate) fn oldest_level(tree: &TreeVersion, bytes: u64) -> u32 {
     match tree.options.policy.level_for(bytes) {
         0 => 0,
@@ -46,7 +45,7 @@ pub(crate) fn oldest_level(tree: &TreeVersion, bytes: u64) -> u32 {
     }
 }
 
-/// The same components of a tree that follows the one that a choice is of.
+/// The choice of the same components in a tree that follows the choice's tree.
 pub(crate) fn followed_by(choice: &Choice, follower: &TreeVersion) -> Choice {
     let spans = choice.tables().map(|table| table.component());
     let span = spans.reduce(ComponentId::hull);
@@ -60,9 +59,9 @@ pub(crate) fn followed_by(choice: &Choice, follower: &TreeVersion) -> Choice {
     }
 }
 
-/// Refuses a choice after which something would be in front of what is newer. Of one key, entries in an earlier run are newer
-/// than those in a later one, and a run has its place by its level and the numbers of its writes; so each table that
-/// changes its place is compared with all that it overlaps and that do not go with it.
+/// Refuses a choice that would place older entries in front of newer ones. Of one key, entries in an earlier run are
+/// newer than those in a later one, and a run is placed by its level and its sequence numbers; so each table that
+/// moves is compared with all tables that it overlaps and that do not move with it.
 pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
     let refused = |what: &str| {
         let (name, policy) = (&tree.name, &tree.options.policy);
@@ -83,7 +82,7 @@ pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
     let (level, number) = choice.target();
     let is_target = |run: &Run| run.level == level && Some(run.number) == number;
     let added = spans(&mut choice.tables());
-    // Where each run is afterwards, as `TreeVersion::normalise` orders them; those that are empty have no place.
+    // The place of each run after the choice, as `TreeVersion::normalise` orders them; empty runs have none.
     let after = tree.runs.iter().map(|run| {
         let stays = spans(&mut run.tables.iter().filter(|table| !is_input(table)));
         let span = match is_target(run) {
@@ -118,7 +117,7 @@ pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
             }
         }
     }
-    // Its tables may reach from the first key to the last.
+    // The output tables may span the whole key range of the inputs.
     if let (Action::Merge { .. }, Some(at), None) =
         (choice.action, target, &tree.options.partitioner)
     {

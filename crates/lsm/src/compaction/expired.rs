@@ -1,4 +1,5 @@
-//! What has expired, as far as tables tell: which of them can go unread, and which are worth writing again without it.
+//! Expired data, judged by table metadata: which tables can be dropped unread, and which are worth rewriting without
+//! it.
 
 use std::sync::Arc;
 
@@ -6,13 +7,13 @@ use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::version::{Action, Choice, DropPolicy, TableFile, TreeVersion};
 
-/// What has expired may take this share of what is left before tables are written again for it alone.
+/// Share of expired bytes in the live ones at which tables are rewritten for expiry alone.
 const SLACK: f64 = 0.2;
 
-/// How urgent it is to drop tables that have expired: it costs nothing.
+/// The score of dropping expired tables: it costs nothing.
 const DROP_SCORE: f64 = 1e6;
 
-/// What is due in a tree for what has expired.
+/// The choice that reclaims expired data in a tree, if one is due.
 pub(crate) fn pick(tree: &TreeVersion, now: Time) -> Option<(f64, Choice)> {
     if tree.due.expiry.is_none_or(|first| now < first) {
         return None;
@@ -51,7 +52,7 @@ pub(crate) fn pick(tree: &TreeVersion, now: Time) -> Option<(f64, Choice)> {
     (score >= 1.0).then_some((score, choice))
 }
 
-/// About how many bytes of a table have expired, if its entries do so evenly.
+/// Estimated expired bytes of a table, assuming that its entries expire evenly.
 fn expired_bytes(table: &TableFile, now: Time) -> f64 {
     let meta = table.meta();
     let Some(expiry) = meta.expiry.filter(|expiry| expiry.min <= now) else {
@@ -63,12 +64,12 @@ fn expired_bytes(table: &TableFile, now: Time) -> f64 {
     meta.size as f64 * share * passed
 }
 
-/// The tables that have expired and have nothing behind them that could be seen again: where an older table has some of its
-/// keys, it has expired, too. By run, newest first.
+/// The expired tables that hide nothing that could show again: every older table with some of their keys has expired,
+/// too. By run, newest first.
 fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
     let by = tree.options.superseded.as_ref();
     let reports = by.is_some_and(|by| by.drop_policy == DropPolicy::Record);
-    // What is reported of each put that is dropped must be read; and what is still to come may be older.
+    // Drops that are reported must be read; and older data may still arrive.
     if reports || tree.options.incomplete || tree.options.bitmap {
         return Vec::new();
     }
@@ -89,7 +90,7 @@ fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
     found
 }
 
-/// Refuses to drop tables that are not over, or hide something.
+/// Refuses to drop tables that have not expired, or that hide something.
 pub(crate) fn check(tree: &TreeVersion, choice: &Choice, now: Time) -> Result<()> {
     let may = droppable(tree, now);
     let may_go = |table: &Arc<TableFile>| may.iter().flatten().any(|over| Arc::ptr_eq(over, table));

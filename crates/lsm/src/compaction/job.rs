@@ -1,4 +1,4 @@
-//! Carrying out a flush or a merge: entries in, tables out.
+//! Flush and compaction jobs: read entries, write tables, record them in an edit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,46 +27,46 @@ use crate::version::{
     TableSource, TreeVersion, Version, add_table, are_disjoint,
 };
 
-/// Bytes that a merge reads ahead from each of its runs.
+/// Bytes that a compaction reads ahead from each of its runs.
 pub(crate) const READAHEAD: usize = 256 << 10;
 
-/// What jobs of a group share.
+/// State shared by the jobs of a group.
 pub(crate) struct CompactionContext<'a> {
     pub(crate) source: &'a TableSource,
     pub(crate) options: &'a Options,
     pub(crate) counters: &'a Counters,
-    /// Hands out file numbers.
+    /// Allocates file numbers.
     pub(crate) next_file: &'a (dyn Fn() -> u64 + Sync),
-    /// Where small tables go, if not each into a file of its own.
+    /// Shared files for small tables; without, each table has a file of its own.
     pub(crate) shared: Option<&'a SharedFiles<'a>>,
-    /// Set when the group is closing: a merge gives up.
+    /// Set when the group is closing: compactions abort.
     pub(crate) closing: &'a AtomicBool,
-    /// Bulk loads under way, which will put runs below what is flushed meanwhile.
+    /// Running bulk loads, which will install runs below those flushed meanwhile.
     pub(crate) ingesting: &'a AtomicUsize,
-    /// How fast it may write, if that is bounded.
+    /// The write rate limit, if any.
     pub(crate) pace: Option<&'a Pace>,
-    /// Threads that may help with large merges.
+    /// Threads that may help with large compactions.
     pub(crate) slots: Option<&'a Slots>,
-    /// Counts the bytes that are written.
+    /// Counts the bytes written.
     pub(crate) written: Option<&'a AtomicU64>,
-    /// Set when a piece of a merge has failed: the others give up.
+    /// Set when a piece of a compaction has failed: the other pieces abort.
     pub(crate) abandoned: AtomicBool,
-    /// What expires up to then is dropped.
+    /// Entries that expire up to this time are dropped.
     pub(crate) time: Time,
-    /// The version as it was when the job began, and as it is.
+    /// The version at the start of the job, and a function that returns the current one.
     pub(crate) version: Arc<Version>,
     pub(crate) now: Arc<dyn Fn() -> Arc<Version> + Send + Sync>,
 }
 
-/// Takes the entries of a run, in order: key, sequence number, kind, value.
+/// Consumes the entries of a run, in order: key, sequence number, kind, value.
 pub type RunSink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
 
-/// Gives the entries of a run to a sink.
+/// Produces the entries of a run into a sink.
 pub type WriteRun<'w> = dyn FnMut(&mut RunSink<'_>) -> Result<()> + 'w;
 
 impl CompactionContext<'_> {
-    /// Writes one memtable of a full generation as a run of level 0 into `edit`. `older` are the
-    /// tree's runs, all of them older than the memtable.
+    /// Writes one memtable of a full generation as a run of level 0 into `edit`. `older` are the tree's runs, all of
+    /// them older than the memtable.
     pub(crate) fn flush(
         &self,
         tree: &TreeVersion,
@@ -78,7 +78,7 @@ impl CompactionContext<'_> {
         self.flush_from(tree, sources, memtable, component, edit)
     }
 
-    /// The same of the entries up to `seq`: of a memtable that is still written to.
+    /// As [`Self::flush`], for the entries up to `seq` of a memtable that still receives writes.
     pub(crate) fn flush_up_to(
         &self,
         tree: &TreeVersion,
@@ -120,7 +120,7 @@ impl CompactionContext<'_> {
         Ok(())
     }
 
-    /// Carries out a choice, into `edit`.
+    /// Executes a choice and records the result in `edit`.
     pub(crate) fn merge(&self, tree: &TreeVersion, choice: &Choice, edit: &mut Edit) -> Result<()> {
         match choice.action {
             Action::Drop => expired::check(tree, choice, self.time)?,
@@ -169,7 +169,7 @@ impl CompactionContext<'_> {
                     let runs = choice.inputs.iter().filter(|run| !run.is_empty());
                     runs.map(|run| cursor(run.clone())).collect()
                 }
-                // Keys of one table are among those of another.
+                // The inputs overlap by key.
                 Some(_) => choice
                     .tables()
                     .map(|table| cursor(vec![table.clone()]))
@@ -186,7 +186,7 @@ impl CompactionContext<'_> {
         let spans = choice.tables().map(|table| table.component());
         let component = spans.fold(none, ComponentId::hull);
         let written = match tree.options.bitmap {
-            // Chunks of the same numbers become one.
+            // Chunks of the same numbers are combined.
             true => {
                 let mut set = SeqSet::new();
                 for table in choice.tables() {
@@ -250,8 +250,8 @@ impl CompactionContext<'_> {
         Ok(count)
     }
 
-    /// Writes entries that come in order, with sequence numbers of their own, as a run of level 0
-    /// into `edit`. Returns how many.
+    /// Writes entries with their own sequence numbers, given in order, as a run of level 0 into `edit`. Returns their
+    /// number.
     pub(crate) fn write_run(
         &self,
         tree: &TreeVersion,
@@ -278,8 +278,7 @@ impl CompactionContext<'_> {
         Ok(count)
     }
 
-    /// Writes the entries of one table again, with the tree's options of now, in its place into
-    /// `edit`.
+    /// Rewrites one table with the tree's current options; `edit` replaces it in place.
     pub(crate) fn rewrite(
         &self,
         tree: &TreeVersion,
@@ -318,17 +317,17 @@ impl CompactionContext<'_> {
         Ok(())
     }
 
-    /// True when the inputs can go to their place as they are: nothing must be judged, and they overlap nothing there, nor
-    /// each other.
+    /// True when the inputs can be moved without a rewrite: no entry needs a decision, and they overlap neither the
+    /// target level nor each other.
     fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
         let filter = tree.options.filter.as_ref();
         let must_judge = filter.is_some_and(|filter| !filter.may_be_passed_over());
         let partitioner = tree.options.partitioner.as_ref();
-        // That they overlap nothing else there was checked with the choice.
+        // Overlaps with other tables there were checked with the choice.
         !must_judge && !tree.options.bitmap && are_disjoint(choice.tables(), partitioner)
     }
 
-    /// True when a merge would write what is there already. Small tables are written again all the same, so that they do
+    /// True when a compaction would only rewrite the same entries. Small tables are rewritten anyway, so that they do
     /// not pile up.
     fn should_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
         if let Action::Move { .. } = choice.action {
@@ -358,12 +357,12 @@ impl CompactionContext<'_> {
         !small && !stays && self.can_move(tree, choice)
     }
 
-    /// True when what is at work need not go on.
+    /// True when the running job should abort.
     pub(super) fn gives_up(&self) -> bool {
         self.closing.load(Ordering::Relaxed) || self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Merges sources into tables.
+    /// Merges the sources into tables.
     fn make<C: Cursor>(
         &self,
         tree: &TreeVersion,
@@ -383,7 +382,7 @@ impl CompactionContext<'_> {
             judge: filter.map(|filter| filter.begin(&over)),
             versions: tree.options.versions,
             is_oldest,
-            // A tree with a filter may have entries of many index entries: it is for the filter to judge them.
+            // In a tree with a compaction filter an entry may hold many index entries: the filter decides.
             over: if filter.is_some() {
                 ObsoleteWrites::default()
             } else {
@@ -408,7 +407,7 @@ impl CompactionContext<'_> {
         })
     }
 
-    /// Enters what a flush or merge made into `edit`, but for the tables.
+    /// Records the result of a flush or compaction in `edit`, except for its tables.
     fn note(
         &self,
         tree: &TreeVersion,
@@ -487,7 +486,7 @@ impl Cursor for UpTo {
     }
 }
 
-/// True for the run that a choice puts its tables to.
+/// True for the target run of a choice.
 fn is_target(run: &Run, choice: &Choice) -> bool {
     (run.level, Some(run.number)) == choice.target()
 }

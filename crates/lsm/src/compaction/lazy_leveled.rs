@@ -5,21 +5,22 @@ use std::sync::Arc;
 use super::Leveled;
 use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion, are_disjoint};
 
-/// Dostoevsky's (Dayan & Idreos 2018): tiers above, one leveled run at the bottom. Runs of level 0 are merged among
-/// themselves as in tiers, and all of them together into the bottom when they are a share of its size. Updates are rewritten
-/// about once per tier and then once for each time that the bottom is; a get asks the few runs above and one table of the bottom.
+/// The lazy-leveled policy of Dostoevsky (Dayan & Idreos 2018): tiers above, one leveled run at the bottom. Runs of
+/// level 0 are merged among themselves as in tiers, and all together into the bottom when they are a share of its
+/// size. An update is rewritten about once per tier and then once per rewrite of the bottom; a get probes the few
+/// runs above and one table of the bottom.
 ///
-/// So that no merge takes more than [`Leveled::level1_bytes`] and its share, the bottom grows into leveled levels from there on.
-/// Runs that overlap nothing, as those of keys that rise, go down as they are.
+/// To bound a compaction to [`Leveled::level1_bytes`] and its share, the bottom grows into leveled levels from there
+/// on. Runs without overlap, as those of ascending keys, move down unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LazyLeveled {
-    /// Runs of one size at which they are merged to one, at least 2.
+    /// Number of runs of one size that triggers their compaction into one, at least 2.
     pub runs: usize,
-    /// Runs above are merged into the bottom when they have this share of its bytes.
+    /// Runs above are compacted into the bottom when they have this share of its bytes.
     pub share: f64,
-    /// Bytes below which everything above is merged into the bottom together.
+    /// Bytes below which all upper runs are compacted into the bottom together.
     pub least: u64,
-    /// The levels below level 0: the first is the bottom while it holds no more than it may.
+    /// The levels below level 0: the first is the bottom until it exceeds its size.
     pub lower: Leveled,
 }
 
@@ -42,12 +43,13 @@ impl LazyLeveled {
         self.runs.clamp(2, 1 << 20)
     }
 
-    /// How many of the newest runs become one: the longest sequence whose oldest is no larger than the others are on average, about.
+    /// How many of the newest runs become one: the longest sequence whose oldest run is about no larger than the
+    /// average of the others.
     fn tier(&self, runs: &[Run]) -> Option<usize> {
         let (mut newer, mut found) = (0.0, None);
         for (at, run) in runs.iter().enumerate() {
             let size = run.size() as f64;
-            // Flushes differ a little.
+            // Flushes differ a little in size.
             if at + 1 >= self.runs() && newer >= 0.8 * size * (self.runs() - 1) as f64 {
                 found = Some(at + 1);
             }
@@ -56,7 +58,7 @@ impl LazyLeveled {
         found
     }
 
-    /// How many of the oldest runs overlap neither each other nor, all together, level 1.
+    /// How many of the oldest runs overlap neither each other nor level 1.
     fn apart(&self, tree: &TreeVersion) -> usize {
         let partitioner = tree.options.partitioner.as_ref();
         let mut tables: Vec<&Arc<TableFile>> = Vec::new();
@@ -71,7 +73,7 @@ impl LazyLeveled {
 }
 
 impl LazyLeveled {
-    /// What should be done with the runs of level 0.
+    /// The choice for the runs of level 0.
     fn above(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
         let above = tree.level0();
         let below = tree.runs.get(above.len()..).unwrap_or_default();
@@ -80,7 +82,7 @@ impl LazyLeveled {
             tables.collect::<Vec<_>>()
         };
         if above.len() >= self.runs() {
-            // One alone waits for company: its table may be small.
+            // A single run waits for another: its table may be small.
             let apart = self.apart(tree);
             if apart > 1 {
                 let oldest = above.get(above.len() - apart..)?;
@@ -103,11 +105,11 @@ impl LazyLeveled {
         }
         let mut inputs = tables(above);
         match below {
-            // Levels that have room in one become one.
+            // Levels that fit into one become one.
             [lower, ..] if fits && (below.len() > 1 || lower.level != 1) => {
                 inputs.extend(tables(below));
             }
-            // What the upper runs do not overlap stays where it is.
+            // Tables that the upper runs do not overlap stay in place.
             _ => {
                 let bottom = tree.level(1);
                 inputs.extend(bottom.map(|run| run.overlapped(inputs.iter().flatten())));

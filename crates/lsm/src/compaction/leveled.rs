@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion};
 
-/// LevelDB's: one run per level below level 0, each ten times the size of the one above; a merge takes one table of a
-/// level, round robin over the keys, and those that it overlaps below.
+/// The leveled policy of LevelDB: one run per level below level 0, each ten times the size of the one above; a
+/// compaction takes one table of a level, round robin over the keys, and the tables that it overlaps below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leveled {
-    /// Runs of level 0 at which they are merged into level 1, at least 1.
+    /// Number of runs of level 0 that triggers their compaction into level 1, at least 1.
     pub level0_runs: usize,
-    /// Bytes that level 1 may hold, at least 1.
+    /// Maximum bytes of level 1, at least 1.
     pub level1_bytes: u64,
-    /// How many times more each further level may hold, at least 2.
+    /// Size ratio of adjacent levels, at least 2.
     pub multiplier: u64,
 }
 
@@ -39,7 +39,7 @@ impl CompactionPolicy for Leveled {
         Some((score, self.level(tree, level)?))
     }
 
-    /// The first level that can hold `bytes`.
+    /// The first level whose size is at least `bytes`.
     fn level_for(&self, bytes: u64) -> u32 {
         let mut level = 1;
         while self.capacity(level) < bytes {
@@ -57,7 +57,7 @@ impl CompactionPolicy for Leveled {
 }
 
 impl Leveled {
-    /// The level below level 0 that is furthest above its size, if one is: by how much, and its number.
+    /// The level below level 0 that exceeds its size the most, if any: the ratio, and its number.
     pub(super) fn fullest(&self, tree: &TreeVersion) -> Option<(f64, u32)> {
         let lower = tree.runs.iter().filter(|run| run.level > 0);
         let fill = |run: &Run| run.size() as f64 / self.capacity(run.level) as f64;
@@ -76,9 +76,9 @@ impl Leveled {
     fn level0_runs(&self) -> usize {
         self.level0_runs.clamp(1, 1 << 20)
     }
-    /// All of level 0 and what it overlaps in level 1. While level 0 is small against what it
-    /// overlaps (an index tree beside a large data tree, flushed together), its runs are first
-    /// merged among themselves, so that level 1 is not rewritten for a few entries.
+    /// All of level 0 and the tables of level 1 that it overlaps. While level 0 is small against these (an index tree
+    /// beside a large data tree, flushed together), its runs are first compacted among themselves, so that level 1 is
+    /// not rewritten for a few entries.
     fn level0(&self, tree: &TreeVersion) -> Option<Choice> {
         let level0 = tree.level0();
         let mut runs: Vec<Vec<Arc<TableFile>>> =
@@ -102,7 +102,7 @@ impl Leveled {
         Some(Choice::merge(runs, 0))
     }
 
-    /// One table of `level`, round robin, and what it overlaps below.
+    /// One table of `level`, round robin, and the tables below that it overlaps.
     pub(super) fn level(&self, tree: &TreeVersion, level: u32) -> Option<Choice> {
         let run = tree.level(level)?;
         let start = tree.cursors.get(&level);

@@ -1,5 +1,4 @@
-//! Merging components: policies decide (pure functions from a tree's version to a choice), the job
-//! carries the choice out.
+//! Compaction: policies decide (pure functions from a tree's version to a choice), the job executes the choice.
 
 mod choice;
 pub(crate) mod expired;

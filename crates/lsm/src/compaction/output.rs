@@ -1,4 +1,4 @@
-//! What a flush or a merge writes: entries in order, cut into tables.
+//! Output of a flush or compaction: entries in order, cut into tables.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,60 +16,60 @@ use crate::version::{
     TableSource, TreeVersion,
 };
 
-/// Tables being written: one after the other, cut between keys when they have their size, or side by side, as the tree's
-/// partitioner cuts. Dropped before its end, it removes what it wrote.
+/// Tables under construction: one after the other, cut between keys at the table size, or side by side, as the tree's
+/// partitioner cuts. Dropped before [`Self::finish`], it removes its files.
 pub(super) struct Output<'a> {
     shop: &'a CompactionContext<'a>,
     options: TableOptions,
     cut: Cut<'a>,
     written: Written,
-    /// Whether numbers are noted as they are written: those that are added to a bitmap tree.
+    /// Whether sequence numbers are recorded as they are written: those added to a bitmap tree.
     pub(super) notes_bits: bool,
     pub(super) last_key: Vec<u8>,
     pub(super) count: u64,
-    /// Bytes of entries since it was last told how much is written, and how much that was.
+    /// Bytes of entries since the last progress report, and the bytes reported so far.
     untold: usize,
     reported: u64,
 }
 
-/// Bytes of entries after which progress is reported.
+/// Bytes of entries per progress report.
 const TELL: usize = 64 << 10;
 
-/// Where the tables that are being written end.
+/// Where the open tables end.
 enum Cut<'a> {
     BySize(Option<Box<TableBuilder<'a>>>),
     Parts {
         partitioner: Arc<dyn Partitioner>,
         cutter: Box<dyn Cutter>,
-        /// Tables that must not be overlapped.
+        /// Tables of the target run that must not be overlapped.
         beside: Vec<Arc<TableFile>>,
-        /// The part of the last key.
+        /// The partition of the last key.
         at: usize,
         parts: Vec<Option<Part<'a>>>,
     },
 }
 
-/// A table of a partitioned output, with the bounds of what is in it.
+/// A table of a partitioned output, with the bounds of its entries.
 struct Part<'a> {
     table: TableBuilder<'a>,
     bounds: Vec<u8>,
 }
 
-/// What is expected to come, for a partitioner.
+/// A sketch of the expected input, for a partitioner.
 #[derive(Default)]
 pub(super) struct Expected {
     bytes: u64,
-    /// Keys of it, at even distances, in order.
+    /// Keys of the input at even distances, in order.
     sample: Vec<Vec<u8>>,
-    /// The tables of the run that they are put to.
+    /// The tables of the target run.
     beside: Vec<Arc<TableFile>>,
 }
 
-/// Keys of a sample, about.
+/// Approximate number of sampled keys.
 const SAMPLE: usize = 1024;
 
 impl Expected {
-    /// Of a memtable. Nothing is looked for where nobody asks.
+    /// The sketch of a memtable; empty for trees without a partitioner.
     pub(super) fn of_memtable(tree: &TreeVersion, memtable: &Memtable) -> Result<Expected> {
         let mut expected = Expected::default();
         if tree.options.partitioner.is_none() {
@@ -90,7 +90,7 @@ impl Expected {
         Ok(expected)
     }
 
-    /// Of the tables that a choice takes: where their partitions end.
+    /// The sketch of a choice's tables: the keys at the ends of their index partitions.
     pub(super) fn of_tables<'t>(
         tree: &TreeVersion,
         tables: impl Iterator<Item = &'t Arc<TableFile>>,
@@ -180,7 +180,7 @@ impl<'a> Output<'a> {
         self.table(new_key)?.add(key, seq, kind, value)
     }
 
-    /// Tells how much is written by now, and waits where that is more than may be.
+    /// Reports the bytes written so far, and waits if they exceed the rate limit.
     fn report_progress(&mut self) {
         self.untold = 0;
         let open: u64 = match &self.cut {
@@ -201,7 +201,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// The table of the key that was noted last.
+    /// The table for the key that was recorded last.
     fn table(&mut self, new_key: bool) -> Result<&mut TableBuilder<'a>> {
         let (shop, options, written) = (self.shop, &self.options, &mut self.written);
         match &mut self.cut {
@@ -287,12 +287,12 @@ impl Drop for Output<'_> {
     }
 }
 
-/// What an [`Output`] wrote.
+/// The tables that an [`Output`] wrote.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) tables: Vec<(TableMeta, Option<Place>)>,
     files: Vec<u64>,
-    /// Of a bitmap tree, the numbers that are added.
+    /// In a bitmap tree, the added numbers.
     pub(super) bits: SeqSet,
 }
 
@@ -320,7 +320,8 @@ impl Written {
                 let (meta, small) = table.finish_small()?;
                 let place = match small {
                     Some(small) => {
-                        // It has no file after all; the first table of a shared file gives it its number.
+                        // The table gets no file of its own; the first table of a shared file gives the file its
+                        // number.
                         self.files.retain(|number| *number != meta.number);
                         Some(shared.add(&small, &|| meta.number)?)
                     }
@@ -334,14 +335,14 @@ impl Written {
         Ok(())
     }
 
-    /// Adds what another output wrote, whose keys are all greater.
+    /// Appends the tables of another output, whose keys are all greater.
     pub(super) fn append(&mut self, mut other: Written) {
         self.tables.append(&mut other.tables);
         self.files.append(&mut other.files);
         self.bits.add_all(&other.bits);
     }
 
-    /// Removes the files again.
+    /// Removes the files.
     pub(super) fn remove(&self, source: &TableSource) {
         for number in &self.files {
             let _ = source.fs.remove(&source.path(*number));
@@ -352,8 +353,8 @@ impl Written {
         self.tables.iter().map(|(meta, _)| meta.size).sum()
     }
 
-    /// Enters the tables into an edit: into the run `run` of `level`, or as one of its own. `component` spans the writes that
-    /// made them; without, those that are in them.
+    /// Records the tables in an edit: in run `run` of `level`, or as a run of its own. `component` spans the writes
+    /// in the tables; without it, the span is computed from their entries.
     pub(super) fn enter(
         self,
         edit: &mut Edit,

@@ -1,23 +1,23 @@
-//! How fast compactions write: a bound on their bytes per second, which all threads share.
+//! The write rate limit of compactions: bytes per second, shared by all threads.
 //!
-//! The bytes of each thread have a time at which they may have been written, behind those of the threads before; the thread
-//! waits for it. So nobody is starved, and a pause is not made up for by a rush of more than a tenth of a second.
+//! The bytes of each thread are scheduled behind those of earlier requests, and the thread waits for its slot. So no
+//! thread is starved, and after a pause a burst is at most a tenth of a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What was not used in so long is not made up for.
+/// Unused capacity older than this is lost.
 const BURST: Duration = Duration::from_millis(100);
 
-/// How long a thread waits before it looks again whether the store is being closed.
+/// How long a thread waits before it checks again whether the store is closing.
 const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
 pub(crate) struct Pace {
     rate: Option<u64>,
-    /// When what was granted so far may have been written.
+    /// The end of the last granted slot.
     next: Mutex<Option<Instant>>,
 }
 
@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// Waits until so many bytes may have been written, or somebody has raised `closing`.
+    /// Waits until `bytes` may have been written, or `closing` is set.
     pub(crate) fn wait(&self, bytes: u64, closing: &AtomicBool) {
         let Some(rate) = self.rate else {
             return;
@@ -46,7 +46,7 @@ impl Pace {
 
     fn grant(&self, bytes: u64, rate: u64, now: Instant) -> Instant {
         let takes = Duration::try_from_secs_f64(bytes as f64 / rate.max(1) as f64);
-        // A day at most: the sum must be a time.
+        // At most a day, so that the sum is a valid time.
         let takes = takes
             .unwrap_or(Duration::MAX)
             .min(Duration::from_secs(86_400));
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(pace.grant(100, 1000, start), start);
         assert_eq!(pace.grant(500, 1000, start), at(500));
         assert_eq!(pace.grant(500, 1000, at(100)), at(1000));
-        // A pause is not made up for.
+        // Unused capacity is lost.
         assert_eq!(pace.grant(200, 1000, at(5000)), at(5100));
     }
 

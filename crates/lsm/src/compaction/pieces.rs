@@ -1,11 +1,12 @@
-//! A large merge in pieces: the keys of its inputs are cut into ranges of about the same bytes, each is merged on its own,
-//! by another thread where one is free, and the tables of all of them, in the order of the keys, are one run of one edit.
+//! Parallel compaction: the key range of the inputs is cut into pieces of about the same bytes, each is merged on its
+//! own, by another thread where one is free, and the tables of all pieces, in key order, form one run of one edit.
 //!
-//! That the result is that of one merge: all entries of a key are in one piece, and what becomes of an entry follows from those of
-//! its key, from the obsolete set as the job's version has it, and from the older runs, which are the same for all pieces.
-//! A judge begins with each piece, so a filter that remembers anything from one key to the next says so
-//! ([`CompactionFilterFactory::spans_keys`](crate::merge::CompactionFilterFactory::spans_keys)), and its trees are merged in one piece. So are bitmap trees, whose sets
-//! are read whole, and trees with a partitioner, which cuts by more than the key.
+//! The result equals that of a single merge: all entries of a key are in one piece, and the decision on an entry
+//! depends on the entries of its key, on the obsolete set of the job's version, and on the older runs, which are the
+//! same for all pieces. Each piece starts a new compaction filter, so a filter that keeps state across keys says so
+//! ([`CompactionFilterFactory::spans_keys`](crate::merge::CompactionFilterFactory::spans_keys)), and its trees are
+//! compacted in one piece. So are bitmap trees, whose sets are read whole, and trees with a partitioner, which cuts
+//! by more than the key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,19 +21,19 @@ use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::version::{Choice, TableFile, TreeVersion};
 
-/// More pieces than this are not worth their tables.
+/// The most pieces of a compaction: more would make too many small tables.
 const MOST: u64 = 16;
 
-/// Threads that compactions may have, and have: those that do a job of their own, and those that help with a large one. Only the
-/// latter are limited by it: a job waits for none of them, or a large merge would keep all other trees waiting until it ends. So
-/// for the time of the pieces that helpers have begun there may be twice as many threads at work.
+/// The thread limit of compactions and the threads in use: those that run a job, and helpers of a large one. Only
+/// helpers are limited: a job never waits for a slot, or a large compaction would block all other trees until it
+/// ends. So while helpers finish their pieces there may be twice as many threads at work.
 #[derive(Default)]
 pub(crate) struct Slots {
     all: usize,
     taken: AtomicUsize,
 }
 
-/// Threads that are taken until this is dropped.
+/// Threads that are occupied until this is dropped.
 pub(crate) struct Taken<'a> {
     slots: &'a Slots,
     count: usize,
@@ -50,7 +51,7 @@ impl Slots {
         self.all
     }
 
-    /// Takes as many helpers as are free, up to `most`.
+    /// Occupies as many free threads as there are for helpers, up to `most`.
     fn take(&self, most: usize) -> Taken<'_> {
         let mut count = 0;
         let _ = self
@@ -62,7 +63,7 @@ impl Slots {
         Taken { slots: self, count }
     }
 
-    /// Takes one, free or not: for the thread that does a job.
+    /// Occupies one thread, free or not: for the thread that runs a job.
     pub(crate) fn occupy(&self) -> Taken<'_> {
         self.taken.fetch_add(1, Ordering::SeqCst);
         Taken {
@@ -79,7 +80,7 @@ impl Drop for Taken<'_> {
 }
 
 impl CompactionContext<'_> {
-    /// Does a merge, given as `make` of a range of keys, in one piece or in several.
+    /// Runs a compaction, given as `make` of a key range, in one or several pieces.
     pub(super) fn in_pieces(
         &self,
         tree: &TreeVersion,
@@ -123,7 +124,7 @@ impl CompactionContext<'_> {
         for piece in done {
             match piece {
                 Ok(piece) => whole.append(piece),
-                // Not that of a piece which gave up for it.
+                // Prefer the root error to that of a piece which aborted because of it.
                 Err(other) if matches!(error, None | Some(Error::Closed)) => error = Some(other),
                 Err(_) => {}
             }
@@ -138,16 +139,16 @@ impl CompactionContext<'_> {
     }
 }
 
-/// Merges the keys from one on and below another.
+/// Merges the keys from the first bound (inclusive) to the second (exclusive).
 pub(super) type MakePiece<'m> = dyn Fn(Option<&[u8]>, Option<&[u8]>) -> Result<Made> + Sync + 'm;
 
-/// What a flush, a merge or a piece of one made.
+/// The result of a flush, a compaction or a piece of one.
 #[derive(Default)]
 pub(super) struct Made {
     pub(super) written: Written,
-    /// Numbers that are to be added to the obsolete set.
+    /// Numbers to add to the obsolete set.
     pub(super) reported: SeqSet,
-    /// Entries that are left.
+    /// Number of entries written.
     pub(super) count: u64,
 }
 
@@ -159,8 +160,8 @@ impl Made {
     }
 }
 
-/// In how many pieces a merge of so many bytes is to be done by so many threads: large ones by all of them. `asked` are bytes of a piece,
-/// whoever does it.
+/// The number of pieces for a compaction of `bytes` by `threads`: all threads share a large one. `asked` overrides
+/// the bytes per piece, for any number of threads.
 pub(super) fn count(bytes: u64, table_size: u64, threads: usize, asked: Option<u64>) -> u64 {
     match asked {
         Some(piece) => (bytes / piece.max(1)).clamp(1, MOST),
@@ -171,18 +172,18 @@ pub(super) fn count(bytes: u64, table_size: u64, threads: usize, asked: Option<u
     }
 }
 
-/// Keys at which tables are cut into so many pieces of about the same bytes, or into fewer.
+/// Keys that cut the tables into at most `pieces` ranges of about the same bytes.
 pub(super) fn cuts<'t>(
     tables: impl Iterator<Item = &'t Arc<TableFile>>,
     pieces: u64,
 ) -> Result<Vec<Vec<u8>>> {
-    // Keys, and about how many bytes come between one and the next.
+    // Keys, and about how many bytes lie between one and the next.
     let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
     for file in tables {
         let table = file.table()?;
         let parts: Vec<&[u8]> = table.partition_keys().collect();
         let bytes = file.meta().size / (parts.len() as u64).max(1);
-        // A partition begins behind the key at which the one before ends; exactly where makes no difference.
+        // A partition begins after the last key of the one before; the exact key makes no difference.
         let begins = std::iter::once(file.meta().smallest.as_slice()).chain(parts.iter().copied());
         keys.extend(
             begins
@@ -208,7 +209,7 @@ pub(super) fn cuts<'t>(
     Ok(cuts)
 }
 
-/// Does `work` for each item, by this thread and so many others, and returns what comes of it in the order of the items.
+/// Runs `work` for each item, on this thread and `others`, and returns the results in the order of the items.
 pub(super) fn each<I: Copy + Sync, T: Send>(
     items: &[I],
     helpers: usize,
@@ -227,7 +228,7 @@ pub(super) fn each<I: Copy + Sync, T: Send>(
     let mut done = std::thread::scope(|scope| {
         let spawn = |_| {
             let thread = std::thread::Builder::new().name("esker-merge-piece".to_string());
-            // Without it this thread has more to do.
+            // Without it this thread does more of the work.
             thread.spawn_scoped(scope, some).ok()
         };
         let threads: Vec<_> = (0..helpers).filter_map(spawn).collect();
@@ -244,7 +245,7 @@ pub(super) fn each<I: Copy + Sync, T: Send>(
     done.into_iter().map(|(_, made)| made).collect()
 }
 
-/// The entries of a cursor with keys from `from` on and below `to`.
+/// The entries of a cursor with keys in `from..to`.
 pub(super) struct Between<'k, C> {
     inner: C,
     from: Option<&'k [u8]>,

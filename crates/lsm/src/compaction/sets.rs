@@ -1,5 +1,5 @@
-//! The obsolete set, as flushes and merges have to do with it: what it tells them to leave out, what they add to it, and how
-//! bitmap trees, which hold it, are written.
+//! The obsolete set in flushes and compactions: which entries it drops, what they add to it, and how bitmap trees,
+//! which hold it, are written.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::options::BitmapMerges;
 use crate::version::{ComponentId, DropPolicy, Edit, TableAt, TreeVersion};
 
 impl CompactionContext<'_> {
-    /// Which writes to `tree` are obsolete.
+    /// The obsolete writes of `tree`.
     pub(super) fn over(&self, tree: &TreeVersion) -> ObsoleteWrites {
         let Some(by) = &tree.options.superseded else {
             return ObsoleteWrites::default();
@@ -32,8 +32,8 @@ impl CompactionContext<'_> {
         }))
     }
 
-    /// Writes the numbers that a flush or merge of `tree` left out into the tree's bitmap tree, as a
-    /// part of the same edit: they are there when, and only when, the puts are gone.
+    /// Records the numbers that a flush or compaction of `tree` dropped in the tree's bitmap tree, by the same edit:
+    /// the bits are set when, and only when, the puts are gone.
     pub(super) fn report(
         &self,
         tree: &TreeVersion,
@@ -49,7 +49,7 @@ impl CompactionContext<'_> {
         self.add_set(bitmap, reported.clone(), component, edit)
     }
 
-    /// True when what flushes and merges of a tree write has nothing of any write that is in its set.
+    /// True when the output of flushes and compactions of a tree has no entry of a write in its set.
     pub(super) fn applies_set(&self, tree: &TreeVersion) -> bool {
         let Some(by) = &tree.options.superseded else {
             return false;
@@ -63,7 +63,7 @@ impl CompactionContext<'_> {
         drop_policy && self.version.tree_named(&by.tree).is_some()
     }
 
-    /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made them.
+    /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made them obsolete.
     pub(crate) fn write_bits(
         &self,
         bitmap: &TreeVersion,
@@ -78,7 +78,7 @@ impl CompactionContext<'_> {
         self.add_set(bitmap, set, component, edit)
     }
 
-    /// Writes a set that is added to a bitmap tree as a run of it into `edit`.
+    /// Writes a set that is added to a bitmap tree as a new run into `edit`.
     fn add_set(
         &self,
         bitmap: &TreeVersion,
@@ -92,7 +92,7 @@ impl CompactionContext<'_> {
         Ok(())
     }
 
-    /// Writes a set in place of all tables of a bitmap tree, as one run, into `edit`.
+    /// Writes a set that replaces all tables of a bitmap tree as one run into `edit`.
     pub(crate) fn replace_set(
         &self,
         bitmap: &TreeVersion,
@@ -123,7 +123,7 @@ impl CompactionContext<'_> {
     }
 }
 
-/// What a memtable of a bitmap tree holds.
+/// The set in sources (memtables or runs) of a bitmap tree.
 pub(super) fn read_set<C: Cursor>(tree: &TreeVersion, sources: Vec<C>) -> Result<SeqSet> {
     let mut set = SeqSet::new();
     for mut source in sources {

@@ -1,4 +1,4 @@
-//! Files that the small tables of one job share: made and synced once for all of them.
+//! Shared files: the small tables of one job in one file, created and synced once.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::fs::WriteFile;
 use crate::version::{Edit, Place, TableSource};
 
-/// A shared file ends when it has this many bytes: what is left of it later is moved in one step.
+/// Size at which a shared file is complete: its live rest is later moved in one step.
 const FILE_LEN: u64 = 8 << 20;
 
-/// Bytes gathered before they go to the file.
+/// Bytes buffered before they are appended to the file.
 const APPEND_LEN: usize = 256 << 10;
 
-/// The shared files of a job. Dropped before its end, it removes them.
+/// The shared files of a job. Dropped before [`SharedFiles::finish`], it removes them.
 pub(crate) struct SharedFiles<'a> {
     source: &'a TableSource,
     state: Mutex<State>,
@@ -23,7 +23,7 @@ pub(crate) struct SharedFiles<'a> {
 #[derive(Default)]
 struct State {
     open: Option<Open>,
-    /// Files made, and the lengths of those that are complete.
+    /// Files created, and the lengths of the complete ones.
     made: Vec<u64>,
     lens: BTreeMap<u64, u64>,
     failed: bool,
@@ -44,7 +44,7 @@ impl<'a> SharedFiles<'a> {
         }
     }
 
-    /// Puts a table into a file; `next` gives a number for one, where none is open. How long the file gets is known
+    /// Appends a table to a file; `next` allocates a file number where no file is open. The file's length is known
     /// when the job ends ([`SharedFiles::finish`]).
     pub(crate) fn add(&self, table: &[u8], next: &dyn Fn() -> u64) -> Result<Place> {
         let mut state = self.state.lock();
@@ -53,13 +53,13 @@ impl<'a> SharedFiles<'a> {
         result
     }
 
-    /// True when a file could not be written: nothing that is in one can be used.
+    /// True when a write failed: no table in the files can be used.
     pub(crate) fn failed(&self) -> bool {
         self.state.lock().failed
     }
 
-    /// Ends the last file, and notes in `edit` the files that were made and how long they are. A table that is alone
-    /// in the file that has its number needs no place.
+    /// Completes the last file, and records in `edit` the files and their lengths. A table that is alone in the file
+    /// with its number needs no place.
     pub(crate) fn finish(&self, edit: &mut Edit) -> Result<()> {
         let mut state = self.state.lock();
         state.end_file(self.source)?;

@@ -1,5 +1,5 @@
-//! Which numbers a obsolete set need not keep: those of which no tree that asks it has anything any more. What must
-//! hold for that, and why it does, is in `obsolete/mod.rs`; `group/sweep.rs` carries it out.
+//! Sweeping an obsolete set: finding the numbers that it can drop, because no tree that reads it has an entry of them
+//! any more. The conditions and why they suffice are in `obsolete/mod.rs`; `group/sweep.rs` runs the sweep.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::version::{RunCursor, TableFile, TreeVersion, Version};
 /// Bytes that a sweep reads ahead.
 const READAHEAD: usize = 256 << 10;
 
-/// Bytes of the set that are granted for each entry of a holder.
+/// Bytes of the set allowed per entry of a holder.
 const PER_ENTRY: usize = 2;
 
-/// The trees that ask the set `set`.
+/// The holders of the set `set`: the trees that read it.
 pub(crate) fn holders<'v>(
     version: &'v Version,
     set: &'v TreeVersion,
@@ -29,12 +29,12 @@ pub(crate) fn holders<'v>(
     version.holders(&set.name)
 }
 
-/// True when every holder has all that is meant for it: nothing old is gathered somewhere to be brought in later.
+/// True when every holder is complete: no older entries will still be installed.
 pub(crate) fn has_converged(version: &Version, set: &TreeVersion) -> bool {
     set.damage().is_none() && !holders(version, set).any(|tree| tree.options.incomplete)
 }
 
-/// Bytes that a set may have before it is swept.
+/// Size in bytes at which a set is swept.
 pub(crate) fn allowance(version: &Version, set: &TreeVersion, slack: usize) -> usize {
     let entries = |tree: &Arc<TreeVersion>| {
         let tables = tree.tables().map(|table| table.meta().entries);
@@ -45,8 +45,8 @@ pub(crate) fn allowance(version: &Version, set: &TreeVersion, slack: usize) -> u
     most.saturating_mul(PER_ENTRY).saturating_add(slack)
 }
 
-/// True when `table` of `holder` has nothing of the writes in `numbers`, as is known without reading it. `changed` is the version
-/// that added the last of them.
+/// True when metadata proves that `table` of `holder` has no entry of the writes in `numbers`. `changed` is the
+/// version that added the last of them.
 pub(crate) fn is_clean(
     holder: &TreeVersion,
     table: &TableFile,
@@ -58,15 +58,15 @@ pub(crate) fn is_clean(
     table.saw() >= changed || !spans()
 }
 
-/// A sweep under way.
+/// A running sweep.
 pub(crate) struct Sweep {
-    /// What may be forgotten.
+    /// The numbers that may be dropped from the set.
     candidates: Arc<SeqSet>,
-    /// The version that added the last of them.
+    /// The version that added the last candidate.
     changed: u64,
-    /// Candidates that were found.
+    /// Candidates that some holder still has.
     found: SeqSet,
-    /// Tables that were read.
+    /// Tables read so far.
     read: BTreeSet<u64>,
 }
 
@@ -80,7 +80,7 @@ impl Sweep {
         }
     }
 
-    /// Reads tables that may have something of the candidates, up to about so many bytes. True when there are no more.
+    /// Reads tables that may have entries of candidates, up to about `bytes`. True when no more are left.
     pub(crate) fn read_tables(
         &mut self,
         version: &Version,
@@ -101,7 +101,7 @@ impl Sweep {
                 }
                 go_on()?;
                 bytes = bytes.saturating_sub(table.meta().size);
-                // What a damaged table holds is not known, so whatever it may hold stays.
+                // The contents of a damaged table are unknown, so all candidates in its range stay.
                 if !matches!(self.read_table(holder, table), Ok(true)) {
                     self.find_all(holder, table);
                 }
@@ -111,7 +111,7 @@ impl Sweep {
         Ok(true)
     }
 
-    /// True when all of it could be read and told.
+    /// True when all of the table could be read and decoded.
     fn read_table(&mut self, holder: &TreeVersion, table: &Arc<TableFile>) -> Result<bool> {
         let options = ReadOptions {
             fill_cache: false,
@@ -139,7 +139,7 @@ impl Sweep {
         self.found.extend(spanned);
     }
 
-    /// Notes of which candidates an entry has something; false when that cannot be told.
+    /// Records the candidates that an entry refers to; false when the entry cannot be decoded.
     fn look(&mut self, holder: &TreeVersion, entry: &impl Cursor) -> bool {
         let (candidates, found) = (&self.candidates, &mut self.found);
         show(holder, entry, &mut |seq| {
@@ -149,8 +149,9 @@ impl Sweep {
         })
     }
 
-    /// The candidates that nobody has anything of, given a view in which all tables are clean or were read; `None` when something cannot be
-    /// told. No merge of a holder may be under way, and no write have read what it adds to the view's memtables later.
+    /// The candidates that no holder has, given a view in which all tables are clean or read; `None` when an entry
+    /// cannot be decoded. No compaction of a holder may be running, and no writer may have read what it will add to
+    /// the view's memtables.
     pub(crate) fn finish(mut self, view: &View, set: &TreeVersion) -> Result<Option<SeqSet>> {
         for holder in holders(&view.version, set).filter(|tree| tree.options.filter.is_some()) {
             for memtable in view.memtables(holder.id) {
@@ -173,8 +174,8 @@ impl Sweep {
     }
 }
 
-/// The numbers of all writes that the trees which ask the set `set` have something of, as a snapshot sees them; `None` where
-/// that cannot be told. Reads all of these trees.
+/// The numbers of all writes that the holders of the set `set` still have, as a snapshot sees them; `None` where an
+/// entry cannot be decoded. Reads all of these trees.
 pub fn held(snapshot: &Snapshot, set: TreeId) -> Result<Option<SeqSet>> {
     let mut held = SeqSet::new();
     let version = snapshot.version();
@@ -196,7 +197,7 @@ pub fn held(snapshot: &Snapshot, set: TreeId) -> Result<Option<SeqSet>> {
     Ok(Some(held))
 }
 
-/// Shows the writes that an entry of a holder has something of; false when that cannot be told.
+/// Shows the writes that an entry of a holder refers to; false when the entry cannot be decoded.
 fn show(holder: &TreeVersion, entry: &impl Cursor, show: &mut dyn FnMut(Seq)) -> bool {
     if entry.kind() == Kind::Delete {
         return true;

@@ -1,4 +1,4 @@
-//! What the policies choose.
+//! Choices of the policies.
 
 use std::sync::Arc;
 
@@ -182,7 +182,7 @@ fn lazy_leveled_merges_tiers_among_themselves_and_all_of_them_into_the_bottom() 
     };
     let bottom = |make: &mut Maker| make.run(1, &[("a", "b", 500), ("d", "e", 500)]);
     let with = |runs: Vec<Run>, below: Run| tree(runs.into_iter().chain([below]).collect());
-    // Two are no tier, and three of which one is large neither.
+    // Two runs are no tier, and neither are three of which one is large.
     for sizes in [&[10, 10][..], &[10, 10, 100]] {
         let (runs, below) = (above(&mut make, sizes), bottom(&mut make));
         assert!(lazy.pick(&with(runs, below)).is_none());
@@ -195,7 +195,7 @@ fn lazy_leveled_merges_tiers_among_themselves_and_all_of_them_into_the_bottom() 
         ((0, None), vec![1, 2, 3])
     );
     assert!(score >= 1.0);
-    // Half of the bottom is there: all goes down, but for what is overlapped by nothing.
+    // The upper runs have half the bytes of the bottom: all compact down, except for tables without overlap.
     make.next = 0;
     let (runs, below) = (above(&mut make, &[100, 400]), bottom(&mut make));
     let (score, choice) = lazy.pick(&with(runs, below)).unwrap();
@@ -230,11 +230,11 @@ fn lazy_leveled_lets_down_what_overlaps_nothing_and_bounds_the_bottom() {
         (choice.target(), numbers(&choice)),
         ((1, Some(0)), vec![2, 3])
     );
-    // One alone waits.
+    // A single run waits.
     let waits = [&newest, &oldest, &bottom].map(Run::clone).to_vec();
     let choice = lazy.pick(&tree(waits)).unwrap().1;
     assert_eq!((choice.target(), numbers(&choice)), ((0, None), vec![1, 3]));
-    // A table of the bottom lies between them: their merge would reach over it.
+    // A table of the bottom lies between them: their output would span it.
     make.next = 0;
     let newest = make.run(0, &[("x", "z", 4)]);
     let oldest = make.run(0, &[("a", "b", 4)]);
@@ -243,7 +243,7 @@ fn lazy_leveled_lets_down_what_overlaps_nothing_and_bounds_the_bottom() {
     assert_eq!((choice.target(), numbers(&choice)), ((0, None), vec![1, 2]));
     make.next = 4;
     let newest = make.run(0, &[("a", "z", 10)]);
-    // The first level is full, so a table of it goes down, before what is above comes to it.
+    // The first level is full, so one of its tables goes down before the upper runs come.
     let full = make.run(1, &[("a", "c", 900), ("x", "z", 400)]);
     let lower = make.run(2, &[("b", "d", 900)]);
     let with = vec![newest.clone(), full, lower];
@@ -252,7 +252,7 @@ fn lazy_leveled_lets_down_what_overlaps_nothing_and_bounds_the_bottom() {
         (choice.target(), numbers(&choice)),
         ((2, Some(0)), vec![6, 8])
     );
-    // Levels that have room in one become one, when something comes to them.
+    // Levels that fit into one become one when runs are compacted into them.
     let large = make.run(0, &[("p", "q", 300)]);
     let upper = make.run(1, &[("a", "c", 100)]);
     let lower = make.run(2, &[("b", "d", 400)]);
@@ -298,7 +298,8 @@ fn tables_that_have_expired_are_dropped_whole_unless_they_hide_something() {
     let mut tree = tree(vec![newest, middle, oldest]);
     tree.due = due(5);
     assert!(expired::pick(&tree, 4).is_none());
-    // The middle one hides what has not expired yet, so it is written again if enough has; and the newest hides nothing but that.
+    // The middle table hides entries that have not expired yet, so it is rewritten if enough has; the newest hides
+    // only those.
     let (_, choice) = expired::pick(&tree, 5).unwrap();
     assert_eq!(
         (choice.action, numbers(&choice)),

@@ -1,5 +1,5 @@
-//! Reads that are wanted together: in flight at the same time where the platform can, so that a
-//! lookup of many scattered records waits for the disk about once, not once per record.
+//! Batched reads: concurrent where the platform supports it, so that a lookup of many scattered records waits for the
+//! disk about once, not once per record.
 
 use std::cell::Cell;
 use std::io;
@@ -11,25 +11,25 @@ use super::ReadFile;
 #[cfg(target_os = "linux")]
 pub use super::uring::Rings;
 
-/// A piece of a file that is wanted.
+/// A range of a file to read.
 #[derive(Clone, Copy)]
 pub struct ReadRequest<'a> {
     /// The file.
     pub file: &'a dyn ReadFile,
-    /// Where the piece begins.
+    /// The offset of the range.
     pub offset: u64,
-    /// How many bytes.
+    /// Its length in bytes.
     pub len: usize,
 }
 
-/// Is given the position of a request and its bytes.
+/// Receives the position of a request and its bytes.
 pub(super) type VisitRead<'v> = dyn FnMut(usize, io::Result<&[u8]>) + 'v;
 
-/// Reads every request and gives it to `visit`, once each, in any order. One request is a plain read;
-/// several go to the operating system together (io_uring on Linux), those whose file has a
-/// [`ReadFile::descriptor`], and one after another where that is not to be had.
+/// Reads every request and passes it to `visit`, once each, in any order. A single request is a plain read; several
+/// requests whose files have a [`ReadFile::descriptor`] are submitted together (io_uring on Linux), and read one
+/// after another where that is unavailable.
 ///
-/// Holds up to 1 MiB of what was read at a time, or the largest request.
+/// Buffers up to 1 MiB at a time, or the largest request.
 pub fn read_many(requests: &[ReadRequest<'_>], visit: &mut dyn FnMut(usize, io::Result<&[u8]>)) {
     #[cfg(target_os = "linux")]
     if requests.len() > 1 && super::uring::read_many(requests, visit) {
@@ -40,30 +40,28 @@ pub fn read_many(requests: &[ReadRequest<'_>], visit: &mut dyn FnMut(usize, io::
     }
 }
 
-/// What goes wrong with reads that go to the operating system together, for tests ([`super::faulty::Faulty`]). Errors
-/// are given by their numbers (`errno`).
+/// Injects faults into batched reads, for tests ([`super::faulty::Faulty`]). Errors are numbers (`errno`).
 pub trait RingFaults: Send + Sync {
-    /// Why there is no ring: asked each time that one would be set up.
+    /// The error of setting up a ring, if it fails: called for each set-up.
     fn set_up(&self) -> Option<i32>;
-    /// Why it is not known which of the reads that the kernel was given have ended: asked each time that it
-    /// was given some.
+    /// The error that leaves the outcome of submitted reads unknown, if any: called for each submission.
     fn lose(&self) -> Option<i32>;
-    /// What becomes of a read that ended with `result`: the number of bytes that arrived, or if negative, an error.
+    /// Maps the `result` of a read: the number of bytes read, or a negative error.
     fn end(&self, result: i32) -> i32;
 }
 
-/// The ways to the operating system for reads together: there are none here.
+/// Queues for batched reads: this platform has none.
 #[cfg(not(target_os = "linux"))]
 pub struct Rings;
 
 #[cfg(not(target_os = "linux"))]
 impl Rings {
-    /// Those of the process.
+    /// The queues of the process.
     pub fn shared() -> &'static Rings {
         &Rings
     }
 
-    /// Others, with which something may go wrong.
+    /// Separate queues, with injected faults.
     pub fn with_faults(_: Arc<dyn RingFaults>) -> Rings {
         Rings
     }
@@ -76,9 +74,9 @@ thread_local! {
 /// A scratch buffer larger than this is not kept.
 const KEPT: usize = 1 << 20;
 
-/// Reads one request by itself.
+/// Reads one request.
 pub(super) fn read_one(at: usize, request: &ReadRequest<'_>, visit: &mut VisitRead<'_>) {
-    // Taken, not borrowed: `visit` may read as well.
+    // Taken, not borrowed: `visit` may read, too.
     let mut scratch = SCRATCH.take();
     if scratch.len() < request.len {
         scratch.resize(request.len, 0);

@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use super::{Descriptor, Fs, Lock, ReadFile, Rings, WriteFile};
 
-/// The operating system's file system, read through the page cache or around it.
+/// The operating system's file system, with buffered or direct reads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk {
     direct: bool,
 }
 
 impl Disk {
-    /// Reads go through the page cache.
+    /// Reads through the page cache.
     pub fn new() -> Disk {
         Disk { direct: false }
     }
 
-    /// Reads go around the page cache (`O_DIRECT`) where the platform and the file system can, and
-    /// through it elsewhere. Writes are buffered in both.
+    /// Reads past the page cache (`O_DIRECT`) where the platform and the file system support it, and through it
+    /// elsewhere. Writes are buffered in both cases.
     pub fn direct() -> Disk {
         Disk { direct: true }
     }
@@ -61,14 +61,14 @@ impl Fs for Disk {
                     io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
                 ) =>
             {
-                // Another file system, one without links, or too many links: a copy does as well.
-                // It is synced because the caller takes the data to be as durable as the original's.
+                // Another file system, one without links, or too many links: make a copy. It is synced because the
+                // caller takes the data to be as durable as the original's.
                 let mut source = File::open(from)?;
                 let mut copy = OpenOptions::new().write(true).create_new(true).open(to)?;
                 io::copy(&mut source, &mut copy)
                     .and_then(|_| copy.sync_data())
                     .inspect_err(|_| {
-                        // Half a copy must not stay under a name that promises a whole file.
+                        // A partial copy must not keep the final name.
                         let _ = fs::remove_file(to);
                     })
             }
@@ -94,7 +94,7 @@ impl Fs for Disk {
             .take_while(|d| !d.as_os_str().is_empty() && !d.exists())
             .collect();
         fs::create_dir_all(dir)?;
-        // A new folder is a name in its parent; without this a power cut takes it with all in it.
+        // A new folder is a name in its parent; without this sync a power cut removes it with its contents.
         missing
             .iter()
             .filter_map(|made| made.parent())
@@ -102,7 +102,7 @@ impl Fs for Disk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        // Some systems sync only what is open for writing; others need no right to write for it.
+        // Some systems sync only files open for writing; others need no write permission to sync.
         let mut options = OpenOptions::new();
         options.read(cfg!(unix)).write(!cfg!(unix));
         options.open(path)?.sync_all()
@@ -128,7 +128,7 @@ impl Fs for Disk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        // A read-only medium or folder still gets its lock, on the file that the writer left there.
+        // A read-only medium or folder can still be locked, by the lock file that the writer left there.
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
@@ -158,7 +158,7 @@ impl Fs for Disk {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };
-        // Shared, and given back at once: those who ask do not meet each other.
+        // A shared lock, released at once: concurrent checks do not disturb each other.
         match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -173,8 +173,8 @@ impl Lock for Locked {}
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // It would go with the file, but a process that is being started by another thread has that open as well until it
-        // runs its own program.
+        // The lock would end with the file, but a process that another thread is starting holds a copy of the
+        // descriptor until it executes its own program.
         let _ = self.0.unlock();
     }
 }
@@ -204,8 +204,7 @@ impl WriteFile for Appended {
     }
 }
 
-/// Opens a file without having every read of it note the time, where that is allowed: only to the
-/// file's owner.
+/// Opens a file with `O_NOATIME` where that is permitted: only to the file's owner.
 #[cfg(target_os = "linux")]
 fn open_buffered(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -268,8 +267,8 @@ impl ReadFile for Buffered {
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod direct {
-    //! Reads around the page cache. Offset, length and memory must all be aligned, so whole pages go
-    //! through a scratch buffer of the thread.
+    //! Reads past the page cache. Offset, length and memory must all be aligned, so whole pages go through a
+    //! thread-local scratch buffer.
 
     use std::cell::RefCell;
     use std::fs::{File, OpenOptions};
@@ -286,14 +285,14 @@ mod direct {
     const O_DIRECT: i32 = 0o200000;
 
     const PAGE: usize = 4096;
-    /// The most that one system call reads: it bounds the scratch buffer.
+    /// The most bytes per system call: bounds the scratch buffer.
     const SPAN: usize = 1 << 20;
 
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// `None` when the file system cannot read directly: some refuse at open, some at the first read.
+    /// `None` when the file system does not support direct reads: some refuse at open, some at the first read.
     pub(super) fn open(path: &Path) -> io::Result<Option<Arc<dyn ReadFile>>> {
         let refused = |e: &io::Error| {
             matches!(
@@ -335,7 +334,7 @@ mod direct {
                     match self.0.read_at(rest, offset - skip as u64 + filled as u64) {
                         Ok(n) => {
                             filled += n;
-                            // Only the end of the file cuts a read inside a page.
+                            // Only the end of the file cuts a read within a page.
                             if n == 0 || filled % PAGE != 0 {
                                 break;
                             }

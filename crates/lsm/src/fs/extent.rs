@@ -1,12 +1,12 @@
-//! A part of a file, read as if it were a file of its own.
+//! A range of a file, read as if it were a file of its own.
 
 use std::io;
 use std::sync::Arc;
 
 use super::{Descriptor, ReadFile};
 
-/// `len` bytes of a file from `base` on. Offsets count from there; nothing behind the part is read, and a file that
-/// ends before the part does makes it shorter.
+/// `len` bytes of a file from `base` on. Offsets are relative to `base`; nothing beyond the range is read, and a file
+/// that ends before the range makes it shorter.
 pub(crate) struct Extent {
     file: Arc<dyn ReadFile>,
     base: u64,

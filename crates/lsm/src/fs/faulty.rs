@@ -1,4 +1,4 @@
-//! A file system whose calls fail on command: for tests of what the engine does then.
+//! A file system with fault injection, for tests of the engine's error handling.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 
 use super::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 
-/// Wraps a file system and fails its calls on command. A clone is a second handle on the same.
+/// Wraps a file system and fails its calls as configured. A clone is a second handle on the same.
 ///
-/// Calls that change something (`create`, `append`, `write_ahead`, `sync`, `truncate`, `rename`, `remove`, `link`,
-/// `create_dir`, `sync_dir`) are counted together, and calls that read (`open`, `read_at`) apart
-/// from them. A failed call does nothing to the wrapped file system, but for what is said below.
+/// Changing calls (`create`, `append`, `write_ahead`, `sync`, `truncate`, `rename`, `remove`, `link`, `create_dir`,
+/// `sync_dir`) are counted together, and reading calls (`open`, `read_at`) separately. A failed call does nothing to
+/// the wrapped file system, with the exceptions named below.
 ///
-/// Reads that go to the operating system together ([`super::read_many`]) go through rings of this file system's own. They are
-/// no reading calls, but counted apart ([`Faulty::reads_together`]), and fail as [`Faulty::fail_together`] says.
+/// Batched reads ([`super::read_many`]) go through rings of this file system's own. They are not counted as reading
+/// calls but separately ([`Faulty::reads_together`]), and fail as set by [`Faulty::fail_together`].
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Fs>,
@@ -25,16 +25,16 @@ pub struct Faulty {
     rings: Arc<Rings>,
 }
 
-/// What goes wrong with reads that go to the operating system together.
+/// A fault of batched reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TogetherFault {
-    /// There is no way to do so: setting a ring up fails with this error.
+    /// Batched reads are unavailable: setting a ring up fails with this error.
     Refused(i32),
-    /// The kernel has them, and what became of them cannot be known.
+    /// After submission to the kernel the outcome of the reads is unknown.
     Lost(i32),
     /// The `n`-th read from now (1 is the next one) and all after it end with this error.
     Failed(u64, i32),
-    /// Of the `n`-th read from now (1 is the next one), and all after it, only so many bytes arrive.
+    /// The `n`-th read from now (1 is the next one), and all after it, return only so many bytes.
     Short(u64, i32),
 }
 
@@ -54,7 +54,7 @@ struct Faults {
     names: Mutex<HashMap<PathBuf, Arc<Space>>>,
 }
 
-/// The room that a file takes, given back when its last name and its writer are gone.
+/// The space of a file, released when its last name and its writer are gone.
 struct Space {
     used: Arc<AtomicU64>,
     len: AtomicU64,
@@ -159,17 +159,17 @@ impl Faulty {
         }
     }
 
-    /// How many changing calls there were, failed ones included.
+    /// The number of changing calls, failed ones included.
     pub fn calls(&self) -> u64 {
         self.faults.calls.load(SeqCst)
     }
 
-    /// How many reading calls there were, failed ones included.
+    /// The number of reading calls, failed ones included.
     pub fn reads(&self) -> u64 {
         self.faults.reads.load(SeqCst)
     }
 
-    /// The bytes that the files written through this file system take now.
+    /// The current bytes of the files written through this file system.
     pub fn used(&self) -> u64 {
         self.faults.used.load(SeqCst)
     }
@@ -181,8 +181,8 @@ impl Faulty {
             .store(self.calls().saturating_add(n), SeqCst);
     }
 
-    /// The `n`-th changing call from now (1 is the next one) and all after it fail with `EIO`: to
-    /// the file system below, that is where the machine stopped.
+    /// The `n`-th changing call from now (1 is the next one) and all after it fail with `EIO`: for the wrapped file
+    /// system the machine stopped there.
     pub fn fail_from(&self, n: u64) {
         self.faults
             .fail_from
@@ -203,13 +203,13 @@ impl Faulty {
             .store(self.reads().saturating_add(n), SeqCst);
     }
 
-    /// How many reads went to the operating system together and ended, well or not.
+    /// The number of batched reads that ended, successful or not.
     pub fn reads_together(&self) -> u64 {
         self.faults.together.load(SeqCst)
     }
 
-    /// What goes wrong from now on with reads that go to the operating system together. A ring that is refused with an error
-    /// that cannot pass, or lost, is refused for good, also after [`Faulty::clear`].
+    /// Sets the fault of batched reads from now on. A ring that is refused with a permanent error, or lost, stays
+    /// refused, also after [`Faulty::clear`].
     pub fn fail_together(&self, fault: TogetherFault) {
         let counted = self.reads_together();
         *self.faults.fail_together.lock() = Some(match fault {
@@ -225,18 +225,18 @@ impl Faulty {
         self.faults.fail_sync.store(true, SeqCst);
     }
 
-    /// The most bytes that files written through this file system may take together. An append that
-    /// does not fit writes what does, and fails with `StorageFull`.
+    /// Limits the total bytes of files written through this file system. An append that does not fit writes what
+    /// does, and fails with `StorageFull`.
     pub fn set_capacity(&self, bytes: u64) {
         self.faults.capacity.store(bytes, SeqCst);
     }
 
-    /// Whether the first half of the data is in the file after an append that fails with `EIO`.
+    /// Whether an append that fails with `EIO` writes the first half of its data.
     pub fn short_writes(&self, on: bool) {
         self.faults.short_writes.store(on, SeqCst);
     }
 
-    /// Nothing fails from now on. The counts go on.
+    /// Removes all faults. The counts continue.
     pub fn clear(&self) {
         for fault in [
             &self.faults.fail_at,
@@ -353,9 +353,9 @@ struct Writer {
     inner: Box<dyn WriteFile>,
     faults: Arc<Faults>,
     space: Arc<Space>,
-    /// Where the next append goes.
+    /// The offset of the next append.
     end: AtomicU64,
-    /// A sync failed: the kernel has dropped the dirty pages and has nothing left to complain of.
+    /// A sync failed: the kernel has dropped the dirty pages, and later syncs succeed.
     sync_lies: AtomicBool,
 }
 
@@ -367,7 +367,7 @@ impl Writer {
         Ok(())
     }
 
-    /// How many bytes can be written behind the end.
+    /// How many bytes fit behind the end.
     fn room(&self) -> usize {
         let ahead = self
             .space

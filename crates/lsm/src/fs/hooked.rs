@@ -1,5 +1,5 @@
-//! A file system that calls back before each call: for tests that need something to happen at exactly one
-//! place (another thread's close, an error of one file), without waiting for chance.
+//! A file system with a hook before each call: for tests that need an event at exactly one place (another thread's
+//! close, an error of one file), without timing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 
 use super::{Fs, Lock, ReadFile, WriteFile};
 
-/// Which call it is.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// A file is created or emptied.
@@ -18,7 +18,7 @@ pub enum Call {
     Open,
     /// A piece of a file is read.
     Read,
-    /// Bytes are appended.
+    /// A range of a file is read.
     Append,
     /// Zeros are written behind a file's end.
     WriteAhead,
@@ -36,7 +36,7 @@ pub enum Call {
     SyncDir,
 }
 
-/// What is called before each call, with no lock held. An error of it is the call's, which then does nothing.
+/// Called before each call, without locks. If it returns an error, the call fails with that and does nothing.
 pub type Hook = dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync;
 
 /// Wraps a file system. A clone is a second handle on the same.
@@ -47,7 +47,7 @@ pub struct Hooked {
 }
 
 impl Hooked {
-    /// Wraps `inner`; nothing is called back yet.
+    /// Wraps `inner`, without a hook.
     pub fn new(inner: Arc<dyn Fs>) -> Hooked {
         Hooked {
             inner,
@@ -55,12 +55,12 @@ impl Hooked {
         }
     }
 
-    /// Calls `hook` before each call from now on.
+    /// Sets the hook for all calls from now on.
     pub fn set(&self, hook: impl Fn(Call, &Path) -> io::Result<()> + Send + Sync + 'static) {
         *self.hook.write() = Some(Arc::new(hook));
     }
 
-    /// Calls nothing from now on.
+    /// Removes the hook.
     pub fn clear(&self) {
         *self.hook.write() = None;
     }

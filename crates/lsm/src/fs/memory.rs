@@ -1,5 +1,5 @@
-//! A file system in memory, for stores that need not outlive the process and for tests: it knows
-//! what is durable, so that it can tell what a power cut would leave.
+//! A file system in memory, for stores that need not outlive the process and for tests: it tracks durability, so that
+//! it can simulate a power cut.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -16,25 +16,25 @@ const SECTOR: usize = 512;
 
 /// A file system in memory. A clone is a second handle on the same.
 ///
-/// A file's bytes are durable after `sync`, the names in a folder (made, replaced and removed ones)
-/// after `sync_dir`, a folder as soon as it is made.
+/// A file's bytes are durable after `sync`, the names in a folder (created, replaced and removed ones) after
+/// `sync_dir`, a folder as soon as it is created.
 #[derive(Clone, Default)]
 pub struct Memory {
     state: Arc<State>,
 }
 
-/// What a power cut does to writes that were not synced.
+/// The fate of unsynced writes in a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerCut {
-    /// All of them are gone: data and names.
+    /// All are lost: data and names.
     Lost,
-    /// All of them are there.
+    /// All survive.
     Kept,
-    /// Each file keeps some of its last bytes, front to back, the last sector (512 bytes) maybe as
-    /// zeros or garbage. Each folder keeps some of its changes, in their order.
+    /// Each file keeps a prefix of its unsynced bytes, the last sector (512 bytes) maybe as zeros or garbage. Each
+    /// folder keeps a prefix of its changes.
     Torn,
-    /// Each file keeps some of its new length, and there each sector or zeros in its place. Each
-    /// folder keeps some of its changes, in their order.
+    /// Each file keeps a part of its new length, and there each sector or zeros in its place. Each folder keeps a
+    /// prefix of its changes.
     Reordered,
 }
 
@@ -42,7 +42,7 @@ pub enum PowerCut {
 struct State {
     folders: Mutex<BTreeMap<PathBuf, Folder>>,
     locks: Mutex<HashSet<PathBuf>>,
-    /// The last number that was given as a unique one.
+    /// The last number returned by `unique`.
     unique: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ type Names = BTreeMap<OsString, Arc<Inode>>;
 struct Folder {
     names: Names,
     durable: Names,
-    /// What leads from `durable` to `names`.
+    /// The changes from `durable` to `names`.
     pending: Vec<Change>,
 }
 
@@ -96,7 +96,7 @@ impl Folder {
         self.names.get(name).cloned().ok_or_else(not_found)
     }
 
-    /// The names that a power cut leaves.
+    /// The names that survive a power cut.
     fn survivors(&self, mode: PowerCut, rng: &mut Rng) -> Names {
         match mode {
             PowerCut::Lost => self.durable.clone(),
@@ -121,7 +121,7 @@ struct Inode(RwLock<Stored>);
 #[derive(Clone, Default)]
 struct Content {
     bytes: Vec<u8>,
-    /// Where appends go; zeros behind it were written ahead.
+    /// The append position; the bytes behind it are zeros written ahead.
     end: usize,
 }
 
@@ -145,11 +145,11 @@ impl Content {
 #[derive(Default)]
 struct Stored {
     content: Content,
-    /// How much of what was appended was durable at the last sync, and the file's length then.
+    /// The durable part of the appended bytes, and the file's length, at the last sync.
     durable: usize,
     durable_len: usize,
-    /// The content before it was first cut back after the last sync, which may come back, and the
-    /// shortest length since then: what follows may be other bytes than the durable ones.
+    /// The content before the first truncation since the last sync, which may reappear, and the shortest length since
+    /// then: the bytes behind it may differ from the durable ones.
     before_cut: Option<(Content, usize)>,
 }
 
@@ -181,7 +181,7 @@ impl Stored {
         self.before_cut = None;
     }
 
-    /// The bytes that a power cut leaves.
+    /// The bytes that survive a power cut.
     fn survivors(&self, mode: PowerCut, rng: &mut Rng) -> Vec<u8> {
         let (base, durable, durable_len) = match &self.before_cut {
             Some((before, _))
@@ -231,7 +231,7 @@ impl Stored {
                 }
             }
         }
-        // What was written ahead and is not overwritten, or not durably, reads as zeros.
+        // Bytes written ahead that were not overwritten durably read as zeros.
         left.resize(left.len().max(durable_len), 0);
         left
     }
@@ -249,7 +249,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// 0 to `most`, both included.
+    /// A number in `0..=most`.
     fn up_to(&mut self, most: usize) -> usize {
         (self.next() % (most as u64).saturating_add(1)) as usize
     }
@@ -268,7 +268,7 @@ fn split(path: &Path) -> io::Result<(&Path, OsString)> {
     Ok((path.parent().unwrap_or(Path::new("")), name.to_os_string()))
 }
 
-/// Roots are there from the start.
+/// Roots always exist.
 fn is_root(dir: &Path) -> bool {
     dir.parent().is_none()
 }
@@ -279,12 +279,11 @@ impl Memory {
         Memory::default()
     }
 
-    /// A new file system with what is left of this one after a power cut: all that was synced, and of
-    /// the rest what `mode` says, with chance decided by `seed`. This one goes on unchanged, and the
-    /// new one has no locks.
+    /// A new file system with the state of this one after a power cut: everything synced, and of the rest what `mode`
+    /// says, decided randomly by `seed`. This one continues unchanged, and the new one has no locks.
     pub fn power_cut(&self, seed: u64, mode: PowerCut) -> Memory {
         let mut rng = Rng(seed);
-        // A file with several names stays one file.
+        // Hard links still share one file.
         let mut files: HashMap<*const Inode, Arc<Inode>> = HashMap::new();
         let mut left = BTreeMap::new();
         for (dir, folder) in &*self.state.folders.lock() {
@@ -321,9 +320,8 @@ impl Memory {
         Some(bytes)
     }
 
-    /// Replaces the bytes of a file, also for those who have it open, or makes the file and its
-    /// folder. The bytes and all names in the folder are durable then. A path without a file name
-    /// does nothing.
+    /// Replaces the bytes of a file, also for open handles, or creates the file and its folder. The bytes and all
+    /// names in the folder are durable then. A path without a file name is ignored.
     pub fn write(&self, path: &Path, bytes: &[u8]) {
         let Ok((dir, name)) = split(path) else { return };
         let mut folders = self.state.folders.lock();
@@ -451,7 +449,7 @@ impl Fs for Memory {
     }
 
     fn unique(&self) -> u64 {
-        // Unique among all that came of this one, and the same in each run.
+        // Unique among all file systems derived from this one, and the same in each run.
         1 + self.state.unique.fetch_add(1, Ordering::SeqCst)
     }
 

@@ -1,6 +1,6 @@
-//! The file-system trait: the engine's one door to the disk. Files are written once, front to back,
-//! and immutable afterwards; the only exceptions are the log's tail (cut back after a failed append)
-//! and names, which are replaced atomically by `rename`.
+//! The file-system trait: all disk access of the engine goes through it. Files are written once, front to back, and
+//! immutable afterwards; the only exceptions are the log's tail (truncated after a failed append) and names, which
+//! are replaced atomically by `rename`.
 
 mod batch;
 pub mod disk;
@@ -32,7 +32,7 @@ pub trait Fs: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Durable after `sync_dir` of the folder.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// A second name for a file (a hard link), or a copy where the file system has none.
+    /// Creates a second name for a file (a hard link), or a copy where the file system has no links.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// The names (not paths) of the files in a folder, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
@@ -42,40 +42,40 @@ pub trait Fs: Send + Sync {
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// A number that no other call, on any machine, is likely to give: it names what must not be taken for another.
+    /// A globally unique number, across calls and machines: an identifier.
     fn unique(&self) -> u64 {
         use std::hash::{BuildHasher, Hasher, RandomState};
         RandomState::new().build_hasher().finish()
     }
-    /// True when the file or folder is there.
+    /// True when the file or folder exists.
     fn exists(&self, path: &Path) -> bool;
-    /// Takes the exclusive lock that the file stands for (creating it), until the value is dropped.
-    /// Fails with `WouldBlock` when somebody else, in this process or another, holds it.
+    /// Acquires the exclusive lock of the file (which it creates), until the value is dropped. Fails with
+    /// `WouldBlock` when another handle, in this process or another, holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
-    /// True when somebody holds that lock. Takes and creates nothing.
+    /// True when that lock is held. Acquires and creates nothing.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
 }
 
 /// A file being written. `append` is called by one thread at a time; `sync` may run beside it.
 pub trait WriteFile: Send + Sync {
-    /// Writes all of `data` at the end. After an error an unknown part of it is in the file.
+    /// Appends all of `data`. After an error an unknown part of it is in the file.
     fn append(&self, data: &[u8]) -> io::Result<()>;
-    /// Writes `len` zeros behind the end, which stays where it is: appends that go over them change neither the file's
-    /// length nor where its blocks are, so that a sync has less to do. After an error some of them may be there.
-    /// Called as `append` is. It is a hint: one that does nothing is right.
+    /// Writes `len` zeros behind the end, without moving the end: appends over them change neither the file's length
+    /// nor its block allocation, so that a sync has less to do. After an error some of the zeros may exist. Called by
+    /// the appending thread. It is a hint: an implementation may do nothing.
     fn write_ahead(&self, len: usize) -> io::Result<()> {
         let _ = len;
         Ok(())
     }
-    /// Makes what was appended before this call durable (data and length).
+    /// Makes the data appended before this call durable (data and length).
     fn sync(&self) -> io::Result<()>;
-    /// Cuts the file back to `len` bytes, also what was written ahead; later appends go there.
+    /// Truncates the file to `len` bytes, zeros written ahead included; later appends go there.
     fn truncate(&self, len: u64) -> io::Result<()>;
 }
 
 /// A file being read, by any number of threads.
 pub trait ReadFile: Send + Sync {
-    /// Fills `buf` from `offset`. A file that ends before is an `UnexpectedEof`.
+    /// Fills `buf` from `offset`. Fails with `UnexpectedEof` where the file ends before.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
     /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -83,8 +83,8 @@ pub trait ReadFile: Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// The operating system's file behind it, if that is all there is to it: then [`read_many`] may
-    /// read it without `read_at`, several pieces at a time.
+    /// The operating system's file behind this one, if reads may bypass `read_at`: then [`read_many`] may read
+    /// several ranges of it at a time.
     fn descriptor(&self) -> Option<Descriptor<'_>> {
         None
     }
@@ -95,11 +95,11 @@ pub trait ReadFile: Send + Sync {
 pub struct Descriptor<'a> {
     /// The file.
     pub file: &'a std::fs::File,
-    /// Where in it what is read begins: offsets count from there.
+    /// The base of offsets in the file.
     pub base: u64,
     /// Offsets, lengths and memory of reads must be multiples of this many bytes.
     pub alignment: usize,
-    /// The way to the operating system for reads together.
+    /// The queues for batched reads.
     pub rings: &'a Rings,
 }
 

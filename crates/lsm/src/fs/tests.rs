@@ -33,7 +33,7 @@ fn random_bytes(rng: &mut fastrand::Rng, len: usize) -> Vec<u8> {
     (0..len).map(|_| rng.u8(..)).collect()
 }
 
-/// What every file system must do.
+/// The contract of every file system.
 fn behaves(fs: &dyn Fs, root: &Path) {
     let dir = root.join("a/b");
     let path = |name: &str| dir.join(name);
@@ -128,7 +128,7 @@ fn every_file_system_behaves() {
 fn direct_reads_give_the_bytes_of_buffered_ones() {
     let seed = 11;
     let mut rng = fastrand::Rng::with_seed(seed);
-    // The system's temporary folder may refuse direct reads; the one of the build rarely does.
+    // The system's temporary folder may not support direct reads; that of the build usually does.
     for temp in [
         tempfile::tempdir().unwrap(),
         tempfile::tempdir_in(".").unwrap(),
@@ -422,7 +422,7 @@ fn a_full_disk_takes_what_fits() {
     assert_eq!(b.append(b"x").unwrap_err().kind(), ErrorKind::StorageFull);
 }
 
-/// Reads `requests` (file, offset, length) all together, and each by itself.
+/// Reads `requests` (file, offset, length) in one batch and one by one, and compares.
 fn reads_agree(files: &[Arc<dyn ReadFile>], requests: &[(usize, u64, usize)]) {
     let batch: Vec<ReadRequest<'_>> = requests
         .iter()
@@ -465,7 +465,7 @@ fn reads_together_are_the_reads_one_by_one() {
     let pick = |rng: &mut fastrand::Rng| {
         let file = rng.usize(..files.len());
         let size = sizes[file / 3];
-        // Some of them begin or end behind the end of the file.
+        // Some ranges begin or end beyond the end of the file.
         let offset = rng.u64(..=size as u64 + 10);
         let len = match rng.u8(..20) {
             0 => rng.usize(..2 << 20),
@@ -513,7 +513,7 @@ fn a_visitor_may_read_together_as_well() {
     assert_eq!(inner, [b"ab", b"ab", b"ab", b"cd", b"cd", b"cd"]);
 }
 
-/// A process that is started between the lock and its end has a copy of the file for a moment.
+/// A process started before the lock is released holds a copy of the file for a moment.
 #[test]
 fn a_lock_ends_with_its_handle_though_processes_are_started_meanwhile() {
     let dir = tempfile::tempdir().unwrap();

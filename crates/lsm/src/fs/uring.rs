@@ -1,9 +1,9 @@
 //! Batches of reads through Linux's io_uring.
 //!
-//! The kernel writes into memory while requests are in flight, so that memory must not go away, nor
-//! be looked at, before they have ended. Both hold by ownership: requests only ever point into the
-//! buffer of the [`Ring`] that carries them, a ring's buffer is not touched while anything is in
-//! flight, and the buffer of a ring that failed with something in flight is leaked.
+//! The kernel writes into memory while requests are in flight, so that memory must be neither freed nor accessed
+//! before they have ended. Ownership guarantees both: requests only point into the buffer of the [`Ring`] that
+//! carries them, a ring's buffer is not touched while a request is in flight, and the buffer of a ring that failed
+//! with requests in flight is leaked.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -20,19 +20,19 @@ use super::{Descriptor, ReadRequest};
 const DEPTH: usize = 64;
 /// Bytes in flight at a time, unless a single request is larger.
 const SPAN: usize = 1 << 20;
-/// Large enough for what any file asks for.
+/// Satisfies the alignment of any file.
 const ALIGNMENT: usize = 4096;
 const ENOMEM: i32 = 12;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
-/// Rings that are kept for later.
+/// The most idle rings.
 const KEPT: usize = 8;
 
-/// Queues to the kernel, for reads that go to it together.
+/// Queues to the kernel for batched reads.
 pub struct Rings {
-    /// Those that nobody uses.
+    /// The unused rings.
     idle: Mutex<Vec<Ring>>,
-    /// Set when the kernel refused a ring, or failed one: it will again.
+    /// Set when the kernel refused or failed a ring: no further ring is set up.
     refused: AtomicBool,
     faults: Option<Arc<dyn RingFaults>>,
 }
@@ -41,29 +41,28 @@ static SHARED: Rings = Rings::new(None);
 
 /// A queue to the kernel, and the memory that it reads into.
 struct Ring {
-    /// The process that it was made in: one that was forked off shares the queue with its parent and
-    /// must not touch it.
+    /// The process that created it: a forked process shares the queue with its parent and must not use it.
     process: u32,
     uring: IoUring,
     buffer: Vec<u8>,
 }
 
-/// Where a request's bytes come to lie in the buffer.
+/// The place of a request's bytes in the buffer.
 struct Slot {
     /// The request's position.
     at: usize,
-    /// Where the aligned piece begins in the buffer, and how long it is.
+    /// The begin and length of the aligned range in the buffer.
     start: usize,
     len: usize,
-    /// Bytes before the wanted ones in the aligned piece.
+    /// Bytes before the requested ones in the aligned range.
     skip: usize,
-    /// Where the aligned piece begins in the file.
+    /// The offset of the aligned range in the file.
     from: u64,
-    /// Bytes that arrived; negative is an error.
+    /// Bytes read; negative is an error.
     result: i32,
 }
 
-/// Reads all requests; false when nothing was done, because there is no io_uring.
+/// Reads all requests; false when io_uring is unavailable and nothing was read.
 pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>) -> bool {
     let mut descriptors = requests.iter().filter_map(|read| read.file.descriptor());
     let Some(Descriptor { rings, .. }) = descriptors.next() else {
@@ -89,7 +88,7 @@ pub(super) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>)
             intact = rings.run(&mut ring, requests, &mut slots, visit);
             filled = 0;
             if !intact {
-                // Whatever is left goes the plain way.
+                // The remaining requests are plain reads.
                 for (at, request) in requests.iter().enumerate().skip(at) {
                     read_one(at, request, visit);
                 }
@@ -121,12 +120,12 @@ impl Rings {
         }
     }
 
-    /// Those of the process.
+    /// The queues of the process.
     pub fn shared() -> &'static Rings {
         &SHARED
     }
 
-    /// Others, with which something may go wrong.
+    /// Separate queues, with injected faults.
     pub fn with_faults(faults: Arc<dyn RingFaults>) -> Rings {
         Rings::new(Some(faults))
     }
@@ -140,7 +139,7 @@ impl Rings {
             if ring.process == process {
                 return Some(ring);
             }
-            // Not even closed: that is the parent's.
+            // Not even closed: the parent still uses it.
             std::mem::forget(ring);
         }
         match self.set_up() {
@@ -150,7 +149,7 @@ impl Rings {
                 buffer: Vec::new(),
             }),
             Err(error) => {
-                // Too many open files or too little memory may pass; else it stays refused.
+                // Too many open files or too little memory may be temporary; other errors are permanent.
                 let passing = [ENOMEM, ENFILE, EMFILE].map(Some);
                 if !passing.contains(&error.raw_os_error()) {
                     self.refused.store(true, Ordering::Relaxed);
@@ -175,8 +174,8 @@ impl Rings {
         }
     }
 
-    /// Reads the slots' requests and visits them; leaves no slot. False when the ring must not be
-    /// used again (it is leaked then).
+    /// Reads the slots' requests and visits them; leaves no slot. False when the ring must not be used again (it is
+    /// leaked then).
     fn run(
         &self,
         ring: &mut Ring,
@@ -188,7 +187,7 @@ impl Rings {
             .transfer(requests, slots, self.faults.as_deref())
             .is_ok();
         if !intact {
-            // The kernel may still write to the old buffer: it stays where it is, for good. Once is enough.
+            // The kernel may still write to the old buffer: it is leaked. No further ring is set up.
             self.refused.store(true, Ordering::Relaxed);
             std::mem::forget(std::mem::take(&mut ring.buffer));
         }
@@ -205,7 +204,7 @@ impl Rings {
                 {
                     visit(slot.at, Ok(bytes));
                 }
-                // Refused, interrupted or short: the plain way tells what it is.
+                // Refused, interrupted or short: a plain read returns the proper error.
                 _ => read_one(slot.at, request, visit),
             }
         }
@@ -214,13 +213,12 @@ impl Rings {
 }
 
 impl Ring {
-    /// Where the buffer's aligned part begins.
+    /// The begin of the buffer's aligned part.
     fn base(&self) -> usize {
         self.buffer.as_ptr().align_offset(ALIGNMENT)
     }
 
-    /// Has the kernel fill the slots; returns when nothing is in flight, or with an error when that
-    /// is not known.
+    /// Lets the kernel fill the slots; returns when no request is in flight, or with an error when that is unknown.
     fn transfer(
         &mut self,
         requests: &[ReadRequest<'_>],
@@ -252,10 +250,9 @@ impl Ring {
                 .offset(slot.from)
                 .build()
                 .user_data(n as u64);
-            // SAFETY: the piece lies in `self.buffer`, which is neither moved, freed nor accessed
-            // before all requests in flight have ended (the loop below), and leaked if that fails;
-            // pieces of different slots do not overlap. The file is borrowed by the caller until
-            // then, so its descriptor stays open.
+            // SAFETY: the range lies in `self.buffer`, which is neither moved, freed nor accessed before all requests
+            // in flight have ended (the loop below), and leaked if that fails; ranges of different slots do not
+            // overlap. The file is borrowed by the caller until then, so its descriptor stays open.
             let pushed = unsafe { self.uring.submission().push(&entry) };
             queued += usize::from(pushed.is_ok());
         }

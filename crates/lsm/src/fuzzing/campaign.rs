@@ -1,7 +1,6 @@
-//! A plain mutation driver, for where no fuzzing engine is at hand: the same inputs for the same
-//! seed, everywhere.
+//! A simple mutation driver, for use without a fuzzing engine: deterministic for a seed.
 
-/// Numbers that decoders trip over.
+/// Values at which decoders tend to fail.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -17,7 +16,7 @@ const EDGES: [u64; 12] = [
     u64::MAX,
 ];
 
-/// Tells the input when its target panics.
+/// Prints the input when its target panics.
 struct Input<'a> {
     seed: u64,
     round: u64,
@@ -46,8 +45,8 @@ impl Rng {
     }
 }
 
-/// Gives `target` each input of `corpus` as it is, and then `rounds` mutations of them. When it panics,
-/// the input is printed on standard error. `ESKER_FUZZ=20` in the environment makes 20 times as many rounds.
+/// Runs `target` on each input of `corpus`, and then on `rounds` mutations of them. When it panics, the input is
+/// printed on standard error. `ESKER_FUZZ=20` in the environment multiplies the rounds by 20.
 pub fn campaign(seed: u64, rounds: u64, corpus: &[Vec<u8>], target: &mut dyn FnMut(&[u8])) {
     let times = std::env::var("ESKER_FUZZ").ok();
     let rounds = rounds * times.and_then(|times| times.parse().ok()).unwrap_or(1);

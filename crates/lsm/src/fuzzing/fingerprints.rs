@@ -1,8 +1,8 @@
-//! A page of a fingerprint map, and a map built of the bytes.
+//! Pages of a fingerprint map, and maps built from the input.
 
 use crate::synopsis::{MapBuilder, MapPage, map_hash};
 
-/// Any bytes as a page; and as pairs of a hash and a block, ten bytes each, that a map is built of.
+/// Decodes the bytes as a page; and builds a map from them, taken as pairs of a hash and a block, ten bytes each.
 pub fn fingerprints(data: &[u8]) {
     let mut found = Vec::new();
     if let Some(page) = MapPage::parse(data) {

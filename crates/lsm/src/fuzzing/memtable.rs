@@ -1,4 +1,4 @@
-//! The memtable, against a map.
+//! The memtable, compared with a map.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use crate::memtable::{MemCursor, Memtable};
 
 type Model = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 
-/// Operations on a memtable that the bytes spell, each compared with a map. An operation is a byte that
-/// tells which it is, and what it needs: a key (behind a byte of length), a number.
+/// Decodes the bytes as operations on a memtable, each compared with a map. An operation is a byte for its type, and
+/// its arguments: a key (behind a length byte), a number.
 pub fn memtable(data: &[u8]) {
     let (table, mut model) = (Memtable::new(None), Model::new());
     let mut cursor = table.cursor();

@@ -1,9 +1,8 @@
-//! Entry points for fuzzing: each takes any bytes and feeds them to one decoder, or to one structure
-//! and a model of it. None may panic, hang or allocate without bound, whatever the bytes; what an
-//! entry point asserts is what must hold of them.
+//! Entry points for fuzzing: each takes arbitrary bytes and feeds them to one decoder, or to one structure and a
+//! model of it. None may panic, hang or allocate without bound; each asserts the invariants of what it decodes.
 //!
-//! Only with the feature `fuzzing`, and in tests, which run each for a short while with
-//! [`campaign`]. The targets for `cargo fuzz` are in `fuzz/`.
+//! Only with the feature `fuzzing`, and in tests, which run each briefly with [`campaign`]. The targets for `cargo
+//! fuzz` are in `fuzz/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -52,12 +51,12 @@ pub fn batch(data: &[u8]) {
     assert!(last.is_none_or(|last| last <= MAX_SEQ));
 }
 
-/// A manifest record's payload, and the version that it makes.
+/// A manifest record's payload, and the version that it produces.
 pub fn edit(data: &[u8]) {
     let Some(edit) = Edit::decode(data) else {
         return;
     };
-    // Numbers may be written in more than one way, and come back in the shortest.
+    // Numbers have several encodings; the encoder writes the shortest.
     assert_eq!(Edit::decode(&edit.encode()).unwrap(), edit);
     let source = TableSource {
         fs: Arc::new(Memory::new()),
@@ -72,7 +71,8 @@ pub fn edit(data: &[u8]) {
     }
 }
 
-/// An entry of a bitmap tree: a chunk of the obsolete set, with the first eight bytes for its key and with a key that fits.
+/// An entry of a bitmap tree: a chunk of the obsolete set, with the first eight bytes as its key, and with a matching
+/// key.
 pub fn obsolete(data: &[u8]) {
     let (key, value) = data.split_at(data.len().min(8));
     for key in [key, &seq_key(3 << 16)] {
@@ -97,7 +97,7 @@ pub fn obsolete(data: &[u8]) {
     }
 }
 
-/// The file `CURRENT`, as it is and with its checksum put right.
+/// The file `CURRENT`, unchanged and with its checksum corrected.
 pub fn current(data: &[u8]) {
     let mut sealed = data.to_vec();
     sealed.extend_from_slice(&xxh3_64(data).to_le_bytes());
@@ -115,7 +115,7 @@ pub fn current(data: &[u8]) {
     }
 }
 
-/// A log, as it is and with the checksums of its header and records put right.
+/// A log, unchanged and with the checksums of its header and records corrected.
 pub fn log(data: &[u8]) {
     let mut resealed = data.to_vec();
     reseal(&mut resealed, 1);
@@ -148,8 +148,8 @@ pub fn log(data: &[u8]) {
     }
 }
 
-/// A whole store: what the first part of the bytes (up to a `|`) says as a manifest record and the rest
-/// as a log record; opened, read, written to, and opened again.
+/// A whole store: the first part of the bytes (up to a `|`) as a manifest record and the rest as a log record;
+/// opened, read, written to, and opened again.
 pub fn store(data: &[u8]) {
     let at = data.iter().position(|byte| *byte == b'|');
     let (manifest, log) = data.split_at(at.unwrap_or(data.len()));
@@ -210,7 +210,7 @@ fn use_store(dir: &Path, options: &Options) -> Result<()> {
     group.close()
 }
 
-/// True for the errors that a store's files may cause.
+/// True for errors that the contents of a store's files may cause.
 fn typed(error: &Error) -> bool {
     !matches!(error, Error::Locked { .. } | Error::NoStore { .. })
 }

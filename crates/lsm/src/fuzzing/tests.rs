@@ -1,4 +1,4 @@
-//! A short run of each entry point. `ESKER_FUZZ=1000` makes it a long one.
+//! A short run of each entry point, longer with `ESKER_FUZZ=1000`.
 
 use super::*;
 use crate::entry::Kind;
@@ -127,7 +127,7 @@ fn fingerprint_maps() {
             Ok::<(), ()>(())
         });
     }
-    // Found by a fuzzer: a page that begins at the greatest hash.
+    // Found by a fuzzer: a page that begins with the greatest hash.
     let mut greatest = vec![0; 48];
     greatest.splice(..8, [255; 8]);
     for (at, byte) in [

@@ -1,5 +1,5 @@
-//! Runs that are written past the log and the memtables, tables that are written again, and memtables that are
-//! written for a copy of the store.
+//! Bulk loads past the log and the memtables, rewrites of single tables, and memtables written to a copy of the
+//! store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::table::TableMeta;
 use crate::version::{ComponentId, Edit, Run, TableFile, TableSource, TreeVersion};
 
 impl Inner {
-    /// Puts a run above all of a tree. Its numbers must be above those in the tree, and given out.
+    /// Installs a run above all runs of a tree. Its numbers must be above those in the tree, and allocated.
     pub(super) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         self.work_on(|edit| {
@@ -44,8 +44,8 @@ impl Inner {
         })
     }
 
-    /// Puts a run below all of a tree, whose numbers must be above the run's, and carries out the
-    /// change of trees that `change` returns, in one step.
+    /// Installs a run below all runs of a tree, whose numbers must be above the run's, and applies the change of
+    /// trees that `change` returns, atomically.
     pub(super) fn ingest_oldest(
         &self,
         tree: TreeId,
@@ -55,7 +55,7 @@ impl Inner {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         self.work_on(|edit| {
             let count = self.write_run(tree, write, edit)?;
-            // With these claims no merge may put anything below the place where the run goes.
+            // These claims prevent compactions from placing anything below the new run.
             let trees = merged_with(&self.versions.view.load_full().version, tree);
             let install = |writer: &mut Writer, change: TreeChange| {
                 let view = self.versions.view.load_full();
@@ -80,7 +80,7 @@ impl Inner {
         })
     }
 
-    /// Adds ascending numbers to a bitmap tree, and moves its mark.
+    /// Adds ascending numbers to a bitmap tree, and advances its repair watermark.
     pub(super) fn supersede(
         &self,
         tree: TreeId,
@@ -100,7 +100,7 @@ impl Inner {
             min: visible,
             max: visible,
         };
-        // A power cut must not take a write that made another one obsolete.
+        // A power cut must not lose a write that made another one obsolete.
         self.sequencer.sync_all()?;
         self.work_on(|edit| {
             context.write_bits(target, numbers, component, edit)?;
@@ -112,9 +112,9 @@ impl Inner {
         })
     }
 
-    /// Writes a run that no version has.
+    /// Writes a run that belongs to no version.
     pub(super) fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
-        // From here on nobody removes leftovers.
+        // From here on leftovers are not removed any more.
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let aside = TreeVersion::aside();
         let next_file = || self.versions.new_file();
@@ -123,7 +123,7 @@ impl Inner {
             .write_run(&aside, write, &mut edit)?;
         let tables = edit.added.into_iter().map(|new| {
             let table = TableFile::new(new.meta, new.component, self.core.source.clone());
-            // It goes when nobody reads it any more.
+            // It is removed with its last reader.
             table.mark_obsolete();
             table
         });
@@ -142,8 +142,8 @@ impl Inner {
         self.context(&next_file).write_run(target, write, edit)
     }
 
-    /// Writes the first table of a tree that `pick` picks again, with the tree's options of now.
-    /// Returns its number of entries, and `None` when there is no such table.
+    /// Rewrites the first table of a tree that `pick` selects, with the tree's current options. Returns its number of
+    /// entries, and `None` when there is no such table.
     pub(super) fn rewrite_table(
         &self,
         tree: TreeId,
@@ -179,7 +179,7 @@ impl super::Internals<'_> {
         stop: &AtomicBool,
     ) -> Result<u64> {
         let inner = self.0;
-        // Runs are ordered by sequence number; no merge may put newer entries below this one.
+        // Runs are ordered by sequence number; no compaction may place newer entries below this one.
         let trees = merged_with(&inner.versions.view.load_full().version, tree);
         let _claim = inner.scheduler.claim(trees);
         let _ingesting = Counted::new(&inner.scheduler.ingesting);
@@ -211,7 +211,7 @@ impl super::Internals<'_> {
         let write = |edit: &mut Edit| {
             edit.last_seq = Some(seq);
             count = context.ingest(tree, seq, entries, edit)?;
-            // Before the run is there, so that no snapshot has it that does not reach `seq`.
+            // Before the run is installed, so that each snapshot that contains it reaches `seq`.
             inner.sequencer.publish(seq);
             Ok(())
         };
@@ -224,13 +224,13 @@ impl super::Internals<'_> {
         self.0.core.clock.kept()
     }
 
-    /// The next numbers of a file and of a tree: no version so far has any as large.
+    /// The next file and tree numbers: larger than in any version so far.
     pub(crate) fn next_numbers(&self) -> (u64, TreeId) {
         let next_tree = self.0.versions.manifest.lock().next_tree;
         (self.0.versions.next_file(), next_tree)
     }
 
-    /// Writes what `snapshot` sees of its memtables to tables of another store, into `edit`.
+    /// Writes the memtable entries visible to `snapshot` to tables of another store, into `edit`.
     pub(crate) fn copy_memtables(
         &self,
         snapshot: &Snapshot,
@@ -240,7 +240,7 @@ impl super::Internals<'_> {
     ) -> Result<()> {
         let view = snapshot.view();
         let version = view.version.clone();
-        // What the tables say of older runs is not known of the memtables beside them, so tombstones stays.
+        // Older runs may be in the memtables beside these tables, so tombstones are kept.
         let (never, always) = (AtomicBool::new(false), AtomicUsize::new(1));
         let generations = || view.full.iter().rev().chain([&view.active]);
         let memtables: usize = generations().map(|g| g.filled().count()).sum();
@@ -291,7 +291,7 @@ fn span(edit: &Edit) -> Option<(Seq, Seq)> {
     metas.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// The least and the greatest sequence number of what a tree holds.
+/// The least and the greatest sequence number in a tree.
 fn held(view: &View, tree: &TreeVersion) -> Option<(Seq, Seq)> {
     let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
     let tables = tables.map(|table| (table.meta().min_seq, table.meta().max_seq));

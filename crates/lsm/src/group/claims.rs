@@ -1,13 +1,14 @@
-//! Claims: which trees somebody works on.
+//! Claims: exclusive access of a job to trees.
 //!
-//! Whoever takes tables out of trees (merges, sweeps, moves), puts a run under them, or drops or configures them, claims these
-//! trees first, and looks at the view after that. So what he looked at stays as it is until he installs what he made of it,
-//! but for runs that are added on top: flushes and additions to obsolete sets need no claim.
+//! A job that removes tables from trees (compactions, sweeps, moves), installs a run under them, or drops or
+//! configures them, claims these trees first, and loads the view after that. So what it has read stays valid until it
+//! installs its result, except for runs that are added on top: flushes and additions to obsolete sets need no claim.
 //!
-//! A claim takes all of its trees in one step, so nobody holds some while he waits for others, and claims cannot lock
-//! each other out. It is never waited for with the writer's lock, nor with another claim; a claim that is not waited
-//! for ([`Scheduler::try_claim`]) may come on top of another. Those who wait have their turn in the order in which they came:
-//! what one waits for nobody takes who came later, so a claim of many trees is not starved by those of single ones.
+//! A claim takes all of its trees in one step, so no job holds some of its trees while waiting for others, and claims
+//! cannot deadlock. A thread never waits for a claim while it holds the writer's lock or another claim; a claim
+//! without waiting ([`Scheduler::try_claim`]) may be added to another. Waiting claims are served in FIFO order: a
+//! tree that one waits for is not given to a later one, so a claim of many trees is not starved by claims of single
+//! ones.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -25,13 +26,13 @@ pub(super) struct Claims {
 #[derive(Default)]
 struct State {
     held: BTreeSet<TreeId>,
-    /// Those who wait, by when they came.
+    /// The waiting claims, by ticket.
     waiting: VecDeque<(u64, BTreeSet<TreeId>)>,
     tickets: u64,
 }
 
 impl State {
-    /// True when nobody holds any of the trees, nor waits for one since before `ticket`.
+    /// True when no job holds any of the trees, or has waited for one since before `ticket`.
     fn is_free(&self, trees: &BTreeSet<TreeId>, ticket: u64) -> bool {
         let before = self.waiting.iter().take_while(|(other, _)| *other < ticket);
         let mut before = before.map(|(_, waits)| waits);
@@ -68,13 +69,13 @@ impl Drop for Claim<'_> {
         }
         drop(state);
         claims.given_back.notify_all();
-        // A thread may have passed over what was due of them.
+        // A thread may have skipped due work on these trees.
         self.scheduler.wake_background();
     }
 }
 
 impl Scheduler {
-    /// Claims trees, and waits for them.
+    /// Claims trees, and waits until they are free.
     pub(super) fn claim(&self, trees: BTreeSet<TreeId>) -> Claim<'_> {
         let mut state = self.claims.state.lock();
         let ticket = state.tickets;
@@ -93,7 +94,7 @@ impl Scheduler {
         }
     }
 
-    /// Claims trees if they are free and nobody waits for them.
+    /// Claims trees if they are free and no other claim waits for them.
     pub(super) fn try_claim(&self, trees: BTreeSet<TreeId>) -> Option<Claim<'_>> {
         let mut state = self.claims.state.lock();
         if !state.is_free(&trees, u64::MAX) {
@@ -123,7 +124,7 @@ mod tests {
         scheduler.claims.state.lock().waiting.len()
     }
 
-    /// Waits until so many wait for a claim.
+    /// Waits until `count` claims wait.
     fn await_waiting(scheduler: &Scheduler, count: usize) {
         while waiting(scheduler) < count {
             std::thread::yield_now();
@@ -135,7 +136,7 @@ mod tests {
         let scheduler = Scheduler::default();
         let one = scheduler.try_claim(trees(&[1, 2])).unwrap();
         assert!(scheduler.try_claim(trees(&[2, 3])).is_none());
-        // Nothing of what could not be had is kept.
+        // A refused claim keeps none of its trees.
         let two = scheduler.try_claim(trees(&[3])).unwrap();
         drop(one);
         assert!(scheduler.try_claim(trees(&[2, 3])).is_none());

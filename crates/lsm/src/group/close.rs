@@ -1,12 +1,12 @@
 //! Closing. The order is the protocol:
 //!
-//! 1. The store is marked as closing: later writes are refused, merges give up, the threads end.
-//! 2. The log is synced, before anything that may fail: what was written is durable then.
-//! 3. Memtables that are large are flushed. A failure is returned in the end, and stops nothing: the log has their writes.
-//! 4. Small merges that are due are done. Nothing depends on them, so a failure is only noted.
-//! 5. Under the writer lock and the manifest lock the manifest is taken away, and `CURRENT` records how long it and
-//!    the log segments are. Whatever job is at work still cannot install a version from then on
-//!    ([`Error::Closed`]), so nothing on disk changes behind the seal.
+//! 1. The store is marked as closing: later writes are refused, compactions abort, the threads end.
+//! 2. The log is synced, before any step that may fail: all writes are durable then.
+//! 3. Large memtables are flushed. A failure is returned in the end, and stops nothing: the log has their writes.
+//! 4. Small compactions that are due are done. Nothing depends on them, so a failure is only recorded.
+//! 5. Under the writer lock and the manifest lock the manifest is taken away, and `CURRENT` records its length and
+//!    those of the log segments. A job that is still running cannot install a version from then on
+//!    ([`Error::Closed`]), so nothing on disk changes after the seal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,11 +14,11 @@ use super::{FLUSH_AT_CLOSE, Inner};
 use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
 
-/// Bytes of the largest merge that closing waits for.
+/// Bytes of the largest compaction that closing waits for.
 const SMALL_MERGE: u64 = 4 << 20;
 
 impl Inner {
-    /// From here on writes are refused, and jobs give up where they can.
+    /// From here on writes are refused, and jobs abort where they can.
     pub(super) fn begin_closing(&self) {
         let signals = self.scheduler.signals.lock();
         self.core.closing.store(true, Ordering::SeqCst);
@@ -28,7 +28,7 @@ impl Inner {
         self.sequencer.tails.wake();
     }
 
-    /// Does what is left to do when the threads have ended. Called again after a failure it tries again what is left.
+    /// The last steps, after the threads have ended. Called again after a failure, it retries the failed steps.
     pub(super) fn finish(&self) -> Result<()> {
         // What reads have hidden stays hidden.
         let timed = self.reader.is_none() && self.versions.view.load().is_timed();
@@ -61,15 +61,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Does the small merges that are due: a store that is opened for a few writes at a time has no
-    /// other moment for them, and would gather runs. Trees that somebody else works on are not waited for.
+    /// Runs the small compactions that are due: a store that is opened for a few writes at a time has no other
+    /// opportunity, and would accumulate runs. Trees claimed by other jobs are skipped.
     fn merge_small(&self) {
         let never = AtomicBool::new(false);
-        // What fails is passed over from then on, so this ends.
+        // A failed compaction is skipped in later rounds, so this terminates.
         while let Ok(true) = self.merge_some(SMALL_MERGE, &never) {}
     }
 
-    /// Ends installing: what the seal says stays true.
+    /// Ends installations, so that the seal stays true.
     fn take_manifest(&self) -> Result<()> {
         let mut writer = self.sequencer.writer.lock();
         for live in self.sequencer.log.segments.lock().iter() {
@@ -82,7 +82,7 @@ impl Inner {
         let appended = writer.segment.as_ref();
         let appended = appended.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         if versions.manifest.is_some() && writer.last > appended.max(versions.last_seq) {
-            // A run that was to be ingested has failed. Its number may have been seen, and is not given out again.
+            // A run was to be ingested and failed. Its number may have been seen, and is not allocated again.
             let mut edit = Edit {
                 last_seq: Some(writer.last),
                 ..Edit::default()
@@ -91,7 +91,7 @@ impl Inner {
         }
         if let Some(manifest) = &versions.manifest {
             manifest.sync()?;
-            // Those before `log` are flushed, and may be removed any moment.
+            // Segments before `log` are flushed, and may be removed at any moment.
             let segments = self.sequencer.log.segments.lock();
             let needed = segments.iter().filter(|live| live.number >= versions.log);
             let logs = needed.map(|live| (live.number, live.log.len())).collect();
@@ -108,7 +108,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the seal that is still to be written, if any.
+    /// Writes the pending seal, if any.
     fn write_seal(&self) -> Result<()> {
         let mut versions = self.versions.manifest.lock();
         if let Some(current) = &versions.seal {

@@ -1,10 +1,10 @@
-//! The write path: log, then memtables, then (if asked) the sync, then visible to readers.
+//! The write path: log, then memtables, then (if requested) the sync, then visible to readers.
 //!
-//! What readers see is always a prefix of the acknowledged writes. A write has its place in the order with its sequence
-//! number, given out under the writer lock; under the same lock its ticket notes the last write up to it that asked
-//! to be durable before it is acknowledged (itself, or an earlier one). It is acknowledged, and everything up to it
-//! becomes visible, when the log is durable up to there. So a write that asks for nothing waits for the sync of an
-//! earlier one that does; and where a sync fails nobody behind it is acknowledged, nor ever seen.
+//! Readers always see a prefix of the acknowledged writes. A write gets its place in the order with its sequence
+//! number, allocated under the writer lock; under the same lock its ticket records the last write up to it that must
+//! be durable before it is acknowledged (itself, or an earlier one). It is acknowledged, and everything up to it
+//! becomes visible, when the log is durable up to there. So a write without a sync waits for the sync of an earlier
+//! one; and where a sync fails no later write is acknowledged or ever visible.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,19 +22,19 @@ use crate::read::Snapshot;
 use crate::stats::Counters;
 use crate::version::{ClosedSegment, Current};
 
-/// Adds to a batch what depends on the state that it is applied to.
+/// Adds writes to a batch that depend on the state it is applied to.
 pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c;
 
-/// Bytes per second that writers are held to at the onset and at the height of merge pressure.
+/// Bytes per second to which writers are limited at the onset and at the maximum of compaction pressure.
 const SLOW_RATE: (f64, f64) = (64e6, 2e6);
 
-/// Periodic writes that ask for less are synced before they return, and those that ask for more wait so long.
+/// Bounds of periodic intervals: a write with a shorter one is synced before it returns, a longer one is clamped.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Inner {
-    /// `complete`, if any, is called under the writer lock with the first sequence number that the
-    /// batch will have and everything written before it.
+    /// `complete`, if any, is called under the writer lock with the first sequence number of the batch and a snapshot
+    /// of everything written before it.
     pub(super) fn append(
         &self,
         batch: &mut Batch,
@@ -42,7 +42,7 @@ impl Inner {
         complete: Option<&mut Complete<'_>>,
     ) -> Result<Ticket> {
         self.core.check_poison()?;
-        // Here, and not under the lock; what `complete` adds is hashed there.
+        // Hashed here, outside of the lock; the additions of `complete` are hashed under it.
         batch.hash();
         let mut writer = self.sequencer.writer.lock();
         loop {
@@ -99,7 +99,7 @@ impl Inner {
         if batch.is_empty() {
             let appended = segment.last.load(Ordering::Acquire);
             return Ok(Ticket {
-                // Not the number before the next one, which a power cut may have taken.
+                // Not the number before the next one, which a power cut may have lost.
                 last: writer.last,
                 durable: if forces { appended } else { writer.demanded },
                 forces,
@@ -149,12 +149,12 @@ impl Inner {
         })
     }
 
-    /// Returns when the batch is acknowledged: it and all before it are as durable as was asked.
+    /// Returns when the batch is acknowledged: it and all before it are as durable as requested.
     pub(super) fn acknowledge(&self, ticket: Ticket) -> Result<()> {
         if self.sequencer.log.synced() < ticket.durable || ticket.forces {
             self.sequencer.wait_durable(ticket.durable)?;
         }
-        // All up to here is in the log, and what of it was to be durable is: an acknowledged prefix.
+        // Everything up to here is in the log and as durable as requested: an acknowledged prefix.
         self.sequencer.publish(ticket.last);
         if let Some(due) = ticket.due {
             self.sync_before(due);
@@ -165,9 +165,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Comes before any change: refuses it after a failure that left the log in an unknown state.
-    /// Before the first change of this handle: a new segment, a new manifest with the whole version,
-    /// and `CURRENT` without a seal. What earlier handles left over is removed.
+    /// Called before any change: refuses it after a failure that left the log in an unknown state. The first change
+    /// of this handle begins a new segment, a new manifest with the whole version, and a `CURRENT` without a seal.
+    /// Leftovers of earlier handles are removed.
     pub(super) fn start_writing(&self, writer: &mut Writer) -> Result<()> {
         self.core.check_poison()?;
         if writer.segment.is_some() {
@@ -177,7 +177,7 @@ impl Inner {
             return Err(Error::Closed);
         }
         let (fs, dir) = (&*self.core.source.fs, &self.core.source.dir);
-        // This handle's syncs promise everything before them.
+        // A sync of this handle guarantees everything before it.
         self.sequencer.sync_found(writer)?;
         let view = self.versions.view.load_full();
         let last = writer.last;
@@ -189,7 +189,7 @@ impl Inner {
         let oldest = view.full.last().and_then(|generation| generation.log());
         let log = oldest.unwrap_or(segment.number);
         versions.log = log;
-        // Those that were replayed and have writes of dropped trees only need no flush.
+        // Replayed segments that only have writes of dropped trees need no flush.
         versions.order.kept = self.sequencer.keep(&versions.order, log);
         versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
         let number = self.versions.new_file();
@@ -211,7 +211,7 @@ impl Inner {
         self.sequencer.log.segments.lock().push(segment.clone());
         writer.segment = Some(segment);
         for path in writer.forsaken.drain(..) {
-            // Replay goes past one that stays.
+            // Replay skips a file that stays.
             if is_own(fs, &path) {
                 let _ = fs.remove(&path);
             }
@@ -224,21 +224,21 @@ impl Inner {
                 |name: &str| is_leftover(name, &|n| tables.contains(&n), &needs_log, number);
             let path = dir.join(&name);
             if name.to_str().is_some_and(leftover) && is_own(fs, &path) {
-                // Not removed now, it is tried again at the next opening.
+                // If the removal fails, the next opening retries it.
                 let _ = fs.remove(&path);
             }
         }
         Ok(())
     }
 
-    /// Makes the active generation a full one, and starts the next with a segment of its own.
+    /// Makes the active generation a full one, and starts the next with its own segment.
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
         let before = writer.segment.as_ref();
         let number = self.versions.new_file();
         let ended = before.map(|before| before.log.end(number)).transpose();
         let ended = ended.map_err(|failed| self.sequencer.not_appended(failed))?;
         let previous = before.zip(ended).map(|(before, end)| (before.number, end));
-        // Not the last number that was given out: some are for runs that are ingested.
+        // Not the last allocated number: some are for ingested runs.
         let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         let segment = self.sequencer.create_segment(number, previous, last)?;
         let after = writer.last;
@@ -273,7 +273,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Rotates if there is anything in the active generation.
+    /// Rotates a non-empty active generation.
     pub(super) fn rotate_now(&self) -> Result<()> {
         let mut writer = self.sequencer.writer.lock();
         self.core.check_poison()?;
@@ -284,8 +284,8 @@ impl Inner {
         self.rotate(&mut writer)
     }
 
-    /// Waits until a full generation is on disk; a flush that fails for a full disk fails the
-    /// writes that wait for it.
+    /// Waits until a full generation is on disk; a flush that fails because the disk is full fails the writes that
+    /// wait for it.
     fn wait_for_flush(&self) -> Result<()> {
         if !self.scheduler.workers.flush.load(Ordering::SeqCst) {
             self.flush_full()?;
@@ -320,9 +320,9 @@ impl Inner {
         self.core.check_poison()
     }
 
-    /// How long this writer should sleep so that merges keep up: in proportion to what it wrote and
-    /// to the backlog, never for the length of a merge. The backlog is that of the trees it wrote to: who writes to
-    /// others is not held up by it.
+    /// How long this writer should sleep so that compactions keep up: in proportion to its bytes and to the backlog,
+    /// never for the length of a compaction. Only the backlog of the trees it wrote to counts: writers to other trees
+    /// are not slowed down.
     fn delay(&self, writer: &mut Writer, batch: &Batch) -> Option<Duration> {
         let version = &self.versions.view.load().version;
         let pressure = self.scheduler.pressure_of(version, batch.trees());
@@ -336,7 +336,7 @@ impl Inner {
             .then(|| Duration::from_micros(std::mem::take(&mut writer.delay).min(20_000)))
     }
 
-    /// Has the log synced by then.
+    /// Schedules a sync of the log for `due`.
     fn sync_before(&self, due: Instant) {
         let mut signals = self.scheduler.signals.lock();
         if signals.sync_at.is_none_or(|set| due < set) {
@@ -345,12 +345,12 @@ impl Inner {
         }
     }
 
-    /// What a durability comes to: on disk before the write is acknowledged, or by then, or neither.
+    /// What a durability requires: on disk before the write is acknowledged, or at a time, or neither.
     fn demand(&self, durability: Durability) -> (bool, Option<Instant>) {
         match durability {
             Durability::Sync => (true, None),
             Durability::Os => (false, None),
-            // Nobody waits less than that, and without the thread nobody would sync later.
+            // Shorter intervals count as none, and without the thread nothing would sync later.
             Durability::Periodic(interval)
                 if interval < SHORTEST || !self.scheduler.workers.sync.load(Ordering::SeqCst) =>
             {

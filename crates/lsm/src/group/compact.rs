@@ -1,8 +1,8 @@
-//! Merges: those that are due most, all that are due, and those that somebody asks for.
+//! Compactions: the most urgent, all that are due, and those that are requested.
 //!
-//! A store of a thousand datasets has small trees that want to be merged by the thousand at a time. So a job takes the
-//! most urgent merge and, if that is small, other small ones with it: their tables share files, and all of them are
-//! installed with one manifest record. They stay apart otherwise: where the merge of one tree fails the others go on.
+//! A store of a thousand datasets has thousands of small trees to compact at a time. So a job takes the most urgent
+//! compaction and, if that is small, other small ones with it: their tables share files, and one manifest record
+//! installs all of them. They fail independently: where one tree's compaction fails the others continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,53 +21,53 @@ use crate::error::{Error, Result};
 use crate::generation::View;
 use crate::version::{Choice, Edit, Run, TreeVersion, Version};
 
-/// A merge of at most so many bytes is done together with others.
+/// A compaction of at most this many bytes is batched with others.
 const SMALL: u64 = 1 << 20;
 
-/// Bytes, and merges, that are done together.
+/// Limits of a batch, in bytes and in compactions.
 pub(super) const TOGETHER: u64 = 8 << 20;
 pub(super) const MOST: usize = 1024;
 
-/// Beside a piece of each run a merge has about so many in its output.
+/// A compaction has about this many output buffers, beside the read-ahead of each run.
 const MERGE_BUFFERS: usize = 4;
 
-/// A merge that is to be done.
+/// A planned compaction.
 pub(super) struct Merge {
     tree: Arc<TreeVersion>,
     choice: Choice,
-    /// Whether the tree is in order again when it succeeds.
+    /// Whether its success means that the tree is healthy.
     whole: bool,
     why: Why,
 }
 
-/// Merges that are due, with their claims.
+/// Compactions that are due, with their claims.
 struct Taken<'a> {
     together: Together,
-    /// A view since when nothing but additions has come to their trees.
+    /// A view since which only additions have come to their trees.
     view: Arc<View>,
     _claims: Vec<Claim<'a>>,
 }
 
 impl Inner {
-    /// Does the merges that are due. Failures are noted with their trees, or met by the next flush.
+    /// Runs the compactions that are due. Failures are recorded with their trees, or hit the next flush, too.
     pub(super) fn merge_inline(&self) {
         self.begin_round();
         while let Ok(true) = self.merge_once() {}
     }
 
-    /// Does the most urgent merges of trees that nobody works on; false when there is none. A merge that fails is noted with
-    /// its tree, and counts as done: the next one is another tree's.
+    /// Runs the most urgent compactions of unclaimed trees; false when none is due. A failed compaction is recorded
+    /// with its tree, and counts as done: the next one is another tree's.
     pub(super) fn merge_once(&self) -> Result<bool> {
         if self.core.closing.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        // A set that is much too large does not wait for merges to end.
+        // A set that is far too large is swept before compactions.
         Ok(self.sweep_due(2)?
             || self.merge_some(u64::MAX, &self.core.closing)?
             || self.sweep_due(1)?)
     }
 
-    /// The same for merges of at most `bytes` each.
+    /// As [`Self::merge_once`], for compactions of at most `bytes` each.
     pub(super) fn merge_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
         let Some(due) = self.take_due(self.drop_time(), bytes, &|tree| self.attempt(tree)) else {
@@ -79,8 +79,8 @@ impl Inner {
         store.map_or(Ok(true), |(_, error)| Err(error))
     }
 
-    /// Merges until no policy asks for more. Trees whose merges failed before are tried, too; what fails now is
-    /// passed over, and the first error returned in the end.
+    /// Compacts until no policy has work left. Includes trees whose compactions failed before; failures now are
+    /// skipped, and the first error is returned in the end.
     pub(super) fn merge_all(&self) -> Result<()> {
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let mut first = None;
@@ -97,7 +97,7 @@ impl Inner {
                 let Some((_, id, _)) = due(&view, time, u64::MAX, &attempt).next() else {
                     return first.map_or(Ok(()), Err);
                 };
-                // Somebody else works on it.
+                // Another job has claimed it: wait for that.
                 drop(self.scheduler.claim(merged_with(&view.version, id)));
                 continue;
             };
@@ -111,7 +111,7 @@ impl Inner {
         }
     }
 
-    /// What a merge of so many runs reads ahead and builds.
+    /// Borrows read-ahead and output buffers for a compaction of `runs` runs.
     fn borrow_for_merge(&self, runs: usize) -> Loan {
         let bytes = (runs + MERGE_BUFFERS) * READAHEAD;
         let bytes = bytes.min(self.core.options.memory_budget / 16);
@@ -119,7 +119,7 @@ impl Inner {
         budget.borrow(Account::Compactions, bytes, bytes)
     }
 
-    /// The error itself, unless it is one tree's and others may do better.
+    /// Returns the error unless it is confined to one tree and others may succeed.
     pub(super) fn goes_on_after(&self, error: &Error) -> Result<()> {
         match self.is_contained(error) && !error.is_disk_full() {
             true => Ok(()),
@@ -127,8 +127,8 @@ impl Inner {
         }
     }
 
-    /// Carries out merges, each with those of the same components of the trees that follow its tree, and installs all
-    /// of them at once. Returns what failed: nothing of it is installed.
+    /// Runs compactions, each with those of the same components of the trees that follow its tree, and installs all
+    /// results at once. Returns the failures: nothing of those is installed.
     fn merge(&self, view: &View, merges: &[Merge], closing: &AtomicBool) -> Vec<(TreeId, Error)> {
         let next_file = || self.versions.new_file();
         let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
@@ -140,7 +140,7 @@ impl Inner {
         let context = CompactionContext {
             closing,
             shared: shared.as_ref(),
-            // The small merges at the end of a close are not held up.
+            // The small compactions at the end of a close are not rate-limited.
             pace: (!self.core.closing.load(Ordering::Relaxed)).then_some(&self.scheduler.pace),
             slots: Some(&self.scheduler.slots),
             written: Some(&running.written),
@@ -183,9 +183,9 @@ impl Inner {
         failed.into_iter().collect()
     }
 
-    /// Merges trees (all, or those that are there of some) into one run each. Trees that follow each other are merged
-    /// together, the lead first. Sets of obsolete writes come last: by then they have what merges told, and trees have
-    /// left it out.
+    /// Compacts trees (all, or those of `only` that exist) into one run each. Trees that follow each other are
+    /// compacted together, the lead first. Obsolete sets come last: by then they have the drops that compactions
+    /// reported, and their holders have dropped the writes.
     pub(super) fn compact(&self, only: Option<&[TreeId]>) -> Result<()> {
         let version = self.versions.view.load().version.clone();
         let lead = |tree: &TreeVersion| match &tree.options.follows {
@@ -214,7 +214,7 @@ impl Inner {
         let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
         let merged = self.merge_each(leads, &choose)?;
         let followed = self.merge_each(followers, &choose)?;
-        // What one lacks cannot be told from what it has forgotten, so one that is damaged is not swept.
+        // A missing entry may also be due to damage, so a set is not swept while one of its trees is damaged.
         let is_whole = |id: &TreeId| {
             version
                 .trees
@@ -228,15 +228,15 @@ impl Inner {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Does what `choose` chooses of trees, in their order; those that are gone are passed over. Returns the first
-    /// failure that was one tree's: it does not keep the others from being merged.
+    /// Runs the choices of `choose` for trees, in their order; dropped trees are skipped. Returns the first failure
+    /// that is confined to one tree: it does not prevent the compaction of the others.
     pub(super) fn merge_each(
         &self,
         trees: Vec<TreeId>,
         choose: &dyn Fn(&Version, &TreeVersion) -> Option<Choice>,
     ) -> Result<Option<Error>> {
         let mut first = None;
-        // Nothing is merged twice in one edit.
+        // No tree is compacted twice in one edit.
         let mut seen = BTreeSet::new();
         let mut rest = trees.into_iter().filter(|id| seen.insert(*id)).peekable();
         while let Some(first_of) = rest.peek() {
@@ -279,7 +279,7 @@ impl Inner {
     }
 }
 
-/// Merges that are done together: a large one alone, or small ones.
+/// A batch of compactions: one large, or several small ones.
 #[derive(Default)]
 struct Together {
     merges: Vec<Merge>,
@@ -308,7 +308,7 @@ impl Together {
     }
 }
 
-/// Carries out a merge, and the same components of the trees that follow, into `edit`.
+/// Runs a compaction, and those of the same components of the trees that follow, into `edit`.
 fn merge_one(
     context: &CompactionContext<'_>,
     view: &View,
@@ -325,7 +325,7 @@ fn merge_one(
     context.merge(tree, choice, edit)
 }
 
-/// What such a job is about.
+/// Describes the job of a batch.
 fn about(merges: &[Merge]) -> JobAbout {
     let first = merges.first();
     let levels = first.and_then(|merge| {
@@ -346,14 +346,14 @@ fn about(merges: &[Merge]) -> JobAbout {
     }
 }
 
-/// The trees that a merge of `tree` works on.
+/// The trees that a compaction of `tree` works on.
 pub(super) fn merged_with(version: &Version, tree: TreeId) -> BTreeSet<TreeId> {
     let name = version.trees.get(&tree).map(|tree| tree.name.as_str());
     let followers = name.into_iter().flat_map(|name| version.followers(name));
     followers.map(|tree| tree.id).chain([tree]).collect()
 }
 
-/// How urgent the next merge of a tree is, and how many bytes it reads.
+/// The score of a tree's next compaction, and the bytes that it reads.
 fn due_of(tree: &TreeVersion, time: Time) -> Option<(f64, u64)> {
     match expired::pick(tree, time) {
         Some((score, choice)) => Some((score, choice.size())),
@@ -361,8 +361,8 @@ fn due_of(tree: &TreeVersion, time: Time) -> Option<(f64, u64)> {
     }
 }
 
-/// The trees with merges of at most `bytes` that are due, of those that `attempt` allows, the most urgent first: how urgent,
-/// and how many bytes. Trees that follow others are merged with them.
+/// The trees with compactions of at most `bytes` that are due, of those that `attempt` allows, by descending score:
+/// score and bytes. Trees that follow others are compacted with them.
 fn due(
     view: &View,
     time: Time,
@@ -388,8 +388,8 @@ fn due(
 }
 
 impl Inner {
-    /// Claims the tree with the most urgent merge of at most `bytes` that nobody works on, and if it is small others that are,
-    /// the most urgent first. What is merged is chosen when the tree is claimed.
+    /// Claims the unclaimed tree with the most urgent compaction of at most `bytes`, and if it is small other such
+    /// trees, by descending score. The choice is made after the claim.
     fn take_due(
         &self,
         time: Time,

@@ -1,4 +1,4 @@
-//! What all parts of a group share: where it is and how it was set up, its counters, and whether it may be written to.
+//! The state shared by all parts of a group: its folder and settings, its counters, and whether it accepts writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,12 @@ pub(super) struct Core {
     pub(super) options: Options,
     pub(super) clock: Arc<ExpiryClock>,
     pub(super) budget: Arc<Budget>,
-    /// What the obsolete sets take, in the budget.
+    /// The obsolete sets' memory in the budget.
     sets: Held,
     pub(super) provider: Arc<dyn TreeProvider>,
     pub(super) counters: Counters,
     pub(super) reads: ReadCounters,
-    /// The group is read beside the process that writes it.
+    /// The group is a read-only one beside the process that writes.
     reads_only: bool,
     pub(super) closing: AtomicBool,
     poisoned: AtomicBool,
@@ -55,7 +55,7 @@ impl Core {
         }
     }
 
-    /// Counts the memtables that are filled, and the obsolete sets.
+    /// Updates the memory accounts of memtables and obsolete sets.
     pub(super) fn count_memory(&self, view: &View) {
         let generation = self.options.generation_bytes();
         view.active.count_in(&self.budget, generation);
@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Refuses writes where others write, and after a failure that left it unknown what is on disk.
+    /// Refuses writes in a read-only group, and after a failure that left the state on disk unknown.
     pub(super) fn check_poison(&self) -> Result<()> {
         if self.reads_only {
             return Err(Error::ReadOnly);
@@ -94,7 +94,7 @@ impl Core {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// Refuses all further writes: what is on disk is not known any more.
+    /// Refuses all further writes: the state on disk is unknown.
     pub(super) fn poison_with(&self, error: &Error) {
         self.poison.lock().get_or_insert_with(|| error.to_string());
         self.poisoned.store(true, Ordering::Release);

@@ -1,9 +1,10 @@
-//! Failures of flushes and merges, kept apart. A flush concerns every tree, so its failure is reported to writers that
-//! wait for room. A merge concerns one tree: the tree is left alone for growing pauses, and everybody else goes on.
+//! Failures of flushes and compactions, tracked separately. A flush concerns every tree, so its failure is reported
+//! to writers that wait for room. A compaction concerns one tree: that tree is paused for growing intervals, and all
+//! others continue.
 //!
-//! With background threads a pause is a time; without, a number of rounds of merges that pass the tree over, so that
-//! a run is deterministic. While the tree waits, its runs that are newer than the component that could not be read are
-//! merged among themselves, so that they do not pile up.
+//! With background threads a pause is a time; without, a number of compaction rounds that skip the tree, so that a
+//! run is deterministic. While the tree is paused, its runs that are newer than the unreadable component are
+//! compacted among themselves, so that they do not pile up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,92 +17,92 @@ use crate::error::Error;
 use crate::stats::Counters;
 use crate::version::{TreeVersion, Version, table_number};
 
-/// The pause after the first failure of a merge; each further one doubles it.
+/// The pause after the first failure of a compaction; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest pause, and the longest when the disk was full: room may come back at any time.
+/// The longest pause, and the longest after a full disk: space may be freed at any time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(5);
 
-/// The longest pause in rounds of merges.
+/// The longest pause in compaction rounds.
 const MOST_ROUNDS: u64 = 256;
 
-/// What failed.
+/// The kind of a failed job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
-    /// Writing memtables to tables. Concerns all trees.
+    /// A flush of memtables to tables. Concerns all trees.
     Flush,
-    /// Merging the components of one tree.
+    /// A compaction of one tree.
     Merge,
 }
 
-/// When a failed job is tried again.
+/// When a failed job is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// After this time at the latest.
     In(Duration),
-    /// After so many flushes: without background threads.
+    /// After this many flushes: without background threads.
     AfterFlushes(u64),
 }
 
 /// A background job that failed and has not succeeded since ([`crate::Group::failures`]).
 #[derive(Debug, Clone)]
 pub struct JobFailure {
-    /// What failed.
+    /// The kind of job.
     pub job: Job,
-    /// The tree, where it concerns one: its number and its name.
+    /// The number and name of the tree, for a compaction.
     pub tree: Option<(TreeId, String)>,
     /// The last error.
     pub error: Error,
-    /// How often it failed in a row.
+    /// The number of consecutive failures.
     pub times: u64,
-    /// When it is tried again.
+    /// When it is retried.
     pub retry: Retry,
 }
 
-/// A tree whose merges fail.
+/// A tree whose compactions fail.
 struct Failing {
     error: Error,
     times: u64,
-    /// Not before this moment, and this round.
+    /// The earliest time, and the earliest round, of the next attempt.
     due: Option<Instant>,
     due_round: u64,
-    /// The last sequence number of the newest component that could not be read.
+    /// The last sequence number of the newest unreadable component.
     above: Option<Seq>,
 }
 
-/// All of them.
+/// All failing trees.
 #[derive(Default)]
 pub(super) struct Failures {
     merges: BTreeMap<TreeId, Failing>,
-    /// Rounds of merges so far, without background threads.
+    /// Compaction rounds so far, without background threads.
     round: u64,
 }
 
 impl Failures {
-    /// True when the last merge of the tree failed.
+    /// True when the last compaction of the tree failed.
     pub(super) fn has(&self, tree: TreeId) -> bool {
         self.merges.contains_key(&tree)
     }
 }
 
-/// What a merge loop may do with a tree.
+/// The compactions allowed for a tree.
 pub(super) enum Attempt {
-    /// Whatever the policy picks.
+    /// Any choice of the policy.
     Any,
-    /// Merge what is newer than this number among itself.
+    /// Only runs newer than this number, among themselves.
     Newer(Seq),
-    /// Nothing.
+    /// None.
     None,
 }
 
 impl Inner {
-    /// A round of merges begins.
+    /// Starts a compaction round.
     pub(super) fn begin_round(&self) {
         self.scheduler.failures.lock().round += 1;
     }
 
-    /// What may be done with a tree now.
+    /// The compactions allowed for a tree now.
     pub(super) fn attempt(&self, tree: TreeId) -> Attempt {
         let failures = self.scheduler.failures.lock();
         let Some(failing) = failures.merges.get(&tree) else {
@@ -116,12 +117,12 @@ impl Inner {
         }
     }
 
-    /// True for an error of one tree's merge, which is no reason not to merge others.
+    /// True for an error confined to the compaction of one tree: others may continue.
     pub(super) fn is_contained(&self, error: &Error) -> bool {
         !matches!(error, Error::Closed | Error::Poisoned { .. }) && self.core.check_poison().is_ok()
     }
 
-    /// Notes that a merge of `tree` failed: one that its policy asked for (`whole`), or of its newer runs.
+    /// Records a failed compaction of `tree`: one of its policy (`whole`), or of its newer runs.
     pub(super) fn note_merge_failure(
         &self,
         version: &Version,
@@ -141,7 +142,7 @@ impl Inner {
         let before = failures.merges.get(&tree.id);
         let times = before.map_or(0, |failing| failing.times) + 1;
         let known = before.and_then(|failing| failing.above);
-        // Each merge of newer runs that fails leaves fewer to try, or ends it.
+        // Each failed compaction of newer runs leaves fewer to try, or none.
         let above = match whole || damaged > known {
             true => known.max(damaged),
             false => None,
@@ -166,7 +167,7 @@ impl Inner {
         self.change_pressure();
     }
 
-    /// Notes that a merge of `tree` succeeded which the tree's policy asked for.
+    /// Records that a compaction chosen by the policy of `tree` succeeded.
     pub(super) fn clear_merge_failure(&self, tree: TreeId) {
         if self
             .scheduler
@@ -180,7 +181,7 @@ impl Inner {
         }
     }
 
-    /// What fails now.
+    /// The current failures.
     pub(super) fn list_failures(&self) -> Vec<JobFailure> {
         let view = self.versions.view.load();
         let flush = self.scheduler.signals.lock().flush_failure.clone();
@@ -212,7 +213,7 @@ impl Inner {
     }
 }
 
-/// The last sequence number of the component of a tree, or of those that follow it, that an error names a file of.
+/// The last sequence number of the component with the file named by an error, in a tree or those that follow it.
 fn damaged_component(version: &Version, tree: &Arc<TreeVersion>, error: &Error) -> Option<Seq> {
     let (path, at) = match error {
         Error::Corruption { path, offset, .. } => (path, Some(*offset)),

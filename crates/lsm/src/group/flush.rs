@@ -1,4 +1,4 @@
-//! Flushes: a full generation becomes tables.
+//! Flushes: write the memtables of a full generation to tables.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,19 +36,19 @@ impl Inner {
 
     fn flush(&self, view: &View, generation: &Arc<Generation>) -> Result<()> {
         if self.sequencer.visible() < generation.last() {
-            // Some writer is still waiting for its sync. Tables have no unacknowledged writes in
-            // them, so it is done here first.
+            // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so the sync is
+            // done first.
             self.sequencer.sync_all()?;
             self.sequencer.publish(generation.last());
         }
         if self.is_log_kept() {
-            // What is kept of the log must be there after a power cut, too.
+            // The retained part of the log must survive a power cut, too.
             self.sequencer.sync_all()?;
         }
         let next_file = || self.versions.new_file();
-        // A flush is not abandoned when the group closes: it is part of closing.
+        // Closing does not abort a flush: it is a part of closing.
         let never = AtomicBool::new(false);
-        // A dropped tree has nothing to flush.
+        // The memtables of a dropped tree are skipped.
         let trees = &view.version.trees;
         let filled = generation.filled();
         let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
@@ -83,7 +83,7 @@ impl Inner {
             if let Some(shared) = &shared {
                 shared.finish(edit)?;
             }
-            // Also the numbers that nothing has any more: those of trees that were dropped.
+            // Includes numbers without entries: those of dropped trees.
             edit.last_seq = Some(next.component().min - 1);
             edit.log = log;
             let segments = self.sequencer.log.segments.lock().clone();

@@ -1,4 +1,4 @@
-//! Installing a version: what a job wrote becomes part of the store with one manifest record.
+//! Installing a version: one manifest record makes the output of a job part of the store.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ use crate::fs::Fs;
 use crate::generation::View;
 use crate::version::{Edit, TableFile, Version};
 
-/// What an installed version took the place of. Whoever installs drops it when he holds neither the writer's nor the
-/// manifest's lock: that is when files are removed, and nobody should wait for it.
+/// The state that an installed version replaced. Its drop removes files, so the installing thread drops it without
+/// holding the writer's or the manifest's lock.
 #[must_use]
 pub(super) struct Retired {
-    /// The last to hold tables that were merged, or dropped with their trees.
+    /// The last reference to tables that were compacted, or dropped with their trees.
     _view: Arc<View>,
     manifest: Option<(Arc<dyn Fs>, PathBuf)>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Retired {
 impl Drop for Retired {
     fn drop(&mut self) {
         if let Some((fs, manifest)) = &self.manifest {
-            // One that stays is removed at the next opening.
+            // If the removal fails, the next opening retries it.
             let _ = fs.remove(manifest);
         }
     }
@@ -59,12 +59,13 @@ impl Inner {
         }
     }
 
-    /// Files that the small tables of a job share which writes to so many trees; few trees get a file each.
+    /// Shared files for the small tables of a job that writes to `trees` trees; with few trees each table has a file
+    /// of its own.
     pub(super) fn shared_files(&self, trees: usize) -> Option<SharedFiles<'_>> {
         (trees >= self.core.options.share_from).then(|| SharedFiles::new(&self.core.source))
     }
 
-    /// Does `work`, which writes tables into an edit, and installs the edit.
+    /// Runs `work`, which writes tables into an edit, and installs the edit.
     pub(super) fn work(
         &self,
         work: impl FnOnce(&mut Edit) -> Result<()>,
@@ -79,8 +80,8 @@ impl Inner {
         })
     }
 
-    /// Readies the tables that an edit added for reading. Those that share a file are small, and many: each waits for
-    /// its first read.
+    /// Opens the tables that an edit added, and pins their filters. Tables in shared files are small and many: they
+    /// are opened on first read.
     fn warm(&self, edit: &Edit) {
         if !self.core.options.background {
             return;
@@ -102,33 +103,33 @@ impl Inner {
         }
     }
 
-    /// Does `work`, which writes tables into an edit and installs it. If it fails the tables are
-    /// removed again, so that a full disk is not filled further by trying.
+    /// Runs `work`, which writes tables into an edit and installs it. On failure the tables are removed, so that
+    /// retries do not fill a full disk further.
     pub(super) fn work_on<T>(&self, work: impl FnOnce(&mut Edit) -> Result<T>) -> Result<T> {
         let mut edit = Edit::default();
         let result = work(&mut edit);
-        // After a failed sync of the manifest it may or may not name them.
+        // After a failed sync of the manifest the tables may be referenced by it.
         if result.is_err() && !self.core.is_poisoned() {
             self.remove_files(&edit);
         }
         result
     }
 
-    /// Removes the files that were made for an edit.
+    /// Removes the files created for an edit.
     pub(super) fn remove_files(&self, edit: &Edit) {
         for number in &edit.files {
             let _ = self.core.source.fs.remove(&self.core.source.path(*number));
         }
     }
 
-    /// Appends `edit` to the manifest and makes its version the current one. Reads nothing, and removes nothing.
+    /// Appends `edit` to the manifest and makes its version current. Reads and removes nothing.
     pub(super) fn install(
         &self,
         edit: &mut Edit,
         change: impl FnOnce(&View, Arc<Version>) -> View,
     ) -> Result<Retired> {
         if !edit.files.is_empty() {
-            // The manifest must not name what a power cut can take.
+            // The manifest must not refer to names that a power cut can remove.
             self.sequencer.sync_names()?;
         }
         let mut versions = self.versions.manifest.lock();
@@ -138,7 +139,7 @@ impl Inner {
         if versions.manifest.is_none() {
             return Err(Error::Closed);
         }
-        // Whatever was dropped for its time: not by a later one than this.
+        // Everything dropped as expired was dropped by this time at the latest.
         let timed = before.is_timed() || edit.expires();
         edit.time = timed.then(|| self.core.clock.kept());
         let version = Version::clone(&before.version);
@@ -171,13 +172,13 @@ impl Inner {
 impl Inner {
     /// Appends an edit to the manifest, durably.
     pub(super) fn record(&self, versions: &mut Versions, edit: &mut Edit) -> Result<()> {
-        // What the edit refers to was synced before it was made.
+        // Everything that the edit refers to was synced before.
         edit.synced = Some(self.sequencer.log.synced());
         self.core.check_poison()?;
         let manifest = versions.manifest.as_mut().ok_or(Error::Closed)?;
         if let Err(failed) = manifest.append(edit) {
             if !(failed.rolled_back && failed.error.is_disk_full()) {
-                // What of the record is on disk is not known.
+                // It is unknown how much of the record is on disk.
                 self.core.poison_with(&failed.error);
             }
             return Err(failed.error);
@@ -191,7 +192,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The time by which flushes and merges drop what has expired; 0 while nothing expires.
+    /// The time by which flushes and compactions drop expired entries; 0 while nothing expires.
     pub(super) fn drop_time(&self) -> Time {
         match self.versions.view.load().is_timed() {
             true => self.core.clock.drop_time(),
@@ -199,7 +200,7 @@ impl Inner {
         }
     }
 
-    /// The time of a snapshot of a view.
+    /// The expiry time for a snapshot of a view.
     pub(super) fn horizon(&self, view: &View) -> Horizon {
         match view.is_timed() {
             true => Horizon {

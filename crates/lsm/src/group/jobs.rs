@@ -1,4 +1,4 @@
-//! What runs now, and what ran lately: for people who ask why a store is busy.
+//! Running and recent jobs, for diagnosing a busy store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
-/// So many ended jobs are remembered.
+/// The number of ended jobs to remember.
 const KEPT: usize = 64;
 
-/// What a job does.
+/// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobKind {
     /// Writes memtables to tables.
     Flush,
-    /// Merges runs.
+    /// Compacts runs.
     Compaction,
     /// Copies tables out of shared files of which more than half is unused.
     Move,
-    /// Looks for numbers that a obsolete set need not keep.
+    /// Looks for numbers that an obsolete set can drop.
     Sweep,
 }
 
 impl JobKind {
-    /// In a word.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             JobKind::Flush => "flush",
@@ -37,68 +37,68 @@ impl JobKind {
     }
 }
 
-/// Why a job is done.
+/// The reason of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Why {
-    /// Memtables are full, or are to be written.
+    /// Memtables are full, or a flush was requested.
     Memtables,
-    /// The tree's policy asks for it, this urgently: 1 is just due.
+    /// The tree's policy requests it, with this score: 1 is just due.
     Due(f64),
-    /// The newer runs of a tree whose older ones cannot be read.
+    /// Compacts the newer runs of a tree whose older ones cannot be read.
     Newer,
-    /// Somebody asked for it.
+    /// A caller requested it.
     Asked,
     /// Space is unused.
     Space,
 }
 
-/// What a job is about.
+/// The description of a job.
 #[derive(Debug, Clone)]
 pub struct JobAbout {
-    /// What it does.
+    /// Its kind.
     pub kind: JobKind,
-    /// The name of its tree, of its first where it has several.
+    /// The name of its tree, or of the first of several.
     pub tree: Option<String>,
-    /// How many trees it works on.
+    /// The number of its trees.
     pub trees: usize,
-    /// The levels of what it reads, from the first to the last, and the level that it writes to.
+    /// The first and last level that it reads, and the level that it writes to.
     pub levels: Option<((u32, u32), u32)>,
-    /// Why it is done.
+    /// The reason.
     pub why: Why,
-    /// Bytes that it reads.
+    /// Bytes to read.
     pub bytes_in: u64,
 }
 
-/// A job that runs ([`crate::Group::jobs`]).
+/// A running job ([`crate::Group::jobs`]).
 #[derive(Debug, Clone)]
 pub struct RunningJob {
-    /// What it is about.
+    /// Its description.
     pub about: JobAbout,
-    /// Bytes that it has written.
+    /// Bytes written so far.
     pub written: u64,
-    /// How long it has been running.
+    /// Its running time.
     pub age: Duration,
 }
 
-/// A job that has ended ([`crate::Group::ended_jobs`]).
+/// An ended job ([`crate::Group::ended_jobs`]).
 #[derive(Debug, Clone)]
 pub struct EndedJob {
-    /// What it was about.
+    /// Its description.
     pub about: JobAbout,
-    /// Bytes that it wrote.
+    /// Bytes written.
     pub written: u64,
-    /// How long it took.
+    /// Its running time.
     pub took: Duration,
-    /// How long ago it ended.
+    /// The time since it ended.
     pub ago: Duration,
-    /// Why it failed, if it did.
+    /// The error, if it failed.
     pub error: Option<Error>,
 }
 
 #[derive(Default)]
 pub(super) struct Jobs {
     running: Mutex<Vec<Arc<Running>>>,
-    /// The newest last, each with when it ended.
+    /// In the order of their ends, each with that time.
     ended: Mutex<VecDeque<(EndedJob, Instant)>>,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Running {
     pub(super) written: AtomicU64,
 }
 
-/// A job at work. Dropped, it has ended.
+/// A running job; its drop ends it.
 pub(super) struct AtWork<'a> {
     jobs: &'a Jobs,
     pub(super) running: Arc<Running>,
@@ -152,7 +152,7 @@ impl Jobs {
 }
 
 impl AtWork<'_> {
-    /// Notes how it ended.
+    /// Records the result of the job.
     pub(super) fn note<T>(&mut self, result: &Result<T>) {
         self.error = result.as_ref().err().cloned();
     }

@@ -1,12 +1,13 @@
-//! The log as the group writes it: its segments, and making them durable for everybody at once.
+//! The group's log: its segments, and syncs shared by all writers (group commit).
 //!
-//! Whoever needs the log durable up to some write waits in one queue. The first to come leads: it syncs, without a
-//! lock, whatever was appended when the sync begins, for all who have appended by then. Meanwhile the next group
-//! gathers. When the sync has ended the leader hands the lead to one who is not covered yet, whose sync begins at
-//! once, and only then wakes those who are: so the disk is never idle while somebody waits, and each sync is shared
-//! by all who came during the one before.
+//! Every thread that needs the log durable up to some write waits in one queue. The first thread leads: without a
+//! lock, it syncs everything appended when the sync begins. Meanwhile the next threads gather. When the sync has
+//! ended the leader passes the lead to a thread that is not covered yet, whose sync begins at once, and only then
+//! wakes those that are: so the disk is never idle while a thread waits, and each sync is shared by all that arrived
+//! during the previous one.
 //!
-//! A failed sync poisons the group, and everybody in the queue fails: whether what they wrote is on disk is not known.
+//! A failed sync poisons the group and fails all threads in the queue: it is unknown whether their writes are on
+//! disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,9 +27,9 @@ use crate::wal::{AppendError, LogKind, LogWriter};
 pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(crate) log: LogWriter,
-    /// The last write before its first.
+    /// The last write before the segment's first.
     pub(super) after: Seq,
-    /// The last write that was appended to it, or to the ones before it.
+    /// The last write appended to this or an earlier segment.
     pub(super) last: AtomicU64,
     /// Whether the file's name is durable.
     pub(super) named: AtomicBool,
@@ -36,25 +37,25 @@ pub(crate) struct Segment {
 
 /// The segments, and how far they are durable.
 pub(super) struct Log {
-    /// Those of generations that are not on disk yet, oldest first.
+    /// Segments of generations that are not on disk yet, oldest first.
     pub(super) segments: Mutex<Vec<Arc<Segment>>>,
-    /// All that are not written to any more and still there, oldest first, of earlier handles and flushed ones too.
-    /// Locked before `segments` by who takes both.
+    /// Closed segments that still exist, oldest first, those of earlier handles and flushed ones included. Locked
+    /// before `segments` where both are locked.
     pub(super) closed: Mutex<Vec<ClosedSegment>>,
     /// The last write that is known to be durable.
     synced: AtomicU64,
-    /// Appends that were taken back.
+    /// The number of appends that were rolled back.
     taken_back: AtomicU64,
-    /// How many of them no power cut can bring back any more.
+    /// How many of them can no longer reappear after a power cut.
     taken_back_durably: AtomicU64,
     queue: Mutex<Queue>,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Somebody syncs, or was signalled to.
+    /// A thread is the leader, or was signalled to lead.
     led: bool,
-    /// A writer got the answer that its write is not durable: from then on nothing more is acknowledged.
+    /// A write was reported as not durable: from then on no write is acknowledged.
     refused: bool,
     /// The last write that may be acknowledged.
     granted: Seq,
@@ -67,7 +68,7 @@ struct Waiter {
     signal: AtomicU8,
 }
 
-/// What a waiter is to do: nothing yet, to look again, to lead.
+/// The signal to a waiter: none yet, check again, lead.
 const WAIT: u8 = 0;
 const LOOK: u8 = 1;
 const LEAD: u8 = 2;
@@ -102,12 +103,12 @@ impl Log {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Notes that everything up to `last` is durable.
+    /// Records that everything up to `last` is durable.
     pub(super) fn note_synced(&self, last: Seq) {
         self.synced.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// Notes that an append was taken back.
+    /// Records that an append was rolled back.
     pub(super) fn note_taken_back(&self) {
         self.taken_back.fetch_add(1, Ordering::AcqRel);
     }
@@ -120,10 +121,10 @@ impl Log {
 }
 
 impl Sequencer {
-    /// Returns when the log is durable up to `upto`, and nothing that was taken back can come back behind it.
+    /// Returns when the log is durable up to `upto`, and no append that was rolled back can reappear behind it.
     ///
     /// # Errors
-    /// Why the sync failed, if this thread was the one to make it; [`Error::Poisoned`] to the others.
+    /// The error of the sync in the thread that led it; [`Error::Poisoned`] in the others.
     pub(super) fn wait_durable(&self, upto: Seq) -> Result<()> {
         while !self.log.covers(upto) {
             let turn = self.core.check_poison().and_then(|()| self.take_turn(upto));
@@ -134,8 +135,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Decides on a write whose sync, or one behind it, has failed: it is durable all the same, or it is not, and neither is
-    /// anything that is synced later.
+    /// Settles a write whose sync, or a later one, has failed: either it is durable after all, or it is refused, and
+    /// so is everything synced later.
     fn refuse(&self, upto: Seq, error: Error) -> Result<()> {
         let mut queue = self.log.queue.lock();
         if queue.granted.max(self.log.synced()) >= upto {
@@ -145,18 +146,18 @@ impl Sequencer {
         Err(error)
     }
 
-    /// Makes durable what was appended before this call, and segments that have nothing in them yet.
+    /// Makes durable what was appended before this call, and segments that are still empty.
     pub(super) fn sync_all(&self) -> Result<()> {
         self.core.check_poison()?;
-        // Nobody else's sync covers this, so the turn ends with one of its own, or a failure.
+        // No other thread's sync covers this, so the turn ends with its own sync, or a failure.
         self.take_turn(Seq::MAX)?;
         self.core.check_poison()
     }
 
-    /// Syncs what was appended, or waits for who does so already. Afterwards `upto` may still not be covered.
+    /// Leads a sync, or waits for the current one. Afterwards `upto` may still not be covered.
     fn take_turn(&self, upto: Seq) -> Result<()> {
         let mut queue = self.log.queue.lock();
-        // Who led before may have synced for this one just now.
+        // The previous leader may just have covered this thread.
         if self.log.covers(upto) {
             return Ok(());
         }
@@ -181,7 +182,7 @@ impl Sequencer {
         synced
     }
 
-    /// Hands the lead on, and wakes those who need not wait any more.
+    /// Passes the lead on, and wakes the threads that are covered.
     fn end_turn(&self) {
         let mut queue = self.log.queue.lock();
         let failed = self.core.is_poisoned();
@@ -205,8 +206,8 @@ impl Sequencer {
 
     /// Syncs the segments that are not durable.
     fn sync_segments(&self) -> Result<()> {
-        // The number first: the lengths are then those of a log that has the write. And before the sync, what was taken
-        // back: an append that is taken back beside it needs another.
+        // The number is read first: the lengths then belong to a log that has the write. The count of rollbacks is
+        // read before the sync: an append that is rolled back beside it needs another sync.
         let taken_back = self.log.taken_back.load(Ordering::Acquire);
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
         let last = segments.last();
@@ -229,8 +230,8 @@ impl Sequencer {
         }
         queue.granted = queue.granted.max(last);
         drop(queue);
-        // For readers beside this process, before anybody is acknowledged. Without they see it with the next mark, and a log
-        // that this has broken says so with the next append.
+        // For reader processes, before any write is acknowledged. If it fails they see the writes with the next
+        // marker, and a log damaged by the failure reports it at the next append.
         if let Some(live) = segments.last() {
             let _ = live.log.mark();
         }
@@ -241,7 +242,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Makes durable what is behind the last records, too, as a seal tells of it: marks, of which there are no more from here on.
+    /// Makes the bytes behind the last records durable, too, because a seal covers them: sync markers. None are
+    /// written afterwards.
     pub(super) fn sync_marks(&self) -> Result<()> {
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
         for live in &segments {
@@ -256,20 +258,20 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Makes durable everything that readers see, also what was found at opening.
+    /// Makes everything visible durable, including writes found at opening.
     pub(super) fn sync(&self) -> Result<()> {
         self.core.check_poison()?;
         self.sync_found(&mut self.writer.lock())?;
         self.sync_all()
     }
 
-    /// Makes durable what was found at opening: a process that was killed, or whose sync failed, may have left it in
-    /// the system's cache.
+    /// Makes the writes found at opening durable: a process that was killed, or whose sync failed, may have left them
+    /// in the system's cache.
     pub(super) fn sync_found(&self, writer: &mut Writer) -> Result<()> {
         for path in &writer.unsynced {
             if let Err(error) = self.core.source.fs.sync(path) {
                 let error = Error::io(path, "sync", error);
-                // As with any other sync, a next one that succeeds proves nothing.
+                // As after any failed sync, a later success proves nothing.
                 self.core.poison_with(&error);
                 return Err(error);
             }
@@ -297,7 +299,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// What a failed append comes to. Where it was not taken back, or not for want of room, what is on disk is not known.
+    /// The error for a failed append. Unless it was rolled back and the disk is full, the state on disk is unknown.
     pub(super) fn not_appended(&self, failed: AppendError) -> Error {
         self.log.note_taken_back();
         if !(failed.rolled_back && failed.error.is_disk_full()) {
@@ -306,7 +308,7 @@ impl Sequencer {
         failed.error
     }
 
-    /// `last` is the last write that is in the log so far.
+    /// `last` is the last write in the log so far.
     pub(super) fn create_segment(
         &self,
         number: u64,

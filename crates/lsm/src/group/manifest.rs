@@ -1,9 +1,9 @@
-//! The manifest of a handle: begun with its first write, and written anew when it has grown.
+//! The manifest of a handle: started with its first write, and rewritten when it has grown.
 //!
-//! A manifest is a log of edits whose first one is a whole version. Each flush and merge adds one, so that of a
-//! handle that lives for months most would be history. When it is several times as long as it began, a new one is
-//! begun with the version of the moment: written and synced while the old one still counts, then named by `CURRENT`
-//! in one rename. A power cut leaves the one or the other, and both say the same.
+//! A manifest is a log of edits whose first one is a whole version. Each flush and compaction appends one, so the
+//! manifest of a handle that lives for months would be mostly history. When it is several times its initial length, a
+//! new one is started with the current version: written and synced while the old one is current, then named by
+//! `CURRENT` in one rename. A power cut leaves the one or the other, and both have the same contents.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use super::version_set::Versions;
 use crate::error::{Error, Result};
 use crate::version::{Current, Edit, Manifest, Order, Version, manifest_path};
 
-/// A manifest is not written anew while it is shorter than this, or than so many times its first record.
+/// A manifest is not rewritten while it is shorter than this, or than this multiple of its first record.
 const RENEW_OVER: u64 = 64 << 10;
 const RENEW_FACTOR: u64 = 2;
 
 impl Inner {
-    /// Begins a manifest with `version`, durably, its name too. `CURRENT` does not name it yet, so the order of commits
-    /// that it says is still to be [noted](Inner::note_order).
+    /// Starts a manifest with `version`, durably, its name included. `CURRENT` does not name it yet, so the caller
+    /// still has to [note](Inner::note_order) its order of commits.
     pub(super) fn begin_manifest(
         &self,
         number: u64,
@@ -43,8 +43,8 @@ impl Inner {
         Ok((manifest, order))
     }
 
-    /// Writes the manifest anew when it has grown, under the manifest lock: its last edit is installed and durable.
-    /// Returns the one that it took the place of, to be removed.
+    /// Rewrites a manifest that has grown, under the manifest lock: its last edit is installed and durable. Returns
+    /// the replaced manifest, to be removed.
     pub(super) fn renew_manifest(&self, versions: &mut Versions) -> Option<PathBuf> {
         let old = versions
             .manifest
@@ -62,13 +62,13 @@ impl Inner {
             .begin_manifest(number, &version, versions)
             .and_then(|begun| current.prepare(fs, dir).map(|()| begun));
         let Ok((manifest, order)) = begun else {
-            // The old one goes on. It is tried again when that has doubled.
+            // The old one stays in use. The next attempt is when it has doubled.
             let _ = fs.remove(&manifest_path(dir, number));
             versions.renew_at = len.saturating_mul(2);
             return None;
         };
         if let Err(error) = Current::replace(fs, dir) {
-            // An edit in either of the two may be lost with it.
+            // An edit in either of the two may be lost.
             self.core.poison_with(&error);
             return None;
         }

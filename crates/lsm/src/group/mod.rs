@@ -1,19 +1,19 @@
 //! A tree group: several trees over one log, one sequence, one memory budget.
 //!
 //! Its parts: the log and commit sequencer (`sequencer.rs`), the version set (`version_set.rs`), the scheduler
-//! (`scheduler.rs`), and what they share (`core.rs`). What concerns several of them is a file a job: `open.rs`, `commit.rs`,
-//! `flush.rs`, `compact.rs`, `install.rs`, `trees.rs`, `close.rs`, ...
+//! (`scheduler.rs`), and their shared state (`core.rs`). Operations on several of them have a file each: `open.rs`,
+//! `commit.rs`, `flush.rs`, `compact.rs`, `install.rs`, `trees.rs`, `close.rs`, ...
 //!
-//! Who holds what, outermost lock first (a thread takes them only in this order):
+//! Locks, outermost first (a thread acquires them only in this order):
 //!
 //! | lock | guards | held for |
 //! | --- | --- | --- |
-//! | `naming` | that one snapshot is kept or dropped at a time | a flush |
-//! | claims (`claims.rs`) | trees: that one job at a time works on each | a whole job |
-//! | `flushing` | that one flush runs at a time | a whole job |
+//! | `naming` | keeping and dropping named snapshots, one at a time | a flush |
+//! | claims (`claims.rs`) | trees: one job at a time works on each | a whole job |
+//! | `flushing` | flushes, one at a time | a whole job |
 //! | `writer` | the log's tail, the next sequence number, insertion into memtables | one batch |
-//! | `log.queue` | who waits for a sync; one of them makes it, without the lock | no I/O |
-//! | `reader` | how far a reader has followed the writer, if the group is one | a refresh |
+//! | `log.queue` | the waiters for a sync; one of them syncs, without the lock | no I/O |
+//! | `reader` | the progress of a read-only group behind the writer | a refresh |
 //! | `manifest` | the manifest's tail; installing a version | one manifest record |
 //! | `view_change` | replacing the view | no I/O |
 //!
@@ -80,36 +80,37 @@ use crate::stats::Stats;
 use crate::table::TableMeta;
 use crate::version::{TableSource, TreeProvider};
 
-/// Generations that may wait for their flush before writers wait too.
+/// Full generations that may wait for their flush before writers wait, too.
 const FULL_GENERATIONS: usize = 2;
 
-/// Below this many bytes a clean close leaves the memtables to the log.
+/// Below this many bytes a clean close leaves the memtables in the log.
 const FLUSH_AT_CLOSE: usize = 256 << 10;
 
 /// An open tree group. Shared by reference between any number of threads; closed when dropped.
 pub struct Group {
     inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// True once there is nothing to start any more: every write asks, and takes no lock for it.
+    /// True once all threads are started: checked by every write, without a lock.
     started: AtomicBool,
 }
 
-/// The parts of a group. What concerns several of them is written here, in a file a job; what concerns one is its own.
+/// The parts of a group. Operations on several of them are implemented here, in a file each; operations on one,
+/// there.
 struct Inner {
     core: Arc<Core>,
     sequencer: Sequencer,
     versions: VersionSet,
     scheduler: Scheduler,
-    /// Of a group that is read beside the one who writes it, how far that is.
+    /// The reader's progress, in a read-only group beside the writer.
     reader: Option<Mutex<Reader>>,
-    /// Held by the one who writes.
+    /// Held by the writing process.
     _lock: Option<Box<dyn Lock>>,
 }
 
 impl Group {
-    /// Opens the group in `dir`. With `create`, makes an empty one where there is none; otherwise
-    /// that is [`Error::NoStore`]. Nothing is written before the first write. Replays the log:
-    /// costs time in proportion to what was not flushed.
+    /// Opens the group in `dir`. With `create`, creates an empty one where there is none; otherwise that is
+    /// [`Error::NoStore`]. Writes nothing before the first write. Replays the log: costs time in proportion to the
+    /// unflushed writes.
     pub fn open(
         dir: &Path,
         options: Options,
@@ -137,41 +138,41 @@ impl Group {
         &self.inner.core.options
     }
 
-    /// A consistent picture of all trees as of now.
+    /// A consistent snapshot of all trees as of now.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.snapshot()
     }
 
-    /// A picture of everything that has its place in the log, whether it is acknowledged or not: for
-    /// writers that prepare something outside of [`Group::append_with`] and check there that it is still so.
+    /// A snapshot that includes writes in the log that are not acknowledged yet: for writers that prepare a batch
+    /// outside of [`Group::append_with`] and validate it there.
     pub fn latest(&self) -> Snapshot {
         self.inner.latest()
     }
 
-    /// Writes a batch, whole or not at all, and returns the last of its sequence numbers.
-    /// The batch can be cleared and filled again afterwards.
+    /// Writes a batch atomically, and returns the last of its sequence numbers. The batch can be cleared and reused
+    /// afterwards.
     ///
-    /// Errors: a full disk (nothing was written; try again when there is room);
-    /// [`Error::Poisoned`] after a failure that left the log in an unknown state.
+    /// Errors: a full disk (nothing was written; try again when there is room); [`Error::Poisoned`] after a failure
+    /// that left the log in an unknown state.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
         let ticket = self.append(batch, durability)?;
         self.acknowledge(ticket)?;
         Ok(ticket.last)
     }
 
-    /// The first half of [`Group::write`]: the batch has its place in the log and in the memtables,
-    /// but is not acknowledged, nor visible in snapshots, until [`Group::acknowledge`] of it or of one behind it. Between
-    /// the two a caller can release a lock that orders its writes, so that writers share syncs. Every ticket is to be
-    /// acknowledged: one that is not is acknowledged with the next write, and may never be durable as asked.
+    /// The first half of [`Group::write`]: the batch is in the log and in the memtables, but neither acknowledged nor
+    /// visible in snapshots until [`Group::acknowledge`] is called for it or a later one. Between the two a caller
+    /// can release a lock that orders its writes, so that writers share syncs. Every ticket must be acknowledged:
+    /// otherwise its batch is acknowledged with the next write, and may never be as durable as requested.
     pub fn append(&self, batch: &mut Batch, durability: Durability) -> Result<Ticket> {
         self.start_threads();
         self.inner.append(batch, durability, None)
     }
 
-    /// As [`Group::append`], for a batch that depends on what is there: `complete` is called with
-    /// the batch, the first sequence number that it will have, and a snapshot of everything written
-    /// before it, and may add to the batch. No other write happens in between, so what it reads is
-    /// still true when the batch is applied; other writers wait, so it should be quick.
+    /// As [`Group::append`], for a batch that depends on the current state: `complete` is called with the batch, the
+    /// first sequence number that it will have, and a snapshot of everything written before it, and may add to the
+    /// batch. No other write happens in between, so what it reads is still valid when the batch is applied; other
+    /// writers wait, so it should be quick.
     pub fn append_with(
         &self,
         batch: &mut Batch,
@@ -182,16 +183,17 @@ impl Group {
         self.inner.append(batch, durability, Some(complete))
     }
 
-    /// Waits until an appended batch is acknowledged: as durable as it asked, and everything before it as durable as
-    /// that asked. It is visible then, with everything before it.
+    /// Waits until an appended batch is acknowledged: it and everything before it are as durable as requested. It is
+    /// visible then, with everything before it.
     ///
     /// # Errors
-    /// A sync failed: of this batch, or of one before it. Nothing from the failed one on is ever visible in this handle.
+    /// The sync of this batch, or of an earlier one, failed. No write from the failed one on is ever visible in this
+    /// handle.
     pub fn acknowledge(&self, ticket: Ticket) -> Result<()> {
         self.inner.acknowledge(ticket)
     }
 
-    /// Makes durable what was written, also by earlier handles.
+    /// Makes all writes durable, including those of earlier handles.
     pub fn sync(&self) -> Result<()> {
         self.inner.sequencer.sync()
     }
@@ -202,8 +204,8 @@ impl Group {
         self.inner.flush_all()
     }
 
-    /// Merges a tree (or all) into one run each, dropping everything that is obsolete. Trees that
-    /// follow each other are merged together. Of a bitmap tree what is left are the numbers that its holders have something of.
+    /// Compacts a tree (or all) into one run each, dropping everything obsolete. Trees that follow each other are
+    /// compacted together. A bitmap tree keeps only the numbers that its holders still have entries of.
     pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
         self.start_threads();
         self.inner.flush_all()?;
@@ -225,22 +227,22 @@ impl Group {
         }
     }
 
-    /// The same for several trees; those that were dropped are passed over. Small ones are merged together.
+    /// As [`Group::compact`], for several trees; dropped trees are skipped. Small ones are compacted together.
     pub fn compact_trees(&self, trees: &[TreeId]) -> Result<()> {
         self.start_threads();
         self.inner.flush_all()?;
         self.inner.compact(Some(trees))
     }
 
-    /// Merges trees into one run each, where some table of theirs may have something of a write that is known to be
-    /// over ([`crate::SupersededBy`]). Trees that were dropped are passed over.
+    /// Compacts those trees into one run each that have a table which may contain entries of a write known to be
+    /// obsolete ([`crate::SupersededBy`]). Dropped trees are skipped.
     pub fn drop_obsolete(&self, trees: &[TreeId]) -> Result<()> {
         self.start_threads();
         self.inner.drop_obsolete(trees)
     }
 
-    /// Merges until no policy asks for more. Where the merge of a tree fails the others are merged all the same, and
-    /// the first error is returned.
+    /// Compacts until no policy has work left. Where the compaction of a tree fails the others continue, and the
+    /// first error is returned.
     pub fn run_compactions(&self) -> Result<()> {
         self.inner.merge_all()
     }
@@ -261,21 +263,20 @@ impl Group {
         self.inner.create_trees(trees)
     }
 
-    /// Drops trees with all they hold, all or none.
+    /// Drops trees with their contents, all or none.
     pub fn drop_trees(&self, trees: &[TreeId]) -> Result<()> {
         self.inner.drop_trees(trees)
     }
 
-    /// Changes a tree's configuration; its options are asked for again.
+    /// Changes a tree's configuration; its options are resolved again.
     pub fn configure_tree(&self, tree: TreeId, config: Vec<u8>) -> Result<()> {
         self.inner.configure_tree(tree, config)
     }
 
-    /// Carries out a change of trees, all of it or nothing, and returns the numbers of those that were
-    /// created. `make` gets the last sequence number that was given out: everything up to it is
-    /// durable and visible, and whatever is written later is written to the trees as they are after
-    /// the change. Waits for a flush, and for merges of the trees that it drops or configures, and of those that are merged with them; `make`
-    /// may be called again when it has waited, and what it said before does not count.
+    /// Applies a change of trees atomically, and returns the numbers of the created ones. `make` gets the last
+    /// allocated sequence number: everything up to it is durable and visible, and later writes go to the trees as
+    /// they are after the change. Waits for a flush, and for compactions of the trees that it drops or configures,
+    /// and of those compacted with them; `make` may be called again after a wait, which discards its previous result.
     pub fn change_trees(
         &self,
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
@@ -283,9 +284,9 @@ impl Group {
         self.inner.change(make)
     }
 
-    /// Writes the first table of `tree` that `pick` picks again, in its place, with the options that
-    /// the tree has now (an extractor with other attributes, for one). Returns its number of entries;
-    /// `None` when there is no such table. Merges wait for the time that takes.
+    /// Rewrites the first table of `tree` that `pick` selects, in place, with the current options of the tree (an
+    /// extractor with other attributes, for example). Returns its number of entries; `None` when there is no such
+    /// table. Compactions wait meanwhile.
     pub fn rewrite_table(
         &self,
         tree: TreeId,
@@ -295,9 +296,9 @@ impl Group {
         self.inner.rewrite_table(tree, pick)
     }
 
-    /// Adds `numbers`, which must ascend, to the bitmap tree `tree`, and moves its mark to `mark`, in one
-    /// step: up to it every superseded number is in the tree then. Both are durable when this returns.
-    /// What the numbers were superseded by must be visible, and `mark` at most what is.
+    /// Adds `numbers`, which must ascend, to the bitmap tree `tree`, and advances its repair watermark to `mark`,
+    /// atomically: every superseded number up to it is then in the tree. Both are durable when this returns. The
+    /// writes that superseded the numbers must be visible, and so must be `mark`.
     pub fn supersede(
         &self,
         tree: TreeId,
@@ -320,7 +321,7 @@ impl Group {
         stats
     }
 
-    /// Bytes of memtables now, those still pinned by snapshots after their flush left out.
+    /// Bytes of memtables now, without flushed ones that snapshots pin.
     pub fn memtable_bytes(&self) -> usize {
         let view = self.inner.versions.view.load();
         view.active.memory()
@@ -331,12 +332,12 @@ impl Group {
                 .sum::<usize>()
     }
 
-    /// The memory budget: what needs large buffers borrows from it.
+    /// The memory budget, which lends large buffers.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.inner.core.budget
     }
 
-    /// Who holds how much of the memory budget.
+    /// The use of the memory budget by account.
     pub fn memory(&self) -> MemoryUse {
         self.inner
             .core
@@ -344,8 +345,8 @@ impl Group {
         self.inner.core.budget.memory()
     }
 
-    /// What the clock says, where that is more than a day past the last time that the store acted by: nothing that expires is
-    /// dropped before it is [confirmed](Group::confirm_time).
+    /// The time of the clock, where it is more than a day past the last time that the store acted by: nothing that
+    /// expires is dropped before it is [confirmed](Group::confirm_time).
     pub fn unconfirmed_time(&self) -> Option<Time> {
         let is_timed = self.inner.versions.view.load().is_timed();
         is_timed
@@ -353,10 +354,11 @@ impl Group {
             .flatten()
     }
 
-    /// Believes the clock, however far ahead of the last time that the store acted by it is. Durable when it returns.
+    /// Accepts the clock's time, however far it is ahead of the last time that the store acted by. Durable when it
+    /// returns.
     ///
     /// # Errors
-    /// It could not be written down. It is believed in this handle all the same.
+    /// It could not be persisted. It is accepted in this handle anyway.
     pub fn confirm_time(&self) -> Result<()> {
         let confirmed = self.inner.core.clock.confirm();
         self.inner.scheduler.wake_background();
@@ -368,39 +370,39 @@ impl Group {
         &self.inner.core.source.cache
     }
 
-    /// What flushes and merges of this handle failed and have not succeeded since. A tree whose merge fails is left
-    /// alone for growing pauses; others are merged as usual.
+    /// Flushes and compactions of this handle that failed and have not succeeded since. A tree whose compaction fails
+    /// is paused for growing intervals; others are compacted as usual.
     pub fn failures(&self) -> Vec<JobFailure> {
         self.inner.list_failures()
     }
 
-    /// The jobs that run now.
+    /// The running jobs.
     pub fn jobs(&self) -> Vec<RunningJob> {
         self.inner.scheduler.jobs.list()
     }
 
-    /// The last jobs that ended in this handle, the newest first; only so many are kept.
+    /// The last jobs that ended in this handle, newest first; a limited number is kept.
     pub fn ended_jobs(&self) -> Vec<EndedJob> {
         self.inner.scheduler.jobs.list_ended()
     }
 
-    /// Makes everything that was written durable, flushes what is large, and seals the store, so that the next
-    /// opening knows how long every file must be. Writes are refused from here on ([`Error::Closed`]); reads still work.
-    /// Jobs of other threads that are under way either end before the seal, or fail with [`Error::Closed`].
-    /// Dropping the group does the same but cannot tell errors.
+    /// Makes all writes durable, flushes large memtables, and seals the store, so that the next opening can verify
+    /// the length of every file. From here on writes are refused ([`Error::Closed`]); reads still work. Running jobs
+    /// of other threads either end before the seal, or fail with [`Error::Closed`]. Dropping the group does the same
+    /// but cannot report errors.
     ///
     /// # Errors
-    /// Why the log could not be synced, a memtable not flushed, or the seal not written. All that can be done is done
-    /// all the same, the sync first; closing again tries what is left. That a merge fails is no error.
+    /// The log could not be synced, a memtable not flushed, or the seal not written. All other steps are done anyway,
+    /// the sync first; closing again retries the failed ones. A failed compaction is no error.
     pub fn close(&self) -> Result<()> {
         let _alone = self.inner.scheduler.closers.lock();
         self.inner.begin_closing();
-        // It takes the writer lock: every write has either been appended or will be refused.
+        // Takes the writer lock: every write has either been appended or will be refused.
         let synced = match self.inner.reader {
             None => self.inner.sequencer.sync(),
             Some(_) => Ok(()),
         };
-        // Not to be locked while they are waited for.
+        // The lock must be released before joining the threads.
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             let _ = thread.join();
@@ -418,7 +420,7 @@ impl Group {
     #[cold]
     fn start_threads_once(&self) {
         let mut threads = self.threads.lock();
-        // Closing takes the lock once it has begun: it finds the threads, or they are not started.
+        // Closing takes the lock after setting the flag: either it finds the threads, or they are not started.
         let closing = self.inner.core.closing.load(Ordering::SeqCst);
         let reads = self.inner.reader.is_some();
         if self.inner.core.options.background
@@ -442,18 +444,18 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // `close` has been here already when it was called: sealing twice changes nothing.
+        // `close` may have been called already: sealing twice changes nothing.
         let _ = self.close();
     }
 }
 
-/// A batch that was appended and not acknowledged yet.
+/// An appended batch that is not acknowledged yet.
 #[derive(Clone, Copy)]
 pub struct Ticket {
     last: Seq,
-    /// What the log must be durable up to before the batch is acknowledged.
+    /// The last write that must be durable before the batch is acknowledged.
     durable: Seq,
-    /// It asked for that itself.
+    /// The batch itself requested a sync.
     forces: bool,
     /// When it is to be durable.
     due: Option<Instant>,
@@ -466,11 +468,11 @@ impl Ticket {
     }
 }
 
-/// What checkpoint and ingestion need of a group.
+/// The internals that checkpoints and ingestion use.
 pub(crate) struct Internals<'a>(&'a Inner);
 
 impl Internals<'_> {
-    /// Refuses what only the process that writes can do.
+    /// Refuses operations of the writer in a read-only group.
     pub(crate) fn check_writer(&self) -> Result<()> {
         match self.0.reader {
             Some(_) => Err(Error::ReadOnly),
@@ -502,8 +504,7 @@ impl Inner {
             let view = self.versions.view.load_full();
             let seq = self.sequencer.visible();
             let seq = seq.max(view.version.flushed());
-            // If the view was replaced in between, writes up to `seq` may be in memtables that the
-            // old one does not have.
+            // If the view was replaced in between, writes up to `seq` may be in memtables that the old one lacks.
             if Arc::ptr_eq(&view, &self.versions.view.load()) {
                 let horizon = self.horizon(&view);
                 return Snapshot::new(view, seq, horizon);
@@ -521,7 +522,7 @@ impl Inner {
         Snapshot::new(view, writer.next_seq - 1, horizon)
     }
 
-    /// Replaces the view by what `change` makes of it.
+    /// Replaces the view by the result of `change`.
     fn change_view(&self, change: impl FnOnce(&View) -> View) {
         let _guard = self.versions.view_change.lock();
         let next = change(&self.versions.view.load());
@@ -529,7 +530,7 @@ impl Inner {
         self.versions.view.store(&next);
     }
 
-    /// Measures the pressure again, when a tree's merges have begun or ceased to fail.
+    /// Measures the pressure again, after a tree's compactions have begun or ceased to fail.
     fn change_pressure(&self) {
         let _guard = self.versions.view_change.lock();
         self.scheduler.measure_pressure(&self.versions.view.load());

@@ -1,5 +1,5 @@
-//! Opening a group: to write it, with a lock, or to read it beside the one who does (`reader.rs`). What is found in the log
-//! is `recover.rs`.
+//! Opening a group: to write it, with a lock, or to read it beside the writer (`reader.rs`). The replay of the log is
+//! in `recover.rs`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,11 +74,11 @@ pub(super) fn open(
         }
         log.replay_all(&source, &recovered)?;
         let mut order = recovered.order;
-        // A handle that went on behind lost numbers may have written nothing.
+        // A handle that skipped lost numbers may have written nothing.
         let lost = order.lost.last().map_or(0, |(_, upto)| *upto);
         next_seq = log.last_seq.max(lost) + 1;
         if recovered.current.seal.is_none() && order.reserved > next_seq {
-            // Those in between may have been seen.
+            // The numbers in between may have been seen.
             next_seq = order.reserved;
             order.lose(log.last_seq, next_seq - 1);
         }
@@ -143,7 +143,7 @@ fn open_clock(
     Ok(Arc::new(clock))
 }
 
-/// Opens a group to read it beside the one who writes it.
+/// Opens a group to read it beside the writer.
 pub(super) fn open_reader(
     dir: &Path,
     options: Options,
@@ -168,7 +168,7 @@ pub(super) fn open_reader(
     let recovered = reader.recovered();
     let mut order = recovered.order.clone();
     if order.history == 0 {
-        // Until the first handle writes that knows of histories.
+        // Temporary, until the first handle of a version with histories writes.
         order.history = source.fs.unique();
     }
     let versions = Versions {
@@ -198,7 +198,8 @@ pub(super) fn open_reader(
     })
 }
 
-/// What an opening finds beside the one who writes: as much as is acknowledged, and what is up to `shown`, which was seen before.
+/// Recovers the state beside the writer: everything acknowledged, and everything up to `shown`, which was visible
+/// before.
 pub(super) fn recover_beside(
     source: &TableSource,
     provider: &dyn TreeProvider,
@@ -233,8 +234,8 @@ fn source(dir: &Path, options: &Options, budget: &Budget) -> TableSource {
     }
 }
 
-/// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that
-/// lost it, not a place for a new one. (A first opening that was cut off leaves a manifest without.)
+/// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that lost it, not a
+/// place for a new one. (A first opening that was cut off leaves a manifest without trees.)
 fn refuse_headless(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for name in fs.list(dir).map_err(|e| Error::io(dir, "list", e))? {
         let number = name

@@ -1,13 +1,13 @@
-//! The order of commits: numbers that are never given out again, positions, and how long the log is kept.
+//! The order of commits: sequence numbers that are never reused, positions, and the retention of the log.
 //!
-//! Sequence numbers are *reserved* in the manifest before they are given out, many at a time and with edits that are
-//! written anyway. After an end without a seal the next handle goes on behind the reserved ones: a power cut may have
-//! taken writes that somebody saw, and their numbers must not name others. The numbers in between are *lost*, and the
-//! store remembers which these are: a [`Position`] among them is of a history that did not come to pass.
+//! Sequence numbers are *reserved* in the manifest before they are allocated, many at a time and with edits that are
+//! written anyway. After an end without a seal the next handle continues above the reserved ones: a power cut may
+//! have lost writes that a reader saw, and their numbers must not name other writes. The numbers in between are
+//! *lost*, and the store records them: a [`Position`] among them belongs to a history that was discarded.
 //!
-//! A segment of the log is removed when its generation is in tables, unless it is *kept*: for the last so many bytes,
-//! for so long ([`KeepLog`]), or for a consumer that has not read it ([`Group::keep_log_for`]), each up to a bound.
-//! What is kept is always the newest part of the log, without gaps.
+//! A segment of the log is removed when its generation is in tables, unless it is *retained*: for the last so many
+//! bytes, for a time ([`KeepLog`]), or for a consumer that has not read it ([`Group::keep_log_for`]), each up to a
+//! bound. The retained part is always the newest part of the log, without gaps.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::options::KeepLog;
 use crate::version::{ClosedSegment, Edit, Hold, Order, log_path};
 
-/// So many numbers are reserved at a time.
+/// How many numbers are reserved at a time.
 const RESERVE: u64 = 1 << 20;
 
 /// The longest name of a consumer of the log, in bytes.
@@ -31,25 +31,25 @@ const MAX_NAME: usize = 255;
 const MAX_CONSUMERS: usize = 1024;
 
 impl Group {
-    /// Where readers are now: everything up to it is visible.
+    /// The position of readers: everything up to it is visible.
     pub fn position(&self) -> Position {
         self.inner
             .sequencer
             .position_of(self.inner.sequencer.visible())
     }
 
-    /// The earliest position that [`Group::tail`] can go on from.
+    /// The earliest position from which [`Group::tail`] can start.
     pub fn oldest_position(&self) -> Position {
         let oldest = self.inner.sequencer.oldest();
         self.inner.sequencer.position_of(oldest)
     }
 
-    /// Keeps the log behind `position` for the consumer `name`, through restarts, until that is called again with a
-    /// later position: at most `bytes` of it, the newest. Durable when it returns.
+    /// Retains the log behind `position` for the consumer `name`, across restarts, until this is called again with a
+    /// later position: at most the newest `bytes`. Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Group::tail`]; [`Error::Limit`] for a name over 255
-    /// bytes and for more than 1024 consumers; what a write fails with.
+    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Group::tail`]; [`Error::Limit`] for a name over
+    /// 255 bytes and for more than 1024 consumers; errors of writes.
     pub fn keep_log_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
         self.inner.check_position(position)?;
         check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
@@ -65,10 +65,10 @@ impl Group {
         Ok(())
     }
 
-    /// Forgets the consumer `name`: nothing is kept for it any more. False when there is none.
+    /// Removes the consumer `name`: the log is no longer retained for it. False when there is none.
     ///
     /// # Errors
-    /// What a write fails with.
+    /// Errors of writes.
     pub fn release_log(&self, name: &str) -> Result<bool> {
         let mut found = false;
         self.inner.change_order(|order| {
@@ -79,7 +79,7 @@ impl Group {
         Ok(found)
     }
 
-    /// The named consumers of the log: name, position, and how many bytes are kept for it at most.
+    /// The named consumers of the log: name, position, and the most bytes retained for it.
     pub fn log_consumers(&self) -> Vec<(String, Position, u64)> {
         let versions = self.inner.versions.manifest.lock();
         let history = versions.order.history;
@@ -94,7 +94,7 @@ impl Group {
 }
 
 impl Inner {
-    /// Refuses a position that the log does not go on from.
+    /// Refuses a position from which the log cannot continue.
     pub(super) fn check_position(&self, position: Position) -> Result<()> {
         let other = Err(Error::OtherHistory {
             position,
@@ -110,7 +110,7 @@ impl Inner {
         self.sequencer.check_kept(position.seq)
     }
 
-    /// Makes sure, under the writer lock, that numbers up to `upto` are reserved.
+    /// Ensures, under the writer lock, that numbers up to `upto` are reserved.
     pub(super) fn reserve(&self, upto: Seq) -> Result<()> {
         if upto < self.sequencer.reserved.load(Ordering::Acquire) {
             return Ok(());
@@ -121,7 +121,7 @@ impl Inner {
         self.record_order(&mut versions, order)
     }
 
-    /// Carries out a change of the order, durably.
+    /// Applies a change of the order, durably.
     fn change_order(&self, change: impl FnOnce(&mut Order) -> Result<()>) -> Result<()> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let mut versions = self.versions.manifest.lock();
@@ -139,14 +139,14 @@ impl Inner {
         self.record(versions, &mut edit)
     }
 
-    /// True when segments may be kept behind the flush that is to come.
+    /// True when segments may be retained after the next flush.
     pub(super) fn is_log_kept(&self) -> bool {
         self.core.options.keep_log != KeepLog::default()
             || !self.versions.manifest.lock().order.holds.is_empty()
             || !self.sequencer.tails.holds().is_empty()
     }
 
-    /// Removes the segments that the manifest says nothing of any more.
+    /// Removes the segments that the manifest no longer lists.
     pub(super) fn drop_segments(&self) {
         let (log, kept) = {
             let versions = self.versions.manifest.lock();
@@ -167,7 +167,7 @@ impl Inner {
             gone
         };
         for number in gone {
-            // One that stays is removed at the next opening.
+            // If the removal fails, the next opening retries it.
             let _ = self
                 .core
                 .source
@@ -178,7 +178,7 @@ impl Inner {
 }
 
 impl Sequencer {
-    /// The last write before the first that the log still has.
+    /// The last write before the start of the log.
     pub(super) fn oldest(&self) -> Seq {
         let closed = self.log.closed.lock();
         let live = self.log.segments.lock();
@@ -198,8 +198,8 @@ impl Sequencer {
         }
     }
 
-    /// What an edit changes of the order on the way: more numbers are reserved before those that are there run out,
-    /// and with a flush segments become superfluous.
+    /// The changes of the order that an edit should include: reservations before the reserved numbers run out, and,
+    /// with a flush, segments to release.
     pub(super) fn next_order(&self, versions: &Versions, flushed: Option<u64>) -> Option<Order> {
         let mut order = versions.order.clone();
         let given = self.given.load(Ordering::Acquire);
@@ -212,7 +212,7 @@ impl Sequencer {
         (order != versions.order).then_some(order)
     }
 
-    /// The order that the first edit of a manifest says.
+    /// The order for the first edit of a manifest.
     pub(super) fn first_order(&self, versions: &Versions) -> Order {
         let mut order = versions.order.clone();
         order.reserved = order
@@ -221,13 +221,13 @@ impl Sequencer {
         order
     }
 
-    /// Takes over the order that the manifest says now.
+    /// Adopts the order now in the manifest.
     pub(super) fn note_order(&self, versions: &mut Versions, order: Order) {
         self.reserved.store(order.reserved, Ordering::Release);
         versions.order = order;
     }
 
-    /// Which of the segments before `log`, which nothing needs for recovery, are kept.
+    /// The retained ones among the segments before `log`, which recovery does not need.
     pub(super) fn keep(&self, order: &Order, log: u64) -> Vec<ClosedSegment> {
         let closed = self.log.closed.lock();
         let superfluous = closed.iter().filter(|closed| closed.number < log);

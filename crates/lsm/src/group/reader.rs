@@ -1,22 +1,24 @@
-//! Reading a store beside the process that writes it: no lock, no file of the store written, and the writer does not know.
+//! Read-only groups: reading a store beside the process that writes it, without a lock, without writing any of its
+//! files, and unnoticed by the writer.
 //!
-//! A reader does what opening does, and then goes on where the files end: with the edits that the manifest has got, and
-//! with the batches that the log has got. What it keeps of them ([`Reader`]) is behind one lock, which only those
-//! take who [refresh](Group::refresh); reads go on with the view as ever.
+//! A reader does the same as an opening, and then continues where the files ended: with the edits appended to the
+//! manifest, and with the batches appended to the log. Its progress ([`Reader`]) is behind one lock, which only a
+//! [refresh](Group::refresh) takes; reads use the view as ever.
 //!
-//! *What is visible.* A batch is in the log before it is acknowledged. The log says of each whether its writer waits for a
-//! sync, and the writer's process puts a mark behind each sync, in the segment that was the newest when the sync began. So a batch is taken as soon as it is in the log, unless one
-//! before it (or it itself) waits for a sync that no mark tells of; those wait here as well, as they do there. An edit of the manifest
-//! counts once it is marked. Where nobody has the store open for writing all is taken that an opening would take.
+//! *Visibility.* A batch is in the log before it is acknowledged. The log says for each batch whether its writer
+//! waits for a sync, and the writing process appends a sync marker after each sync, in the segment that was the
+//! newest when the sync began. So a batch is applied as soon as it is in the log, unless it or one before it waits
+//! for a sync that no marker confirms; those wait here, too. An edit of the manifest is applied once it is marked.
+//! Where no process has the store open for writing, the reader applies everything that an opening would.
 //!
-//! *What goes away.* The writer removes files when it does not need them any more. A reader opens the files of all tables
-//! of its version, so that it can read them afterwards; the memtables of a segment are its own. Where a file is gone
-//! before it was opened, the manifest says more by then, and the reader looks again.
+//! *Removed files.* The writer removes files that it no longer needs. A reader opens the files of all tables of its
+//! version, so that it can read them afterwards; the memtables of a segment are its own. Where a file is gone before
+//! it was opened, the manifest has newer edits by then, and the reader retries.
 //!
-//! *From segment to segment.* The last record of a segment names the one that may come next, and that says at which place it
-//! goes on: it does when that is where this reader is. When there is another manifest the writer may be another, and
-//! the folder is searched for the segment that goes on here. Where the log was flushed before it was read, the version has
-//! its writes, and reading goes on with the first segment that is needed beside it.
+//! *Next segment.* The last record of a segment names the possible successor, whose header says where it continues:
+//! it is the successor if that is the reader's position. When there is another manifest the writer may be another,
+//! too, and the folder is searched for the successor. Where the log was flushed before it was read, the version has
+//! its writes, and reading continues with the first segment that is needed beside it.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -37,33 +39,33 @@ use crate::version::{
 };
 use crate::wal::{Follower, LogKind, Record};
 
-/// So often a refresh looks again when a file has gone away, or is in the midst of being written.
+/// The retries of a refresh when a file is gone, or is being written.
 const TRIES: u32 = 12;
 
-/// How long a tail of a reader waits before it looks again.
+/// The polling interval of a reader's tail.
 pub(super) const POLL: Duration = Duration::from_millis(5);
 
-/// How far a reader has followed the writer.
+/// The progress of a reader behind the writer.
 pub(super) struct Reader {
     recovered: Recovered,
     manifest: Follower,
-    /// The version has changed since it was last shown.
+    /// The version has changed since the last published view.
     changed: bool,
-    /// The segment that is being read, and its number. It cannot be read where a power cut took its header.
+    /// The segment being read, and its number. It cannot be read where a power cut lost its header.
     log: Option<Follower>,
     segment: u64,
-    /// The last write before the segment's first, and the last one that was read.
+    /// The last write before the segment's first, and the last write read.
     after: Seq,
     last: Seq,
-    /// The segment that may come next, and whether to search for it.
+    /// The possible successor, and whether to search for it.
     next: Option<u64>,
     search: bool,
     waiting: Waiting,
-    /// The last write that is acknowledged.
+    /// The last acknowledged write.
     applied: Seq,
-    /// Memtables of what is not in the version's tables, newest first; the first is that of the segment.
+    /// Memtables of writes that are not in the version's tables, newest first; the first is that of the segment.
     generations: Vec<Arc<Generation>>,
-    /// The segments before.
+    /// The earlier segments.
     closed: Vec<ClosedSegment>,
 }
 
@@ -82,14 +84,15 @@ struct Waits {
 }
 
 impl Waiting {
-    /// True when a batch waits whose writes go to this generation.
+    /// True when a waiting batch belongs to this generation.
     pub(super) fn has(&self, generation: &Arc<Generation>) -> bool {
         let mut waiting = self.0.iter();
         waiting.any(|waits| Arc::ptr_eq(&waits.generation, generation))
     }
 
-    /// Takes a record of `segment` that begins at `offset`, whose writes go to `generation`, and gives `apply` those
-    /// that are known to be acknowledged with it. What is written up to `durable` is durable. Returns the record's last write.
+    /// Adds a record of `segment` at `offset`, whose writes go to `generation`, and passes the batches to `apply`
+    /// that are known to be acknowledged with it. Writes up to `durable` are durable. Returns the record's last
+    /// write.
     pub(super) fn take(
         &mut self,
         source: &TableSource,
@@ -127,7 +130,8 @@ impl Waiting {
         }
     }
 
-    /// Gives `apply` the batches at the front that `is_durable` says of that they are, and those between that only wait for others.
+    /// Passes the batches at the front to `apply` that `is_durable` confirms, and those between that only wait for
+    /// others.
     fn release(
         &mut self,
         is_durable: impl Fn(&Waits) -> bool,
@@ -146,21 +150,22 @@ impl Waiting {
         Ok(())
     }
 
-    /// Forgets those of a segment that is no part of the log.
+    /// Discards the batches of a segment that is not part of the log.
     pub(super) fn forget(&mut self, segment: u64) {
         self.0.retain(|waits| waits.segment != segment);
     }
 }
 
-/// Applies a batch to its generation, by its place in the log; returns its last sequence number.
+/// Applies a batch to its generation, given its location in the log; returns its last sequence number.
 pub(super) type Apply<'a> = dyn FnMut(&Arc<Generation>, &[u8], (u64, u64)) -> Result<Seq> + 'a;
 
 impl Group {
-    /// Opens the group in `dir` to read it beside the process that writes it (or without one). It sees what is there
-    /// now; [`Group::refresh`] takes over what was written since, and so does a [tail](Group::tail) that has given
+    /// Opens the group in `dir` to read it beside the writing process (or without one). It sees the current state;
+    /// [`Group::refresh`] catches up with later writes, and so does a [tail](Group::tail) that has returned
     /// everything. Writes are refused with [`Error::ReadOnly`]. Takes no lock, and writes no file of the store.
     ///
-    /// The files of all tables are kept open. Costs time in proportion to the trees and tables, and what is not flushed.
+    /// Keeps the files of all tables open. Costs time in proportion to the trees and tables, and to the unflushed
+    /// writes.
     ///
     /// # Errors
     /// As [`Group::open`], but for [`Error::Locked`].
@@ -180,24 +185,24 @@ impl Group {
         self.inner.reader.is_some()
     }
 
-    /// Of a group that was opened to read beside the writer: takes over what is acknowledged there by now. Snapshots from
-    /// then on see it. Costs time in proportion to what was written since (and to the number of tables, where tables have changed).
-    /// Does nothing where the group itself is the writer.
+    /// In a read-only group, catches up with everything acknowledged by now. Later snapshots see it. Costs time in
+    /// proportion to the writes since (and to the number of tables, where tables have changed). Does nothing in a
+    /// writing group.
     ///
     /// # Errors
-    /// [`Error::OtherHistory`] when another store is in the place of this one. Damage, and what reading fails with; what
-    /// was taken over before stays as it is.
+    /// [`Error::OtherHistory`] when another store has replaced this one. Damage, and read errors; the state reached
+    /// before is kept.
     pub fn refresh(&self) -> Result<()> {
         self.inner.refresh()
     }
 }
 
-/// Does what may fail when files go away meanwhile, or are just being written, until it succeeds or has failed too often.
+/// Retries work that may fail when files are removed or written meanwhile, up to a limit.
 pub(super) fn with_patience<T>(mut work: impl FnMut(u32) -> Result<T>) -> Result<T> {
     for time in 0..TRIES {
         match work(time) {
             Err(error) if may_pass(&error) => {
-                // Nothing for the first times: it is a race that another look wins.
+                // No pause for the first retries: they resolve a race.
                 let pause = Duration::from_millis(u64::from(time.saturating_sub(2)));
                 std::thread::sleep(pause);
             }
@@ -207,8 +212,7 @@ pub(super) fn with_patience<T>(mut work: impl FnMut(u32) -> Result<T>) -> Result
     work(TRIES)
 }
 
-/// What becomes of a table that is not there: when it still is not after many looks, it is missing, which is an error
-/// of the reads that need it.
+/// Handles a missing table: after many retries it is considered lost, which is an error of the reads that need it.
 pub(super) fn gone(error: Error, time: u32) -> Result<()> {
     match time < TRIES {
         true => Err(error),
@@ -216,7 +220,7 @@ pub(super) fn gone(error: Error, time: u32) -> Result<()> {
     }
 }
 
-/// True for an error that may come from looking while somebody writes.
+/// True for an error that a concurrent writer may cause.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Io { source, .. } => {
@@ -230,7 +234,7 @@ fn may_pass(error: &Error) -> bool {
 }
 
 impl Reader {
-    /// Goes on from what an opening has found.
+    /// Starts from the state that an opening has found.
     pub(super) fn new(
         source: &TableSource,
         recovered: Recovered,
@@ -241,7 +245,7 @@ impl Reader {
         let log = recovery.end().map(open).transpose()?;
         let segment = recovery.end().map_or(recovered.log, |(segment, _)| segment);
         let mut closed = recovery.closed;
-        // The one that is read is not over.
+        // The segment being read is not closed.
         let current = closed.pop_if(|closed| closed.number == segment);
         let mut generations = recovery.generations;
         generations.reverse();
@@ -266,7 +270,7 @@ impl Reader {
         })
     }
 
-    /// What the manifest said when it was read last.
+    /// The manifest as last read.
     pub(super) fn recovered(&self) -> &Recovered {
         &self.recovered
     }
@@ -279,7 +283,7 @@ impl Reader {
         self.view()
     }
 
-    /// What is to be seen now.
+    /// The current view.
     fn view(&mut self) -> View {
         let mut version = self.recovered.version.clone();
         version.set_flushed(self.recovered.last_seq);
@@ -296,12 +300,12 @@ impl Reader {
         }
     }
 
-    /// The last write that is acknowledged, as far as this reader knows.
+    /// The last acknowledged write, as known to this reader.
     pub(super) fn visible(&self) -> Seq {
         self.applied.max(self.recovered.last_seq)
     }
 
-    /// The segments that are there to be read again, oldest first.
+    /// The segments that can be read again, oldest first.
     pub(super) fn segments(&self) -> Vec<ClosedSegment> {
         let kept = self.recovered.order.kept.iter();
         let first = self.recovered.log;
@@ -311,13 +315,13 @@ impl Reader {
         kept.chain(read).copied().chain(current).collect()
     }
 
-    /// Where reading has got to: the segment, and the place in it.
+    /// The reader's position: the segment, and the offset in it.
     fn here(&self) -> Option<(u64, u64)> {
         let log = self.log.as_ref()?;
         Some((self.segment, log.end()))
     }
 
-    /// What was read of the segment.
+    /// The part of the segment that was read.
     fn part(&self, (number, len): (u64, u64)) -> ClosedSegment {
         ClosedSegment {
             number,
@@ -328,7 +332,7 @@ impl Reader {
         }
     }
 
-    /// Takes over what the manifest says by now. True when that is more than before.
+    /// Applies new edits of the manifest. True when there were any.
     fn follow_manifest(&mut self, inner: &Inner, time: u32) -> Result<bool> {
         let options = |name: &str, config: &[u8]| inner.core.provider.tree_options(name, config);
         let source = &inner.core.source;
@@ -358,7 +362,7 @@ impl Reader {
         Ok(more)
     }
 
-    /// Takes over what is in the log by now.
+    /// Applies new batches of the log.
     fn follow_log(&mut self, inner: &Inner) -> Result<()> {
         let source = &inner.core.source;
         loop {
@@ -368,7 +372,8 @@ impl Reader {
                 self.closed.extend(part);
                 self.begin(next, self.last);
             } else if self.segment < self.recovered.log {
-                // It was flushed, and is gone, before it was read to its end. All that waited is in tables as well.
+                // The segment was flushed and removed before it was read to its end. All waiting batches are in
+                // tables.
                 let next = open_segment(source, self.recovered.log, 0)?;
                 self.waiting = Waiting::default();
                 self.closed.clear();
@@ -420,14 +425,14 @@ impl Reader {
             self.search &= last.is_none();
         }
         waiting.release(|waits| waits.last <= durable, &mut apply)?;
-        // A sync that was under way when the log went on in another segment is marked behind the end of the one before.
+        // A sync that was running when the log moved on to another segment is marked at the end of the earlier one.
         let of_waiting = waiting.0.front().map(|waits| waits.segment);
         let closed = self.closed.iter();
         for closed in closed.filter(|closed| of_waiting.is_some_and(|first| first <= closed.number))
         {
             let mut behind = match open_segment(source, closed.number, closed.len) {
                 Ok(behind) => behind,
-                // It was flushed: the manifest tells of it.
+                // The segment was flushed: the manifest records it.
                 Err(error) if may_pass(&error) => continue,
                 Err(error) => return Err(error),
             };
@@ -448,7 +453,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The segment that goes on where this one has ended.
+    /// The segment that continues this one.
     fn successor(&self, source: &TableSource) -> Result<Option<Follower>> {
         let here = self.here();
         let mut numbers: Vec<u64> = self.next.into_iter().collect();
@@ -462,7 +467,7 @@ impl Reader {
             match open_segment(source, number, 0) {
                 Ok(next) if next.header().previous == here => return Ok(Some(next)),
                 Ok(_) => {}
-                // Not made yet, or flushed and removed already.
+                // Not created yet, or flushed and removed already.
                 Err(error) if may_pass(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -471,8 +476,8 @@ impl Reader {
     }
 }
 
-/// True when who wrote that manifest is gone, so that nobody waits for a sync: what was read before this is asked is what an
-/// opening would find.
+/// True when the writer of that manifest is gone, so that no write waits for a sync: what was read before this call
+/// is what an opening would find.
 pub(super) fn is_over(source: &TableSource, current: &Current) -> bool {
     current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true)
 }
@@ -482,7 +487,7 @@ fn open_segment(source: &TableSource, number: u64, offset: u64) -> Result<Follow
     Follower::open(&*source.fs, &path, LogKind::Wal, number, offset)
 }
 
-/// The memtables of a segment.
+/// A generation for a segment.
 fn begin(after: Seq, segment: u64) -> Arc<Generation> {
     let generation = Generation::new(after);
     generation.set_log(segment);
@@ -490,7 +495,7 @@ fn begin(after: Seq, segment: u64) -> Arc<Generation> {
 }
 
 impl Inner {
-    /// Takes over what was written since, in a reader beside the writer.
+    /// Catches up with the writer, in a read-only group.
     pub(super) fn refresh(&self) -> Result<()> {
         let Some(reader) = &self.reader else {
             return Ok(());
@@ -498,11 +503,12 @@ impl Inner {
         self.core.check_open()?;
         let mut reader = reader.lock();
         with_patience(|time| {
-            // Where following does not succeed, an opening might.
+            // Where following fails, a new opening may succeed.
             if time > TRIES / 2 {
                 *reader = self.reopen()?;
             }
-            // A segment may have been made, flushed and removed after the manifest was read: then that says more by now.
+            // A segment may have been created, flushed and removed after the manifest was read: then the manifest has
+            // a newer edit.
             reader.follow_manifest(self, time)?;
             loop {
                 reader.follow_log(self)?;
@@ -515,7 +521,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What an opening finds now.
+    /// Opens the store anew.
     fn reopen(&self) -> Result<Reader> {
         let shown = self.sequencer.visible();
         let (mut recovered, recovery) =
@@ -527,13 +533,13 @@ impl Inner {
         Reader::new(&self.core.source, recovered, recovery)
     }
 
-    /// Lets snapshots see what was taken over.
+    /// Publishes the current state to snapshots.
     fn show(&self, reader: &mut Reader) {
         let shown = self.versions.view.load_full();
         let newest = reader.generations.first();
         let is_new = newest.is_some_and(|newest| !Arc::ptr_eq(newest, &shown.active));
         if reader.changed || is_new {
-            // What was dropped by then must not be looked for in what is left.
+            // Entries dropped as expired by then must stay hidden in the rest.
             self.core.clock.keep(reader.recovered.time);
             let view = reader.view();
             self.change_view(|_| view);
@@ -564,7 +570,7 @@ impl Inner {
         }
     }
 
-    /// A store that was written by older versions only has none.
+    /// A store written only by older versions has no history.
     fn set_history(&self, history: u64) {
         if history != 0 {
             self.sequencer.history.store(history, Ordering::Release);

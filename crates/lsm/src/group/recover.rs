@@ -1,10 +1,9 @@
-//! Recovery: the writes that were not flushed, from the log.
+//! Recovery: replays the unflushed writes from the log.
 //!
-//! Each segment names the place that it goes on from, the one before it and that one's length, so that
-//! replay keeps a prefix of what was written. Where a segment is torn or missing the log breaks off,
-//! and takes up again with a segment that goes on from just there: an earlier opening has seen the
-//! same break. Other segments are not taken; should one tell that it was synced, which includes
-//! everything before it, then the break is damage.
+//! The header of each segment names the position that it continues from: the previous segment and its length. So
+//! replay keeps a prefix of the writes. Where a segment is torn or missing the log breaks off, and resumes with a
+//! segment that continues from exactly there: an earlier opening has seen the same break. Other segments are skipped;
+//! if one proves that it was synced, which includes everything before it, then the break is damage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,31 +19,32 @@ use crate::sort;
 use crate::version::{ClosedSegment, MAX_FILE, Recovered, TableSource, log_path, own_number};
 use crate::wal::{LogKind, Record, Tail, replay};
 
-/// What the log segments gave.
+/// The result of replaying the log.
 #[derive(Default)]
 pub(super) struct Recovery {
     /// Oldest first.
     pub(super) generations: Vec<Arc<Generation>>,
-    /// The last write that was read.
+    /// The last write read.
     pub(super) last_seq: Seq,
-    /// Of a reader beside the writer: what may not be acknowledged, the last write that is, and up to where all is known to be.
+    /// In a read-only group: the batches that may not be acknowledged, the last acknowledged write, and the last one
+    /// known to be durable.
     pub(super) waiting: Option<Waiting>,
     pub(super) applied: Seq,
     pub(super) durable: Seq,
-    /// Where the good part of the log ends: (segment, length). Several places when segments without
-    /// records follow the last record; the newest is the last.
+    /// The ends of the valid log: (segment, length). Several when segments without records follow the last record;
+    /// the newest is the last.
     pub(super) ends: Vec<(u64, u64)>,
     pub(super) highest: u64,
-    /// The manifest and the segments that are part of the log, where they may not be durable.
+    /// The manifest and the log's segments, where they may not be durable.
     pub(super) unsynced: Vec<PathBuf>,
-    /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
+    /// Segments that are not part of the log: they hold no write that was acknowledged as durable.
     pub(super) forsaken: Vec<PathBuf>,
-    /// Those that are, and those before them that are kept, oldest first.
+    /// The segments of the log, and the retained ones before them, oldest first.
     pub(super) closed: Vec<ClosedSegment>,
     pub(super) now: u64,
 }
 
-/// Where and why the log broke off.
+/// Where and why the log breaks off.
 struct Break {
     segment: u64,
     offset: u64,
@@ -52,12 +52,12 @@ struct Break {
 }
 
 impl Recovery {
-    /// Where the good part of the log ends: the segment, and the place in it. `None` where no segment is a part of it.
+    /// The end of the valid log: segment and offset. `None` where no segment belongs to it.
     pub(super) fn end(&self) -> Option<(u64, u64)> {
         self.ends.last().copied()
     }
 
-    /// Replays the segments that the manifest needs, from the first on.
+    /// Replays the segments that the manifest needs, in order.
     pub(super) fn replay_all(&mut self, source: &TableSource, recovered: &Recovered) -> Result<()> {
         let names = source
             .fs
@@ -68,13 +68,13 @@ impl Recovery {
             .filter_map(|name| segment_number(name))
             .collect();
         numbers.sort_unstable();
-        // Also numbers of files that are no part of the store: nothing that is there is written over.
+        // Includes numbers of foreign files, so that no existing file is overwritten.
         let taken = names.iter().filter_map(|name| {
             let name = name.to_str()?;
             own_number(name, "", ".tbl").or_else(|| own_number(name, "", ".log"))
         });
         self.highest = taken.filter(|n| *n < MAX_FILE / 2).max().unwrap_or(0);
-        // Without gaps: one that is missing takes those before it along.
+        // Without gaps: a missing segment invalidates those before it.
         let kept = recovered.order.kept.iter().rev();
         let there =
             kept.take_while(|kept| kept.number < recovered.log && numbers.contains(&kept.number));
@@ -106,8 +106,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Replays one segment, which is taken if it goes on where the log is good up to: then whoever
-    /// started it has seen the same log, and `broken` has ended. Otherwise the log breaks off here.
+    /// Replays one segment. It is accepted if it continues from the end of the valid log: then the process that
+    /// started it has seen the same log, and `broken` is resolved. Otherwise the log breaks off here.
     fn replay_one(
         &mut self,
         source: &TableSource,
@@ -171,7 +171,7 @@ impl Recovery {
         };
         if !goes_on {
             let why = broken.get_or_insert_with(|| self.missing(number, previous));
-            // A sync includes all that was written before.
+            // A sync includes everything written before.
             if replayed.synced > 0 || sealed.is_some() {
                 let path = log_path(&source.dir, why.segment);
                 return Err(Error::corruption(&path, why.offset, why.why.clone()));
@@ -194,7 +194,7 @@ impl Recovery {
             self.ends.clear();
         }
         self.ends.push((number, replayed.end));
-        // One without writes is not kept.
+        // A segment without writes is not retained.
         if last_seq > self.last_seq {
             self.closed.push(ClosedSegment {
                 number,
@@ -216,7 +216,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// What the manifest refers to was synced, so the log is damaged where it ends, though it looks torn there.
+    /// The manifest refers to synced writes beyond the end of the log, so the log is damaged there, though it looks
+    /// torn.
     fn cut_short(
         &self,
         source: &TableSource,
@@ -233,7 +234,7 @@ impl Recovery {
         Error::corruption(&log_path(&source.dir, segment), offset, what)
     }
 
-    /// What is missing when segment `number` says that the log before it ended at `previous`.
+    /// The damage when segment `number` says that the log before it ended at `previous`.
     fn missing(&self, number: u64, previous: Option<(u64, u64)>) -> Break {
         let (segment, len) = previous.unwrap_or((number, 0));
         match self.ends.iter().find(|(seen, _)| *seen == segment) {
@@ -251,7 +252,7 @@ impl Recovery {
     }
 }
 
-/// Applies a batch of the log, which begins at a place (segment, offset) there. Returns its last sequence number.
+/// Applies a batch of the log, given its location (segment, offset). Returns its last sequence number.
 pub(super) fn apply_batch(
     source: &TableSource,
     recovered: &Recovered,
@@ -288,8 +289,8 @@ pub(super) fn segment_number(name: &Path) -> Option<u64> {
     own_number(name.to_str()?, "", ".log")
 }
 
-/// True when the file is one that the engine makes, is not `keep`, and may be removed: by its name. What it holds
-/// must be looked at as well ([`is_own`]).
+/// True when the name is one that the engine creates, is not in `keep`, and may be removed. The contents must be
+/// checked as well ([`is_own`]).
 pub(super) fn is_leftover(
     name: &str,
     keep_tables: &dyn Fn(u64) -> bool,
@@ -308,8 +309,8 @@ pub(super) fn is_leftover(
     name == "CURRENT.new" || sort::is_leftover(name)
 }
 
-/// False for a table, log or manifest that the engine cannot have written, whatever its name is: somebody else's file.
-/// All of ours begin with one of three words; of one that a power cut took apart they may be missing, or zeros.
+/// False for a table, log or manifest that the engine cannot have written, whatever its name: a foreign file. The
+/// engine's files begin with one of three magic words, which may be missing or zeros after a power cut.
 pub(super) fn is_own(fs: &dyn Fs, path: &Path) -> bool {
     let numbered = path.file_name().and_then(|name| name.to_str());
     let numbered = numbered.is_some_and(|name| {

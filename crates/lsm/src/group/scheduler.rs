@@ -1,5 +1,5 @@
-//! The scheduler: which flushes, merges and sweeps are at work, due, or have failed, and who waits for them. The threads are in
-//! `threads.rs`, the choice of what is due in `compact.rs` and `sweep.rs`.
+//! The scheduler: the flushes, compactions and sweeps that are running, due, or failed, and the threads that wait for
+//! them. The threads are in `threads.rs`, the choice of due work in `compact.rs` and `sweep.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,37 +22,37 @@ use crate::version::{TreeVersion, Version};
 
 #[derive(Default)]
 pub(super) struct Signals {
-    /// Counts how often the background threads were woken, so that each knows whether it was since it looked.
+    /// Counts the wake-ups of the background threads, so that each can tell whether it missed one.
     pub(super) work: u64,
-    /// The last failure of a flush, when none has succeeded since, and how many there were in a row.
+    /// The last error of a flush, if none has succeeded since, and the number of consecutive failures.
     pub(super) flush_failure: Option<(Error, u64)>,
-    /// When the log is to be synced for the writes that asked for it.
+    /// When the log is due to be synced for periodic writes.
     pub(super) sync_at: Option<Instant>,
 }
 
 #[derive(Default)]
 pub(super) struct Scheduler {
     pub(super) flushing: Mutex<()>,
-    /// The trees that somebody works on.
+    /// The claimed trees.
     pub(super) claims: Claims,
-    /// Bulk loads under way.
+    /// Running bulk loads.
     pub(super) ingesting: AtomicUsize,
-    /// Threads that compactions may have, and have.
+    /// The limit of compaction threads, and their current number.
     pub(super) slots: Slots,
-    /// How fast compactions may write.
+    /// The write rate limit of compactions.
     pub(super) pace: Pace,
     pub(super) jobs: Jobs,
     pub(super) signals: Mutex<Signals>,
-    /// Woken when there is background work.
+    /// Signalled when there is background work.
     pub(super) wake: Condvar,
-    /// Woken when a flush has ended, well or not.
+    /// Signalled when a flush has ended, successfully or not.
     pub(super) flushed: Condvar,
-    /// Held by the one who closes.
+    /// Held by the thread that closes.
     pub(super) closers: Mutex<()>,
     pub(super) workers: Workers,
     pub(super) failures: Mutex<Failures>,
     pub(super) sweeps: Mutex<Sweeps>,
-    /// Merge backlog of the tree that has most, as `f64` bits: 0 or less is none, 1 is the most.
+    /// The largest compaction backlog of any tree, as `f64` bits: 0 or less is none, 1 is the maximum.
     pressure: AtomicU64,
 }
 
@@ -71,14 +71,14 @@ impl Scheduler {
         self.wake.notify_all();
     }
 
-    /// How far merges of any tree are behind: 0 or less is not at all, 1 is the most.
+    /// The compaction backlog: 0 or less is none, 1 is the maximum.
     pub(super) fn pressure(&self) -> f64 {
         f64::from_bits(self.pressure.load(Ordering::Relaxed))
     }
 
-    /// The same of those of some trees.
+    /// The backlog of some trees.
     pub(super) fn pressure_of(&self, version: &Version, trees: &[TreeId]) -> f64 {
-        // Where no tree is behind, none of these is.
+        // Where no tree has a backlog, none of these has.
         if self.pressure() <= 0.0 {
             return 0.0;
         }
@@ -86,14 +86,14 @@ impl Scheduler {
         self.most_pressure(trees)
     }
 
-    /// Measures that of all trees of a view.
+    /// Measures the backlog of all trees of a view.
     pub(super) fn measure_pressure(&self, view: &View) {
         let pressure = self.most_pressure(view.version.trees.values());
         self.pressure
             .store(f64::to_bits(pressure), Ordering::Relaxed);
     }
 
-    /// Trees whose merges fail do not count: slowing writers down does not help them.
+    /// Trees whose compactions fail do not count: slowing writers down does not help them.
     fn most_pressure<'t>(&self, trees: impl Iterator<Item = &'t Arc<TreeVersion>>) -> f64 {
         let failures = self.failures.lock();
         trees

@@ -1,8 +1,8 @@
-//! The log and commit sequencer: who writes what under which numbers, how far that is in the log, durable, and visible.
+//! The log and commit sequencer: allocates sequence numbers and tracks how far the log is written, durable, and
+//! visible.
 //!
-//! Its parts are the log's segments and the queue of those who wait for a sync (`log.rs`), the numbers that are
-//! reserved and the segments that are kept (`order.rs`), and who follows (`tail.rs`). A batch goes through it in
-//! `commit.rs`.
+//! Its parts are the log's segments and the sync queue (`log.rs`), reserved numbers and retained segments
+//! (`order.rs`), and followers (`tail.rs`). `commit.rs` passes batches through it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,34 +15,34 @@ use super::log::{Log, Segment};
 use super::tail::Tails;
 use crate::entry::{Position, Seq};
 
-/// Behind the `writer` lock.
+/// The state behind the `writer` lock.
 #[derive(Default)]
 pub(super) struct Writer {
     pub(super) next_seq: Seq,
-    /// The last one that was given out and is not lost.
+    /// The last allocated number that is not lost.
     pub(super) last: Seq,
-    /// The last write that asked to be durable before it is acknowledged.
+    /// The last write that must be durable before it is acknowledged.
     pub(super) demanded: Seq,
     /// The segment of the active generation; `None` until the first write.
     pub(super) segment: Option<Arc<Segment>>,
-    /// The last segment that was replayed: its number and the length that was good.
+    /// The last replayed segment: its number and its valid length.
     pub(super) replayed: Option<(u64, u64)>,
-    /// The manifest and the segments that were found, where they may be in the system's cache only.
+    /// The manifest and segments found at opening that may only be in the system's cache.
     pub(super) unsynced: Vec<PathBuf>,
-    /// Segments that are no part of the log: they hold nothing that was acknowledged as durable.
+    /// Segments that are not part of the log: they hold no write that was acknowledged as durable.
     pub(super) forsaken: Vec<PathBuf>,
-    /// Microseconds of delay that pressure has put on writers and nobody has slept yet.
+    /// Microseconds of delay that are due and that no writer has slept yet.
     pub(super) delay: u64,
 }
 
 pub(super) struct Sequencer {
     pub(super) core: Arc<Core>,
     pub(super) writer: Mutex<Writer>,
-    /// The last sequence number that readers see.
+    /// The last visible sequence number.
     pub(super) visible: AtomicU64,
-    /// Names the order of commits.
+    /// The identifier of the order of commits.
     pub(super) history: AtomicU64,
-    /// The next sequence number, and how far they are reserved.
+    /// The next sequence number, and the end of the reserved ones.
     pub(super) given: AtomicU64,
     pub(super) reserved: AtomicU64,
     pub(super) log: Log,
@@ -50,7 +50,7 @@ pub(super) struct Sequencer {
 }
 
 impl Sequencer {
-    /// Goes on with what `writer` says, after what is in `log`, of which everything is visible.
+    /// Continues from the state in `writer` after the writes in `log`, all of which are visible.
     pub(super) fn new(core: Arc<Core>, writer: Writer, log: Log, history: u64) -> Sequencer {
         Sequencer {
             core,
@@ -58,14 +58,14 @@ impl Sequencer {
             history: AtomicU64::new(history),
             given: AtomicU64::new(writer.next_seq),
             writer: Mutex::new(writer),
-            // Nothing is, before the first change of this handle says so.
+            // None are reserved before the first change of this handle.
             reserved: AtomicU64::new(0),
             log,
             tails: Tails::default(),
         }
     }
 
-    /// Lets readers see everything up to `last`.
+    /// Makes everything up to `last` visible.
     #[inline]
     pub(super) fn publish(&self, last: Seq) {
         self.visible.fetch_max(last, Ordering::SeqCst);

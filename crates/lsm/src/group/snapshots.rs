@@ -1,16 +1,20 @@
-//! Named snapshots: what a snapshot sees is kept under a name, through restarts and in copies of the store, until it is dropped.
+//! Named snapshots: the contents of a snapshot are kept under a name, across restarts and in copies of the store,
+//! until it is dropped.
 //!
-//! *Keeping* one takes what a checkpoint takes (`checkpoint.rs`): the version of a snapshot, and tables of what the snapshot sees of the
-//! memtables. These are flushed first, so that is only what was written since. Nobody is waited for, and what is written
-//! meanwhile is not in it. One edit of the manifest makes it a version that is kept (`version/kept.rs`), after the log is synced up to what it sees: it
-//! never sees a write that a power cut took. It costs time by tables and by what was in memtables, not by data.
+//! *Keeping* one works like a checkpoint (`checkpoint.rs`): it stores the version of a snapshot, and tables of the
+//! memtable entries visible to it. Memtables are flushed first, so these are only the latest writes. It waits for no
+//! one, and concurrent writes are not in it. One edit of the manifest adds it as a kept version (`version/kept.rs`),
+//! after the log is synced up to its last write: it never sees a write lost in a power cut. The cost depends on the
+//! number of tables and the size of memtables, not on the data.
 //!
-//! *Afterwards* it costs space: files stay while a version that is kept has a table in them. Merges, sweeps of sets, changes and drops of trees take no
-//! heed of it, and it takes none of them. Of a shared file (`space.rs`) what is left is not copied elsewhere while a kept version needs the file as it is.
+//! *Afterwards* it costs space: a file stays while a kept version has a table in it. Compactions, sweeps of sets, and
+//! changes and drops of trees ignore it. The live rest of a shared file (`space.rs`) is not copied elsewhere while a
+//! kept version needs the file.
 //!
-//! *Reading* it is reading any snapshot: of that version, its last write, and its time, so what had not expired then is seen for as long as it is kept.
+//! *Reading* it is reading any snapshot: with that version, its last write, and its time, so entries that had not
+//! expired then stay visible in it.
 //!
-//! One is kept or dropped at a time (`naming`, outermost of all locks), so a name that was looked for stays as it was.
+//! One is kept or dropped at a time (`naming`, the outermost lock), so the result of looking up a name stays valid.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -24,52 +28,53 @@ use crate::generation::{Generation, View};
 use crate::read::Snapshot;
 use crate::version::{Edit, Kept, MAX_SNAPSHOT_NAME, NewKept, Pictured, TableFile, Version};
 
-/// The most snapshots that are kept at a time.
+/// The maximum number of named snapshots.
 const MAX_SNAPSHOTS: usize = 1024;
 
-/// A snapshot that is kept under a name.
+/// A named snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedSnapshot {
     /// Its name.
     pub name: String,
-    /// The last write that it sees.
+    /// The last write that is visible in it.
     pub seq: Seq,
-    /// The time by which it sees what expires; 0 where nothing did.
+    /// The time by which it hides expired entries; 0 where nothing expired.
     pub time: Time,
     /// Bytes of its tables.
     pub bytes: u64,
-    /// Bytes of those of them that are there for it alone, which go when it is dropped.
+    /// Bytes of the tables that only it uses, which are freed when it is dropped.
     pub own_bytes: u64,
 }
 
 impl Group {
-    /// Keeps what a snapshot of now sees under `name`, until that is [dropped](Group::drop_snapshot): through restarts, and in
-    /// [checkpoints](Group::checkpoint). Durable when it returns, with everything that it sees. Returns the last write that it sees. Costs a flush, and
-    /// time by the number of tables; while it is kept, the space of tables that merges have replaced since.
+    /// Keeps a snapshot of the current state under `name`, until it is [dropped](Group::drop_snapshot): across
+    /// restarts, and in [checkpoints](Group::checkpoint). Durable when it returns, with everything visible in it.
+    /// Returns its last write. Costs a flush, and time by the number of tables; while it is kept, the space of tables
+    /// that compactions have replaced since.
     ///
     /// # Errors
-    /// [`Error::SnapshotExists`]; [`Error::Limit`] for a name over 255 bytes and for more than 1024 snapshots, [`Error::Invalid`] for an empty name;
-    /// what a write fails with.
+    /// [`Error::SnapshotExists`]; [`Error::Limit`] for a name over 255 bytes and for more than 1024 snapshots,
+    /// [`Error::Invalid`] for an empty name; errors of writes.
     pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
         self.start_threads();
         self.inner.keep_snapshot(name)
     }
 
-    /// Drops the snapshot that is kept under `name`. What only it needed is removed, once nobody reads it any more.
+    /// Drops the snapshot named `name`. The files that only it needed are removed with their last reader.
     ///
     /// # Errors
-    /// [`Error::UnknownSnapshot`]; what a write fails with.
+    /// [`Error::UnknownSnapshot`]; errors of writes.
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
         self.start_threads();
         self.inner.drop_snapshot(name)
     }
 
-    /// The snapshots that are kept, by name. Costs time by the number of their tables.
+    /// The named snapshots, by name. Costs time by the number of their tables.
     pub fn snapshots(&self) -> Vec<NamedSnapshot> {
         list(&self.inner.versions.view.load_full().version)
     }
 
-    /// Bytes of tables that are there for snapshots that are kept, and for nothing else.
+    /// Bytes of tables that only named snapshots use.
     pub fn snapshot_bytes(&self) -> u64 {
         let version = self.inner.versions.view.load_full().version.clone();
         if version.kept().is_empty() {
@@ -82,7 +87,7 @@ impl Group {
         only_kept.map(|table| table.meta().size).sum()
     }
 
-    /// The snapshot that is kept under `name`: what it saw then.
+    /// The snapshot named `name`, with the contents it had when it was kept.
     ///
     /// # Errors
     /// [`Error::UnknownSnapshot`].
@@ -133,7 +138,7 @@ impl Inner {
         let snapshot = self.snapshot();
         self.sequencer.sync_all()?;
         let version = snapshot.view().version.clone();
-        // Merges may take tables out of the newest version before the edit is there.
+        // Compactions may remove tables from the newest version before the edit is installed.
         let held = Held::new(&version);
         let kept = self.work_on(|edit| {
             let mut picture = version.as_picture();
@@ -143,7 +148,7 @@ impl Inner {
                 internals.copy_memtables(&snapshot, &self.core.source, &new_file, &mut picture);
             edit.files = std::mem::take(&mut picture.files);
             copied?;
-            // Whoever reads it reads the tables.
+            // A read-only copy does not need them.
             (picture.bits, picture.saw) = (BTreeMap::new(), BTreeMap::new());
             edit.kept.push(NewKept {
                 name: name.to_string(),
@@ -155,7 +160,7 @@ impl Inner {
             self.install(edit, |view, version| view.with(version))
         });
         if kept.is_err() && self.core.is_poisoned() {
-            // The manifest may name them all the same.
+            // The manifest may refer to them anyway.
             std::mem::forget(held);
         }
         kept.map(|_retired| snapshot.seq())
@@ -176,7 +181,7 @@ impl Inner {
     }
 }
 
-/// Keeps the tables of a version where they are.
+/// Holds the tables of a version in their files.
 struct Held<'v>(&'v Version);
 
 impl Held<'_> {

@@ -1,8 +1,8 @@
-//! Space in shared files. A file goes when the last of its tables does, so a few that stay could keep much that is not
-//! used any more. When more than half of a file is unused, what is left of it is copied to another one, byte by byte:
-//! a table does not depend on where it lies. So shared files take at most about twice what is used of them, and what
-//! is copied is less than what was written. A file that a version needs which is kept under a name stays as it is for as long: to
-//! copy what the newest version has of it would free nothing.
+//! Space in shared files. A file is removed with the last of its tables, so a few live tables could retain much
+//! unused space. When more than half of a file is unused, its live tables are copied to another one, byte by byte: a
+//! table does not depend on its location. So shared files take at most about twice the live bytes, and fewer bytes
+//! are copied than were written. A file that a named snapshot needs is left alone: copying the tables of the newest
+//! version out of it would free nothing.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl Inner {
             return (files, claims);
         }
         let version = self.versions.view.load().version.clone();
-        // They are noted again when what is kept is dropped.
+        // They are added again when the kept version is dropped.
         let kept = version.kept().values();
         for table in kept.flat_map(|kept| kept.picture().tables()) {
             files.remove(&table.file().number());
@@ -44,21 +44,21 @@ impl Inner {
         (files, claims)
     }
 
-    /// Notes the file of a table that became obsolete, if it is due.
+    /// Adds the file of an obsolete table, if it is due.
     pub(super) fn note_space(&self, table: &TableFile) {
         if table.place().is_some() && table.file().is_sparse() {
             self.versions.sparse.lock().insert(table.file().number());
         }
     }
 
-    /// Moves what is left of the files that are due. A file with tables of a tree that somebody works on is left for later; what
-    /// fails is left until more of the file is unused, or the store is opened again.
+    /// Moves the live tables out of the files that are due. A file with tables of a claimed tree is postponed; a
+    /// failed one waits until more of it is unused, or the store is reopened.
     pub(super) fn move_tables(&self) -> Result<()> {
         let (files, _claims) = self.claim_sparse();
         if files.is_empty() {
             return Ok(());
         }
-        // The claims came before: nobody else takes tables out of these files.
+        // Loaded after the claims: no other job removes tables from these files.
         let version = self.versions.view.load().version.clone();
         let mut job = self.scheduler.jobs.begin(JobAbout {
             kind: JobKind::Move,

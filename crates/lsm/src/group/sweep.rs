@@ -1,4 +1,4 @@
-//! Sweeps of the obsolete sets: numbers are forgotten that nobody can ask about any more (`obsolete/mod.rs`).
+//! Sweeps of the obsolete sets: they drop numbers that can no longer be probed (`obsolete/mod.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 use crate::obsolete::{self, SeqSet};
 use crate::version::{ComponentId, Edit, SweptSet, TreeVersion, Version};
 
-/// Bytes that a sweep reads before merges have their turn again.
+/// Bytes that a sweep reads before compactions take their turn.
 const STEP: u64 = 64 << 20;
 
-/// Sweeps under way, and what those before have left. Who takes one out to go on with it has claimed its trees.
+/// Running sweeps, and the results of earlier ones. A thread that resumes a sweep has claimed its trees.
 #[derive(Default)]
 pub(super) struct Sweeps {
     under_way: BTreeMap<TreeId, Sweep>,
@@ -28,7 +28,7 @@ pub(super) struct Sweeps {
     left: BTreeMap<TreeId, usize>,
 }
 
-/// The trees that a sweep of `set` works on, or must find as they were at its end: the set, and who asks it.
+/// The trees that a sweep of `set` works on, or that must be unchanged at its end: the set and its holders.
 fn swept_with(version: &Version, set: TreeId) -> BTreeSet<TreeId> {
     let name = version.trees.get(&set).map(|set| set.name.as_str());
     let holders = name.into_iter().flat_map(|name| version.holders(name));
@@ -46,14 +46,14 @@ fn about(set: &TreeVersion, why: Why) -> JobAbout {
     }
 }
 
-/// A set that was swept, and what is left of it.
+/// A swept set, with its remaining numbers.
 struct Swept {
     set: Arc<TreeVersion>,
     left: Arc<SeqSet>,
 }
 
 impl Swept {
-    /// The span of the tables to be replaced, unless they hold just what is left, and in one run.
+    /// The span of the tables to be replaced, unless they already hold exactly the remaining numbers in one run.
     fn component(&self) -> Option<ComponentId> {
         let Swept { set, left } = self;
         let entries: u64 = set.tables().map(|table| table.meta().entries).sum();
@@ -67,8 +67,8 @@ impl Swept {
 }
 
 impl Inner {
-    /// Does a step of a sweep that is due, of a set and holders that nobody works on; false when there is none. Before sets are
-    /// `times` as large as they may be, none is.
+    /// Runs a step of a due sweep of an unclaimed set with unclaimed holders; false when there is none. A set is due
+    /// at `times` its allowance.
     pub(super) fn sweep_due(&self, times: usize) -> Result<bool> {
         let view = self.versions.view.load_full();
         let is_there = |id: &TreeId| view.version.trees.contains_key(id);
@@ -82,7 +82,7 @@ impl Inner {
             let left = sweeps.left.get(&set.id).copied().unwrap_or(0);
             let small = (2 * left).saturating_add(slack).saturating_mul(times);
             let memory = set.bitmap().memory();
-            // What is small need not be held against anything.
+            // A small set need not be compared with its holders.
             memory > small
                 && memory > (allowance(&view.version, set, slack) + 2 * left).saturating_mul(times)
         };
@@ -113,8 +113,8 @@ impl Inner {
         }
     }
 
-    /// Sweeps sets from begin to end, and leaves each in one run; those that are gone are passed over. What is left of
-    /// small sets is written together. Returns the first failure that was not the store's.
+    /// Sweeps sets completely, and leaves each in one run; dropped ones are skipped. The remaining numbers of small
+    /// sets are written together. Returns the first failure that is not the store's.
     pub(super) fn sweep_each(&self, sets: Vec<TreeId>) -> Result<Option<Error>> {
         let mut first = None;
         let mut rest = sets.into_iter().peekable();
@@ -167,7 +167,8 @@ impl Inner {
         }
     }
 
-    /// A step of a sweep of a set that is claimed with its holders. The last gives what is left, to be put in the place of the set.
+    /// A step of a sweep of a set that is claimed with its holders. The last step returns the remaining numbers, to
+    /// replace the set.
     fn sweep(&self, id: TreeId, bytes: u64) -> Result<Option<Swept>> {
         let view = self.versions.view.load_full();
         let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
@@ -184,8 +185,8 @@ impl Inner {
                 self.scheduler.sweeps.lock().under_way.insert(id, sweep);
                 return Ok(None);
             }
-            // Writers read lists, and write them with more, under their lock; and each reads the view from a copy of its
-            // own, none of which may be older than what is loaded here.
+            // Writers read lists and rewrite them under their lock, and each reads the view from its own copy, none
+            // of which may be older than the one loaded here.
             let now = {
                 let _no_write = self.sequencer.writer.lock();
                 let _no_change = self.versions.view_change.lock();
@@ -212,7 +213,7 @@ impl Inner {
         }))
     }
 
-    /// Writes what is left of sets in place of all their tables, with one edit.
+    /// Writes the remaining numbers of sets in place of all their tables, with one edit.
     fn replace(&self, swept: &[Swept]) -> Result<()> {
         let changed = swept.iter();
         let changed = changed.filter_map(|swept| Some((swept, swept.component()?)));
@@ -251,7 +252,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Merges trees into one run each, where a table of theirs may have something of a write that is in the tree's set.
+    /// Compacts those trees into one run each that have a table with possible entries of a write in the tree's set.
     pub(super) fn drop_obsolete(&self, trees: &[TreeId]) -> Result<()> {
         let choose = |version: &Version, tree: &TreeVersion| {
             let by = tree.options.superseded.as_ref()?;

@@ -1,7 +1,7 @@
-//! Following the commits: every batch that was written, in order, from a position on, and then those to come.
+//! Following the commits: every written batch in order, from a position on, and then the later ones.
 //!
-//! A tail reads the log, the segment that is being written included, and nothing else, so that it costs writers
-//! nothing, however slow it is. It gives a batch when readers see it, not before. While it waits, writers wake it.
+//! A tail reads only the log, including the segment being written, so it costs writers nothing, however slow it is.
+//! It returns a batch once it is visible, not before. While it waits, writers wake it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,29 +19,30 @@ use crate::error::{Error, Result};
 use crate::version::{ClosedSegment, log_path};
 use crate::wal::{Follower, LogKind, Record};
 
-/// How much of the log is kept for an observer at most.
+/// The most log that is retained for an observer.
 const OBSERVER_BYTES: u64 = 64 << 20;
 
-/// How long an observer's thread waits before it looks whether it is still wanted.
+/// How often an observer's thread checks whether it should end.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A batch as it was committed.
+/// A committed batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
     position: Position,
     payload: Vec<u8>,
 }
 
-/// Is shown an operation of a commit: tree, sequence number, kind, key, value. One that expires as it is stored ([`crate::entry::Timed`]).
+/// Visits an operation of a commit: tree, sequence number, kind, key, value. One that expires is shown as it is
+/// stored ([`crate::entry::Timed`]).
 pub type ShowOperation<'v> = dyn FnMut(TreeId, Seq, Kind, &[u8], &[u8]) + 'v;
 
 impl Commit {
-    /// The position behind it: from there a tail goes on with the next commit.
+    /// The position behind it, from which a tail continues with the next commit.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Shows each operation, in the order in which they were added to the batch. Values of deletes are empty.
+    /// Visits each operation, in the order of addition to the batch. Values of deletes are empty.
     pub fn each(&self, visit: &mut ShowOperation<'_>) {
         decode(&self.payload, |operation| {
             visit(
@@ -55,24 +56,24 @@ impl Commit {
     }
 }
 
-/// Who waits for commits.
+/// The waiting tails.
 #[derive(Default)]
 pub(super) struct Tails {
     waiting: AtomicUsize,
     lock: Mutex<()>,
     woken: Condvar,
-    /// Of tails that the log is kept for.
+    /// The tails for which the log is retained.
     holds: Mutex<Vec<Weak<Held>>>,
 }
 
-/// How far a tail is, and how much of the log is kept for it.
+/// The position of a tail, and how much of the log is retained for it.
 struct Held {
     position: AtomicU64,
     bytes: u64,
 }
 
 impl Tails {
-    /// Wakes those who wait. Costs nothing when there are none.
+    /// Wakes the waiting tails. Costs nothing when there are none.
     #[inline]
     pub(super) fn wake(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -93,22 +94,22 @@ impl Tails {
 /// Reads commits in order ([`Group::tail`]).
 pub struct Tail {
     inner: Arc<Inner>,
-    /// Everything up to it was given.
+    /// Everything up to it was returned.
     position: Seq,
     reader: Option<(u64, Follower)>,
     held: Option<Arc<Held>>,
 }
 
 impl Group {
-    /// The commits behind `position`, in order: those that the log still has, then those to come. Only what goes
-    /// through the log: runs that are ingested do not.
+    /// The commits behind `position`, in order: those still in the log, then later ones. Only writes that go through
+    /// the log: ingested runs do not.
     ///
-    /// The log is not kept for it, unless [`Options::keep_log`](crate::Options::keep_log) or
+    /// The log is not retained for it, unless [`Options::keep_log`](crate::Options::keep_log) or
     /// [`Group::keep_log_for`] does so.
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] says from where one can start; [`Error::OtherHistory`] for a position of another
-    /// store, or of writes that a power cut took.
+    /// [`Error::PositionExpired`] names the earliest position available; [`Error::OtherHistory`] for a position of
+    /// another store, or of writes lost in a power cut.
     pub fn tail(&self, position: Position) -> Result<Tail> {
         self.inner.refresh()?;
         self.inner.check_position(position)?;
@@ -120,10 +121,10 @@ impl Group {
         })
     }
 
-    /// Calls `observe` with every commit from now on, in order, after it is visible, on a thread of its own: a slow
-    /// one delays nobody. The log is kept for it, up to 64 MiB; when it is further behind, it gets
-    /// [`Error::PositionExpired`], and goes on from the oldest commit that is there. Any other error is its last call.
-    /// Observing ends when the observer is dropped, which waits for a call that is under way, or the store is closed.
+    /// Calls `observe` with every later commit, in order, after it is visible, on a separate thread: a slow observer
+    /// delays no writer. The log is retained for it, up to 64 MiB; when it falls further behind, it gets
+    /// [`Error::PositionExpired`], and continues with the oldest commit available. Any other error is its last call.
+    /// Observing ends when the observer is dropped, which waits for a running call, or the store is closed.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -163,7 +164,7 @@ impl Group {
     }
 }
 
-/// Keeps a function called with each commit ([`Group::observe`]).
+/// Keeps a function subscribed to commits ([`Group::observe`]).
 pub struct Observer {
     stop: Arc<AtomicBool>,
     inner: Arc<Inner>,
@@ -182,20 +183,20 @@ impl Drop for Observer {
     }
 }
 
-/// Where a commit is.
+/// The location of a commit.
 pub(super) struct Place {
     pub(super) segment: u64,
-    /// Bytes of the segment that are written, and the last write among them.
+    /// Bytes written to the segment, and the last write in them.
     pub(super) end: u64,
     pub(super) last: Seq,
 }
 
 impl Sequencer {
-    /// The segment that has the first write behind `position`; `None` when none has any.
+    /// The segment with the first write behind `position`; `None` when there is no such write.
     fn place_after(&self, position: Seq) -> Result<Option<Place>> {
         self.check_kept(position)?;
         let closed = self.log.closed.lock();
-        // One without writes may be gone already.
+        // A segment without writes may be gone already.
         let has_more = |closed: &&ClosedSegment| closed.last > position.max(closed.after);
         if let Some(closed) = closed.iter().find(has_more) {
             return Ok(Some(Place {
@@ -206,7 +207,7 @@ impl Sequencer {
         }
         let live = self.log.segments.lock();
         Ok(live.last().and_then(|live| {
-            // The number first: the length is then that of a log that has the write.
+            // The number is read first: the length then belongs to a log that has the write.
             let last = live.last.load(Ordering::Acquire);
             (last > position).then(|| Place {
                 segment: live.number,
@@ -218,7 +219,7 @@ impl Sequencer {
 }
 
 impl Inner {
-    /// True when the segment is not a part of the log any more.
+    /// True when the segment is no longer part of the log.
     pub(super) fn is_gone(&self, number: u64) -> Result<bool> {
         self.refresh()?;
         let closed = self.sequencer.log.closed.lock();
@@ -230,12 +231,12 @@ impl Inner {
 }
 
 impl Tail {
-    /// Everything up to there was given.
+    /// Everything up to this position was returned.
     pub fn position(&self) -> Position {
         self.inner.sequencer.position_of(self.position)
     }
 
-    /// Has the log kept for this tail while it lives, up to so many bytes.
+    /// Retains the log for this tail while it lives, up to `bytes`.
     pub fn hold(&mut self, bytes: u64) {
         let held = Arc::new(Held {
             position: AtomicU64::new(self.position),
@@ -257,11 +258,11 @@ impl Tail {
         }
     }
 
-    /// The next commit, if it is there already.
+    /// The next commit, if it is visible already.
     ///
     /// # Errors
-    /// [`Error::PositionExpired`]: the next commit is not in the log any more, and the tail stays where it is.
-    /// Damage of the log, and what reading it fails with.
+    /// [`Error::PositionExpired`]: the next commit is no longer in the log, and the tail keeps its position. Damage
+    /// of the log, and read errors.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -277,7 +278,7 @@ impl Tail {
                 return Ok(None);
             }
             let Some(place) = self.inner.sequencer.place_after(self.position)? else {
-                // Numbers of no commit.
+                // Numbers without a commit.
                 self.go_to(visible);
                 continue;
             };
@@ -287,7 +288,7 @@ impl Tail {
                     let path = log_path(&self.inner.core.source.dir, place.segment);
                     let fs = &*self.inner.core.source.fs;
                     match Follower::open(fs, &path, LogKind::Wal, place.segment, 0) {
-                        // Removed meanwhile: then the position is not kept any more.
+                        // The segment was removed meanwhile: the position has expired.
                         Err(Error::Io { source, .. })
                             if source.kind() == std::io::ErrorKind::NotFound
                                 && self.inner.is_gone(place.segment)? =>
@@ -314,7 +315,7 @@ impl Tail {
             let is_through = reader.offset() >= place.end;
             self.reader = Some((place.segment, reader));
             match read {
-                // The last numbers were of no commit.
+                // The last numbers have no commit.
                 None if is_through => self.go_to(place.last.min(visible)),
                 None => return Ok(None),
                 Some(None) => {}
@@ -329,10 +330,10 @@ impl Tail {
         }
     }
 
-    /// The next commit; waits for it so long at most.
+    /// The next commit; waits for it for `most` at most.
     ///
     /// # Errors
-    /// As [`Tail::next`]; [`Error::Closed`] when the store was closed and everything was given.
+    /// As [`Tail::next`]; [`Error::Closed`] when the store was closed and everything was returned.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Commit>> {
         let inner = self.inner.clone();
         let until = Instant::now() + most;
@@ -344,7 +345,7 @@ impl Tail {
             inner.sequencer.tails.waiting.fetch_add(1, Ordering::SeqCst);
             let is_there = inner.sequencer.visible.load(Ordering::SeqCst) > self.position;
             let closing = inner.core.closing.load(Ordering::SeqCst);
-            // Nobody wakes a reader beside the writer.
+            // A reader beside the writer has to poll.
             let look = inner.reader.as_ref().map(|_| Instant::now() + POLL);
             let wake = look.map_or(until, |look| look.min(until));
             let timed_out = !is_there

@@ -1,4 +1,4 @@
-//! Threads that are not there, that close waits for, that read.
+//! Missing threads, threads that close waits for, and reader threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -50,7 +50,7 @@ fn writers_do_without_the_threads() {
     let (group, tree, runs) = ended.recv_timeout(Duration::from_secs(60)).unwrap();
     work.join().unwrap();
     assert!((1..8).contains(&runs), "{runs} runs: nobody merges");
-    // Nobody would have synced it later.
+    // Without the sync thread nothing would sync it later.
     let left = Options {
         fs: Arc::new(memory.power_cut(0, PowerCut::Lost)),
         ..Options::default()
@@ -79,7 +79,7 @@ fn write(group: &Group, tree: u32) -> crate::Result<u64> {
     group.write(&mut batch, Durability::Os)
 }
 
-/// `close` waits for the threads, which may be in the middle of a long merge. Writers do not wait with it.
+/// `close` waits for the threads, which may be in a long compaction. Writers do not wait with it.
 #[test]
 fn a_write_beside_a_close_that_waits_for_threads_is_refused_at_once() {
     let (group, tree) = with_threads();
@@ -122,14 +122,14 @@ fn a_closed_group_starts_no_threads() {
     assert!(matches!(write(&group, tree), Err(Error::Closed)));
     assert!(group.flush().is_err());
     assert!(group.threads.lock().is_empty());
-    // Nor one that never wrote.
+    // Neither does one that never wrote.
     let (group, tree) = with_threads();
     group.close().unwrap();
     assert!(matches!(write(&group, tree), Err(Error::Closed)));
     assert!(group.threads.lock().is_empty());
 }
 
-/// What an old view holds goes with the last snapshot of it: threads that have read and do nothing now keep nothing.
+/// An old view is released with its last snapshot: idle threads that have read keep nothing.
 #[test]
 fn idle_readers_pin_no_old_files_and_no_old_memtables() {
     const READERS: usize = 40;
@@ -155,7 +155,7 @@ fn idle_readers_pin_no_old_files_and_no_old_memtables() {
     write(&group, tree).unwrap();
     let (has_read, all_read) = mpsc::channel();
     std::thread::scope(|scope| {
-        // Dropped at the end, whatever it is: the readers end then.
+        // Dropped in any case, which ends the readers.
         let mut held = Vec::new();
         for _ in 0..READERS {
             let (hold, idle) = mpsc::channel::<()>();
@@ -190,7 +190,7 @@ fn idle_readers_pin_no_old_files_and_no_old_memtables() {
     });
 }
 
-/// Whatever threads read, each read is counted once.
+/// Each read is counted once, whichever thread reads.
 #[test]
 fn counters_of_reads_are_exact() {
     let (group, tree) = with_threads();

@@ -1,5 +1,6 @@
-//! The threads of a group: one flushes, one syncs for periodic durability, and a pool compacts, each of its threads a job at
-//! a time. A flush is never behind a compaction. Without them the calls that make work necessary do it.
+//! The threads of a group: one flushes, one syncs for periodic durability, and a pool compacts, each of its threads
+//! one job at a time. A flush never queues behind a compaction. Without threads the calls that make work necessary do
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,18 +11,18 @@ use super::Inner;
 use crate::error::{Error, Result};
 use crate::stats::Counters;
 
-/// How long a thread waits for work before it looks again.
+/// How long an idle thread waits before it checks for work.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long a failed flush is left alone before it is tried again.
+/// The pause after a failed flush.
 pub(super) const RETRY: Duration = Duration::from_millis(500);
 
-/// Which of a group's threads are alive. What a missing one would do (it could not be started, or has
-/// panicked) is done by the writers that need it.
+/// The live threads of a group. The work of a missing thread (it could not be started, or has panicked) is done by
+/// the writers that need it.
 #[derive(Default)]
 pub(super) struct Workers {
     pub(super) flush: AtomicBool,
-    /// How many compact.
+    /// The number of compaction threads.
     pub(super) compact: AtomicUsize,
     pub(super) sync: AtomicBool,
 }
@@ -30,7 +31,7 @@ pub(super) struct Workers {
 pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
     let mut start = |name: String, run: fn(&Inner), begin: fn(&Workers), end: fn(&Workers)| {
         let shared = inner.clone();
-        // Before it runs: whoever needs it then waits for it.
+        // Counted before it runs: a caller that needs the thread then waits for it.
         begin(&inner.scheduler.workers);
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             let _alive = Alive(&shared.scheduler.workers, end);
@@ -67,7 +68,7 @@ pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {
     }
 }
 
-/// Notes that a thread has ended, by panic too.
+/// Uncounts a thread that has ended, by panic too.
 struct Alive<'a>(&'a Workers, fn(&Workers));
 
 impl Drop for Alive<'_> {
@@ -82,12 +83,12 @@ fn flush_loop(inner: &Inner) {
 }
 
 fn merge_loop(inner: &Inner) {
-    // Failures of trees are noted with them; what gets here is one of the store, which writers meet as well.
+    // Failures of trees are recorded with them; an error here is the store's, which writers hit as well.
     let note = |inner: &Inner, _| Counters::add(&inner.core.counters.background_failures, 1);
     inner.work_loop(Inner::merge_once, note);
 }
 
-/// Syncs the log when the first of the periodic writes that are not synced yet wants it.
+/// Syncs the log when the first unsynced periodic write is due.
 fn sync_loop(inner: &Inner) {
     let mut signals = inner.scheduler.signals.lock();
     while !inner.core.closing.load(Ordering::SeqCst) {
@@ -99,7 +100,7 @@ fn sync_loop(inner: &Inner) {
             Some(_) => {
                 signals.sync_at = None;
                 parking_lot::MutexGuard::unlocked(&mut signals, || {
-                    // A failure has poisoned the group, which the next write tells.
+                    // A failure has poisoned the group, and the next write reports it.
                     let _ = inner.sequencer.sync_all();
                 });
             }
@@ -108,7 +109,7 @@ fn sync_loop(inner: &Inner) {
 }
 
 impl Inner {
-    /// Runs `job` whenever there may be work, again while it says that there is more.
+    /// Runs `job` whenever there may be work, and repeats it while it reports more.
     fn work_loop(
         &self,
         job: impl Fn(&Inner) -> Result<bool>,
@@ -125,7 +126,7 @@ impl Inner {
                 }
             };
             let mut signals = self.scheduler.signals.lock();
-            // After a failure the pause is kept, whatever else there is to do.
+            // After a failure the thread pauses, whatever else is due.
             let more = signals.work != looked && wait != RETRY;
             if !self.core.closing.load(Ordering::SeqCst) && !more {
                 self.scheduler.wake.wait_for(&mut signals, wait);
@@ -133,7 +134,7 @@ impl Inner {
         }
     }
 
-    /// Notes that a flush failed: writers that wait for it get the error.
+    /// Records a failed flush: writers that wait for it get the error.
     fn note_flush_failure(&self, error: Error) {
         if self.core.closing.load(Ordering::SeqCst) {
             return;
@@ -148,8 +149,7 @@ impl Inner {
         self.scheduler.flushed.notify_all();
     }
 
-    /// Without background threads: does what they would do, here and now. A failure is kept for the
-    /// writers that run into it.
+    /// Does the work of the background threads inline. A failure is kept for the writers that run into it.
     pub(super) fn work_inline(&self) {
         if self.versions.view.load().full.is_empty() {
             return;

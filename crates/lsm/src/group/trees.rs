@@ -11,19 +11,19 @@ use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
 use crate::version::{Edit, MAX_TREE};
 
-/// Changes of trees that happen together or not at all.
+/// Changes of trees that are applied atomically.
 #[derive(Debug, Clone, Default)]
 pub struct TreeChange {
-    /// Trees to create: name and configuration of each. A tree that is dropped leaves its name free.
+    /// Trees to create: name and configuration of each. The name of a dropped tree can be reused.
     pub created: Vec<(String, Vec<u8>)>,
-    /// Trees that get another configuration; their options are asked for again.
+    /// Trees with a new configuration; their options are resolved again.
     pub configured: Vec<(TreeId, Vec<u8>)>,
-    /// Trees to drop with all they hold.
+    /// Trees to drop with their contents.
     pub dropped: Vec<TreeId>,
 }
 
 impl Inner {
-    /// Carries out the change that `make` returns when it gets the last sequence number so far.
+    /// Applies the change that `make` returns for the last sequence number so far.
     pub(super) fn change(
         &self,
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
@@ -44,9 +44,9 @@ impl Inner {
         Ok(made)
     }
 
-    /// Does `install` with the change that `make` returns, under the locks of flushes and of the writer, when `trees` and all that
-    /// the change concerns are claimed: what these are is known when `make` has said it, so it may be asked again. What is returned is
-    /// dropped without the locks.
+    /// Runs `install` with the change that `make` returns, under the locks of flushes and of the writer, when `trees`
+    /// and all trees concerned by the change are claimed: `make` determines these, so it may be called again. The
+    /// returned value is dropped without the locks.
     pub(super) fn with_change<T>(
         &self,
         mut trees: BTreeSet<TreeId>,
@@ -67,14 +67,15 @@ impl Inner {
         }
     }
 
-    /// The trees that nobody may be working on when a change is installed, under the writer lock:
+    /// The trees that must be claimed when a change is installed, under the writer lock:
     ///
-    /// - those that are dropped: a merge would put tables into them;
-    /// - those that are configured: what a merge writes that began before is as the old options say, so its tables would pass for ones
-    ///   that were written with the new ones (attributes that they lack, numbers of another set that they have);
-    /// - with both the trees that are merged with them, and of a obsolete set those that tell it of what they
-    ///   leave out;
-    /// - the set that a new tree asks: a sweep that is about to end must not forget what the tree is about to get.
+    /// - dropped trees: a compaction would put tables into them;
+    /// - configured trees: a compaction that began earlier writes by the old options, so its tables would pass for
+    ///   ones written by the new options (attributes that they lack, numbers of another set that they have);
+    /// - with both the trees that are compacted with them, and with an obsolete set the trees that report their
+    ///   drops to it;
+    /// - the set that a new tree reads: a sweep about to end must not drop numbers that the tree is about to
+    ///   receive.
     fn concerned(&self, change: &TreeChange) -> Result<BTreeSet<TreeId>> {
         let version = &self.versions.view.load().version;
         let mut concerned = BTreeSet::new();
@@ -98,7 +99,7 @@ impl Inner {
         Ok(concerned)
     }
 
-    /// The same for a change that drops nothing: needs not wait for merges and flushes.
+    /// The same for a change that drops nothing: does not wait for compactions and flushes.
     fn change_without_drops(
         &self,
         make: &mut dyn FnMut(Seq) -> Result<TreeChange>,
@@ -146,8 +147,8 @@ impl Inner {
         self.change_without_drops(&mut { configure }).map(|_| ())
     }
 
-    /// Checks a change against the trees that are there, and puts it into `edit`. Under the writer
-    /// lock, so that it stays true.
+    /// Checks a change against the current trees, and adds it to `edit`. Under the writer lock, so that it stays
+    /// valid.
     pub(super) fn add_change(&self, change: TreeChange, edit: &mut Edit) -> Result<()> {
         let view = self.versions.view.load();
         let known = change.dropped.iter();
@@ -178,7 +179,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Installs an edit of trees, and starts a generation: its memtables are made with the options that a tree has.
+    /// Installs an edit of trees, and starts a generation, because memtables are created with the options of their
+    /// trees.
     pub(super) fn change_trees(&self, writer: &mut Writer, edit: &mut Edit) -> Result<Retired> {
         if !self.versions.view.load().active.is_empty() {
             self.rotate(writer)?;

@@ -1,5 +1,5 @@
-//! The version set: the version and the memtables that readers see (the view), and the manifest that says on disk what
-//! the version is. Views are replaced whole (`install.rs`, `commit.rs` for new memtables); `manifest.rs` begins manifests.
+//! The version set: the version and memtables that readers see (the view), and the manifest, which is its form on
+//! disk. Views are replaced whole (`install.rs`, `commit.rs` for new memtables); `manifest.rs` starts manifests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::entry::Seq;
 use crate::generation::{View, Views};
 use crate::version::{Current, Manifest, Order};
 
-/// Behind the `manifest` lock.
+/// The state behind the `manifest` lock.
 pub(super) struct Versions {
     pub(super) manifest: Option<Manifest>,
     /// The first log segment that an opening must replay.
@@ -21,11 +21,11 @@ pub(super) struct Versions {
     pub(super) next_tree: TreeId,
     /// The last sequence number in tables.
     pub(super) last_seq: Seq,
-    /// What is remembered of the order of commits.
+    /// The recorded order of commits.
     pub(super) order: Order,
-    /// The length at which the manifest is written anew.
+    /// The length at which the manifest is rewritten.
     pub(super) renew_at: u64,
-    /// What closing has still to write.
+    /// The seal that closing has yet to write.
     pub(super) seal: Option<Current>,
 }
 
@@ -44,11 +44,11 @@ impl Versions {
 }
 
 pub(super) struct VersionSet {
-    /// Shared with merges that ask for the version of the moment.
+    /// Shared with compactions that read the current version.
     pub(super) view: Arc<Views>,
     pub(super) view_change: Mutex<()>,
     pub(super) manifest: Mutex<Versions>,
-    /// Held while a snapshot is kept or dropped.
+    /// Held while a named snapshot is kept or dropped.
     pub(super) naming: Mutex<()>,
     next_file: AtomicU64,
     /// Shared files of which more than half is unused.
@@ -56,7 +56,7 @@ pub(super) struct VersionSet {
 }
 
 impl VersionSet {
-    /// `next_file` is the number of the next file that is made.
+    /// `next_file` is the number of the next file.
     pub(super) fn new(view: View, versions: Versions, next_file: u64) -> VersionSet {
         VersionSet {
             sparse: Mutex::new(sparse_files(&view.version)),
@@ -73,7 +73,7 @@ impl VersionSet {
         self.next_file.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The number that the next new file will have at least.
+    /// A lower bound of the next new file's number.
     pub(super) fn next_file(&self) -> u64 {
         self.next_file.load(Ordering::SeqCst)
     }

@@ -1,22 +1,22 @@
-//! Memory that is handed out piece by piece and freed all at once.
+//! A bump allocator whose memory is freed all at once.
 //!
-//! Chunks start at 1 KiB, because most trees of a group hold next to nothing, and grow with the arena
-//! up to 1 MiB. A piece that is large for a shared chunk gets one of its own, of exactly its size; so
-//! less than a quarter of a full chunk is unused, and usually next to nothing.
+//! Chunks start at 1 KiB, because most trees of a group hold next to nothing, and grow with the arena up to 1 MiB. An
+//! allocation that is large for a shared chunk gets one of its own, of exactly its size; so less than a quarter of a
+//! full chunk is unused, and usually next to nothing.
 //!
-//! A shared chunk is handed out from both ends: what searches read from the front, and what they
-//! step over from the back, so that the former lies close together in caches and in pages.
+//! A shared chunk is allocated from both ends: what searches read from the front, and what they skip from the back,
+//! so that the former lies close together in caches and pages.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// The alignment of pieces from the front, in bytes.
+/// The alignment of allocations from the front, in bytes.
 pub(super) const ALIGN: usize = 8;
 
 const SMALLEST_CHUNK: usize = 1 << 10;
 const LARGEST_CHUNK: usize = 1 << 20;
 
-/// A bump allocator. Pieces live as long as the arena does; nothing in them is dropped.
+/// A bump allocator. Allocations live as long as the arena does; they are not dropped.
 pub(super) struct Arena {
     chunks: Vec<(NonNull<u8>, Layout)>,
     /// The unused middle of the newest shared chunk.
@@ -43,7 +43,7 @@ impl Arena {
         self.memory
     }
 
-    /// A piece of `size` uninitialised bytes, aligned to [`ALIGN`], that nobody else has.
+    /// Allocates `size` uninitialised bytes, aligned to [`ALIGN`] and exclusive.
     ///
     /// # Panics
     /// When `size` is near `isize::MAX`.
@@ -63,7 +63,7 @@ impl Arena {
         piece
     }
 
-    /// A piece of `size` uninitialised bytes, not aligned, that nobody else has.
+    /// Allocates `size` uninitialised bytes, unaligned and exclusive.
     ///
     /// # Panics
     /// When `size` is near `isize::MAX`.
@@ -80,11 +80,10 @@ impl Arena {
         unsafe { self.free.add(self.free_len) }
     }
 
-    /// A chunk for a piece of `size` bytes alone; or `None`, after starting a shared chunk that has
-    /// room for it.
+    /// A chunk for one allocation of `size` bytes; or `None`, after starting a shared chunk that has room for it.
     #[cold]
     fn grow(&mut self, size: usize) -> Option<NonNull<u8>> {
-        // As much again as there is: the chunks double, whether or not they are shared.
+        // As large as the arena so far: the chunks double, whether or not they are shared.
         let shared = self.memory.clamp(SMALLEST_CHUNK, LARGEST_CHUNK);
         let shared = shared.next_power_of_two();
         if size > shared / 4 {
@@ -100,7 +99,7 @@ impl Arena {
         debug_assert!(size > 0);
         // SAFETY: ALIGN is a power of two, and callers keep sizes well under isize::MAX.
         let layout = unsafe { Layout::from_size_align_unchecked(size, ALIGN) };
-        // SAFETY: the layout's size is not 0: pieces that do not fit `free_len` have some.
+        // SAFETY: the layout's size is not 0: allocations that do not fit `free_len` are not empty.
         let Some(chunk) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout);
         };

@@ -1,25 +1,26 @@
-//! The key filter of a memtable: most keys that are asked for are not in it, and a search of the list costs a cache miss a
-//! level. A blocked Bloom filter, as tables have them, in pieces: each has room for some times as many keys as the one before,
-//! and is made when that is full. So it grows without being made again, and a question looks into a line of each piece.
+//! The key filter of a memtable: most keys looked up are not in it, and a search of the list costs a cache miss per
+//! level. A blocked Bloom filter, as in tables, in pieces: each has room for several times as many keys as the one
+//! before, and is created when that is full. So it grows without a rebuild, and a probe reads one line per piece.
 //!
-//! One thread adds at a time. Readers need no lock: the bits of a key are set before its entry is in the list, so who sees the
-//! entry sees them, if what told him of the entry came after it, as the visible sequence number does.
+//! One thread adds at a time. Readers need no lock: the bits of a key are set before its entry is in the list, so a
+//! reader that can see the entry sees them, if it learned of the entry afterwards, as through the visible sequence
+//! number.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Keys of the first piece.
+/// Capacity of the first piece, in keys.
 const FIRST: usize = 512;
-/// How many times as many each further piece is for.
+/// Growth factor of the pieces' capacity.
 const GROWTH: usize = 8;
-/// Pieces; the last is for a billion keys, and takes more if it must.
+/// Number of pieces; the last is for a billion keys, and accepts more.
 const PIECES: usize = 8;
 const BITS_PER_KEY: usize = 10;
 /// Bits set by a key.
 const PROBES: u32 = 6;
-/// Follows a probe's state to the next; odd.
+/// Derives the next probe from the state; odd.
 const STEP: u32 = 0x9e37_79b9;
 
 /// A cache line.
@@ -34,7 +35,7 @@ pub(super) struct KeyFilter {
 }
 
 impl KeyFilter {
-    /// The piece for the key that comes after `keys` others, and the number of its lines.
+    /// The piece for the key after `keys` others, and its number of lines.
     fn piece_for(keys: usize) -> (usize, usize) {
         let (mut piece, mut room, mut before) = (0, FIRST, 0);
         while keys - before >= room && piece + 1 < PIECES {
@@ -45,7 +46,7 @@ impl KeyFilter {
         (piece, (room * BITS_PER_KEY).div_ceil(512))
     }
 
-    /// Adds a key. Returns the bytes that it took from the allocator. One thread at a time.
+    /// Adds a key. Returns the bytes that it allocated. One thread at a time.
     #[inline]
     pub(super) fn add(&self, key: &[u8]) -> usize {
         let hash = xxh3_64(key);
@@ -60,7 +61,7 @@ impl KeyFilter {
         if let Some(Line(words)) = all.get(line_of(hash, all.len())) {
             for (word, bit) in bits_of(hash) {
                 let Some(word) = words.get(word) else { break };
-                // Nobody else writes, so it needs no read-modify-write.
+                // No other thread writes, so no read-modify-write is needed.
                 let bits = word.load(Ordering::Relaxed);
                 if bits & bit == 0 {
                     is_new = true;
@@ -68,13 +69,13 @@ impl KeyFilter {
                 }
             }
         }
-        // One that is there takes no room, at least while the piece is the same.
+        // A repeated key takes no capacity, at least within the same piece.
         self.keys
             .store(keys + usize::from(is_new), Ordering::Relaxed);
         if made { size_of_val(&**all) } else { 0 }
     }
 
-    /// False when the key was not added.
+    /// False when the key was certainly not added.
     #[inline]
     pub(super) fn may_contain(&self, key: &[u8]) -> bool {
         let hash = xxh3_64(key);
@@ -90,7 +91,7 @@ impl KeyFilter {
     }
 }
 
-/// The hash's upper half picks the line, the lower half the bits.
+/// The upper half of the hash selects the line, the lower half the bits.
 #[inline]
 fn line_of(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
@@ -127,7 +128,7 @@ mod tests {
             let wrong = (0..20_000).filter(|n| filter.may_contain(&key(1 << 30 | n)));
             assert!(wrong.count() < 1_000, "of 20,000 at {count}");
         }
-        // 512, 4,096 and 32,768 keys, and what is above of 262,144.
+        // 512, 4,096 and 32,768 keys, and the rest of 262,144.
         let lines = |keys: usize| (keys * BITS_PER_KEY).div_ceil(512);
         let all = [512, 4096, 32_768, 262_144].map(lines);
         assert_eq!(bytes, all.iter().sum::<usize>() * 64);

@@ -1,10 +1,9 @@
 //! The memtable: the newest entries of a tree, in memory, ordered by [`crate::entry::compare`].
 //!
-//! An arena-backed skip list. Writers take turns; readers never wait, and never see half an entry.
-//! For the trees that ask for it the memtable also keeps an ordered map per attribute (LevelDB++
-//! section 3: the B-tree on the attribute in memory that takes the place of the tables' embedded
-//! filters), as further skip lists in the same arena. Writers pay nothing for these maps but a
-//! pointer an entry: who reads a map first brings it up to date.
+//! An arena-backed skip list. Writers take turns; readers never wait, and never see half an entry. For trees with an
+//! extractor the memtable also keeps an ordered map per attribute (LevelDB++ section 3: the in-memory B-tree on the
+//! attribute that replaces the tables' embedded filters), as further skip lists in the same arena. Writers only pay a
+//! pointer per entry for these maps: the first reader of a map brings it up to date.
 
 #[allow(unsafe_code)]
 mod arena;
@@ -26,31 +25,30 @@ use filter::KeyFilter;
 pub use skiplist::MemCursor;
 use skiplist::SkipLists;
 
-/// The list of the entries themselves; that of attribute slot `i` is list `1 + i`.
+/// The list of the entries; the list of attribute slot `i` is `1 + i`.
 const ENTRIES: usize = 0;
 
-/// Entries by which the attribute maps are brought up to date at a time: so long a writer may wait
-/// for a reader.
+/// Entries added to the attribute maps at a time: the longest that a writer waits for a reader.
 const CATCH_UP: usize = 1024;
 
-/// An entry that [`Memtable::get`] found. The bytes lie in the memtable.
+/// An entry returned by [`Memtable::get`]. The bytes lie in the memtable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemEntry<'a> {
     /// The user key.
     pub key: &'a [u8],
     /// The sequence number.
     pub seq: Seq,
-    /// What the entry says about its key.
+    /// Its kind.
     pub kind: Kind,
-    /// The value; empty for a `Delete` that was inserted so.
+    /// The value; empty for a `Delete` that was inserted without one.
     pub value: &'a [u8],
 }
 
-/// Entries in memory, and what is known of them as a whole. Shared between one writer at a time and
-/// any number of readers. An empty memtable without attributes takes less than 1 KiB.
+/// Entries in memory, with statistics. Shared between one writer at a time and any number of readers. An empty
+/// memtable without attributes takes less than 1 KiB.
 pub struct Memtable {
     lists: Arc<SkipLists>,
-    /// Of the keys, for trees whose keys are looked up one by one.
+    /// For trees with point lookups.
     filter: Option<Box<KeyFilter>>,
     extractor: Option<Arc<dyn Extractor>>,
     attributes: usize,
@@ -59,7 +57,7 @@ pub struct Memtable {
     operands: AtomicUsize,
     min_seq: AtomicU64,
     max_seq: AtomicU64,
-    /// Entries that are not in the attribute maps yet.
+    /// Number of entries that are not in the attribute maps yet.
     deferred: AtomicUsize,
 }
 
@@ -69,7 +67,8 @@ impl Memtable {
         Memtable::counted(extractor, true, Arc::default())
     }
 
-    /// The same, with a key filter or without, whose memory is counted in `total` too: of thousands of memtables the sum is asked for at each write.
+    /// As [`Memtable::new`], with or without a key filter; memory is counted in `total`, too, because each write
+    /// needs the sum over thousands of memtables.
     pub(crate) fn counted(
         extractor: Option<Arc<dyn Extractor>>,
         filtered: bool,
@@ -89,16 +88,14 @@ impl Memtable {
         }
     }
 
-    /// Inserts an entry. Key, value and sequence number must be within the limits of
-    /// [`crate::entry`]. Returns false, and does nothing, when `(key, seq)` is there already.
-    /// O(log n), and O(1) for rising keys.
+    /// Inserts an entry. Key, value and sequence number must be within the limits of [`crate::entry`]. Returns false,
+    /// and does nothing, when `(key, seq)` exists already. O(log n), and O(1) for ascending keys.
     ///
-    /// Readers may see the entry before this returns; it is the sequence number of their snapshot
-    /// that keeps them from it.
+    /// Readers may see the entry before this returns; the sequence number of their snapshot hides it.
     pub fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> bool {
         let mut inserter = self.lists.lock();
-        // Nobody else writes these four, so they need no read-modify-write. The bounds come first:
-        // they must hold for every entry that a reader can find.
+        // No other thread writes these four, so no read-modify-write is needed. The bounds come first: they must hold
+        // for every entry that a reader can find.
         if seq > self.max_seq.load(Ordering::Relaxed) {
             self.max_seq.store(seq, Ordering::Relaxed);
         }
@@ -128,8 +125,8 @@ impl Memtable {
         true
     }
 
-    /// Puts what was inserted before this call into the attribute maps. Goes by pieces, in the order
-    /// of the values, which makes the insertions cheap.
+    /// Adds all entries inserted before this call to the attribute maps. Works in batches, in the order of the
+    /// values, which makes the insertions cheap.
     fn complete_attribute_maps(&self) {
         let Some(extractor) = &self.extractor else {
             return;
@@ -159,25 +156,25 @@ impl Memtable {
             let value = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
             index_entries.sort_by(|a, b| (a.0, value(&a.1)).cmp(&(b.0, value(&b.1))));
             for (slot, range, node) in &index_entries {
-                // An entry that has a value twice is in the map once.
+                // An entry that emits a value twice is in the map once.
                 let (list, seq) = (1 + slot, node.seq());
                 inserter.insert(list, value(range), seq, Kind::Put, node.key(), false);
             }
-            // Under the lock, like the additions.
+            // Under the lock, as the additions are.
             let deferred = self.deferred.load(Ordering::Relaxed);
             self.deferred
                 .store(deferred.saturating_sub(nodes.len()), Ordering::Release);
         }
     }
 
-    /// False when it has no entry of `key`: a line of a filter is looked at, or of a few. Without a filter, true.
+    /// False when it certainly has no entry of `key`: reads one or a few lines of the filter. Without a filter, true.
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         let filter = self.filter.as_ref();
         filter.is_none_or(|filter| filter.may_contain(key))
     }
 
-    /// The newest entry of `key` whose sequence number is at most `seq`. O(log n), O(1) for most keys that are not there.
+    /// The newest entry of `key` with a sequence number up to `seq`. O(log n), O(1) for most absent keys.
     #[inline]
     pub fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
         if !self.may_contain(key) {
@@ -192,12 +189,12 @@ impl Memtable {
         })
     }
 
-    /// True when there is no entry.
+    /// True when there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of entries; those of the attributes' maps do not count.
+    /// The number of entries, without those of the attribute maps.
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
@@ -207,13 +204,13 @@ impl Memtable {
         self.operands.load(Ordering::Relaxed)
     }
 
-    /// Bytes obtained from the allocator for entries and attribute maps, used or not: at most about
-    /// twice what they take, and for large memtables little more than they take.
+    /// Bytes allocated for entries and attribute maps, used or not: at most about twice what they use, and for large
+    /// memtables little more.
     pub fn memory(&self) -> usize {
         self.lists.memory()
     }
 
-    /// The smallest and the largest sequence number inside, or `None` when there is no entry.
+    /// The smallest and the largest sequence number, or `None` when there are no entries.
     pub fn seq_bounds(&self) -> Option<(Seq, Seq)> {
         let min = self.min_seq.load(Ordering::Relaxed);
         let max = self.max_seq.load(Ordering::Relaxed);
@@ -225,7 +222,7 @@ impl Memtable {
         MemCursor::new(Arc::clone(&self.lists), ENTRIES)
     }
 
-    /// The slot of an attribute, if the memtable was made with it.
+    /// The slot of an attribute, if the memtable was created with it.
     pub fn slot_of(&self, attribute_id: u32) -> Option<usize> {
         let ids = self.extractor.as_ref()?.ids();
         ids.iter().position(|id| *id == attribute_id)
@@ -236,10 +233,10 @@ impl Memtable {
         slot < self.attributes
     }
 
-    /// A cursor over the ordered map of the attribute in `slot`, by attribute value ascending and
-    /// sequence number descending: its `key` is the attribute value, its `seq` the record's, its
-    /// `value` the record's user key. It has every version of a record that was inserted; whether
-    /// it is still the newest is for the caller to check. Empty when there is no such map.
+    /// A cursor over the ordered map of the attribute in `slot`, by attribute value ascending and sequence number
+    /// descending: its `key` is the attribute value, its `seq` the record's, its `value` the record's user key. It
+    /// has every inserted version of a record; the caller checks whether it is still the newest. Empty when there is
+    /// no such map.
     ///
     /// Brings the maps up to date first: O(log n) for each entry inserted since the last call.
     pub fn attribute_cursor(&self, slot: usize) -> MemCursor {

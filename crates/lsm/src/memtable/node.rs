@@ -1,17 +1,16 @@
-//! The nodes of skip lists: their layout in the arena, and how they compare.
+//! The nodes of skip lists: their layout in the arena, and their comparison.
 //!
-//! A node is one piece of the arena:
+//! A node is one allocation of the arena:
 //!
 //! ```text
 //! link[height-1] .. link[1] link[0] | prefix, seq and kind, lengths, value | key bytes
 //!                                   ^ a pointer to the node points here
 //! ```
 //!
-//! Links grow downwards (as in RocksDB's InlineSkipList), so that a node need not know its height,
-//! and the lowest links, the header and the key share a cache line or two. `prefix` is the first
-//! eight bytes of the key, big-endian and padded with zeros: most comparisons end there. The value
-//! lies elsewhere, unless it is short, so that the nodes that a search visits lie close together.
-//! "Invariant" below means those of [`super::skiplist`].
+//! Links grow downwards (as in RocksDB's InlineSkipList), so that a node need not know its height, and the lowest
+//! links, the header and the key share a cache line or two. `prefix` is the first eight bytes of the key, big-endian
+//! and padded with zeros: it decides most comparisons. The value lies elsewhere, unless it is short, so that the
+//! nodes visited by a search lie close together. "Invariant" below means those of [`super::skiplist`].
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -21,17 +20,17 @@ use std::sync::atomic::AtomicPtr;
 use super::arena::{ALIGN, Arena};
 use crate::entry::{Kind, MAX_SEQ, MAX_VALUE_LEN, Seq};
 
-/// Longest key and longest value of a node: enough for an attribute that is a whole record, and a
-/// `u32` and a 32-bit allocation hold it.
+/// Longest key and longest value of a node: enough for an attribute that is a whole record, and within a `u32` and a
+/// 32-bit allocation.
 pub(super) const MAX_LEN: usize = 2 * MAX_VALUE_LEN;
 
-/// Longest value that lies behind the key: cheaper there than a cache line of its own.
+/// Longest value stored behind the key: cheaper there than in a cache line of its own.
 const MAX_INLINE_VALUE: usize = 16;
 
 pub(super) type Link = AtomicPtr<Node>;
 
-/// The fixed part of a node. References to it must not be used to reach links, key or value: they
-/// lie outside of it. Those are reached from pointers that the arena gave.
+/// The fixed part of a node. References to it must not be used to reach links, key or value: they lie outside of it.
+/// Those are reached from pointers of the arena.
 #[repr(C)]
 pub(super) struct Node {
     prefix: u64,
@@ -44,7 +43,7 @@ pub(super) struct Node {
 
 const _: () = assert!(align_of::<Node>() <= ALIGN && align_of::<Link>() <= ALIGN);
 
-/// The first eight bytes of `key`, as a number that orders as they do.
+/// The first eight bytes of `key`, as a number with the same order.
 #[inline]
 fn prefix_of(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -59,7 +58,7 @@ fn prefix_of(key: &[u8]) -> u64 {
     }
 }
 
-/// What a search looks for.
+/// The target of a search.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     prefix: u64,
@@ -92,7 +91,7 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     fn header(self) -> &'a Node {
-        // SAFETY: invariant 1; the header holds no links, so nobody writes to it any more.
+        // SAFETY: invariant 1; the header holds no links, so it is never written again.
         unsafe { self.0.as_ref() }
     }
 
@@ -102,8 +101,8 @@ impl<'a> NodeRef<'a> {
     /// The node is higher than `level`.
     #[inline]
     pub(super) unsafe fn link(self, level: usize) -> &'a Link {
-        // SAFETY: `level + 1` links lie before the header, in the same piece of the arena, and were
-        // initialised before the node was published.
+        // SAFETY: `level + 1` links lie before the header, in the same allocation, and were initialised before the
+        // node was published.
         unsafe { self.0.cast::<Link>().sub(level + 1).as_ref() }
     }
 
@@ -133,7 +132,7 @@ impl<'a> NodeRef<'a> {
         Kind::from_byte(self.header().seq_and_kind as u8).unwrap_or(Kind::Delete)
     }
 
-    /// True when this node comes before the target: [`crate::entry::compare`] by way of the prefix.
+    /// True when this node precedes the target: [`crate::entry::compare`] by way of the prefix.
     #[inline(always)]
     pub(super) fn is_before(self, target: &Target<'_>) -> bool {
         let prefix = self.header().prefix;
@@ -148,14 +147,14 @@ impl<'a> NodeRef<'a> {
             && self.compare_behind_prefix(target) == Ordering::Equal
     }
 
-    /// Compares when the prefixes are equal. Keys of up to eight bytes have nothing behind the
-    /// prefix; if they differ at all then in trailing zeros, which the lengths tell.
+    /// Compares nodes with equal prefixes. Keys of up to eight bytes end with the prefix; they can only differ in
+    /// trailing zeros, which the lengths show.
     #[inline]
     fn compare_behind_prefix(self, target: &Target<'_>) -> Ordering {
         let (mine, theirs) = (self.key(), target.key);
         let behind_mine = mine.get(8..).unwrap_or_default();
         let behind_theirs = theirs.get(8..).unwrap_or_default();
-        // Eight more bytes at once: it saves many keys (digits behind zeros) the call of memcmp.
+        // Eight more bytes at once: many keys (digits behind zeros) then need no memcmp.
         if let (Some(mine), Some(theirs)) = (behind_mine.first_chunk(), behind_theirs.first_chunk())
         {
             let (mine, theirs) = (u64::from_be_bytes(*mine), u64::from_be_bytes(*theirs));
@@ -170,13 +169,13 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// The pointer that a link or a cursor stores: null for no node.
+/// The pointer stored in a link or a cursor: null for no node.
 #[inline]
 pub(super) fn as_pointer(node: Option<NodeRef<'_>>) -> *mut Node {
     node.map_or(ptr::null_mut(), |node| node.0.as_ptr())
 }
 
-/// Writes a node, as high as it has `next` nodes, that is not published yet.
+/// Creates an unpublished node with the height of `next`.
 ///
 /// # Panics
 /// When the key or the value is longer than [`MAX_LEN`].
@@ -195,14 +194,14 @@ pub(super) fn create(
     let fixed = links + size_of::<Node>() + key.len();
     let (piece, value_at) = if value.len() <= MAX_INLINE_VALUE {
         let piece = arena.front(fixed + value.len());
-        // SAFETY: the piece is `fixed + value.len()` bytes long.
+        // SAFETY: the allocation is `fixed + value.len()` bytes long.
         (piece, unsafe { piece.add(fixed) })
     } else {
         (arena.front(fixed), arena.back(value.len()))
     };
-    // SAFETY: the pieces are ours alone; the first is aligned for nodes and links, and as large as
-    // the links (of a pointer's size), the header and the key together, which are laid out one after
-    // another; `value_at` starts as many bytes as the value has.
+    // SAFETY: the allocations are exclusive; the first is aligned for nodes and links, and as large as the links (of
+    // a pointer's size), the header and the key together, which are laid out one after another; `value_at` starts as
+    // many bytes as the value has.
     unsafe {
         let node = piece.add(links).cast::<Node>();
         node.write(Node {

@@ -5,8 +5,8 @@
 //! 1. Nodes are fully written before they are published, never change afterwards except for their
 //!    links, are never removed, and are freed with the arena, that is, with the [`SkipLists`].
 //! 2. A link on level `l` is null or leads to a node of the same list that is higher than `l`.
-//! 3. A node is published bottom-up with release stores, so whoever finds it on a level (with an
-//!    acquire load) finds it on all levels below.
+//! 3. A node is published bottom-up with release stores, so a reader that finds it on a level (with an acquire load)
+//!    finds it on all levels below.
 //! 4. Only the holder of the writer's lock stores links.
 
 use std::ptr;
@@ -25,8 +25,8 @@ use crate::slice::Slice;
 /// With a quarter of the nodes of each level on the next: enough for 16 million entries.
 const MAX_HEIGHT: usize = 12;
 
-/// Where a list begins. The head comes before every node, and is as high as a node can be; a
-/// predecessor of `None` means the head.
+/// The start of a list. The head precedes every node, and has the maximum height; a predecessor of `None` means the
+/// head.
 struct Head([Link; MAX_HEIGHT]);
 
 impl Head {
@@ -40,7 +40,7 @@ impl Head {
     unsafe fn link<'a>(&'a self, prev: Option<NodeRef<'a>>, level: usize) -> &'a Link {
         match prev {
             None => &self.0[level],
-            // SAFETY: what the caller promises.
+            // SAFETY: guaranteed by the caller.
             Some(node) => unsafe { node.link(level) },
         }
     }
@@ -49,13 +49,13 @@ impl Head {
     /// `prev` is of this list and higher than `level`.
     #[inline]
     unsafe fn next<'a>(&'a self, prev: Option<NodeRef<'a>>, level: usize) -> Option<NodeRef<'a>> {
-        // SAFETY: what the caller promises; by invariant 2 the link leads to a node of this list,
-        // and the borrow of the head keeps the lists alive.
+        // SAFETY: guaranteed by the caller; by invariant 2 the link leads to a node of this list, and the borrow of
+        // the head keeps the lists alive.
         unsafe { NodeRef::new(self.link(prev, level).load(Ordering::Acquire)) }
     }
 
-    /// The neighbours on `level` between which `is_before` turns false, starting at `prev` and
-    /// knowing that it is false for `bound`, which a higher level has compared already.
+    /// The neighbours on `level` between which `is_before` turns false, starting at `prev` and given that it is false
+    /// for `bound`, which was compared on a higher level.
     ///
     /// # Safety
     /// `prev` and `bound` are of this list, and `prev` is higher than `level`.
@@ -68,7 +68,7 @@ impl Head {
         is_before: impl Fn(NodeRef<'a>) -> bool,
     ) -> (Option<NodeRef<'a>>, Option<NodeRef<'a>>) {
         loop {
-            // SAFETY: `prev` is what the caller gave, or was reached on this level (invariant 2).
+            // SAFETY: `prev` was given by the caller, or reached on this level (invariant 2).
             match unsafe { self.next(prev, level) } {
                 Some(next) if Some(next) != bound && is_before(next) => prev = Some(next),
                 next => return (prev, next),
@@ -97,15 +97,14 @@ impl Head {
     }
 
     fn first(&self) -> Option<NodeRef<'_>> {
-        // SAFETY: the head is of this list and as high as can be.
+        // SAFETY: the head is of this list and has the maximum height.
         unsafe { self.next(None, 0) }
     }
 }
 
-/// The neighbours of the last insert on each level: null stands for the head as a predecessor and
-/// for the end as a successor. On every level `prev` and `next` are linked to each other, and the
-/// gap of a level lies within the gap of the level above. An insert that falls into the lowest gap,
-/// as each rising key does, needs no search.
+/// The neighbours of the last insert on each level: null stands for the head as a predecessor and for the end as a
+/// successor. On every level `prev` and `next` are linked to each other, and the gap of a level lies within the gap
+/// of the level above. An insert into the lowest gap, as for each ascending key, needs no search.
 struct Splice {
     prev: [*mut Node; MAX_HEIGHT],
     next: [*mut Node; MAX_HEIGHT],
@@ -120,18 +119,18 @@ impl Splice {
     }
 }
 
-/// What only the holder of the lock touches.
+/// State of the lock holder.
 struct Writer {
     arena: Arena,
     random: u64,
     splices: Box<[Splice]>,
-    /// Nodes that were put off, oldest first, and how many of them were taken back up.
+    /// Deferred nodes, oldest first, and how many of them were resumed.
     deferred: Vec<*mut Node>,
     resumed: usize,
 }
 
-// SAFETY: the splices and the deferred nodes point to nodes of the arena that sits beside them, and nodes are not bound to
-// a thread.
+// SAFETY: the splices and the deferred nodes point to nodes of the arena beside them, and nodes are not bound to a
+// thread.
 unsafe impl Send for Writer {}
 
 impl Writer {
@@ -145,13 +144,13 @@ impl Writer {
     }
 }
 
-/// A number of skip lists in one arena, behind one writer's lock.
+/// Skip lists in one arena, behind one writer's lock.
 pub(super) struct SkipLists {
     heads: Box<[Head]>,
     memory: AtomicUsize,
-    /// What of it is kept beside the lists.
+    /// Memory counted beside the arena.
     beside: AtomicUsize,
-    /// The same of all memtables that share it.
+    /// The total memory of all memtables that share it.
     total: Arc<AtomicUsize>,
     writer: Mutex<Writer>,
 }
@@ -173,12 +172,12 @@ impl SkipLists {
         }
     }
 
-    /// Bytes that the arena obtained from the allocator, and what was counted beside it.
+    /// Bytes allocated by the arena, and those counted beside it.
     pub(super) fn memory(&self) -> usize {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// Counts memory that is kept beside the lists. The holder of the writer's lock calls it.
+    /// Counts memory outside of the arena. Called by the holder of the writer's lock.
     pub(super) fn count(&self, bytes: usize) {
         if bytes > 0 {
             self.beside.fetch_add(bytes, Ordering::Relaxed);
@@ -193,7 +192,7 @@ impl SkipLists {
         self.heads.get(list)?.seek(key, seq)
     }
 
-    /// The right to insert, until it is dropped.
+    /// Locks the lists for insertion, until the value is dropped.
     #[inline]
     pub(super) fn lock(&self) -> Inserter<'_> {
         Inserter {
@@ -210,9 +209,8 @@ pub(super) struct Inserter<'a> {
 }
 
 impl<'a> Inserter<'a> {
-    /// Inserts an entry, or returns false when the list has `(key, seq)` already. O(log n), and
-    /// O(1) for a key that follows the last one of the list. With `defer`, its node comes up again in
-    /// [`Inserter::resume`].
+    /// Inserts an entry, or returns false when the list has `(key, seq)` already. O(log n), and O(1) for a key that
+    /// follows the last one of the list. With `defer`, [`Inserter::resume`] returns its node later.
     ///
     /// # Panics
     /// When there is no such list, or the key or the value is longer than [`node::MAX_LEN`].
@@ -263,7 +261,7 @@ impl<'a> Inserter<'a> {
         true
     }
 
-    /// The next nodes that were deferred, at most `most`, oldest first, each once.
+    /// The next deferred nodes, at most `most`, oldest first, each once.
     pub(super) fn resume(&mut self, most: usize) -> Vec<NodeRef<'a>> {
         let Writer {
             deferred, resumed, ..
@@ -284,16 +282,16 @@ impl<'a> Inserter<'a> {
     }
 }
 
-/// Makes `splice` the neighbours of `target` on all levels. Climbs to the lowest level where the
-/// target falls between the remembered neighbours, and searches downwards from there.
+/// Makes `splice` the neighbours of `target` on all levels. Climbs to the lowest level where the target falls between
+/// the remembered neighbours, and searches downwards from there.
 ///
 /// # Safety
 /// The splice is one of this list, and the caller holds the writer's lock.
 #[inline]
 unsafe fn find(head: &Head, splice: &mut Splice, target: &Target<'_>) {
     let mut level = 0;
-    // SAFETY: the splice's pointers are null or nodes of this list (by the caller), which `head`
-    // keeps alive; its predecessor on a level is higher than that level, and so than the ones below.
+    // SAFETY: the splice's pointers are null or nodes of this list (by the caller), which `head` keeps alive; its
+    // predecessor on a level is higher than that level, and so than the ones below.
     unsafe {
         let (mut prev, mut next) = (None, None);
         while level < MAX_HEIGHT {
@@ -318,8 +316,8 @@ unsafe fn find(head: &Head, splice: &mut Splice, target: &Target<'_>) {
     }
 }
 
-/// A cursor over one ordered map of a memtable. It keeps the memtable's entries alive, and sees
-/// those that are inserted ahead of it. Moves cost O(log n), `next` O(1); none can fail.
+/// A cursor over one list of a memtable. It keeps the memtable's entries alive, and sees entries inserted ahead of
+/// it. Moves cost O(log n), `next` O(1); none can fail.
 pub struct MemCursor {
     lists: Arc<SkipLists>,
     list: usize,
@@ -333,7 +331,7 @@ unsafe impl Send for MemCursor {}
 unsafe impl Sync for MemCursor {}
 
 impl MemCursor {
-    /// A cursor over `list`; over nothing when there is no such list.
+    /// A cursor over `list`; empty when there is no such list.
     pub(super) fn new(lists: Arc<SkipLists>, list: usize) -> MemCursor {
         MemCursor {
             lists,

@@ -1,4 +1,4 @@
-//! Memtables against a BTreeMap, under concurrent readers, and at the edges of keys and sizes.
+//! Memtables compared with a BTreeMap, under concurrent readers, and with extreme keys and sizes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ fn steps(n: usize) -> usize {
     n / divisor.and_then(|d| d.parse().ok()).unwrap_or(usual)
 }
 
-/// Keys that meet often: few letters, zeros among them, around the length of the prefix.
+/// Keys that often collide: few letters, with zeros, around the length of the prefix.
 fn random_key(rng: &mut fastrand::Rng) -> Vec<u8> {
     let mut key = match rng.usize(..4) {
         0 => b"12345678".to_vec(),
@@ -326,7 +326,7 @@ fn scattered(i: u64) -> Vec<u8> {
     key
 }
 
-/// Checks that the cursor rises (or falls) strictly, and finds what `visible` promises.
+/// Checks that the cursor is strictly ascending (or descending), and finds everything up to `visible`.
 fn walk(table: &Memtable, visible: u64, forward: bool) {
     let mut cursor = table.cursor();
     if forward {

@@ -13,9 +13,8 @@ enum Direction {
     Backward,
 }
 
-/// Merges sources, given newest first. A tree has few of them, so the next one is found by a scan;
-/// while one source keeps the lead over the runner-up nothing else is looked at, which is the common
-/// case when keys grow with time.
+/// Merges sources, given newest first. A tree has few of them, so the next one is found by a scan; while one source
+/// stays ahead of the runner-up, no other is compared, which is the common case when keys grow with time.
 pub(crate) struct MergeCursor<C> {
     sources: Vec<C>,
     current: Option<usize>,
@@ -41,7 +40,7 @@ impl<C: Cursor> MergeCursor<C> {
         self.sources.get(self.current?)
     }
 
-    /// How two valid sources compare in the direction of travel.
+    /// Compares two valid sources in the direction of travel.
     fn order(&self, a: &C, b: &C) -> Ordering {
         let order = compare(a.key(), a.seq(), b.key(), b.seq());
         if self.direction == Direction::Forward {
@@ -106,7 +105,7 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Turns round: every other source goes to its nearest entry on the far side of this one.
+    /// Reverses the direction: every other source moves to its nearest entry on the far side of this one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
         let Some(current) = self.current else {
             return Ok(());

@@ -1,8 +1,8 @@
-//! What a flush or a merge does with one entry: a pure function of what is known of it. The stream (`stream.rs`) finds out
-//! what is known, combines operands and emits; nothing else decides.
+//! The decision on one entry in a flush or compaction: a pure function of its circumstances. The stream (`stream.rs`)
+//! determines these, combines operands and emits; all decisions are made here.
 //!
-//! An entry goes for one of four reasons ([`Reason`]), or because it is tombstones with nothing left to hide. Readers pin
-//! the components that they read, so nothing is kept for them.
+//! An entry is dropped for one of four reasons ([`Reason`]), or because it is a tombstone that no longer hides
+//! anything. Readers pin the components that they read, so nothing is kept for them.
 
 use super::Decision;
 use crate::entry::Kind;
@@ -12,53 +12,54 @@ use crate::entry::Kind;
 pub(super) enum Reason {
     /// Its number is in the obsolete set.
     Obsolete,
-    /// Enough newer versions of its key are there.
+    /// Enough newer versions of its key are kept.
     Shadowed,
-    /// Nobody sees it any more: it has expired.
+    /// It has expired.
     Expired,
-    /// The tree's filter does not want it.
+    /// The tree's compaction filter drops it.
     Filtered,
 }
 
-/// What is known of an entry; of operands, of the piece that they were combined to.
+/// The circumstances of an entry; for operands, of the combined piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Circumstances {
     /// Put, delete or operand.
     pub(super) kind: Kind,
     /// A put whose number is in the obsolete set.
     pub(super) is_obsolete: bool,
-    /// As many newer versions of the key are kept as the tree keeps.
+    /// The maximum number of newer versions of the key is kept already.
     pub(super) is_shadowed: bool,
     /// It has expired.
     pub(super) is_expired: bool,
-    /// The key was written after the repair mark that the tree waits for: its puts are kept for the repair to find.
+    /// The key was written after the repair watermark that the tree waits for: its puts are kept until repair has
+    /// found them.
     pub(super) awaits_repair: bool,
 }
 
-/// What becomes of an entry.
+/// The decision on an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It is kept as it is.
     Keep,
     /// It is kept with another value.
     Rewrite(Vec<u8>),
-    /// The key is deleted from here on: tombstones is kept in its place, as long as there may be something behind it to
-    /// hide. `None` for what was tombstones before.
+    /// The key is deleted from here on: a tombstone replaces the entry, while an older entry may exist that it must
+    /// hide. `None` for an entry that was a tombstone before.
     Delete(Option<Reason>),
-    /// It goes, and nothing is kept in its place.
+    /// It is dropped without replacement.
     Drop(Reason),
 }
 
-/// Decides. `filter` is asked at most once, and only about what is kept otherwise.
+/// Decides. `filter` is called at most once, and only for an entry that is kept otherwise.
 pub(super) fn decide(entry: Circumstances, filter: impl FnOnce() -> Decision) -> Fate {
     use Reason::{Expired, Filtered, Obsolete, Shadowed};
     match entry.kind {
-        // What replaced it stands for the key.
+        // Its replacement represents the key.
         Kind::Put if entry.is_obsolete => Fate::Drop(Obsolete),
         Kind::Put if entry.is_shadowed && entry.awaits_repair => Fate::Keep,
         _ if entry.is_shadowed => Fate::Drop(Shadowed),
         Kind::Delete => Fate::Delete(None),
-        // It replaced what is older, which must not come back.
+        // It replaced older entries, which must stay hidden.
         Kind::Put if entry.is_expired => Fate::Delete(Some(Expired)),
         // An operand replaced nothing.
         Kind::Operand if entry.is_expired => Fate::Drop(Expired),
@@ -75,9 +76,9 @@ pub(super) fn decide(entry: Circumstances, filter: impl FnOnce() -> Decision) ->
 mod tests {
     use super::*;
 
-    /// The answers for a kind: of 16 combinations of obsolete, shadowed, expired and awaiting repair (in this order,
-    /// the first the most significant bit), what happens where the filter keeps (`k`), rewrites (`r`) and drops (`d`).
-    /// `K` keep, `R` rewrite, `A` tombstones as it was, `E` and `F` tombstones for what expired or was filtered,
+    /// The decisions for a kind: for the 16 combinations of obsolete, shadowed, expired and awaiting repair (in this
+    /// order, the first the most significant bit), the result where the filter keeps (`k`), rewrites (`r`) and drops
+    /// (`d`). `K` keep, `R` rewrite, `A` tombstone as it was, `E` and `F` tombstones for expired or filtered entries,
     /// `o`, `s`, `e`, `f` dropped as obsolete, shadowed, expired, filtered.
     const PUTS: [&str; 16] = [
         "KRF", "KRF", "EEE", "EEE", // neither obsolete nor shadowed

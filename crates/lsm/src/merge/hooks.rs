@@ -1,63 +1,63 @@
-//! What capabilities hang into a merge: filters.
+//! Compaction filters: how capabilities drop or rewrite entries in flushes and compactions.
 
 use std::sync::Arc;
 
 use crate::entry::{Kind, Seq, Time};
 use crate::obsolete::ObsoleteWrites;
 
-/// What a filter wants done with an entry.
+/// The decision of a filter on an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Keep it as it is.
     Keep,
-    /// Leave it out, as if it had never been written. Older versions of the key stay hidden.
+    /// Drop it, as if it had never been written. Older versions of the key stay hidden.
     Drop,
-    /// Keep it with this value instead.
+    /// Keep it with this value.
     Rewrite(Vec<u8>),
 }
 
-/// May drop or rewrite entries as they are merged (what a newer entry of the same key has made useless, for one).
-/// Several on one tree: [`Filters`]. Called on flush and merge threads.
+/// Drops or rewrites entries in flushes and compactions (for example those that a newer entry of the same key has
+/// made useless). Several on one tree: [`Filters`]. Called on flush and compaction threads.
 pub trait CompactionFilterFactory: Send + Sync {
-    /// A judge of one flush or merge, reported which writes are obsolete.
+    /// Begins a filter for one flush or compaction, given the obsolete writes.
     fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter>;
 
-    /// True when entries may also move down without being judged, where that saves rewriting them:
-    /// for filters that only clean up.
+    /// True when entries may also move down unfiltered, where that saves rewriting them: for filters that only clean
+    /// up.
     fn may_be_passed_over(&self) -> bool {
         false
     }
 
-    /// True when a judge remembers anything of one key for entries of another. Merges of such a tree are done in one piece
+    /// True when a filter keeps state of one key for entries of another. Such a tree is compacted in one piece
     /// (`compaction/pieces.rs`).
     fn spans_keys(&self) -> bool {
         true
     }
 
-    /// Shows the numbers of the writes that an entry holds something of which a query could take for current. False when that
-    /// cannot be reported; then no number is forgotten by the obsolete set (`obsolete/mod.rs`).
+    /// Shows the numbers of the writes that an entry refers to in a way that a query could take for current. False
+    /// when that cannot be determined; then the obsolete set keeps all numbers (`obsolete/mod.rs`).
     fn writes(&self, entry: FilteredEntry<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         show(entry.seq);
         true
     }
 
-    /// True when nothing that [`CompactionFilterFactory::writes`] shows of an entry which was judged is a write that is obsolete, as the judge knows.
+    /// True when nothing that [`CompactionFilterFactory::writes`] shows of a filtered entry is a write that the
+    /// filter knows to be obsolete.
     fn drops_obsolete(&self) -> bool {
         false
     }
 }
 
-/// FilterChain the entries that survive one flush or merge, one by one, in their order: so it may
-/// remember the entries before, within bounded memory. Must be deterministic given its own clock,
-/// must not block or call into the engine.
+/// Filters the surviving entries of one flush or compaction, one by one and in order, so it may keep state of earlier
+/// entries, within bounded memory. Must be deterministic given its own clock, must not block or call into the engine.
 pub trait CompactionFilter {
-    /// What to do with this entry. Never called for deletes. `is_oldest` tells whether no component
-    /// older than the merged ones can hold the key (it costs a search).
+    /// The decision on this entry. Never called for deletes. `is_oldest` returns whether no component older than the
+    /// inputs can hold the key (it costs a search).
     fn decide(&mut self, entry: FilteredEntry<'_>, is_oldest: &mut dyn FnMut() -> bool)
     -> Decision;
 }
 
-/// An entry that a [`CompactionFilter`] is asked about.
+/// The input of [`CompactionFilter::decide`].
 #[derive(Debug, Clone, Copy)]
 pub struct FilteredEntry<'a> {
     /// Its key.
@@ -68,15 +68,15 @@ pub struct FilteredEntry<'a> {
     pub kind: Kind,
     /// Its value.
     pub value: &'a [u8],
-    /// From when on nobody sees it, if it expires.
+    /// The time from which it is hidden, if it expires.
     pub expires: Option<Time>,
 }
 
-/// Several filters on one tree: each is asked of what those before it keep, as they keep it.
+/// Several filters on one tree: each sees the entries that the earlier ones keep, as rewritten by them.
 pub struct Filters(Vec<Arc<dyn CompactionFilterFactory>>);
 
 impl Filters {
-    /// One filter that is all of these, in this order.
+    /// Combines filters in this order.
     pub fn all(filters: Vec<Arc<dyn CompactionFilterFactory>>) -> Arc<dyn CompactionFilterFactory> {
         Arc::new(Filters(filters))
     }

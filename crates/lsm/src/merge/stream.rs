@@ -1,9 +1,9 @@
-//! What of merged entries survives a flush or a merge: finds out what is known of each, has it decided (`decide.rs`), and
-//! emits what stays.
+//! The output of a flush or compaction: determines the circumstances of each merged entry, calls the decision
+//! (`decide.rs`), and emits the surviving entries.
 //!
-//! - Operands are combined piece by piece by the tree's [`MergeOperator`] first; a piece is decided about as one entry.
-//! - Tombstones is held back until something older of its key is kept, which it must hide. At the end of the key it goes,
-//!   unless an older component may hold the key.
+//! - Operands are first combined piece by piece by the tree's [`MergeOperator`]; a piece is decided on as one entry.
+//! - A tombstone is held back until an older entry of its key is kept, which it must hide. At the end of the key it
+//!   is dropped, unless an older component may hold the key.
 //!
 //! At most one operand piece is in memory, however long a key's list is.
 
@@ -16,42 +16,42 @@ use crate::entry::{Kind, MAX_TIME, Seq, Time, Timed};
 use crate::error::Result;
 use crate::obsolete::{ObsoleteWrites, SeqSet};
 
-/// The rules of one tree for one merge.
+/// The rules of one tree for one flush or compaction.
 pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     pub(crate) judge: Option<Box<dyn CompactionFilter>>,
-    /// Puts and deletes of a key that are kept, at least 1: the newest ones.
+    /// The number of puts and deletes of a key that are kept, at least 1: the newest ones.
     pub(crate) versions: usize,
-    /// True when no component older than the merged ones can hold the key.
+    /// True when no component older than the inputs can hold the key.
     pub(crate) is_oldest: &'a dyn Fn(&[u8]) -> bool,
-    /// Writes that are obsolete, whose puts are dropped.
+    /// Obsolete writes, whose puts are dropped.
     pub(crate) over: ObsoleteWrites,
-    /// Takes the numbers of the puts that are dropped, or become tombstones, for other reasons.
+    /// Collects the numbers of puts that are dropped, or become tombstones, for other reasons.
     pub(crate) reported: Option<&'a mut SeqSet>,
-    /// Puts of a key that was written since this number are not dropped, however many newer ones there
-    /// are: whoever goes through the entries must see what superseded what.
+    /// Puts of a key that was written since this number are kept, however many newer ones there are: repair must see
+    /// which write superseded which.
     pub(crate) repaired: Seq,
-    /// What expires up to this time has expired.
+    /// Entries that expire up to this time have expired.
     pub(crate) now: Time,
 }
 
-/// Pulls entries out of a cursor and hands those that survive to a sink.
+/// Reads entries from a cursor and passes the surviving ones to a sink.
 pub(crate) struct MergeStream<'a, C> {
     input: C,
     rules: Rules<'a>,
     key: Vec<u8>,
     piece: Vec<u8>,
-    /// The numbers of tombstones of the key that is held back.
+    /// The numbers of the held-back tombstones of the key.
     held: Vec<Seq>,
-    /// Whether no older component has the key, once that is known: it costs a search.
+    /// Whether no older component has the key, once known: it costs a search.
     oldest: Option<bool>,
 }
 
-/// Where surviving entries go. Returns an error to abandon the merge.
+/// Receives surviving entries. An error aborts the compaction.
 pub(crate) type Sink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
 
 impl<'a, C: Cursor> MergeStream<'a, C> {
-    /// `input` must stand on its first entry.
+    /// `input` must be on its first entry.
     pub(crate) fn new(input: C, rules: Rules<'a>) -> MergeStream<'a, C> {
         MergeStream {
             input,
@@ -63,7 +63,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         }
     }
 
-    /// Runs the merge to its end.
+    /// Runs to the end of the input.
     pub(crate) fn run(&mut self, sink: &mut Sink<'_>) -> Result<()> {
         while self.input.valid() {
             self.key.clear();
@@ -143,7 +143,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         Ok(())
     }
 
-    /// Emits an entry whose value is not what is stored of it.
+    /// Emits an entry with its value in stored form.
     fn emit(
         &self,
         seq: Seq,
@@ -161,7 +161,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         }
     }
 
-    /// Combines operands from the cursor's place on into one piece, and stores it.
+    /// Combines the operands at the cursor into one piece, and emits it.
     fn operands(
         &mut self,
         seq: Seq,
@@ -186,7 +186,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                     break;
                 }
                 if !is_over {
-                    // What never expires outlives all else; but there are elements in it that do.
+                    // A part that never expires outlives the others; but some of the elements expire.
                     let never = MAX_TIME;
                     expires = match (expires, until) {
                         (None, None) => None,
@@ -222,7 +222,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
         self.emit(seq, Kind::Operand, expires, &self.piece, sink)
     }
 
-    /// Emits the tombstones that was held back.
+    /// Emits the held-back tombstones.
     fn emit_held(&mut self, sink: &mut Sink<'_>) -> Result<()> {
         for seq in self.held.drain(..) {
             sink(&self.key, seq, Kind::Delete, &[])?;
@@ -237,7 +237,7 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
     }
 }
 
-/// Asks the filter's judge, if there is one. `oldest` is the answer of `is_oldest` for the key, once known.
+/// Calls the tree's compaction filter, if there is one. `oldest` caches `is_oldest` for the key.
 fn filtered(
     rules: &mut Rules<'_>,
     entry: FilteredEntry<'_>,

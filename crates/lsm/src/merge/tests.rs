@@ -1,4 +1,4 @@
-//! What survives a merge, and the cursor over several sources, against models.
+//! Surviving entries of a compaction, and the cursor over several sources, compared with models.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ fn puts_of_a_key_that_was_written_since_the_repair_are_kept() {
         let out = merge(vec![source()], rules);
         out.iter().map(|entry| entry.1).collect::<Vec<_>>()
     };
-    // What was replaced before the mark is known by what replaced it, not by its own number.
+    // A number replaced before the watermark is reported through its replacement, not by itself.
     assert_eq!(left(8), [12, 5, 13, 6]);
     assert_eq!(left(12), [12, 13, 6]);
     assert_eq!(left(13), [12]);

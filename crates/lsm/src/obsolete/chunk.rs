@@ -1,12 +1,12 @@
-//! What the tables of a bitmap tree hold: an entry for each chunk of 65,536 numbers that has any.
+//! The table entries of a bitmap tree: one for each non-empty chunk of 65,536 numbers.
 //!
 //! ```text
 //! key    the number that the chunk begins with, u64 big-endian
 //! value  one Roaring container, in the portable Roaring format
 //! ```
 //!
-//! An entry with an empty value is the number of its key alone: so memtables hold them, and tables did before there
-//! were chunks. Both may be in one table run beside the other; together they are one set.
+//! An entry with an empty value stands for the number of its key: memtables hold these, and so do tables created
+//! before there were chunks. Both forms may occur in one run; together they are one set.
 
 use roaring::RoaringBitmap;
 
@@ -14,10 +14,11 @@ use super::SeqSet;
 use super::set::MAX_LOW;
 use crate::entry::{Seq, key_seq, seq_key};
 
-/// The longest value: a container of bits and its header.
+/// The longest value: a bitmap container and its header.
 const MAX_BYTES: usize = (8 << 10) + 16;
 
-/// Adds what an entry of a bitmap tree says to a set; what is wrong with it otherwise. Reads any bytes.
+/// Decodes an entry of a bitmap tree and adds it to a set; returns a description of the damage otherwise. Accepts any
+/// bytes.
 pub(crate) fn decode(key: &[u8], value: &[u8], into: &mut SeqSet) -> Result<(), &'static str> {
     let first = key_seq(key).ok_or("a key is not a sequence number")?;
     if value.is_empty() {
@@ -34,7 +35,7 @@ pub(crate) fn decode(key: &[u8], value: &[u8], into: &mut SeqSet) -> Result<(), 
     Ok(())
 }
 
-/// One container with a number at least, as it is encoded and not otherwise.
+/// Decodes one non-empty container in its canonical encoding.
 fn container(value: &[u8]) -> Option<RoaringBitmap> {
     if value.len() > MAX_BYTES {
         return None;
@@ -44,10 +45,10 @@ fn container(value: &[u8]) -> Option<RoaringBitmap> {
     (fits && chunk.internal_validate().is_ok()).then_some(chunk)
 }
 
-/// Takes entries: key and value.
+/// Receives entries: key and value.
 pub(crate) type EntrySink<'s, E> = dyn FnMut(&[u8], &[u8]) -> Result<(), E> + 's;
 
-/// Gives the entries of a set to `sink`, ascending.
+/// Passes the entries of a set to `sink`, ascending.
 pub(crate) fn encode<E>(set: &SeqSet, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
     let mut value = Vec::new();
     for (first, chunk) in set.chunks() {
@@ -61,7 +62,7 @@ pub(crate) fn encode<E>(set: &SeqSet, sink: &mut EntrySink<'_, E>) -> Result<(),
     Ok(())
 }
 
-/// How many entries a set is encoded as.
+/// The number of entries of an encoded set.
 pub(crate) fn entries(set: &SeqSet) -> u64 {
     set.chunks().len() as u64
 }

@@ -1,8 +1,8 @@
-//! Sets of sequence numbers: a Roaring container for each chunk of 65,536 numbers, as an array, as bits or as runs,
-//! whichever is smallest. So what is wholly in the set, or not at all, costs next to nothing.
+//! Sets of sequence numbers: a Roaring container for each chunk of 65,536 numbers, as an array, a bitmap or runs,
+//! whichever is smallest. So a range wholly inside or outside of the set costs next to nothing.
 //!
-//! Persistent: a clone shares all chunks, and a change copies the chunk that it changes. So versions
-//! pin sets as they were, at the cost of what changed since.
+//! Persistent: a clone shares all chunks, and a change copies the chunk that it changes. So versions pin sets at the
+//! cost of what changed since.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::entry::Seq;
 /// Bits of a sequence number within a chunk.
 const LOW: u32 = 16;
 
-/// The greatest number within a chunk.
+/// The greatest low part of a number.
 pub(super) const MAX_LOW: u32 = (1 << LOW) - 1;
 
-/// What a chunk takes beside its container's content, about: two allocations and their counts.
+/// Approximate size of a chunk without its container's content: two allocations and their counts.
 const OVERHEAD: usize = 128;
 
-/// The numbers of a chunk, by their lower bits: one container, never empty.
+/// The numbers of a chunk, by their low bits: one container, never empty.
 pub(super) type Chunk = RoaringBitmap;
 
-/// A set of sequence numbers. Chunks without a number take nothing.
+/// A set of sequence numbers. Empty chunks are not stored.
 #[derive(Clone, Default)]
 pub struct SeqSet {
-    /// By the numbers' upper bits, ascending.
+    /// By the numbers' high bits, ascending.
     chunks: Vec<(u64, Arc<Chunk>)>,
     len: u64,
 }
@@ -37,14 +37,14 @@ impl SeqSet {
         SeqSet::default()
     }
 
-    /// True when `seq` is in the set. Finds the chunk at once where there are no gaps between chunks.
+    /// True when `seq` is in the set. Finds the chunk in O(1) where there are no gaps between chunks.
     #[inline]
     pub fn contains(&self, seq: Seq) -> bool {
         let chunk = self.find(seq >> LOW).and_then(|at| self.chunks.get(at));
         chunk.is_some_and(|(_, chunk)| chunk.contains(low(seq)))
     }
 
-    /// Adds a number; false when it was there. In a chunk that is shared it costs a copy of at most 8 KiB.
+    /// Adds a number; false when it was in the set. A shared chunk is copied: at most 8 KiB.
     pub fn insert(&mut self, seq: Seq) -> bool {
         let high = seq >> LOW;
         let at = match self.find(high) {
@@ -58,18 +58,18 @@ impl SeqSet {
         let Some((_, chunk)) = self.chunks.get_mut(at) else {
             return false;
         };
-        // What is there already copies nothing.
+        // A number already in the set copies nothing.
         let is_new = !chunk.contains(low(seq)) && Arc::make_mut(chunk).insert(low(seq));
         self.len += u64::from(is_new);
         is_new
     }
 
-    /// How many numbers are in the set.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True when there is none.
+    /// True when the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -80,7 +80,7 @@ impl SeqSet {
         Some(high << LOW | Seq::from(chunk.max()?))
     }
 
-    /// Bytes of memory, about, shared chunks included.
+    /// Approximate bytes of memory, shared chunks included.
     pub fn memory(&self) -> usize {
         let chunks = self.chunks.iter();
         let sizes = chunks.map(|(_, chunk)| chunk.serialized_size() + OVERHEAD);
@@ -95,7 +95,7 @@ impl SeqSet {
         })
     }
 
-    /// True when a number from `first` to `last` is in the set.
+    /// True when a number in `first..=last` is in the set.
     pub fn meets(&self, first: Seq, last: Seq) -> bool {
         let begin = self
             .chunks
@@ -120,7 +120,7 @@ impl SeqSet {
         }
     }
 
-    /// Takes out the numbers of another set.
+    /// Removes the numbers of another set.
     pub fn remove_all(&mut self, other: &SeqSet) {
         for (high, gone) in &other.chunks {
             if let Some(at) = self.find(*high)
@@ -134,7 +134,7 @@ impl SeqSet {
         self.chunks.retain(|(_, chunk)| !chunk.is_empty());
     }
 
-    /// Takes out what is above `last`.
+    /// Removes the numbers above `last`.
     pub fn truncate(&mut self, last: Seq) {
         let end = self
             .chunks
@@ -150,7 +150,7 @@ impl SeqSet {
         self.len = self.chunks.iter().map(|(_, chunk)| chunk.len()).sum();
     }
 
-    /// Gives each chunk that changed since it was shared the smallest form.
+    /// Gives each unshared chunk its smallest form.
     pub fn shrink(&mut self) {
         for (_, chunk) in &mut self.chunks {
             if let Some(chunk) = Arc::get_mut(chunk) {
@@ -159,13 +159,13 @@ impl SeqSet {
         }
     }
 
-    /// The chunks: the number that each begins with, and what it holds.
+    /// The chunks: the first number of each, and its container.
     pub(super) fn chunks(&self) -> impl ExactSizeIterator<Item = (Seq, &Chunk)> {
         let chunks = self.chunks.iter();
         chunks.map(|(high, chunk)| (high << LOW, &**chunk))
     }
 
-    /// Adds the numbers of the chunk that `first` is in.
+    /// Adds the numbers of the chunk that begins with `first`.
     pub(super) fn add(&mut self, first: Seq, chunk: Chunk) {
         self.add_chunk(first >> LOW, Arc::new(chunk));
     }
@@ -191,7 +191,7 @@ impl SeqSet {
     #[inline]
     fn find(&self, high: u64) -> Option<usize> {
         let (first, _) = self.chunks.first()?;
-        // Without gaps the place is known.
+        // Without gaps the index is known.
         let guess = usize::try_from(high.wrapping_sub(*first)).ok()?;
         if self
             .chunks
@@ -207,7 +207,7 @@ impl SeqSet {
 }
 
 impl PartialEq for SeqSet {
-    /// Whatever the form of the chunks.
+    /// Independent of the form of the chunks.
     fn eq(&self, other: &SeqSet) -> bool {
         self.len == other.len && self.iter().eq(other.iter())
     }
@@ -237,7 +237,7 @@ impl fmt::Debug for SeqSet {
     }
 }
 
-/// The lower bits of a number.
+/// The low bits of a number.
 #[inline]
 fn low(seq: Seq) -> u32 {
     seq as u32 & MAX_LOW

@@ -1,6 +1,6 @@
-//! Which writes are obsolete, as a snapshot sees it: a bitmap tree's tables as a bitmap that the snapshot's
-//! version pins, and its memtables, whose entries are newer than the snapshot or not. So a bit that is
-//! set for a later write hides nothing from an older reader.
+//! The obsolete writes as of a snapshot: the set in a bitmap tree's tables, which the snapshot's version pins, and
+//! its memtables, whose entries may be newer than the snapshot. So a bit set for a later write hides nothing from an
+//! older reader.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use crate::cursor::Cursor;
 use crate::entry::{Seq, key_seq, seq_key};
 use crate::memtable::Memtable;
 
-/// Questions after which what the memtables hold is gathered into a bitmap as well.
+/// Probes after which the memtables' numbers are collected into a set as well.
 const MANY: u32 = 256;
 
 /// The numbers of a bitmap tree in a snapshot ([`crate::Snapshot::superseded`]).
@@ -17,7 +17,7 @@ pub struct Superseded {
     bitmap: Arc<SeqSet>,
     memtables: Vec<Arc<Memtable>>,
     seq: Seq,
-    /// What the memtables add, once many have asked.
+    /// The numbers in the memtables, after many probes.
     gathered: OnceLock<SeqSet>,
     asked: std::sync::atomic::AtomicU32,
     mark: Seq,
@@ -48,12 +48,14 @@ impl Superseded {
         self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))
     }
 
-    /// Every number superseded by a write up to this one that a tree still has anything of is in the set, if that [is whole](Superseded::is_whole).
+    /// The repair watermark: every superseded number up to it that a tree still has entries of is in the set, if the
+    /// set [is whole](Superseded::is_whole).
     pub fn mark(&self) -> Seq {
         self.mark
     }
 
-    /// False when a table could not be read when the group was opened: what the set has is true, and it may lack anything.
+    /// False when a table could not be read when the group was opened: the numbers in the set are correct, but others
+    /// may be missing.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }

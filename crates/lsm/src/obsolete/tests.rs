@@ -1,4 +1,4 @@
-//! The set, and what is on disk of it, against sets of the standard library.
+//! The set, and its form on disk, compared with sets of the standard library.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn range(first: Seq, len: Seq) -> impl Iterator<Item = Seq> {
     first..(first + len).min(MAX_SEQ)
 }
 
-/// The set again, from what its tables would hold.
+/// The set after a round trip through table entries.
 fn stored(set: &SeqSet) -> SeqSet {
     let (mut again, mut count, mut last) = (SeqSet::new(), 0, None);
     let stored: Result<(), &str> = encode(set, &mut |key, value| {

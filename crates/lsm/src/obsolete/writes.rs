@@ -1,21 +1,21 @@
-//! The obsolete set as a flush or merge asks it.
+//! The obsolete set as flushes and compactions probe it.
 
 use std::sync::Arc;
 
 use super::SeqSet;
 use crate::entry::Seq;
 
-/// Which writes to a tree are obsolete, as a flush or merge knows it: the bitmap tree of the tree's
+/// The obsolete writes of a tree, as known to a flush or compaction: the bitmap tree of the tree's
 /// [`crate::SupersededBy`]. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ObsoleteWrites(pub(crate) Option<Source>);
 
-/// Where it looks.
+/// The source of the set.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// As it was when the merge began.
+    /// As of the start of the compaction.
     Pinned(Arc<SeqSet>),
-    /// As it is.
+    /// The current one.
     Live(Arc<dyn Fn() -> Arc<SeqSet> + Send + Sync>),
 }
 

@@ -1,16 +1,16 @@
-//! Batched point lookups (Luo & Carey section 3.2): keys in ascending order, cut into batches; each
-//! batch is taken through the components of a tree from the newest to the oldest, each front to back,
-//! before the next batch begins. What that saves, and where it is switched off ([`LookupOptions`]):
+//! Batched point lookups (Luo & Carey section 3.2): keys in ascending order, cut into batches; each batch passes
+//! through the components of a tree from the newest to the oldest, each front to back, before the next batch begins.
+//! The optimisations, each of which can be switched off ([`LookupOptions`]):
 //!
-//! - *Batches*: the blocks that a batch wants of a run are read together, neighbours in one piece, and
-//!   a block that holds several keys is read once. Without, each key goes through all components by
-//!   itself, which is a random read per key.
-//! - *Stateful search*: in a run, a key near the one before it costs a few comparisons instead of a
-//!   search from the top.
-//! - *Component-ID hints*: who knows the sequence number of a key's entry ([`Expected`]) spares the
-//!   filters of all components that cannot hold it.
+//! - *Batches*: the blocks of a run that a batch needs are read together, neighbours in one read, and a block that
+//!   holds several keys is read once. Without batches, each key is looked up separately in all components: a random
+//!   read per key.
+//! - *Stateful search*: in a run, a key near the one before it costs a few comparisons instead of a search from the
+//!   top.
+//! - *Component-ID hints*: with the sequence number of a key's entry ([`Expected`]), components that cannot hold it
+//!   are skipped without a filter probe.
 //!
-//! The fourth of the paper's, blocked Bloom filters, is a matter of how tables are built
+//! The paper's fourth optimisation, blocked Bloom filters, is a setting of table builders
 //! ([`crate::Options::blocked_filter`]).
 
 use std::ops::Range;
@@ -27,25 +27,25 @@ use crate::slice::Slice;
 use crate::table::{Locator, WantedBlock, fetch, meet};
 use crate::version::Run;
 
-/// Data blocks that are held at a time, and their bytes (but one block, however large, always is).
+/// Limits of the data blocks held at a time, in blocks and in bytes (one block of any size is always held).
 const WINDOW: usize = 256;
 const WINDOW_BYTES: usize = 1 << 20;
-/// The window of small batches has half of their bytes, but at least so many.
+/// The window of small batches has half of their bytes, but at least this many.
 const LEAST_WINDOW: usize = 64 << 10;
 
-/// What a key of a batch takes beside its bytes and its value.
+/// Memory of a key of a batch beside its bytes and its value.
 const KEY_BYTES: usize = 64;
 
-/// How many keys are looked up: the optimisations of Luo & Carey section 3.2. Each can be switched off,
-/// to measure it or in doubt: answers are the same.
+/// Settings of batched lookups: the optimisations of Luo & Carey section 3.2. Each can be switched off, for
+/// measurements or when in doubt: answers are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupOptions {
-    /// Bytes of a batch: its keys, and the values that they are expected to bring, judged by those
-    /// that were found. 0: no batches, each key is looked up by itself. Default 16 MiB.
+    /// Bytes of a batch: its keys and their expected values, estimated from those found so far. 0: no batches, each
+    /// key is looked up separately. Default 16 MiB.
     pub batch_bytes: usize,
-    /// Search from the place of the key before, instead of from the top of each table. Default true.
+    /// Search from the position of the previous key, instead of from the top of each table. Default true.
     pub stateful: bool,
-    /// Heed [`Expected`] sequence numbers. Default true.
+    /// Use [`Expected`] sequence numbers. Default true.
     pub hints: bool,
 }
 
@@ -59,23 +59,22 @@ impl Default for LookupOptions {
     }
 }
 
-/// What is known of the newest entry of each key, at the keys' positions. A key that it says too much
-/// of may not be found, or an older entry of it.
+/// The known bounds of the newest entry of each key, at the keys' positions. Where a bound is too high the key may
+/// not be found, or an older entry of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Expected<'a> {
-    /// Nothing.
+    /// None.
     #[default]
     Unknown,
-    /// There is an entry with this sequence number, or was: the newest has this one or a larger one,
-    /// or is gone altogether. Components whose largest number is below it are not asked.
+    /// The newest entry has at least this sequence number, or is gone altogether. Components whose largest number is
+    /// below it are skipped.
     AtLeast(&'a [Seq]),
-    /// The newest entry has this sequence number. Only components that can hold it are asked.
+    /// The newest entry has this sequence number. Components that cannot hold it are skipped.
     Exactly(&'a [Seq]),
 }
 
 impl Expected<'_> {
-    /// The sequence numbers, from the least to the greatest, that the newest entry of the key at this
-    /// position can have.
+    /// The least and the greatest sequence number that the newest entry of the key at this position can have.
     #[inline]
     fn seqs(&self, at: usize) -> (Seq, Seq) {
         let known = |seqs: &[Seq]| seqs.get(at).copied();
@@ -88,11 +87,11 @@ impl Expected<'_> {
 }
 
 impl Snapshot {
-    /// Looks up `keys`, which must ascend, and puts what is found into `found` at the same
-    /// positions (`None` for keys without a value).
+    /// Looks up `keys`, which must ascend, and puts the results into `found` at the same positions (`None` for keys
+    /// without a value).
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read.
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of the blocks read.
     pub fn get_batch(
         &self,
         tree: TreeId,
@@ -109,12 +108,11 @@ impl Snapshot {
         })
     }
 
-    /// Looks up `keys`, which must ascend (some may be equal), and gives `visit` the position and the
-    /// newest entry of each that has a value, in no order: for callers that need not hold all values
-    /// at once.
+    /// Looks up `keys`, which must ascend (some may be equal), and passes the position and the newest entry of each
+    /// that has a value to `visit`, in no particular order: for callers that need not hold all values at once.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read.
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of the blocks read.
     pub fn visit_batch(
         &self,
         tree: TreeId,
@@ -168,26 +166,26 @@ impl Snapshot {
     }
 }
 
-/// A lookup of many keys, that goes on batch by batch.
+/// A lookup of many keys, batch by batch.
 pub struct Lookup<'a> {
     batch: Batch<'a>,
     seq: Seq,
     lens: Lens,
     components: &'a [Component],
     batch_bytes: usize,
-    /// Visit deleted keys as well.
+    /// Visit deleted keys, too.
     deletes: bool,
     searches: Vec<Search<'a>>,
-    /// The position of the first key that was not looked up.
+    /// The position of the next key to look up.
     next: usize,
     values: ValueSize,
-    // Of the batch: the keys that were not found yet, and those among them that a component lacks.
+    // State of the batch: the keys not found yet, and those among them that a component lacks.
     missing: Vec<usize>,
     still_missing: Vec<usize>,
 }
 
 impl Lookup<'_> {
-    /// The same, but keys whose newest entry is a delete are visited as well.
+    /// As before, but keys whose newest entry is a delete are visited, too.
     pub fn with_deletes(self) -> Self {
         Lookup {
             deletes: true,
@@ -195,12 +193,12 @@ impl Lookup<'_> {
         }
     }
 
-    /// Looks up the next batch, and gives `visit` the position and the newest entry of each key that
-    /// has a value, in no order. Returns the positions of the batch, which follow those of the batch
-    /// before; `None` when there was no key left.
+    /// Looks up the next batch, and passes the position and the newest entry of each key that has a value to `visit`,
+    /// in no particular order. Returns the positions of the batch, which follow those of the batch before; `None`
+    /// when no key is left.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of what is read; the lookup has ended then.
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of the blocks read; the lookup has ended then.
     pub fn next_batch(
         &mut self,
         visit: &mut dyn FnMut(usize, Found),
@@ -216,7 +214,7 @@ impl Lookup<'_> {
         let positions = self.next..self.next + fits.count().max(1);
         self.next = positions.end;
         let (values, deletes) = (&mut self.values, self.deletes);
-        // A deleted key is found as well: older components must not be asked for it.
+        // A deleted key counts as found: older components must not be searched for it.
         let (lens, keys) = (&self.lens, self.batch.keys);
         let (components, all, cost) = (self.components, self.seq, self.batch.cost);
         let mut failed = Ok(());
@@ -267,7 +265,7 @@ impl Lookup<'_> {
         Ok(Some(positions))
     }
 
-    /// Looks up all keys that are left.
+    /// Looks up all remaining keys.
     ///
     /// # Errors
     /// As [`Lookup::next_batch`].
@@ -277,7 +275,7 @@ impl Lookup<'_> {
     }
 }
 
-/// What a timed entry, the newest of its key, stands for.
+/// The visible value of a timed entry, the newest of its key.
 #[cold]
 fn see_timed(
     lens: &Lens,
@@ -304,7 +302,7 @@ fn see_timed(
             ..entry
         }),
         Shown::Deleted => Ok(deleted(entry.seq)),
-        // Of a list there may be older ones.
+        // A list may have older operands.
         Shown::Nothing => {
             let stop = cost.stop();
             let mut rest = Entries::new(components.to_vec(), key, seq, lens.clone(), stop);
@@ -321,7 +319,7 @@ fn see_timed(
     }
 }
 
-/// The size of values: of those that were found, and before there are any, of the tree's entries.
+/// The estimated size of values: from those found, and before there are any, from the tree's entries.
 struct ValueSize {
     bytes: u64,
     count: u64,
@@ -336,7 +334,7 @@ impl ValueSize {
                 count += run.tables.iter().map(|t| t.meta().entries).sum::<u64>();
             }
         }
-        // As much as one that was found.
+        // Counts as much as one found value.
         ValueSize {
             bytes: bytes.checked_div(count).unwrap_or(0),
             count: 1,
@@ -353,7 +351,7 @@ impl ValueSize {
     }
 }
 
-/// What is looked up, and how.
+/// The keys of a lookup, and its settings.
 #[derive(Clone, Copy)]
 struct Batch<'a> {
     keys: &'a [&'a [u8]],
@@ -385,19 +383,19 @@ impl Batch<'_> {
     }
 }
 
-/// A component that is searched.
+/// A component being searched.
 enum Search<'a> {
     Memtable(&'a Memtable),
     Run(RunSearch<'a>),
 }
 
-/// The search of a run; it keeps its place from batch to batch.
+/// The search of a run; it keeps its position from batch to batch.
 struct RunSearch<'a> {
     run: &'a Run,
     batch: Batch<'a>,
-    /// The table of the key before, and where in it.
+    /// The table of the previous key, and the position in it.
     locator: Option<(usize, Locator<'a>)>,
-    /// The blocks of the window, and the keys to look for: position, and place of the block.
+    /// The blocks of the window, and the keys to search for: position of the key, index of the block.
     blocks: Vec<WantedBlock<'a>>,
     spots: Vec<(usize, usize)>,
     /// Bytes of the blocks.
@@ -416,8 +414,8 @@ impl<'a> RunSearch<'a> {
         }
     }
 
-    /// Looks for the keys at the positions `wanted`, and puts the positions of those that the run
-    /// does not have into `missing`.
+    /// Searches for the keys at the positions `wanted`, and puts the positions of those that the run lacks into
+    /// `missing`.
     fn run(
         &mut self,
         wanted: &[usize],
@@ -448,7 +446,7 @@ impl<'a> RunSearch<'a> {
         Ok(())
     }
 
-    /// Puts the block of a key at the end of the window; false when no block can have it.
+    /// Adds the block of a key to the window; false when no block can hold it.
     fn locate(&mut self, at: usize) -> Result<bool> {
         let Batch { keys, cost, .. } = self.batch;
         let Some(key) = keys.get(at) else {
@@ -487,7 +485,7 @@ impl<'a> RunSearch<'a> {
         self.run.is_by_key() && file.is_some_and(|file| file.covers(key))
     }
 
-    /// Fetches the window's blocks, looks for its keys in them, and begins the next window.
+    /// Fetches the window's blocks, searches for its keys in them, and clears the window.
     fn look(
         &mut self,
         missing: &mut Vec<usize>,

@@ -1,5 +1,5 @@
-//! The components of a tree as a snapshot sees them, newest first: what walks that stop early
-//! (top-K lookups, posting lists, batched lookups) go through one by one.
+//! The components of a tree in a snapshot, newest first: reads that can stop early (top-K lookups, posting lists,
+//! batched lookups) visit them one by one.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::version::{Run, TableFile};
 /// A component of a tree: a memtable or a run.
 #[derive(Clone)]
 pub enum Component {
-    /// A memtable; entries newer than the snapshot may be in it.
+    /// A memtable; it may have entries newer than the snapshot.
     Memtable(Arc<Memtable>),
-    /// A run; the snapshot sees all of it.
+    /// A run; all of it is visible to the snapshot.
     Run(Run),
 }
 
 impl Component {
-    /// The largest sequence number inside, 0 when it is empty.
+    /// The largest sequence number, 0 when it is empty.
     pub fn max_seq(&self) -> Seq {
         match self {
             Component::Memtable(memtable) => memtable.seq_bounds().map_or(0, |(_, max)| max),
@@ -39,8 +39,7 @@ impl Component {
         }
     }
 
-    /// The sequence number of the newest entry of `key`, deletes included; of a memtable, of those at or
-    /// below `seq`.
+    /// The sequence number of the newest entry of `key`, deletes included; in a memtable, of those up to `seq`.
     pub fn newest(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Option<Seq>> {
         match self {
             Component::Memtable(memtable) => Ok(memtable.get(key, seq).map(|entry| entry.seq)),
@@ -51,7 +50,7 @@ impl Component {
         }
     }
 
-    /// False when the component has no entry of `key`: a key filter is asked, no block is read.
+    /// False when the component certainly has no entry of `key`: probes a key filter, reads no data block.
     pub fn may_contain(&self, key: &[u8], cost: &Cost) -> Result<bool> {
         match self {
             Component::Memtable(memtable) => Ok(memtable.get(key, MAX_SEQ).is_some()),
@@ -62,7 +61,7 @@ impl Component {
         }
     }
 
-    /// About how many entries it has, deletes included.
+    /// The approximate number of entries, deletes included.
     pub fn entries(&self) -> u64 {
         match self {
             Component::Memtable(memtable) => memtable.len() as u64,
@@ -70,8 +69,8 @@ impl Component {
         }
     }
 
-    /// Keys that cut a run into pieces of like size, ascending: where its partitions end. For those who
-    /// share its work among threads. None of a memtable.
+    /// Keys that cut a run into pieces of similar size, ascending: the ends of its partitions. For sharing work among
+    /// threads. None for a memtable.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) and [`Error::Corruption`](crate::Error::Corruption) of a table that is not open yet.
@@ -94,8 +93,8 @@ impl Component {
 }
 
 impl Component {
-    /// The parts of a component that hold keys of `lo..hi` (unbounded above without `hi`), by key:
-    /// a memtable as a whole, or tables of a run.
+    /// The parts of a component that hold keys in `lo..hi` (unbounded above without `hi`), by key: a whole memtable,
+    /// or tables of a run.
     pub fn parts(&self, lo: &[u8], hi: Option<&[u8]>) -> Vec<Part> {
         match self {
             Component::Memtable(memtable) => vec![Part::Memtable(memtable.clone())],
@@ -117,17 +116,17 @@ impl Component {
     }
 }
 
-/// A part of a component that can be read, or skipped, by itself.
+/// A part of a component that can be read, or skipped, separately.
 #[derive(Clone)]
 pub enum Part {
-    /// A memtable; entries newer than the snapshot may be in it.
+    /// A memtable; it may have entries newer than the snapshot.
     Memtable(Arc<Memtable>),
     /// A table.
     Table(Arc<TableFile>),
 }
 
 impl Part {
-    /// The smallest and largest sequence number inside.
+    /// The smallest and largest sequence number.
     pub fn seq_bounds(&self) -> (Seq, Seq) {
         match self {
             Part::Memtable(memtable) => memtable.seq_bounds().unwrap_or((0, 0)),
@@ -135,8 +134,8 @@ impl Part {
         }
     }
 
-    /// A cursor over the part: every entry, superseded ones and deletes included. What stops the reads of `cost`
-    /// stops it; it counts a cost of its own.
+    /// A cursor over the part: every entry, superseded ones and deletes included. The token of `cost` stops it; its
+    /// own cost is counted separately.
     pub fn cursor(&self, options: ReadOptions, cost: &Cost) -> PartCursor {
         let stop = cost.stop();
         let cursor = match self {
@@ -150,23 +149,24 @@ impl Part {
     }
 }
 
-/// A cursor over a [`Part`], as of the time that it was told ([`PartCursor::at`]).
+/// A cursor over a [`Part`], as of a time ([`PartCursor::at`]).
 pub struct PartCursor(SourceCursor, Time);
 
 impl PartCursor {
-    /// The same cursor, to which what has expired by then ([`Snapshot::time`](crate::Snapshot::time)) is a delete.
+    /// The same cursor, with entries that have expired by `time` ([`Snapshot::time`](crate::Snapshot::time)) shown as
+    /// deletes.
     pub fn at(self, time: Time) -> PartCursor {
         PartCursor(self.0, time)
     }
 
-    /// When the entry expires, if it does.
+    /// The expiry time of the entry, if any.
     pub fn expires(&self) -> Option<Time> {
         Timed::of(self.0.kind(), self.0.value()).1
     }
 }
 
 impl PartCursor {
-    /// What the cursor has cost so far.
+    /// The cost of the cursor so far.
     pub fn cost(&self) -> Cost {
         let total = Cost::default();
         self.0.add_cost(&total);
@@ -225,8 +225,8 @@ impl Cursor for PartCursor {
     }
 }
 
-/// The entries of one key, newest first, read component by component: a caller that has enough
-/// stops, and older components are not touched.
+/// The entries of one key, newest first, read component by component: a caller that stops early does not touch older
+/// components.
 pub struct Entries {
     components: std::vec::IntoIter<Component>,
     key: Vec<u8>,
@@ -266,7 +266,7 @@ impl Entries {
         }
     }
 
-    /// What the walk has cost so far.
+    /// The cost of the walk so far.
     pub fn cost(&self) -> &Cost {
         &self.cost
     }
@@ -326,7 +326,7 @@ impl Entries {
     }
 }
 
-/// An entry as a snapshot sees it; `None` for an operand that has expired.
+/// An entry as visible to a snapshot; `None` for an operand that has expired.
 fn see(lens: &Lens, key: &[u8], entry: WalkEntry) -> Option<WalkEntry> {
     if entry.kind != Kind::Timed {
         return Some(entry);

@@ -1,4 +1,4 @@
-//! How a snapshot sees entries that expire: as what they stand for at its time.
+//! The visible form of entries that expire, at the time of a snapshot.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use crate::entry::{Kind, Timed};
 use crate::expiry::Horizon;
 use crate::merge::MergeOperator;
 
-/// What a timed entry stands for.
+/// The visible form of a timed entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     /// A put.
     Put,
-    /// An operand, of which some elements may have expired.
+    /// An operand, some of whose elements may have expired.
     Operand,
-    /// A put that has expired: the key was deleted.
+    /// A put that has expired: the key reads as deleted.
     Deleted,
-    /// An operand that has expired: there is none.
+    /// An operand that has expired: it is hidden.
     Nothing,
 }
 
-/// The time of a snapshot, and the operator of a tree whose operands have elements with times of their own.
+/// The time of a snapshot, and the operator of a tree whose operands have elements with their own expiry times.
 #[derive(Clone, Default)]
 pub(crate) struct Lens {
     pub(super) horizon: Horizon,
@@ -27,7 +27,7 @@ pub(crate) struct Lens {
 }
 
 impl Lens {
-    /// What a stored timed entry stands for.
+    /// The visible form of a stored timed entry.
     pub(super) fn look(&self, stored: &[u8]) -> Shown {
         match Timed::parse(stored) {
             None => Shown::Deleted,
@@ -40,11 +40,11 @@ impl Lens {
         }
     }
 
-    /// What is left of a stored timed operand, where that is not all of it.
+    /// The rest of a stored timed operand, if some of its elements have expired.
     pub(super) fn prune(&self, key: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
         let (operator, timed) = self.operator.as_ref().zip(Timed::parse(stored))?;
         let left = operator.prune(key, timed.value, self.horizon.now)?;
-        // Some of it has expired, who knows when: by now.
+        // Some elements have expired at an unknown time: by now.
         self.horizon.hides(self.horizon.now);
         Some(left)
     }

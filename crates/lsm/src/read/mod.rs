@@ -30,10 +30,10 @@ use crate::version::{Run, RunCursor};
     reason = "there are few, and most are of the large kind"
 )]
 pub(crate) enum SourceCursor {
-    /// A memtable has no blocks whose fetching is watched, so its moves are.
+    /// A memtable has no block fetches at which a stop is checked, so each move checks it.
     Memtable(MemCursor, Watch),
     Run(RunCursor),
-    /// The tables of a run that is not by key, each a source of its own.
+    /// The tables of a run that is not ordered by key, each a source of its own.
     Tables(Box<MergeCursor<RunCursor>>),
 }
 
@@ -52,7 +52,7 @@ impl SourceCursor {
         SourceCursor::Tables(Box::new(MergeCursor::new(sources.collect())))
     }
 
-    /// Adds what the cursor has cost so far.
+    /// Adds the cost of the cursor so far.
     pub(crate) fn add_cost(&self, total: &Cost) {
         match self {
             SourceCursor::Memtable(..) => {}
@@ -76,7 +76,7 @@ macro_rules! each {
     };
 }
 
-/// Apart from the moves that nothing stops, which stay small.
+/// Separate from the moves without a stop, which stay small.
 #[cold]
 #[inline(never)]
 fn watched(

@@ -1,7 +1,6 @@
-//! A snapshot: a version of the tables, the memtables beside it, and a sequence number. Everything
-//! that a query does, over all trees, is against one snapshot; it never changes, and writers do not
-//! wait for it. It keeps the files and memtables that it sees from going away: hold it as long as a
-//! query takes, not longer.
+//! A snapshot: a version of the tables, the memtables beside it, and a sequence number. A query runs against one
+//! snapshot for all trees; a snapshot never changes, and writers do not wait for it. It pins its files and memtables:
+//! hold it as long as a query takes, not longer.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::stop::Stop;
 use crate::table::ReadOptions;
 use crate::version::{TreeVersion, Version};
 
-/// A consistent picture of a group.
+/// A consistent view of a group.
 #[derive(Clone)]
 pub struct Snapshot {
     view: Arc<View>,
@@ -30,7 +29,7 @@ pub struct Snapshot {
     stop: Option<Stop>,
 }
 
-/// A value that was found.
+/// A value returned by a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The sequence number of the write that set it.
@@ -51,23 +50,23 @@ impl Snapshot {
         }
     }
 
-    /// The time by which entries have expired that the snapshot does not see; 0 in a store where none expires.
+    /// The time by which expired entries are hidden; 0 in a store where none expires.
     pub fn time(&self) -> Time {
         self.horizon.now
     }
 
-    /// The same picture, with reads that `stop` stops, or nothing: those of its cursors and walks, and those
-    /// that are counted by [`Snapshot::cost`].
+    /// The same snapshot, whose reads `stop` stops, if given: those of its cursors and walks, and those counted by
+    /// [`Snapshot::cost`].
     pub fn with_stop(self, stop: Option<Stop>) -> Snapshot {
         Snapshot { stop, ..self }
     }
 
-    /// To count the cost of reads of this snapshot, which stop when it is to stop.
+    /// A cost counter for reads of this snapshot, which carries its stop token.
     pub fn cost(&self) -> Cost {
         Cost::until(self.stop.as_ref())
     }
 
-    /// The last sequence number that the snapshot sees.
+    /// The last visible sequence number.
     pub fn seq(&self) -> Seq {
         self.seq
     }
@@ -81,8 +80,8 @@ impl Snapshot {
         self.view.version.trees.get(&tree)
     }
 
-    /// The newest value of `key`, `None` when it has none or was deleted. Asks the memtables, then
-    /// one filter per run whose keys surround `key`; reads one data block for a hit.
+    /// The newest value of `key`, `None` when it has none or was deleted. Searches the memtables, then probes one
+    /// filter per run whose key range includes `key`; reads one data block for a hit.
     pub fn get(&self, tree: TreeId, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
         for memtable in self.view.memtables(tree) {
             if let Some(entry) = memtable.get(key, self.seq) {
@@ -115,7 +114,7 @@ impl Snapshot {
         Ok(None)
     }
 
-    /// What a timed entry, the newest of its key, stands for.
+    /// The visible value of a timed entry, the newest of its key.
     #[cold]
     fn get_timed(
         &self,
@@ -130,7 +129,7 @@ impl Snapshot {
                 Ok(Some(Found { seq, kind, value }))
             }
             Shown::Deleted => Ok(None),
-            // Of a list: the newest that is left, without what has expired of it.
+            // In a list: the newest operand left, without its expired elements.
             Shown::Operand | Shown::Nothing => {
                 let mut entries = self.walk_from(tree, key, seq);
                 let found = entries.next_entry()?;
@@ -144,7 +143,7 @@ impl Snapshot {
         }
     }
 
-    /// By which time what has expired, and what combines the operands of a tree.
+    /// The expiry time of the snapshot, and the operator of a tree.
     pub(crate) fn lens(&self, tree: Option<TreeId>) -> Lens {
         let options = tree
             .and_then(|tree| self.tree(tree))
@@ -156,8 +155,7 @@ impl Snapshot {
         }
     }
 
-    /// The newest entry of `key` in the memtables alone, deletes included: what is known of a key
-    /// without touching the disk.
+    /// The newest entry of `key` in the memtables alone, deletes included: without reading the disk.
     pub fn get_in_memory(&self, tree: TreeId, key: &[u8]) -> Option<Found> {
         self.view.memtables(tree).find_map(|memtable| {
             memtable.get(key, self.seq).map(|entry| {
@@ -172,14 +170,14 @@ impl Snapshot {
         })
     }
 
-    /// Entries above this sequence number are in the memtables still: [`Snapshot::get_in_memory`] finds
-    /// them.
+    /// Entries above this sequence number are still in the memtables: [`Snapshot::get_in_memory`] finds them.
     pub fn flushed(&self) -> Seq {
         let oldest = self.view.full.last().unwrap_or(&self.view.active);
         oldest.component().min - 1
     }
 
-    /// True when the tree has the same tables as in an earlier snapshot: nothing was flushed, merged or left out of it since.
+    /// True when the tree has the same tables as in an earlier snapshot: nothing of it was flushed, compacted or
+    /// dropped since.
     pub fn has_tables_of(&self, earlier: &Snapshot, tree: TreeId) -> bool {
         match (self.tree(tree), earlier.tree(tree)) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
@@ -191,7 +189,7 @@ impl Snapshot {
         &self.view
     }
 
-    /// What the bitmap tree `tree` says of writes; `None` when there is no such tree.
+    /// The set of the bitmap tree `tree`; `None` when there is no such tree.
     pub fn superseded(&self, tree: TreeId) -> Option<Superseded> {
         let version = self.tree(tree)?;
         let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
@@ -205,7 +203,7 @@ impl Snapshot {
         ))
     }
 
-    /// The components of a tree, newest first, empty memtables left out.
+    /// The components of a tree, newest first, without empty memtables.
     pub fn components(&self, tree: TreeId) -> Vec<Component> {
         let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
         let runs = self
@@ -218,15 +216,15 @@ impl Snapshot {
             .collect()
     }
 
-    /// The keys of a tree that have a value. `readahead` of more than 0 bytes reads ahead and leaves
-    /// the block cache as it is: for scans of much of a tree.
+    /// The keys of a tree that have a value. With `readahead` over 0 bytes it reads ahead and does not fill the block
+    /// cache: for scans of much of a tree.
     pub fn cursor(&self, tree: TreeId, readahead: usize) -> TreeCursor {
         let sources = self.sources(&self.components(tree), readahead);
         TreeCursor::new(sources, self.seq, self.lens(Some(tree)))
     }
 
-    /// The keys that have a value in these components alone, newest first as [`Snapshot::components`]
-    /// gives them (a run may lack some of its tables): for who knows that the others do not matter.
+    /// The keys that have a value in these components alone, newest first as in [`Snapshot::components`] (a run may
+    /// lack some of its tables): for callers that know that the others do not matter.
     pub fn cursor_over(&self, components: &[Component], readahead: usize) -> TreeCursor {
         TreeCursor::new(
             self.sources(components, readahead),
@@ -241,7 +239,7 @@ impl Snapshot {
         EntryCursor::new(sources, self.seq, self.lens(Some(tree)))
     }
 
-    /// Every entry of some components, which are given newest first. Elements of operands that have expired are in them still.
+    /// Every entry of some components, given newest first. Expired elements of operands are included.
     pub fn entries_in(&self, components: &[Component], readahead: usize) -> EntryCursor {
         EntryCursor::new(
             self.sources(components, readahead),
@@ -267,7 +265,7 @@ impl Snapshot {
         self.walk_from(tree, key, self.seq)
     }
 
-    /// As [`Snapshot::walk`], from the newest entry on whose sequence number is at most `seq`.
+    /// As [`Snapshot::walk`], starting with the newest entry whose sequence number is at most `seq`.
     pub fn walk_from(&self, tree: TreeId, key: &[u8], seq: Seq) -> Entries {
         let stop = self.stop.as_ref();
         let lens = self.lens(Some(tree));
@@ -275,8 +273,8 @@ impl Snapshot {
     }
 
     /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]` of `tree`:
-    /// LevelDB++'s GetLite (section 3), made exact by reading the key's block where a filter of a
-    /// newer component says "maybe".
+    /// LevelDB++'s GetLite (section 3), made exact by reading the key's block where a filter of a newer component
+    /// answers "maybe".
     pub fn is_newest(
         &self,
         tree: TreeId,
@@ -288,8 +286,8 @@ impl Snapshot {
     ) -> Result<bool> {
         let keeps_one = self.tree(tree).is_some_and(|tree| tree.options.keeps_one());
         for (index, component) in components.iter().take(at + 1).enumerate() {
-            // Of a run's entries of a key that is put and deleted whole, only one survives merges in most
-            // trees; a memtable holds them all.
+            // In most trees compactions keep only one entry of a key that is put and deleted whole, so a run has one;
+            // a memtable has all of them.
             if index == at && keeps_one && matches!(component, Component::Run(_)) {
                 break;
             }
@@ -300,8 +298,8 @@ impl Snapshot {
         Ok(true)
     }
 
-    /// About how many bytes and entries of the tree's tables lie in `lo..hi` (unbounded above
-    /// without `hi`), from block indexes alone, and in its memtables by counting at most 1,000.
+    /// Approximate bytes and entries of the tree's tables in `lo..hi` (unbounded above without `hi`), from block
+    /// indexes alone, and of its memtables by counting at most 1,000 entries.
     pub fn approximate(
         &self,
         tree: TreeId,

@@ -1,4 +1,4 @@
-//! Cursors over a whole tree at a snapshot.
+//! Cursors over a whole tree in a snapshot.
 
 use crate::cost::Cost;
 use crate::cursor::Cursor;
@@ -9,13 +9,14 @@ use crate::read::SourceCursor;
 use crate::read::lens::{Lens, Shown};
 use crate::slice::Slice;
 
-/// Every entry of a tree that a snapshot sees, superseded ones, deletes and operands included, by
-/// key and of one key the newest first.
+/// Every visible entry of a tree, superseded ones, deletes and operands included, by key and per key the newest
+/// first.
 pub struct EntryCursor {
     merged: MergeCursor<SourceCursor>,
     seq: Seq,
     lens: Lens,
-    /// What a timed entry that the merge stands on is at the snapshot's time, and what is left of it if that is not all.
+    /// The visible form of the merge's current entry if it is timed, and the rest of its value if some of it has
+    /// expired.
     shown: Shown,
     left: Option<Vec<u8>>,
 }
@@ -31,7 +32,7 @@ impl EntryCursor {
         }
     }
 
-    /// What the cursor has cost so far.
+    /// The cost of the cursor so far.
     pub fn cost(&self) -> Cost {
         let total = Cost::default();
         for source in self.merged.sources() {
@@ -40,7 +41,7 @@ impl EntryCursor {
         total
     }
 
-    /// True when the snapshot sees the entry that the merge stands on.
+    /// True when the merge's current entry is visible to the snapshot.
     #[inline]
     fn sees(&mut self) -> bool {
         self.merged.seq() <= self.seq && (self.merged.kind() != Kind::Timed || self.look())
@@ -136,13 +137,13 @@ impl Cursor for EntryCursor {
     }
 }
 
-/// The keys of a tree that have a value at a snapshot, each with its newest entry, forward and
-/// backward. For trees of puts and deletes; of an operand list it shows the newest piece.
+/// The keys of a tree that have a value in a snapshot, each with its newest entry, forward and backward. For trees of
+/// puts and deletes; in an operand list it shows the newest piece.
 pub struct TreeCursor {
     entries: EntryCursor,
-    /// The user key that was shown or passed over last, going forward.
+    /// The user key last shown or skipped, going forward.
     passed: Vec<u8>,
-    /// Going backward the merge stands before the shown entry, which is kept here.
+    /// Going backward, the merge is before the shown entry, which is kept here.
     behind: Option<Saved>,
 }
 
@@ -162,12 +163,12 @@ impl TreeCursor {
         }
     }
 
-    /// What the cursor has cost so far.
+    /// The cost of the cursor so far.
     pub fn cost(&self) -> Cost {
         self.entries.cost()
     }
 
-    /// From the newest entry of a key on: to the first key that is not deleted.
+    /// From the newest entry of a key, moves to the first key that is not deleted.
     fn skip_tombstones(&mut self) -> Result<()> {
         while self.entries.valid() && self.entries.kind() == Kind::Delete {
             self.skip_key()?;
@@ -175,7 +176,7 @@ impl TreeCursor {
         Ok(())
     }
 
-    /// Past all entries of the key that the merge stands on.
+    /// Skips all entries of the merge's current key.
     fn skip_key(&mut self) -> Result<()> {
         self.passed.clear();
         self.passed.extend_from_slice(self.entries.key());
@@ -186,8 +187,8 @@ impl TreeCursor {
         Ok(())
     }
 
-    /// Going backward, the merge stands on the oldest entry of some key: walks to its newest, keeps
-    /// that, and goes on while it is a delete.
+    /// Going backward, the merge is on the oldest entry of a key: moves to its newest, keeps that, and repeats while
+    /// it is a delete.
     fn skip_tombstones_backward(&mut self) -> Result<()> {
         self.behind = None;
         while self.entries.valid() {
@@ -265,7 +266,7 @@ impl Cursor for TreeCursor {
         self.skip_tombstones_backward()
     }
 
-    /// To the first key at or after `key`; `seq` is not used.
+    /// Moves to the first key at or after `key`; `seq` is not used.
     fn seek(&mut self, key: &[u8], _seq: Seq) -> Result<()> {
         self.behind = None;
         self.entries.seek(key, MAX_SEQ)?;
@@ -283,7 +284,7 @@ impl Cursor for TreeCursor {
 
     fn prev(&mut self) -> Result<()> {
         if self.behind.is_none() {
-            // Forward the merge stands on the newest entry of the shown key.
+            // Forward, the merge is on the newest entry of the shown key.
             self.entries.prev()?;
         }
         self.skip_tombstones_backward()

@@ -1,15 +1,15 @@
-//! Strings of bits: written front to back, read anywhere. Bit `i` is bit `i % 64` of word `i / 64`;
-//! words are little-endian.
+//! Bit strings: written front to back, read at any position. Bit `i` is bit `i % 64` of word `i / 64`; words are
+//! little-endian.
 
 /// The widest field, in bits.
 pub(super) const MAX_WIDTH: u32 = 57;
 
-/// Bits that are needed for the numbers up to `max`.
+/// The width of the numbers up to `max`, in bits.
 pub(super) fn width_of(max: u64) -> u32 {
     u64::BITS - max.leading_zeros()
 }
 
-/// Writes.
+/// A writer of bit strings.
 #[derive(Default)]
 pub(super) struct BitWriter {
     words: Vec<u64>,
@@ -37,7 +37,7 @@ impl BitWriter {
             }
         }
         self.len += width as usize;
-        // A field without bits begins no word.
+        // A field of width 0 adds no word.
         self.words.truncate(self.len.div_ceil(64));
     }
 
@@ -63,7 +63,7 @@ impl BitWriter {
     }
 }
 
-/// Reads.
+/// A reader of bit strings.
 #[derive(Clone, Copy)]
 pub(super) struct Bits<'a> {
     words: &'a [[u8; 8]],
@@ -94,7 +94,7 @@ impl<'a> Bits<'a> {
         Some(number & ((1 << width) - 1))
     }
 
-    /// The number of zeros from `at` to the next one.
+    /// The number of zeros from `at` to the next one bit.
     pub(super) fn unary(&self, at: usize) -> Option<u64> {
         let mut index = at / 64;
         let mut word = self.word(index)? & (u64::MAX << (at % 64));
@@ -105,7 +105,7 @@ impl<'a> Bits<'a> {
         Some((index * 64 + word.trailing_zeros() as usize - at) as u64)
     }
 
-    /// The place behind the `n`-th zero (counted from 1); 0 for none.
+    /// The position behind the `n`-th zero (counted from 1); 0 for none.
     #[inline]
     pub(super) fn behind_zero(&self, n: usize) -> Option<usize> {
         let mut left = n;

@@ -1,5 +1,5 @@
-//! The synopsis block of a partition of a table: for each data block its sequence bounds, and for
-//! each attribute slot a zone map and a value filter.
+//! The synopsis block of a table's partition: for each data block its sequence bounds, and for each attribute slot a
+//! zone map and a value filter.
 //!
 //! ```text
 //! bounds      n x (min_seq u64, max_seq u64)
@@ -8,7 +8,7 @@
 //! n u32, slots u32
 //! ```
 //!
-//! Slot by slot, because a lookup asks one attribute of all blocks: it reads one contiguous piece.
+//! Slot by slot, because a lookup probes one attribute of all blocks: it reads one contiguous range.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -25,8 +25,7 @@ use crate::entry::{MAX_SEQ, Seq};
 pub(crate) const BITS_PER_VALUE: usize = 16;
 const PROBES: usize = 6;
 
-/// Gathers the synopsis block of one partition after another, and the zone maps and fingerprint maps of
-/// the table.
+/// Builds the synopsis block of one partition after another, and the zone maps and fingerprint maps of the table.
 pub(crate) struct SynopsisBuilder {
     slots: Vec<Slot>,
     /// The open partition, and the bits of a block's number within its partition.
@@ -37,30 +36,30 @@ pub(crate) struct SynopsisBuilder {
     bits_per_value: usize,
 }
 
-/// What is gathered of one attribute.
+/// The state of one attribute.
 #[derive(Default)]
 struct Slot {
-    // Of the open data block.
+    // State of the open data block.
     holds: bool,
     min: Vec<u8>,
     max: Vec<u8>,
     hashes: Vec<u64>,
-    /// Instead of filters: where the values of the table are.
+    /// Instead of filters: the locations of the table's values.
     map: Option<MapBuilder>,
-    /// Blocks and partitions are not told apart.
+    /// Without synopses of blocks and partitions.
     coarse: bool,
-    // Of the finished blocks of the partition.
+    // State of the finished blocks of the partition.
     records: Vec<u8>,
     zone: Option<Zone>,
-    // Of the finished blocks of the table.
+    // State of the finished blocks of the table.
     table_zone: Option<Zone>,
 }
 
 const NO_BOUNDS: (Seq, Seq) = (MAX_SEQ, 0);
 
 impl SynopsisBuilder {
-    /// Of tables with attribute slots that are summarised like this, partitions of at most so many
-    /// blocks, and value filters of so many bits per distinct value.
+    /// For tables with these summaries per attribute slot, partitions of at most this many blocks, and value filters
+    /// with this many bits per distinct value.
     pub(crate) fn new(
         summaries: &[Summary],
         partition_blocks: usize,
@@ -81,13 +80,13 @@ impl SynopsisBuilder {
         }
     }
 
-    /// An entry of the open block has this sequence number.
+    /// Adds the sequence number of an entry to the open block.
     #[inline]
     pub(crate) fn add_seq(&mut self, seq: Seq) {
         self.open = (self.open.0.min(seq), self.open.1.max(seq));
     }
 
-    /// An entry of the open block has this attribute value.
+    /// Adds an attribute value of an entry to the open block.
     pub(crate) fn add_value(&mut self, slot: usize, value: &[u8]) {
         debug_assert!(
             slot < self.slots.len(),
@@ -122,17 +121,17 @@ impl SynopsisBuilder {
         self.shift
     }
 
-    /// Takes the map of a slot, if it is to have one.
+    /// Takes the map of a slot, if it has one.
     pub(crate) fn take_map(&mut self, slot: usize) -> Option<MapBuilder> {
         self.slots.get_mut(slot)?.map.take()
     }
 
-    /// Takes the zone map that a slot has of the whole table; `None` when it holds no value of it.
+    /// Takes the table's zone map of a slot; `None` when the table holds no value of it.
     pub(crate) fn take_zone(&mut self, slot: usize) -> Option<Zone> {
         self.slots.get_mut(slot)?.table_zone.take()
     }
 
-    /// Bytes of the fingerprint maps so far, about.
+    /// Approximate bytes of the fingerprint maps so far.
     pub(crate) fn map_size(&self) -> usize {
         let maps = self.slots.iter().filter_map(|slot| slot.map.as_ref());
         maps.map(MapBuilder::size).sum()
@@ -158,8 +157,8 @@ impl SynopsisBuilder {
             + 8
     }
 
-    /// Appends the synopsis block, calls `zone` with each slot's zone map of the partition, returns
-    /// the partition's sequence bounds, and begins the next partition.
+    /// Appends the synopsis block, calls `zone` with each slot's zone map of the partition, returns the partition's
+    /// sequence bounds, and begins the next partition.
     pub(crate) fn finish(
         &mut self,
         out: &mut Vec<u8>,
@@ -205,7 +204,7 @@ impl Slot {
         let zone = if self.coarse { Some(ANYTHING) } else { zone };
         put_zone(&mut self.records, zone);
         cover(&mut self.zone, zone);
-        // One value that the zone map holds unshortened needs no filter beside it.
+        // A single value that the zone map holds unshortened needs no filter.
         if self.coarse || self.map.is_some() || max == Some(&self.min) {
             put_bytes(&mut self.records, &[]);
         } else {
@@ -217,8 +216,8 @@ impl Slot {
     }
 }
 
-/// Appends a Bloom filter over values with these hashes, behind its length; at 0 bits none, which
-/// admits all.
+/// Appends a Bloom filter over values with these hashes, behind its length; with 0 bits none, which admits all
+/// values.
 fn put_filter(out: &mut Vec<u8>, hashes: &[u64], bits_per_value: usize) {
     let len = (hashes.len() * bits_per_value).div_ceil(8);
     put_varint(out, len as u64);
@@ -236,20 +235,20 @@ fn put_filter(out: &mut Vec<u8>, hashes: &[u64], bits_per_value: usize) {
     }
 }
 
-/// The bits of a value in a filter of `len` bytes.
+/// The bit positions of a value in a filter of `len` bytes.
 #[inline]
 fn probes(hash: u64, len: usize) -> impl Iterator<Item = usize> {
     let bits = len as u64 * 8;
     let mut state = hash;
     (0..PROBES).map(move |_| {
-        // The top half of an odd multiple is as good as a new hash; scaled, not reduced modulo.
+        // The upper half of an odd multiple serves as a new hash; scaled, not reduced modulo.
         let bit = ((state >> 32).wrapping_mul(bits) >> 32) as usize;
         state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         bit
     })
 }
 
-/// A synopsis block in place.
+/// A view of a synopsis block.
 #[derive(Clone, Copy)]
 pub(crate) struct Synopsis<'a> {
     bounds: &'a [[u8; 16]],
@@ -258,7 +257,7 @@ pub(crate) struct Synopsis<'a> {
 }
 
 impl<'a> Synopsis<'a> {
-    /// The block that `bytes` hold; `None` when they are malformed.
+    /// Parses `bytes`; `None` when they are malformed.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Synopsis<'a>> {
         let (rest, tail) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
         let mut tail = Reader::new(tail);
@@ -292,7 +291,7 @@ impl<'a> Synopsis<'a> {
         })
     }
 
-    /// What is remembered of one attribute, block by block.
+    /// The records of one attribute, block by block.
     pub(crate) fn slot(&self, slot: usize) -> Option<SlotRecords<'a>> {
         let end = |i: usize| {
             self.ends
@@ -312,7 +311,7 @@ pub(crate) struct SlotRecords<'a> {
 }
 
 impl<'a> SlotRecords<'a> {
-    /// The next data block's record; `None` when it is malformed or there is none.
+    /// The next data block's record; `None` when it is malformed or at the end.
     #[inline]
     pub(crate) fn next_block(&mut self) -> Option<BlockSynopsis<'a>> {
         let zone = read_zone(&mut self.reader)?;
@@ -323,7 +322,7 @@ impl<'a> SlotRecords<'a> {
     }
 }
 
-/// What is remembered of one attribute in one data block.
+/// The synopsis of one attribute in one data block.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockSynopsis<'a> {
     /// The zone map, or `None`: the block holds no value of the attribute.
@@ -332,7 +331,7 @@ pub(crate) struct BlockSynopsis<'a> {
 }
 
 impl BlockSynopsis<'_> {
-    /// The hash that [`BlockSynopsis::may_hold`] wants.
+    /// The hash for [`BlockSynopsis::may_hold`].
     pub(crate) fn hash(value: &[u8]) -> u64 {
         xxh3_64(value)
     }

@@ -1,10 +1,10 @@
-//! The fingerprint map of a table: of one attribute, which data blocks hold a value. It takes the
-//! place of a Bloom filter per block: a lookup asks one page of it, not every filter.
+//! The fingerprint map of a table: for one attribute, the data blocks that hold a value. It replaces a Bloom filter
+//! per block: a lookup probes one page of it, not every filter.
 //!
-//! A value is known by its hash, of which the map keeps as much as is needed to be wrong about once in
-//! [`SPARSITY`] lookups: some 9 bits beyond what its place in the map says. With the number of its
-//! block that makes a little over 3 bytes a value and block. The map is written once, in order of the
-//! hashes, and cut into pages of some 4 KiB, each a block of the file by itself:
+//! A value is identified by its hash, of which the map keeps as much as is needed for about one false positive per
+//! [`SPARSITY`] lookups: some 9 bits beyond those implied by its position in the map. With the number of its block
+//! that makes a little over 3 bytes per value and block. The map is written once, in hash order, and cut into pages
+//! of some 4 KiB, each a separate block of the file:
 //!
 //! ```text
 //! least hash u64, span u64 (greatest - least + 1), blocks u32, entries u32, list bits u64
@@ -13,43 +13,43 @@
 //! lists     of values in more than 3 blocks
 //! ```
 //!
-//! Each part is padded to 8 bytes. A hash `h` (the upper 40 bits of the value's) has the position
-//! `p = (h - least) * entries * 512 / span`; its bucket is `p / 512`, its remainder `p % 512`. A list
-//! is how many blocks there are (Elias gamma), a parameter `k` (5 bits), the first block, and for each
-//! further one the gap to the one before less 1, in Rice code: `gap >> k` zeros and a one, `k` bits.
+//! Each part is padded to 8 bytes. A hash `h` (the upper 40 bits of the value's) has the position `p = (h - least) *
+//! entries * 512 / span`; its bucket is `p / 512`, its remainder `p % 512`. A list is the number of blocks (Elias
+//! gamma), a parameter `k` (5 bits), the first block, and for each further one the gap to the one before less 1, in
+//! Rice code: `gap >> k` zeros and a one, `k` bits.
 
 use super::bits::{BitWriter, Bits, MAX_WIDTH, width_of};
 
-/// Bits of a pair that tell the block, below those of the hash.
+/// Bits of a pair for the block, below those of the hash.
 const BLOCK_BITS: u32 = 24;
-/// The inverse of the chance that a value which is not there seems to be.
+/// The inverse of the false positive rate.
 const SPARSITY: u64 = 1 << REMAINDER_BITS;
 const REMAINDER_BITS: u32 = 9;
-/// Bytes of a page, about.
+/// Approximate bytes of a page.
 const PAGE_LEN: usize = 4 << 10;
 /// Bytes in front of the buckets.
 const HEADER_LEN: usize = 32;
-/// Up to so many blocks, a value has an entry for each of them; beyond, a list.
+/// Up to this many blocks, a value has an entry for each of them; beyond, a list.
 const MAX_SINGLE: usize = 3;
 const RICE_BITS: u32 = 5;
 
-/// The hash of a value, as far as maps know it.
+/// The part of a value's hash that maps keep.
 #[inline]
 pub(crate) fn map_hash(hash: u64) -> u64 {
     hash >> BLOCK_BITS
 }
 
-/// Gathers the map of one attribute of one table: 8 bytes a value and block until it is written.
+/// Builds the map of one attribute of one table: 8 bytes per value and block until it is written.
 #[derive(Default)]
 pub(crate) struct MapBuilder {
-    /// Hash and block, in one number each.
+    /// Hash and block, combined in one number.
     pairs: Vec<u64>,
-    /// The table has more blocks than a map can tell apart.
+    /// The table has more blocks than a map can number.
     overflowed: bool,
 }
 
 impl MapBuilder {
-    /// A value with this hash is in a block.
+    /// Adds a value with this hash in a block.
     #[inline]
     pub(crate) fn add(&mut self, hash: u64, block: usize) {
         if block >> BLOCK_BITS != 0 {
@@ -62,12 +62,12 @@ impl MapBuilder {
         }
     }
 
-    /// Bytes that the map will take, about.
+    /// Approximate bytes of the map.
     pub(crate) fn size(&self) -> usize {
         self.pairs.len() * 13 / 4
     }
 
-    /// Gives the pages of the map, each with its least hash, ascending. False when there is no map,
+    /// Passes the pages of the map to the sink, each with its least hash, ascending. False when there is no map,
     /// because the table has too many blocks.
     pub(crate) fn finish<E>(
         mut self,
@@ -104,9 +104,9 @@ impl MapBuilder {
     }
 }
 
-/// Gathers one page after another.
+/// Builds one page after another.
 struct PageBuilder {
-    /// Blocks are numbered below this.
+    /// Upper bound of block numbers.
     blocks: u64,
     /// Hash and code.
     entries: Vec<(u64, u64)>,
@@ -132,7 +132,7 @@ impl PageBuilder {
         HEADER_LEN + (self.entries.len() * entry + self.lists.len()) / 8
     }
 
-    /// Adds a value that is in these blocks, ascending.
+    /// Adds a value in these blocks, ascending.
     fn add(&mut self, hash: u64, count: usize, blocks: impl Iterator<Item = u64> + Clone) {
         if count <= MAX_SINGLE {
             self.entries.extend(blocks.map(|block| (hash, block)));
@@ -161,7 +161,7 @@ impl PageBuilder {
         }
     }
 
-    /// Puts the page into `out`, returns its least hash, and begins the next.
+    /// Appends the page to `out`, returns its least hash, and begins the next.
     fn finish(&mut self, out: &mut Vec<u8>) -> u64 {
         let least = self.entries.first().map_or(0, |(hash, _)| *hash);
         let greatest = self.entries.last().map_or(0, |(hash, _)| *hash);
@@ -199,7 +199,7 @@ impl PageBuilder {
     }
 }
 
-/// A page in place.
+/// A view of a page.
 #[derive(Clone, Copy)]
 pub(crate) struct MapPage<'a> {
     least: u64,
@@ -214,7 +214,7 @@ pub(crate) struct MapPage<'a> {
 }
 
 impl<'a> MapPage<'a> {
-    /// The page that `bytes` hold; `None` when they are malformed.
+    /// Parses `bytes`; `None` when they are malformed.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<MapPage<'a>> {
         let mut reader = crate::coding::Reader::new(bytes);
@@ -274,7 +274,7 @@ impl<'a> MapPage<'a> {
         Some(())
     }
 
-    /// Appends the blocks of every entry, one entry after the other: to check the page.
+    /// Appends the blocks of every entry in order: to check the page.
     pub(crate) fn all_blocks(&self, out: &mut Vec<usize>) -> Option<()> {
         let most = self.most(out);
         for at in 0..self.entries {
@@ -286,7 +286,7 @@ impl<'a> MapPage<'a> {
         (self.buckets.behind_zero(self.entries)? == 2 * self.entries).then_some(())
     }
 
-    /// How long `out` can become by this page, if no two entries share a list.
+    /// The maximum length of `out` after this page, if no two entries share a list.
     fn most(&self, out: &[usize]) -> usize {
         out.len() + self.entries + self.list_bits
     }
@@ -309,7 +309,7 @@ impl<'a> MapPage<'a> {
         }
     }
 
-    /// Each block of a list takes a bit at least.
+    /// Each block of a list takes at least one bit.
     fn list(&self, mut at: usize, out: &mut Vec<usize>) -> Option<()> {
         let mut take = |width: u32| {
             let number = self.lists.get(at, width);
@@ -381,7 +381,7 @@ mod tests {
             let mut model: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
             let mut pairs = Vec::new();
             for _ in 0..values {
-                // Some hashes lie close together.
+                // Some hashes are close together.
                 let hash = rng.u64(..) >> [0, 0, 0, 30][rng.usize(..4)];
                 let dense = rng.u8(..50) == 0;
                 let count = if dense {

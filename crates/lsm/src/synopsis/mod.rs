@@ -1,13 +1,12 @@
-//! Synopses: what a block, a partition or a file remembers of its entries without holding them.
+//! Synopses: summaries of the entries of a block, a partition or a table.
 //!
-//! Per attribute a *zone map* (least and greatest value) and a *value filter* (a small Bloom filter
-//! over the distinct values), as in LevelDB++ section 3, or instead of the filters of all blocks one
-//! *fingerprint map* of the table (`fingerprints.rs`); and the bounds of the sequence numbers, which
-//! let a top-K search skip what can hold nothing newer than its K-th (our replacement of the paper's
-//! "levels are ordered by time").
+//! Per attribute a *zone map* (least and greatest value) and a *value filter* (a small Bloom filter over the distinct
+//! values), as in LevelDB++ section 3, or instead of the filters of all blocks one *fingerprint map* of the table
+//! (`fingerprints.rs`); and the bounds of the sequence numbers, with which a top-K search skips data that holds
+//! nothing newer than its K-th result (our replacement of the paper's "levels are ordered by time").
 //!
-//! All of them err on one side only: a synopsis may say "maybe" of a value that is not there, never
-//! "no" of one that is.
+//! All of them have one-sided errors: a synopsis may answer "maybe" for an absent value, never "no" for a present
+//! one.
 
 mod bits;
 mod block;
@@ -32,14 +31,14 @@ pub type Zone = (Vec<u8>, Option<Vec<u8>>);
 /// A range of attribute values, compared as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueRange {
-    /// Where it begins.
+    /// The lower bound.
     pub lo: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// The upper bound.
     pub hi: Bound<Vec<u8>>,
 }
 
 impl ValueRange {
-    /// The range that holds `value` alone.
+    /// The range of `value` alone.
     pub fn only(value: &[u8]) -> ValueRange {
         ValueRange {
             lo: Bound::Included(value.to_vec()),
@@ -47,13 +46,13 @@ impl ValueRange {
         }
     }
 
-    /// True when `value` lies in the range.
+    /// True when `value` is in the range.
     #[inline]
     pub fn contains(&self, value: &[u8]) -> bool {
         self.begins_by(value) && self.ends_after(value)
     }
 
-    /// The one value of a range that holds just one.
+    /// The value of a range of exactly one.
     pub fn point(&self) -> Option<&[u8]> {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) if lo == hi => Some(lo),
@@ -61,8 +60,7 @@ impl ValueRange {
         }
     }
 
-    /// True when some value between `min` and `max` (both included; `None` is unbounded) lies in
-    /// the range.
+    /// True when some value between `min` and `max` (both included; `None` is unbounded) is in the range.
     #[inline]
     pub fn overlaps(&self, min: &[u8], max: Option<&[u8]>) -> bool {
         self.ends_after(min) && max.is_none_or(|max| self.begins_by(max))
@@ -87,19 +85,19 @@ impl ValueRange {
     }
 }
 
-/// A zone map in place, borrowed from where it is stored.
+/// A borrowed zone map.
 pub(crate) type ZoneRef<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// The zone map that any value lies in.
+/// The zone map that contains any value.
 pub(crate) const ANYTHING: ZoneRef<'static> = (&[], None);
 
-/// Cuts a least value to a bound: not above it.
+/// Shortens a least value to a bound: never above it.
 fn shorten_least(min: &mut Vec<u8>) {
     min.truncate(MAX_BOUND_LEN);
 }
 
-/// Cuts a greatest value to a bound that is not below it: itself, or the successor of its prefix.
-/// False when there is none.
+/// Shortens a greatest value to a bound that is not below it: itself, or the successor of its prefix. False when
+/// there is none.
 fn shorten_greatest(max: &mut Vec<u8>) -> bool {
     if max.len() <= MAX_BOUND_LEN {
         return true;
@@ -115,7 +113,7 @@ fn shorten_greatest(max: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Grows `all` to cover `one`.
+/// Extends `all` to cover `one`.
 pub(crate) fn cover(all: &mut Option<Zone>, one: Option<ZoneRef<'_>>) {
     let Some((min, max)) = one else { return };
     let Some((all_min, all_max)) = all else {
@@ -152,7 +150,7 @@ pub(crate) fn put_zone(out: &mut Vec<u8>, zone: Option<ZoneRef<'_>>) {
     }
 }
 
-/// Reads what [`put_zone`] wrote; the outer `None` is malformed.
+/// Decodes the output of [`put_zone`]; the outer `None` is malformed.
 #[inline]
 pub(crate) fn read_zone<'a>(reader: &mut Reader<'a>) -> Option<Option<ZoneRef<'a>>> {
     match reader.u8()? {
@@ -163,13 +161,13 @@ pub(crate) fn read_zone<'a>(reader: &mut Reader<'a>) -> Option<Option<ZoneRef<'a
     }
 }
 
-/// The zone borrowed.
+/// Borrows the zone.
 pub(crate) fn zone_ref(zone: &Option<Zone>) -> Option<ZoneRef<'_>> {
     zone.as_ref()
         .map(|(min, max)| (min.as_slice(), max.as_deref()))
 }
 
-/// The zone with bytes of its own.
+/// Copies the zone.
 pub(crate) fn zone_owned(zone: Option<ZoneRef<'_>>) -> Option<Zone> {
     zone.map(|(min, max)| (min.to_vec(), max.map(<[u8]>::to_vec)))
 }

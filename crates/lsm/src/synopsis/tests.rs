@@ -109,7 +109,7 @@ fn a_block_synopsis_never_denies_what_is_there() {
     }
 }
 
-/// Of 100,000 values that are not among the 1,000 of a filter: how many it admits.
+/// The number of false positives among 100,000 values that are not among the 1,000 of a filter.
 fn false_positives(bits_per_value: usize) -> usize {
     let mut builder = SynopsisBuilder::new(&[Summary::Filters], 64, bits_per_value);
     for value in 0..1000u32 {

@@ -1,5 +1,5 @@
-//! Lookups of many keys: where the keys would be, without a look at the data; then all the data
-//! blocks at once, neighbours in one piece and the pieces together; then the keys in the blocks.
+//! Lookups of many keys: first locates the blocks of the keys, without reading data; then reads all data blocks at
+//! once, neighbours in one read and the reads together; then searches the blocks.
 
 use std::sync::Arc;
 
@@ -14,35 +14,33 @@ use crate::entry::{MAX_SEQ, Seq};
 use crate::error::Result;
 use crate::fs::{ReadRequest, read_many};
 
-/// Blocks with no more than this many bytes between them are read in one piece.
+/// Blocks with at most this many bytes between them are read together.
 const GAP: u64 = 8 << 10;
-/// A piece is no longer than this, unless one block is.
+/// The most bytes of a read, unless a single block is longer.
 const PIECE: u64 = 256 << 10;
-/// Blocks of a piece with more of them than this are not put into the cache: they were cheap to
-/// read, and would push out what was not.
+/// Blocks of a read with more of them than this are not cached: they were cheap to read, and would evict more
+/// expensive ones.
 const CACHED_TOGETHER: usize = 4;
 
-/// A data block that is wanted, and once it was [`fetch`]ed, its contents.
+/// A data block to read, and after [`fetch`] its contents.
 pub(crate) struct WantedBlock<'t> {
     table: &'t Arc<Table>,
     handle: Handle,
     bytes: Option<(Arc<Vec<u8>>, Layout)>,
 }
 
-/// Finds the blocks of ascending keys in a table. The first search is from the top; each further one
-/// goes on from the place of the one before, in steps that double, so a key near the one before it
-/// costs a few comparisons.
+/// Finds the blocks of ascending keys in a table. The first search is from the top; each further one continues from
+/// the position of the one before, in steps that double, so a key near the one before it costs a few comparisons.
 pub(crate) struct Locator<'t> {
     table: &'t Arc<Table>,
-    /// The partition of the block found last, and its index; `None` before the first search.
+    /// The partition of the last block found, and its index; `None` before the first search.
     partition: usize,
     index: Option<IndexBytes<'t>>,
-    /// The block found last, by its place in the partition.
+    /// The last block found, by its index in the partition.
     block: usize,
 }
 
-/// True when something with sequence numbers in the one range may have one that is in the other. Both
-/// are from the least to the greatest.
+/// True when two ranges of sequence numbers, both inclusive, overlap.
 #[inline]
 pub(crate) fn meet(a: (Seq, Seq), b: (Seq, Seq)) -> bool {
     a.0 <= b.1 && b.0 <= a.1
@@ -58,17 +56,16 @@ impl<'t> Locator<'t> {
         }
     }
 
-    /// Forgets the place: the next search is from the top again.
+    /// Resets the position: the next search is from the top again.
     pub(crate) fn rewind(&mut self) {
         (self.partition, self.index, self.block) = (0, None, 0);
     }
 
-    /// Puts the one block that can hold an entry of `key` at the end of `wanted`, unless it is there
-    /// already; false when the key filter says that there is none, or the newest entry of `key` in the
-    /// table can have no sequence number in `seqs`.
+    /// Adds the one block that can hold an entry of `key` to `wanted`, unless it is the last there; false when the
+    /// key filter excludes `key`, or the newest entry of `key` in the table can have no sequence number in `seqs`.
     ///
     /// # Errors
-    /// Those of the filter and the index block.
+    /// Those of reading the filter and the index block.
     pub(crate) fn locate(
         &mut self,
         key: &[u8],
@@ -132,7 +129,7 @@ impl<'t> WantedBlock<'t> {
         }
     }
 
-    /// Bytes that the block takes once it was fetched.
+    /// Bytes of the fetched block.
     pub(crate) fn len(&self) -> usize {
         self.handle.raw as usize
     }
@@ -143,8 +140,8 @@ impl<'t> WantedBlock<'t> {
         Ok(())
     }
 
-    /// The newest entry of `key` in the block, which was fetched. `near` is where the search for an
-    /// earlier key ended in this block, and becomes where this one does; `None` searches from the top.
+    /// The newest entry of `key` in the fetched block. `near` is the end position of the search for an earlier key in
+    /// this block, and is updated by this one; `None` searches from the top.
     pub(crate) fn get<'k>(
         &self,
         key: &'k [u8],
@@ -162,10 +159,10 @@ impl<'t> WantedBlock<'t> {
     }
 }
 
-/// Fetches the blocks: out of the cache, or from the disk, all together.
+/// Fetches the blocks: from the cache, or from the disk, all together.
 ///
 /// # Errors
-/// Of a read or of damage; other blocks may have been fetched then.
+/// Read errors or damage; other blocks may have been fetched then.
 pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     Cost::add(&cost.data_blocks, wanted.len() as u64);
     if let [only] = wanted {
@@ -183,7 +180,7 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
         }
     }
     if let [only] = missing.as_slice() {
-        // No need for pieces.
+        // A single block is a plain read.
         if let Some(block) = wanted.get_mut(*only) {
             let bytes = block.table.block(block.handle, true, cost)?;
             block.set(bytes)?;
@@ -217,9 +214,8 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// The entries of many data blocks, in the order of `hints`. Blocks that the cache does not have are
-/// read together; give them in the order of the file, where that is the same to you, so that neighbours
-/// are read in one piece.
+/// The entries of many data blocks, in the order of `hints`. Blocks that are not cached are read together; pass them
+/// in file order where possible, so that neighbours are read in one piece.
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::Corruption`] of the indexes and the data blocks;
@@ -245,12 +241,12 @@ pub fn entries_of_blocks(
     entries.collect()
 }
 
-/// Blocks of a table that are read in one piece.
+/// Blocks of a table that are read together.
 struct Piece<'t> {
     table: &'t Arc<Table>,
     offset: u64,
     end: u64,
-    /// Which of the missing ones.
+    /// Its first block, by index in the missing ones.
     first: usize,
     last: usize,
 }
@@ -284,7 +280,7 @@ fn pieces<'t>(wanted: &[WantedBlock<'t>], missing: &[usize]) -> Result<Vec<Piece
     Ok(pieces)
 }
 
-/// Takes the blocks of a piece out of its bytes.
+/// Extracts the blocks from the bytes of a read.
 fn take(
     wanted: &mut [WantedBlock<'_>],
     members: &[usize],

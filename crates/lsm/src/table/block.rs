@@ -1,4 +1,4 @@
-//! Data blocks: entries with their common prefixes cut, searchable without unpacking them.
+//! Data blocks: entries with prefix-compressed keys, searchable in place.
 //!
 //! ```text
 //! values      one behind the other
@@ -7,10 +7,9 @@
 //! base u64, where the entries begin u32, r u32
 //! ```
 //!
-//! `shared` bytes of the key are those of the entry before; an entry at a restart shares none. The
-//! stamp is `zigzag(seq - base) << 2 | kind`, base being the first entry's sequence number. Keys lie
-//! together and next to the restarts, because a search that had to step over the values would miss
-//! the processor's cache once per entry.
+//! `shared` bytes of the key are those of the entry before; an entry at a restart shares none. The stamp is
+//! `zigzag(seq - base) << 2 | kind`, base being the first entry's sequence number. Keys are stored together and next
+//! to the restarts, because a search that skipped over the values would miss the processor's cache once per entry.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -44,7 +43,7 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     n + rest(a).zip(rest(b)).take_while(|(x, y)| x == y).count()
 }
 
-/// Writes one data block after another.
+/// Builds one data block after another.
 #[derive(Default)]
 pub(super) struct BlockBuilder {
     /// The values, and once finished the whole block.
@@ -64,7 +63,7 @@ impl BlockBuilder {
         self.entries
     }
 
-    /// Bytes of the block if it ended here.
+    /// Bytes of the block if it ended now.
     #[inline]
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.keys.len() + self.restarts.len() * RESTART_LEN + TAIL_LEN
@@ -112,7 +111,7 @@ impl BlockBuilder {
     }
 
     pub(super) fn clear(&mut self) {
-        // One giant value must not keep its memory for the rest of the table.
+        // One huge value must not pin its memory for the rest of the table.
         if self.bytes.capacity() > 1 << 20 {
             self.bytes = Vec::new();
         }
@@ -123,7 +122,7 @@ impl BlockBuilder {
     }
 }
 
-/// Where the parts of a block lie. Its methods take the block's bytes; `None` is malformed.
+/// The offsets of the parts of a block. Its methods take the block's bytes; `None` is malformed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Layout {
     entries: usize,
@@ -132,16 +131,16 @@ pub(super) struct Layout {
     base: Seq,
 }
 
-/// An entry in place: offsets in the block's bytes.
+/// The location of an entry: offsets in the block's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     at: usize,
     shared: usize,
     key: usize,
-    /// Where the rest of the key ends, and the next entry begins.
+    /// The end of the key rest, where the next entry begins.
     key_end: usize,
     value: usize,
-    /// Where the value ends, and the next one begins.
+    /// The end of the value, where the next one begins.
     value_end: usize,
     pub(super) seq: Seq,
     pub(super) kind: Kind,
@@ -153,29 +152,29 @@ impl Place {
         bytes.get(self.key..self.key_end).unwrap_or_default()
     }
 
-    /// True when the entry, found by a seek to `key`, is one of that very key.
+    /// True when the entry, found by a seek to `key`, has exactly that key.
     #[inline]
     pub(super) fn is_of(&self, bytes: &[u8], key: &[u8]) -> bool {
         key.get(self.shared..) == bytes.get(self.key..self.key_end)
     }
 
-    /// The entry's value, keeping the block alive.
+    /// The entry's value, which keeps the block alive.
     pub(super) fn value_slice(&self, block: Arc<Vec<u8>>) -> Slice {
         Slice::shared(block, self.value, self.value_end)
     }
 }
 
-/// Where a search for one of several ascending keys ended: the next goes on from there.
+/// The end position of a search for one of several ascending keys, from which the next continues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Near<'k> {
-    /// The restart that the search began at in the end.
+    /// The last restart of the search.
     restart: usize,
-    /// The key, and its first entry, if it is there.
+    /// The key, and its first entry, if there is one.
     found: Option<(Place, &'k [u8])>,
 }
 
 impl Layout {
-    /// Finds the parts. A block has at least one entry.
+    /// Parses a block, which has at least one entry.
     #[inline]
     pub(super) fn parse(bytes: &[u8]) -> Option<Layout> {
         let tail = bytes.len().checked_sub(TAIL_LEN)?;
@@ -217,12 +216,12 @@ impl Layout {
         (at >= self.entries && at < self.end).then_some((at, value))
     }
 
-    /// The entry at `at` whose value begins at `value`.
+    /// The entry at `at` whose value is at `value`.
     #[inline]
     fn entry(&self, bytes: &[u8], at: usize, value: usize) -> Option<Place> {
         let rest = bytes.get(at..self.end)?;
         let (shared, key_len, value_len, stamp, key) = match rest.first_chunk::<4>() {
-            // Mostly each number is a byte.
+            // Usually each number is one byte.
             Some(&[a, b, c, d]) if (a | b | c | d) < 0x80 => {
                 (a.into(), b.into(), c.into(), u64::from(d), at + 4)
             }
@@ -269,9 +268,9 @@ impl Layout {
         self.entry(bytes, place.key_end, place.value_end)
     }
 
-    /// The first entry at or after `(key, seq)`; the inner `None`: all entries are before. The
-    /// entry's key is `key[..shared]` and its rest. No key is put together on the way: it is enough
-    /// to know how much of `key` the last entry matched.
+    /// The first entry at or after `(key, seq)`; the inner `None`: all entries are before. The entry's key is
+    /// `key[..shared]` and its rest. The search assembles no keys: it suffices to track how much of `key` the last
+    /// entry matched.
     pub(super) fn seek(&self, bytes: &[u8], key: &[u8], seq: Seq) -> Option<Option<Place>> {
         let place = match self.last_restart(false, 0, bytes, key, seq)? {
             Some((_, place)) => place,
@@ -280,8 +279,8 @@ impl Layout {
         self.walk(bytes, place, 0, key, seq)
     }
 
-    /// The first entry of `key` or a later key, for ascending keys: `near` is where the search for the
-    /// key before ended, `None` for the first, and becomes where this one does.
+    /// The first entry of `key` or a later key, for ascending keys: `near` is the end position of the search for the
+    /// key before, `None` for the first, and is updated by this one.
     pub(super) fn seek_near<'k>(
         &self,
         bytes: &[u8],
@@ -292,7 +291,7 @@ impl Layout {
             Some(near) => (Some(near.restart), near.found),
             None => (None, None),
         };
-        // Over a far way, the restarts are quicker than the steps between them.
+        // Over a long distance, the restarts are faster than single steps.
         let from = last.map_or(0, |last| last + 1);
         let next = self.last_restart(last.is_some(), from, bytes, key, MAX_SEQ)?;
         let restart = next.map(|(at, _)| at).or(last).unwrap_or(0);
@@ -317,8 +316,8 @@ impl Layout {
         Some(place)
     }
 
-    /// The last restart from `from` on whose entry is before `(key, seq)`, and that entry; the inner
-    /// `None`: there is no such restart.
+    /// The last restart from `from` on whose entry is before `(key, seq)`, and that entry; the inner `None`: there is
+    /// no such restart.
     #[inline]
     fn last_restart(
         &self,
@@ -340,7 +339,7 @@ impl Layout {
         Some(last)
     }
 
-    /// Goes on from an entry of which `matched` bytes are known to be those of `key`.
+    /// Continues from an entry of which `matched` bytes are known to equal those of `key`.
     fn walk(
         &self,
         bytes: &[u8],
@@ -350,8 +349,8 @@ impl Layout {
         seq: Seq,
     ) -> Option<Option<Place>> {
         loop {
-            // An entry that shares more than was matched differs from `key` where the one before
-            // did, and is before it for the same reason.
+            // An entry that shares more than was matched differs from `key` at the same byte as the one before, and
+            // precedes it for the same reason.
             if place.shared <= matched {
                 let rest = place.key_rest(bytes);
                 let wanted = key.get(place.shared..)?;
@@ -373,8 +372,8 @@ impl Layout {
     }
 }
 
-/// A position in one data block. The moves return `None` when the block is malformed, and else
-/// whether they arrived at an entry.
+/// A position in one data block. The moves return `None` when the block is malformed, and otherwise whether they
+/// reached an entry.
 pub(super) struct BlockCursor {
     bytes: Arc<Vec<u8>>,
     layout: Layout,
@@ -392,7 +391,7 @@ impl BlockCursor {
         }
     }
 
-    /// Takes another block; the position is before its first entry.
+    /// Loads another block; the position is before its first entry.
     pub(super) fn load(&mut self, bytes: Arc<Vec<u8>>) -> Option<()> {
         self.layout = Layout::default();
         self.place = self.layout.start();
@@ -403,7 +402,7 @@ impl BlockCursor {
         Some(())
     }
 
-    /// The block's memory, to be filled again if nobody else holds it.
+    /// The block's memory, for reuse if no one else holds it.
     pub(super) fn recycle(&mut self) -> Vec<u8> {
         self.layout = Layout::default();
         self.place = self.layout.start();
@@ -456,7 +455,7 @@ impl BlockCursor {
         self.next()
     }
 
-    /// To the entry after this one; from a fresh block, to its first.
+    /// Moves to the next entry; in a fresh block, to the first.
     #[inline]
     pub(super) fn next(&mut self) -> Option<bool> {
         if self.place.key_end == self.layout.end {
@@ -470,7 +469,7 @@ impl BlockCursor {
         self.walk(self.layout.restarts.checked_sub(1)?, self.layout.end)
     }
 
-    /// To the entry before this one.
+    /// Moves to the previous entry.
     pub(super) fn prev(&mut self) -> Option<bool> {
         let here = self.place.at;
         if here == self.layout.entries {
@@ -488,7 +487,7 @@ impl BlockCursor {
         self.walk(lo.checked_sub(1)?, here)
     }
 
-    /// From a restart to the last entry before `end`.
+    /// Moves from a restart to the last entry before `end`.
     fn walk(&mut self, restart: usize, end: usize) -> Option<bool> {
         let place = self.layout.restart_entry(&self.bytes, restart)?;
         self.stand(place)?;

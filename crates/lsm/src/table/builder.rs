@@ -1,4 +1,4 @@
-//! Writes a table, front to back, in one pass.
+//! The table builder: writes a table front to back, in one pass.
 
 use std::path::{Path, PathBuf};
 
@@ -13,30 +13,30 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 use crate::synopsis::{SynopsisBuilder, Zone};
 
-/// Bytes gathered before they go to the file.
+/// Bytes buffered before they are appended to the file.
 const APPEND_LEN: usize = 256 << 10;
 
-/// A partition ends when the blocks that describe it reach this size, in bytes: they are read whole.
+/// A partition ends when its index, filter and synopsis blocks reach this size, in bytes: they are read whole.
 const MAX_DESCRIPTION_LEN: usize = 16 << 10;
 
-/// Writes one table. Entries come in the order of [`crate::entry::compare`]; memory is bounded by a
-/// data block, a partition's description and the top-level index. A builder that is dropped, or that
-/// has returned an error, leaves an unfinished file behind for its owner to remove.
+/// Builds one table. Entries come in the order of [`crate::entry::compare`]; memory is bounded by a data block, the
+/// index, filter and synopsis of a partition, and the top-level index. A builder that is dropped, or that has
+/// returned an error, leaves an unfinished file behind for its owner to remove.
 pub struct TableBuilder<'f> {
     out: Output<'f>,
     options: TableOptions,
     meta: TableMeta,
     data: BlockBuilder,
-    // The entry before.
+    // The previous entry.
     last_key: Vec<u8>,
     last_seq: Seq,
-    /// The data block before, written, but without a separator until the next key is known.
+    /// The previous data block, written, but without a separator until the next key is known.
     pending: Option<(Handle, usize)>,
-    // The open partition.
+    // State of the open partition.
     index: IndexBuilder,
     hashes: Vec<u64>,
     synopsis: SynopsisBuilder,
-    // The table.
+    // State of the table.
     top: Top,
     data_blocks: u64,
     key_bytes: u64,
@@ -46,8 +46,8 @@ pub struct TableBuilder<'f> {
 }
 
 impl<'f> TableBuilder<'f> {
-    /// Begins table `number`, whose file is at `path` if it gets one of its own: it is made when a first part of the
-    /// table is written to it.
+    /// Begins table `number`, whose file is at `path` if it gets one of its own: the file is created when the first
+    /// part of the table is written.
     pub fn begin(
         fs: &'f dyn Fs,
         path: &Path,
@@ -96,7 +96,7 @@ impl<'f> TableBuilder<'f> {
         }
     }
 
-    /// Adds an entry, which must come after the one before. Attributes are taken of `Put`s only.
+    /// Adds an entry, which must follow the previous one in order. Attributes are extracted from `Put`s only.
     ///
     /// # Errors
     /// [`Error::Limit`] for a key, value or sequence number over its limit; [`Error::Io`] when the
@@ -107,7 +107,7 @@ impl<'f> TableBuilder<'f> {
             self.is_empty() || compare(&self.last_key, self.last_seq, key, seq).is_lt(),
             "entries out of order"
         );
-        // A large entry gets a block of its own, so that its small neighbours stay cheap to read.
+        // A large entry gets its own block, so that its small neighbours stay cheap to read.
         let room = self.options.block_size + self.options.block_size / 4;
         if !self.data.is_empty() && self.data.size() + key.len() + value.len() > room {
             self.end_block()?;
@@ -119,7 +119,7 @@ impl<'f> TableBuilder<'f> {
         if self.is_empty() {
             self.meta.smallest = key.to_vec();
         }
-        // A key that goes on from the partition before is in this one's filter as well.
+        // A key continued from the previous partition is in this one's filter, too.
         if self.options.filter_bits_per_key > 0
             && (self.hashes.is_empty() || key != self.last_key.as_slice())
         {
@@ -153,7 +153,7 @@ impl<'f> TableBuilder<'f> {
         Ok(())
     }
 
-    /// Bytes of the file if it were finished now, about.
+    /// The approximate file size if the table were finished now.
     pub fn estimated_size(&self) -> u64 {
         let describing = self.index.size()
             + self.synopsis.size()
@@ -178,8 +178,8 @@ impl<'f> TableBuilder<'f> {
         Ok(self.meta)
     }
 
-    /// The same, but of a table that has no file yet, because all of it is still in memory: what it consists of, for a
-    /// file that several tables share.
+    /// As [`TableBuilder::finish`], but a table that is still wholly in memory gets no file: its bytes are returned,
+    /// for a shared file.
     ///
     /// # Errors
     /// Those of [`TableBuilder::finish`].
@@ -193,7 +193,7 @@ impl<'f> TableBuilder<'f> {
         Ok((self.meta, None))
     }
 
-    /// Writes all that comes behind the entries.
+    /// Writes everything behind the entries.
     fn complete(&mut self) -> Result<()> {
         if !self.data.is_empty() {
             self.end_block()?;
@@ -221,7 +221,7 @@ impl<'f> TableBuilder<'f> {
         }
         let compress = self.options.compress;
         let top = self.out.write_block(&self.scratch, compress)?;
-        // The size is 0 in the file: it is what the file has.
+        // The size is 0 in the file: it is the length of the file.
         self.scratch.clear();
         self.meta.encode(&mut self.scratch);
         put_varint(&mut self.scratch, self.data_blocks);
@@ -267,8 +267,8 @@ impl<'f> TableBuilder<'f> {
         Ok(())
     }
 
-    /// Indexes the data block before, now that the next key is known, and ends the partition when
-    /// it is full. `None`: there is no next key.
+    /// Indexes the previous data block, now that the next key is known, and ends the partition when it is full.
+    /// `None`: there is no next key.
     fn place_pending(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some((handle, entries)) = self.pending.take() else {
             return Ok(());
@@ -286,7 +286,7 @@ impl<'f> TableBuilder<'f> {
         Ok(())
     }
 
-    /// Writes the description of the open partition, if it has any block.
+    /// Writes index, filter and synopsis of the open partition, if it has a block.
     fn end_partition(&mut self) -> Result<()> {
         if self.index.blocks() == 0 {
             Ok(())
@@ -295,7 +295,7 @@ impl<'f> TableBuilder<'f> {
         }
     }
 
-    /// Ends the partition at the separator just placed, whose sequence number is `last_seq`.
+    /// Ends the partition at its last separator, whose sequence number is `last_seq`.
     fn end_partition_at(&mut self, last_seq: Seq) -> Result<()> {
         let entries = self.index.entries();
         self.scratch.clear();
@@ -364,10 +364,10 @@ fn check_limits(key: &[u8], seq: Seq, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The file, behind a buffer.
+/// The buffered file.
 struct Output<'f> {
     fs: &'f dyn Fs,
-    /// `None` while all of it is in the buffer.
+    /// `None` while the buffer holds everything.
     file: Option<Box<dyn WriteFile>>,
     path: PathBuf,
     buffer: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Walks a table: the cursor over all of it, and the entries of one block.
+//! Cursors over a table and over the entries of one block.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -16,9 +16,8 @@ use crate::error::{Error, Result};
 use crate::slice::Slice;
 use crate::stop::Stop;
 
-/// A cursor over a table's entries. Keeps the data block and the index block that it stands in, so
-/// that a seek to a key nearby, as batched lookups do with their sorted keys, costs no way from the
-/// top. After an error it is invalid, and may be sought again.
+/// A cursor over a table's entries. Keeps its current data block and index block, so that a seek to a nearby key, as
+/// in batched lookups of sorted keys, needs no search from the top. After an error it is invalid until the next seek.
 pub struct TableCursor {
     table: Arc<Table>,
     options: ReadOptions,
@@ -26,14 +25,14 @@ pub struct TableCursor {
     partition: usize,
     /// The index block of `partition`.
     index: Option<Arc<Vec<u8>>>,
-    /// The data block in `block`, by its place in the partition.
+    /// The data block in `block`, by its index in the partition.
     loaded: Option<usize>,
     block: BlockCursor,
     valid: bool,
     ahead: Readahead,
 }
 
-/// A piece of the file that was read at once.
+/// A range of the file that was read ahead.
 #[derive(Default)]
 struct Readahead {
     start: u64,
@@ -61,12 +60,12 @@ impl TableCursor {
         self
     }
 
-    /// What the cursor's moves have cost so far.
+    /// The cost of the cursor's moves so far.
     pub fn cost(&self) -> &Cost {
         &self.cost
     }
 
-    /// Takes partition `p`; returns the number of its data blocks.
+    /// Enters partition `p`; returns its number of data blocks.
     fn enter(&mut self, p: usize) -> Result<usize> {
         if self.partition != p || self.index.is_none() {
             self.loaded = None;
@@ -90,7 +89,7 @@ impl TableCursor {
             })
     }
 
-    /// Takes data block `b` of the current partition.
+    /// Loads data block `b` of the current partition.
     fn load(&mut self, b: usize) -> Result<()> {
         if self.loaded == Some(b) {
             return Ok(());
@@ -113,8 +112,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Reads a block out of a large piece of the file: the one at hand, or the next in the direction
-    /// in which the blocks come.
+    /// Reads a block from a large range of the file: the one in memory, or the next in the direction of travel.
     fn read_ahead(&mut self, handle: Handle, out: &mut Vec<u8>) -> Result<()> {
         self.cost.check()?;
         let table = &self.table;
@@ -152,15 +150,15 @@ impl TableCursor {
         expand(sealed, handle, packing, out).map_err(damaged)
     }
 
-    /// The partition and data block that can hold the first entry at or after `(key, seq)`, looked
-    /// for next to the current block first.
+    /// The partition and data block that can hold the first entry at or after `(key, seq)`, searched near the current
+    /// block first.
     fn locate(&mut self, key: &[u8], seq: Seq) -> Result<Option<(usize, usize)>> {
         let p = self.partition;
         let mut from = 0;
         if let Some(b) = self.loaded {
             let behind = self.with_index(|index| index.compare(b, key, seq))?;
             if behind == Ordering::Less {
-                // Past the current block, so past the partitions before as well.
+                // Past the current block, and thereby past the earlier partitions.
                 let (len, next) = self.with_index(|index| {
                     let len = index.len();
                     let inside = b + 1 < len;
@@ -199,7 +197,7 @@ impl TableCursor {
         Ok(Some((p, b)))
     }
 
-    /// Takes the block's answer: `None` is malformed.
+    /// Handles the result of a block move: `None` is malformed.
     #[inline]
     fn land(&mut self, arrived: Option<bool>) -> Result<bool> {
         match arrived {
@@ -215,7 +213,7 @@ impl TableCursor {
         }
     }
 
-    /// To the first entry of the block behind the current one.
+    /// Moves to the first entry of the next block.
     fn next_block(&mut self) -> Result<()> {
         let (mut p, mut b) = (self.partition, self.loaded.map_or(0, |b| b + 1));
         if b >= self.enter(p)? {
@@ -231,7 +229,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// To the last entry of the block before the current one.
+    /// Moves to the last entry of the previous block.
     fn prev_block(&mut self) -> Result<()> {
         let b = match self.loaded {
             Some(b) if b > 0 => b - 1,
@@ -319,7 +317,7 @@ impl Cursor for TableCursor {
         self.enter(p)?;
         self.load(b)?;
         let arrived = self.block.seek(key, seq);
-        // A separator may be past the last entry of its block.
+        // A separator may be greater than the last entry of its block.
         if self.land(arrived)? {
             Ok(())
         } else {
@@ -355,7 +353,7 @@ impl Cursor for TableCursor {
     }
 }
 
-/// The entries of one data block, first to last. Fresh, it stands before the first.
+/// The entries of one data block, first to last. Initially it is before the first.
 pub struct BlockEntries {
     path: Arc<Path>,
     offset: u64,
@@ -373,7 +371,7 @@ impl BlockEntries {
         })
     }
 
-    /// To the next entry; false when there is none.
+    /// Moves to the next entry; false at the end.
     ///
     /// # Errors
     /// [`Error::Corruption`] when the block is malformed.
@@ -384,7 +382,7 @@ impl BlockEntries {
             .ok_or_else(|| Error::corruption(&self.path, self.offset, "malformed block"))
     }
 
-    /// To the first entry at or after `key`; false when there is none.
+    /// Moves to the first entry at or after `key`; false when there is none.
     ///
     /// # Errors
     /// [`Error::Corruption`] when the block is malformed.
@@ -406,7 +404,7 @@ impl BlockEntries {
         self.block.seq()
     }
 
-    /// The entry's kind: what it stands for, expired or not.
+    /// The entry's kind, expired or not.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self.block.kind() {
@@ -415,7 +413,7 @@ impl BlockEntries {
         }
     }
 
-    /// When it expires, if it does.
+    /// The entry's expiry time, if any.
     pub fn expires(&self) -> Option<Time> {
         Timed::of(self.block.kind(), self.block.value()).1
     }

@@ -1,7 +1,7 @@
-//! The key filter of a partition: a Bloom filter. Usually a *blocked* one, whose bits of one key all
-//! lie in one line of 512 bits, so that a question costs one cache miss (Putze, Sanders, Singler:
-//! "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). A *standard* one spreads the bits of a
-//! key over the whole filter, and errs a little less often for its size.
+//! The key filter of a partition: a Bloom filter. Usually a *blocked* one, whose bits of one key all lie in one line
+//! of 512 bits, so that a probe costs one cache miss (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient
+//! Bloom Filters", 2007). A *standard* one spreads the bits of a key over the whole filter, and has slightly fewer
+//! false positives for its size.
 //!
 //! ```text
 //! bits      blocked: n x 64 bytes; standard: n bytes
@@ -11,11 +11,11 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 const LINE: usize = 64;
-/// Bits set by a key, at most.
+/// The most bits set by a key.
 const MAX_PROBES: u8 = 16;
 /// Marks a standard filter.
 const STANDARD: u8 = 0x80;
-/// Follows a probe's state to the next; odd.
+/// Derives the next probe from the state; odd.
 const STEP: u32 = 0x9e37_79b9;
 
 /// The hash of a user key.
@@ -33,14 +33,14 @@ pub(super) fn build(hashes: &[u64], bits_per_key: usize, blocked: bool, out: &mu
     }
 }
 
-/// False when the filter rules the key with this hash out; `None` when it is malformed.
+/// False when the filter excludes the key with this hash; `None` when it is malformed.
 #[inline]
 pub(super) fn may_contain(filter: &[u8], hash: u64) -> Option<bool> {
     let (&form, bits) = filter.split_last()?;
     bits_admit(bits, form, hash)
 }
 
-/// The same of a filter whose last byte is kept apart from its bits.
+/// As [`may_contain`], for a filter whose last byte is stored apart from its bits.
 #[inline]
 pub(super) fn bits_admit(bits: &[u8], form: u8, hash: u64) -> Option<bool> {
     let standard = form & STANDARD != 0;
@@ -56,7 +56,7 @@ pub(super) fn bits_admit(bits: &[u8], form: u8, hash: u64) -> Option<bool> {
 }
 
 fn build_blocked(hashes: &[u64], bits_per_key: usize, out: &mut Vec<u8>) {
-    // The best number is bits * ln 2; a little less, because lines do not fill evenly.
+    // The optimum is bits * ln 2; a little less, because lines do not fill evenly.
     let probes = (bits_per_key * 6 / 10).clamp(1, MAX_PROBES as usize) as u8;
     let size = (hashes.len() * bits_per_key).div_ceil(LINE * 8).max(1) * LINE;
     let start = out.len();
@@ -83,7 +83,7 @@ fn in_blocked(bits: &[u8], probes: u8, hash: u64) -> Option<bool> {
     let (lines, []) = bits.as_chunks::<LINE>() else {
         return None;
     };
-    // The hash's upper half picks the line, the lower half the bits.
+    // The upper half of the hash selects the line, the lower half the bits.
     let line = lines.get(scaled((hash >> 32) as u32, lines.len()))?;
     let mut state = hash as u32;
     for _ in 0..probes {
@@ -123,16 +123,15 @@ fn in_standard(bits: &[u8], probes: u8, hash: u64) -> Option<bool> {
     Some(true)
 }
 
-/// The bits of a key in a standard filter of `size` bytes: the hash's lower half picks the first, the
-/// upper half the way from each to the next (Kirsch and Mitzenmacher: "Less Hashing, Same
-/// Performance", 2006).
+/// The bits of a key in a standard filter of `size` bytes: the hash's lower half selects the first, the upper half
+/// the distance from each to the next (Kirsch and Mitzenmacher: "Less Hashing, Same Performance", 2006).
 #[inline]
 fn standard_bits(hash: u64, probes: u8, size: usize) -> impl Iterator<Item = usize> {
     let (first, step) = (hash as u32, (hash >> 32) as u32 | 1);
     (0..u32::from(probes)).map(move |n| scaled(first.wrapping_add(step.wrapping_mul(n)), size * 8))
 }
 
-/// A number below `count`, as far from 0 as `hash` is in its own range.
+/// A number below `count`, proportional to `hash`.
 #[inline]
 fn scaled(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize
@@ -194,20 +193,20 @@ mod tests {
     }
 }
 
-/// A key filter in memory, of keys that are gathered from here and there.
+/// A key filter in memory, over any set of keys.
 pub struct KeyFilter(Vec<u8>);
 
-/// Gathers keys for a [`KeyFilter`].
+/// Collects keys for a [`KeyFilter`].
 #[derive(Default)]
 pub struct KeyFilterBuilder(Vec<u64>);
 
 impl KeyFilter {
-    /// No keys yet.
+    /// An empty builder.
     pub fn builder() -> KeyFilterBuilder {
         KeyFilterBuilder::default()
     }
 
-    /// False when `key` is not among the keys. One cache miss.
+    /// False when `key` is certainly not among the keys. One cache miss.
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         may_contain(&self.0, hash(key)).unwrap_or(true)
@@ -221,7 +220,7 @@ impl KeyFilterBuilder {
         self.0.push(hash(key));
     }
 
-    /// The filter, with so many bits per key.
+    /// Builds the filter, with this many bits per key.
     pub fn build(self, bits_per_key: usize) -> KeyFilter {
         let mut bytes = Vec::new();
         build(&self.0, bits_per_key, true, &mut bytes);

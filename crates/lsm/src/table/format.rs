@@ -1,4 +1,4 @@
-//! The frame of a table file: header, footer, and how blocks are sealed. All integers little-endian.
+//! The framing of a table file: header, footer, and sealed blocks. All integers little-endian.
 //!
 //! ```text
 //! header   magic "ESKERTBL", version u32, zero u32, file number u64, xxh3 of the 24 bytes before u64
@@ -7,8 +7,8 @@
 //!          file number u64, version u32, zero u32, xxh3 of the 48 bytes before u64, magic
 //! ```
 //!
-//! A block's checksum is the low half of the xxh3 of payload and type, seeded with the file's number
-//! and the block's offset, so that a block that strayed from its place is as damaged as a flipped one.
+//! A block's checksum is the low half of the xxh3 of payload and type, seeded with the file's number and the block's
+//! offset, so that a misplaced block is detected like a flipped bit.
 
 use std::path::Path;
 
@@ -35,13 +35,13 @@ pub(super) const MAX_BLOCK_LEN: usize = MAX_VALUE_LEN + (1 << 20);
 const RAW: u8 = 0;
 const LZ4: u8 = 1;
 
-/// How hard the compressor tries: its default.
+/// The compressor's effort: its default.
 const ACCELERATION: i32 = lz4::ACC_LEVEL_DEFAULT;
 
-/// Where a block lies.
+/// The location of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Handle {
-    /// Of the payload, in the file.
+    /// The offset of the payload in the file.
     pub(super) offset: u64,
     /// Bytes of the payload as stored; the trailer comes on top.
     pub(super) stored: u32,
@@ -50,7 +50,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// No block: the header is never one.
+    /// No block: offset 0 is the header.
     pub(super) const NONE: Handle = Handle {
         offset: 0,
         stored: 0,
@@ -67,7 +67,7 @@ impl Handle {
         self.offset.saturating_add(self.sealed_len() as u64)
     }
 
-    /// What is wrong with a handle in a file of `size` bytes. Asked before anything is allocated.
+    /// The error of a handle in a file of `size` bytes. Checked before any allocation.
     #[inline]
     pub(super) fn check(&self, size: u64) -> std::result::Result<(), &'static str> {
         let (stored, raw) = (self.stored as usize, self.raw as usize);
@@ -171,7 +171,7 @@ fn check_number(found: u64, number: u64, path: &Path, offset: u64) -> Result<()>
     ))
 }
 
-/// The two blocks from which a table is read.
+/// The locations of the two blocks from which a table is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) top: Handle,
@@ -245,8 +245,8 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    /// Appends `payload` to `out` as the block at `offset` of file `number`. Compressed only where
-    /// that saves an eighth: less is not worth expanding on every read.
+    /// Appends `payload` to `out` as the block at `offset` of file `number`. Compressed only where that saves an
+    /// eighth: a smaller saving is not worth decompressing on every read.
     pub(super) fn seal(
         &mut self,
         out: &mut Vec<u8>,
@@ -278,7 +278,7 @@ impl Sealer {
     }
 
     fn pack(&mut self, payload: &[u8]) -> Option<&[u8]> {
-        // Where an eighth cannot be saved the compressor runs out of room, which is as good.
+        // Where less than an eighth is saved the compressor runs out of space, which has the same result.
         let room = payload.len() - payload.len() / 8;
         if self.scratch.len() < room {
             self.scratch.resize(room, 0);
@@ -298,7 +298,7 @@ pub(super) enum Packing {
     Lz4,
 }
 
-/// Verifies a sealed block (payload and trailer) against its handle, and tells its packing.
+/// Verifies a sealed block (payload and trailer) against its handle, and returns its packing.
 #[inline]
 pub(super) fn unseal(
     sealed: &[u8],
@@ -320,7 +320,7 @@ pub(super) fn unseal(
     }
 }
 
-/// Puts the payload of a verified sealed block into `out`, replacing what is there.
+/// Decompresses the payload of a verified sealed block into `out`, replacing its contents.
 pub(super) fn expand(
     sealed: &[u8],
     handle: Handle,

@@ -1,5 +1,5 @@
-//! Fuzzing of tables: a valid one is changed inside of its blocks and sealed again, so that the
-//! parsers behind the checksums are reached.
+//! Fuzzing of tables: changes the contents of a valid table's blocks and seals them again, so that the parsers behind
+//! the checksums are reached.
 
 #![allow(
     clippy::unwrap_used,
@@ -121,9 +121,9 @@ fn payload(file: &[u8], handle: Handle) -> Vec<u8> {
     out
 }
 
-/// A table. The first byte picks a sample, or that the rest is the file as it is. Else the rest are
-/// changes, four bytes each: of the block given by the first, the byte given by the next two becomes
-/// the fourth. All checksums are put right, and everything that can be asked of the table is.
+/// Decodes a table. The first byte selects a sample, or means that the rest is a file as it is. Otherwise the rest
+/// are changes, four bytes each: in the block given by the first, the byte given by the next two becomes the fourth.
+/// All checksums are corrected, and every read of the table is made.
 pub fn table(data: &[u8]) {
     let Some((pick, changes)) = data.split_first() else {
         return;
@@ -160,7 +160,7 @@ pub fn table(data: &[u8]) {
     let sum = xxh3_64(&file[footer..footer + FOOTER_LEN - 16]);
     file[footer + FOOTER_LEN - 16..][..8].copy_from_slice(&sum.to_le_bytes());
 
-    // The manifest would know the changed properties.
+    // The manifest would hold the changed properties.
     let (at, handle) = (sample.properties.offset as usize, sample.properties);
     let sealed = &file[at..at + handle.sealed_len()];
     let mut properties = Vec::new();
@@ -174,7 +174,7 @@ pub fn table(data: &[u8]) {
     }
 }
 
-/// Everything is answered, or refused as damage.
+/// Every read succeeds, or fails as damage.
 fn ask(file: &[u8], meta: TableMeta) {
     let fs = Memory::new();
     fs.write(Path::new(PATH), file);
@@ -230,7 +230,7 @@ fn ask(file: &[u8], meta: TableMeta) {
     });
 }
 
-/// Moves a cursor through the table in every way; ends, because each entry takes bytes of the file.
+/// Moves a cursor through the table in every way; terminates, because each entry takes bytes of the file.
 fn walk(table: &Arc<Table>, file: usize, readahead: usize) -> Result<()> {
     let mut cursor = table.cursor(ReadOptions {
         fill_cache: true,

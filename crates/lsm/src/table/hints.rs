@@ -1,5 +1,5 @@
-//! Which data blocks of a table may have what is asked for, beyond what the synopses of partitions
-//! say: by the fingerprint map of an attribute, and by a range of keys.
+//! Block hints: the data blocks of a table that may hold the result of a lookup, by the fingerprint map of an
+//! attribute, and by a range of keys.
 
 use std::ops::Range;
 
@@ -11,15 +11,14 @@ use crate::entry::MAX_SEQ;
 use crate::error::Result;
 use crate::synopsis::{BlockSynopsis, MapPage, ValueRange, map_hash};
 
-/// Up to so many blocks of a partition, their sequence bounds are not worth the reading of its
-/// synopsis.
+/// For up to this many blocks of a partition, reading the synopsis for their sequence bounds does not pay.
 const FEW: usize = 2;
 
 impl Table {
-    /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the
-    /// table: one page of it is read, however large the table. Their sequence bounds are those of
-    /// their partitions. False, and nothing is appended, when the table has no such map or the range
-    /// more than one value: then partitions have to be asked one by one.
+    /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the table: reads one
+    /// page of it, however large the table. Their sequence bounds are those of their partitions. False, and nothing
+    /// is appended, when the table has no such map or the range more than one value: then partitions have to be
+    /// probed one by one.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the page.
@@ -76,8 +75,8 @@ impl Table {
         first..end.max(first)
     }
 
-    /// Appends the data blocks of partition `p` that can hold entries of the user keys in `[lo, hi)`,
-    /// in key order. Of a few blocks the sequence bounds are those of the partition.
+    /// Appends the data blocks of partition `p` that can hold entries of the user keys in `[lo, hi)`, in key order. A
+    /// few blocks get the sequence bounds of the partition.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the index and the synopsis block.

@@ -1,4 +1,4 @@
-//! The two-level index: an index block per partition, found by the pinned top-level index.
+//! The two-level index: an index block per partition, located by the pinned top-level index.
 //!
 //! An index block is searched in place, so its records have a fixed size:
 //!
@@ -10,10 +10,10 @@
 //! prefix length u32, n u32
 //! ```
 //!
-//! A search looks at the heads, which share few cache lines, and at a key only where heads are equal.
+//! A search compares the heads, which share few cache lines, and a key only where heads are equal.
 //!
-//! A separator is at or after the last entry of its block (or partition), and before the first of the
-//! next. The top-level index is in varints, and kept as columns in memory.
+//! A separator is at or after the last entry of its block (or partition), and before the first of the next. The
+//! top-level index is stored in varints, and kept as columns in memory.
 
 use std::cmp::Ordering;
 
@@ -26,8 +26,8 @@ use crate::synopsis::{Zone, ZoneRef, put_zone, read_zone, zone_ref};
 
 const RECORD_LEN: usize = 32;
 
-/// A separator of an entry `(key, seq)` and a later one of key `next`: as short as can be, and no
-/// longer than `key`.
+/// A separator of an entry `(key, seq)` and a later one of key `next`: as short as possible, and no longer than
+/// `key`.
 pub(super) fn separator(key: &[u8], seq: Seq, next: &[u8], out: &mut Vec<u8>) -> Seq {
     out.clear();
     if key == next {
@@ -49,12 +49,12 @@ pub(super) fn separator(key: &[u8], seq: Seq, next: &[u8], out: &mut Vec<u8>) ->
     0
 }
 
-/// Writes the index block of one partition after another.
+/// Builds the index block of one partition after another.
 #[derive(Default)]
 pub(super) struct IndexBuilder {
     keys: Vec<u8>,
     key_ends: Vec<usize>,
-    /// Records without where the key ends.
+    /// Records without the ends of the keys.
     records: Vec<u8>,
     entries: u64,
 }
@@ -68,7 +68,7 @@ impl IndexBuilder {
         self.entries
     }
 
-    /// Bytes of the block, at most.
+    /// An upper bound of the block's bytes.
     pub(super) fn size(&self) -> usize {
         self.keys.len() + self.blocks() * (8 + RECORD_LEN) + 8
     }
@@ -92,7 +92,7 @@ impl IndexBuilder {
     /// Appends the block to `out` and begins the next.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         let n = self.blocks();
-        // Keys are in order: what the first and the last begin with, all begin with.
+        // Keys are in order: the common prefix of the first and the last is common to all.
         let (first, last) = (self.key(0), self.key(n.saturating_sub(1)));
         let prefix = common_prefix(first, last);
         let rest = |i| self.key(i).get(prefix..).unwrap_or_default();
@@ -118,7 +118,7 @@ impl IndexBuilder {
     }
 }
 
-/// An index block in place. `None` of its methods is malformed.
+/// A view of an index block. `None` results of its methods mean malformed.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'a> {
     prefix: &'a [u8],
@@ -127,7 +127,7 @@ pub(super) struct Index<'a> {
     records: &'a [[u8; RECORD_LEN]],
 }
 
-/// A data block, as the index knows it.
+/// The index record of a data block.
 #[derive(Clone, Copy)]
 pub(super) struct IndexEntry<'a> {
     /// The separator's user key, without the prefix.
@@ -186,7 +186,7 @@ impl<'a> Index<'a> {
         [self.prefix, entry.rest].concat()
     }
 
-    /// How the separator behind block `i` compares to `(key, seq)`.
+    /// Compares the separator behind block `i` with `(key, seq)`.
     #[inline]
     pub(super) fn compare(&self, i: usize, key: &[u8], seq: Seq) -> Option<Ordering> {
         match key.strip_prefix(self.prefix) {
@@ -206,13 +206,13 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The first block from `from` on that can hold something at or after `(key, seq)`.
+    /// The first block from `from` on that can hold an entry at or after `(key, seq)`.
     #[inline]
     pub(super) fn find(&self, from: usize, key: &[u8], seq: Seq) -> Option<usize> {
         self.search(false, from, key, seq)
     }
 
-    /// As [`Index::find`], quicker when it is near `from`.
+    /// As [`Index::find`], faster for a block near `from`.
     #[inline]
     pub(super) fn find_near(&self, from: usize, key: &[u8], seq: Seq) -> Option<usize> {
         self.search(true, from, key, seq)
@@ -231,7 +231,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// A partition, as the top-level index knows it.
+/// The top-level index record of a partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Partition {
     /// Sequence number of the separator behind it.
@@ -243,7 +243,7 @@ pub(super) struct Partition {
     pub(super) min_seq: Seq,
     pub(super) max_seq: Seq,
     pub(super) entries: u64,
-    /// Entries in the partitions before.
+    /// The number of entries in earlier partitions.
     pub(super) before: u64,
 }
 
@@ -252,29 +252,29 @@ pub(super) struct Partition {
 pub(super) struct Top {
     keys: Vec<u8>,
     key_ends: Vec<u32>,
-    /// How many bytes all keys begin with, and the first 8 bytes behind those of each.
+    /// The length of the common prefix of all keys, and the next 8 bytes of each.
     prefix: usize,
     heads: Vec<u64>,
     parts: Vec<Partition>,
     slots: usize,
     zone_bytes: Vec<u8>,
-    /// Per partition and slot: where in `zone_bytes` min begins, max begins, max ends.
+    /// Per partition and slot: the offsets in `zone_bytes` where min begins, max begins, max ends.
     zones: Vec<[u32; 3]>,
-    /// Of the slots that have one.
+    /// For the slots that have one.
     maps: Vec<Map>,
 }
 
-/// Where the fingerprint map of an attribute is.
+/// The location of an attribute's fingerprint map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Map {
     pub(super) slot: usize,
-    /// The map numbers blocks by partition and, in this many low bits, place in the partition.
+    /// The map numbers blocks by partition and, in this many low bits, index in the partition.
     pub(super) shift: u32,
     /// Its pages, by ascending hash.
     pub(super) pages: Vec<MapPlace>,
 }
 
-/// Where a page of a fingerprint map is.
+/// The location of a page of a fingerprint map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MapPlace {
     /// The least hash in it.
@@ -283,7 +283,7 @@ pub(super) struct MapPlace {
 }
 
 impl Map {
-    /// The page that a hash would be in.
+    /// The page that covers a hash.
     #[inline]
     pub(super) fn page(&self, hash: u64) -> Option<&MapPlace> {
         let behind = self.pages.partition_point(|page| page.least <= hash);
@@ -325,7 +325,7 @@ impl Map {
     }
 }
 
-/// Stands for a zone map, or its greatest value, that is not there.
+/// Marks an absent zone map, or an absent greatest value.
 const ABSENT: u32 = u32::MAX;
 
 impl Top {
@@ -365,12 +365,12 @@ impl Top {
                 .sum::<usize>()
     }
 
-    /// Bytes of the encoded form, about.
+    /// Approximate bytes of the encoded form.
     pub(super) fn size(&self) -> usize {
         self.keys.len() + self.parts.len() * 48 + self.zone_bytes.len() + self.zones.len() * 3
     }
 
-    /// Adds the next partition but for its zone maps, one [`Top::push_zone`] per slot.
+    /// Adds the next partition without its zone maps: one [`Top::push_zone`] per slot follows.
     pub(super) fn push(&mut self, key: &[u8], mut part: Partition) {
         part.before = self.entries();
         self.keys.extend_from_slice(key);
@@ -396,7 +396,7 @@ impl Top {
         self.zones.push([start, middle, end]);
     }
 
-    /// Adds a fingerprint map, of a slot behind those before.
+    /// Adds a fingerprint map, for a slot above the earlier ones.
     pub(super) fn push_map(&mut self, map: Map) {
         self.maps.push(map);
     }
@@ -437,21 +437,20 @@ impl Top {
         Some((min, Some(part(middle, end)?)))
     }
 
-    /// How the separator behind partition `p` compares to `(key, seq)`.
+    /// Compares the separator behind partition `p` with `(key, seq)`.
     #[inline]
     pub(super) fn compare(&self, p: usize, key: &[u8], seq: Seq) -> Ordering {
         let last_seq = self.parts.get(p).map_or(0, |part| part.last_seq);
         compare(self.key(p), last_seq, key, seq)
     }
 
-    /// The first partition from `from` on that can hold something at or after `(key, seq)`. Asked of
-    /// decoded indexes only.
+    /// The first partition from `from` on that can hold an entry at or after `(key, seq)`. Only for prepared indexes.
     #[inline]
     pub(super) fn find(&self, from: usize, key: &[u8], seq: Seq) -> usize {
         self.search(false, from, key, seq)
     }
 
-    /// As [`Top::find`], quicker when it is near `from`.
+    /// As [`Top::find`], faster for a partition near `from`.
     #[inline]
     pub(super) fn find_near(&self, from: usize, key: &[u8], seq: Seq) -> usize {
         self.search(true, from, key, seq)
@@ -534,7 +533,7 @@ impl Top {
         Some(top)
     }
 
-    /// Makes the decoded index ready to be searched.
+    /// Prepares the decoded index for searches.
     fn prepare(&mut self) {
         self.prefix = common_prefix(self.key(0), self.key(self.len().saturating_sub(1)));
         let rest = |p| self.key(p).get(self.prefix..).unwrap_or_default();
@@ -547,7 +546,7 @@ impl Top {
     }
 }
 
-/// Adds a partition's zone maps, given in the order of the slots, to the top-level index.
+/// Adds a partition's zone maps, in slot order, to the top-level index.
 pub(super) fn push_zones(top: &mut Top, zones: &[Option<Zone>]) {
     for zone in zones {
         top.push_zone(zone_ref(zone));

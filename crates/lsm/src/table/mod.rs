@@ -6,17 +6,16 @@
 //!            data blocks ... | index | key filter | synopsis
 //! ```
 //!
-//! A *partition* is some 64 data blocks with the three blocks that describe them: where they begin
-//! (`index.rs`), which keys they hold (`filter.rs`), and which attribute values and sequence numbers
-//! (`crate::synopsis`). Those three are read through the block cache like the data, so that a large
-//! table needs little memory: only the top-level index, one record per partition, is pinned. A point
-//! lookup touches at most a filter block, an index block and a data block.
+//! A *partition* is some 64 data blocks with the three blocks that describe them: their locations (`index.rs`), their
+//! keys (`filter.rs`), and their attribute values and sequence numbers (`crate::synopsis`). Those three are read
+//! through the block cache like the data, so that a large table needs little memory: only the top-level index, one
+//! record per partition, is pinned. A point lookup reads at most a filter block, an index block and a data block.
 //!
-//! One user key may have any number of entries (versions, merge operands), newest first, which may
-//! span blocks and partitions; nothing here treats them as one.
+//! One user key may have any number of entries (versions, merge operands), newest first, which may span blocks and
+//! partitions; tables treat each entry separately.
 //!
-//! `format.rs` has the frame of the file and of a block, `block.rs` the data blocks, `builder.rs`
-//! writes, `reader.rs` answers, `batch.rs` answers for many keys at once, `cursor.rs` walks, `verify.rs` checks everything.
+//! `format.rs` has the framing of the file and of blocks, `block.rs` the data blocks, `builder.rs` writes,
+//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `verify.rs` checks everything.
 
 mod batch;
 mod block;
@@ -52,19 +51,19 @@ pub use reader::Table;
 /// How tables are written.
 #[derive(Clone)]
 pub struct TableOptions {
-    /// Bytes of a data block before compression, about.
+    /// Approximate bytes of a data block before compression.
     pub block_size: usize,
     /// Whether blocks are compressed (LZ4) where that saves an eighth.
     pub compress: bool,
-    /// Bits of the key filters per user key; 0 writes none. 10 errs on 1 % of absent keys.
+    /// Bits of the key filters per user key; 0 writes none. 10 gives 1 % false positives.
     pub filter_bits_per_key: usize,
     /// Whether the bits of a key lie in one cache line of its filter, or anywhere in it.
     pub blocked_filter: bool,
     /// Bits of the value filters per distinct value of a block; 0 writes none.
     pub value_filter_bits: usize,
-    /// Data blocks in a partition, at most.
+    /// The most data blocks in a partition.
     pub partition_blocks: usize,
-    /// Tells the attributes that synopses are built of.
+    /// Extracts the attributes of synopses.
     pub extractor: Option<Arc<dyn Extractor>>,
 }
 
@@ -82,7 +81,7 @@ impl Default for TableOptions {
     }
 }
 
-/// What the manifest knows of a table.
+/// The metadata of a table in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableMeta {
     /// The file's number, unique in its store.
@@ -106,25 +105,25 @@ pub struct TableMeta {
     /// Per attribute that the table was built with, in the order of its slots: the attribute's
     /// number, and the zone map of its values; `None` when the table holds no value of it.
     pub zones: Vec<(u32, Option<Zone>)>,
-    /// Where the tree has a [`crate::Partitioner`]: what of its order the table covers.
+    /// In a tree with a [`crate::Partitioner`]: the table's range in its order.
     pub bounds: Option<Bounds>,
-    /// When its entries expire, if any do.
+    /// The expiry of its entries, if any expire.
     pub expiry: Option<Expiry>,
 }
 
-/// When entries of a table expire.
+/// The expiry of a table's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
-    /// How many do at all.
+    /// The number of entries that expire.
     pub entries: u64,
-    /// The first time at which one does.
+    /// The earliest expiry time.
     pub min: Time,
-    /// The last.
+    /// The latest expiry time.
     pub max: Time,
 }
 
 impl Expiry {
-    /// With one more entry, which expires then.
+    /// Adds an entry that expires at `expires`.
     pub(crate) fn with(before: Option<Expiry>, expires: Time) -> Expiry {
         before.map_or(
             Expiry {
@@ -141,17 +140,17 @@ impl Expiry {
     }
 }
 
-/// What a table covers of the order of a [`crate::Partitioner`].
+/// The range of a table in the order of a [`crate::Partitioner`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
     /// The partitioner's number.
     pub partitioner: u32,
-    /// What it makes of them.
+    /// The partitioner's encoding of the range.
     pub bytes: Vec<u8>,
 }
 
 impl TableMeta {
-    /// True when nobody sees anything of the table at a time: all that it has are deletes, and entries that have expired.
+    /// True when all of the table is hidden at `now`: it only has deletes and expired entries.
     pub fn is_over(&self, now: Time) -> bool {
         let expiry = self.expiry.filter(|expiry| expiry.max <= now);
         expiry.is_some_and(|expiry| expiry.entries + self.deletes == self.entries)
@@ -203,13 +202,13 @@ impl TableMeta {
     }
 }
 
-/// How a cursor reads.
+/// The read mode of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadOptions {
     /// Whether blocks that were not in the cache are put there.
     pub fill_cache: bool,
-    /// Over 0: data blocks are read in pieces of this many bytes, past the cache. For merges and
-    /// scans of whole tables.
+    /// Over 0: data blocks are read in ranges of this many bytes, past the cache. For compactions and scans of whole
+    /// tables.
     pub readahead: usize,
 }
 
@@ -222,18 +221,18 @@ impl Default for ReadOptions {
     }
 }
 
-/// An entry that a lookup found.
+/// An entry returned by a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Its sequence number.
     pub seq: Seq,
     /// Its kind.
     pub kind: Kind,
-    /// Its value; a part of a cached block.
+    /// Its value; a range of a cached block.
     pub value: Slice,
 }
 
-/// A data block that may hold what was asked for.
+/// A data block that may hold the result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHint {
     /// The partition, from 0.

@@ -1,4 +1,4 @@
-//! An open table: point lookups, and what the synopses know.
+//! An open table: point lookups and synopsis probes.
 
 use std::io;
 use std::ops::Deref;
@@ -23,37 +23,37 @@ use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange};
 pub struct Table {
     path: Arc<Path>,
     file: Arc<dyn ReadFile>,
-    /// Where in the file at `path` the table begins.
+    /// The offset of the table in the file at `path`.
     base: u64,
     meta: Arc<TableMeta>,
     cache: Arc<BlockCache>,
     cache_id: u64,
     top: Top,
-    /// Per partition, its index and key filter once they were used and the cache had room for them
-    /// outside of what it evicts: nearly every read wants them.
+    /// Per partition, its index and key filter, pinned on first use if the cache had capacity to reserve: nearly
+    /// every read needs them.
     pinned: Box<[OnceLock<Pinned>]>,
 }
 
-/// The blocks that lead to a data block, kept.
+/// The pinned blocks of a partition.
 struct Pinned {
     index: Arc<Vec<u8>>,
     filter: Option<PinnedFilter>,
 }
 
-/// A key filter so that a question touches one cache line beside this: the byte that says how the bits are set is here.
+/// A key filter laid out so that a probe touches one further cache line: the byte with the probe count is here.
 struct PinnedFilter {
     bits: Box<[u8]>,
     form: u8,
 }
 
-/// The bytes of an index block: of one that is pinned without a reference count, which readers would share.
+/// The bytes of an index block: a pinned one is borrowed, without a reference count that readers would share.
 pub(super) enum IndexBytes<'t> {
     Pinned(&'t Arc<Vec<u8>>),
     Loaded(Arc<Vec<u8>>),
 }
 
 impl IndexBytes<'_> {
-    /// For those who keep them longer than they borrow the table.
+    /// For callers that keep them beyond the borrow of the table.
     pub(super) fn into_shared(self) -> Arc<Vec<u8>> {
         match self {
             IndexBytes::Pinned(bytes) => Arc::clone(bytes),
@@ -83,8 +83,8 @@ impl Table {
     /// Opens the table that `meta` describes.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file is missing or unreadable; [`Error::Corruption`] when it is
-    /// damaged, cut short, or another table than `meta` tells; [`Error::NewerFormat`].
+    /// [`Error::Io`] when the file is missing or unreadable; [`Error::Corruption`] when it is damaged, truncated, or
+    /// not the table that `meta` describes; [`Error::NewerFormat`].
     pub fn open(
         fs: &dyn Fs,
         path: PathBuf,
@@ -95,8 +95,7 @@ impl Table {
         Table::open_in(file, path, 0, meta.into(), cache)
     }
 
-    /// Opens the table that `meta` describes and that `file` is all of: the part of the file at `path` that begins
-    /// at `base`.
+    /// Opens the table that `meta` describes in `file`, a range of the file at `path` that begins at `base`.
     ///
     /// # Errors
     /// Those of [`Table::open`].
@@ -146,7 +145,7 @@ impl Table {
         let bytes = self.read_block(footer.properties, &cost)?;
         let properties = TableMeta::decode(&mut Reader::new(&bytes))
             .ok_or_else(|| self.damaged(footer.properties.offset, "malformed properties"))?;
-        // The manifest alone knows these; `check` holds them against the entries.
+        // Only the manifest has these; `check` compares them with the entries.
         let (bounds, expiry) = (self.meta.bounds.clone(), self.meta.expiry);
         let properties = TableMeta {
             size,
@@ -168,7 +167,7 @@ impl Table {
         Ok(top)
     }
 
-    /// What the manifest knows of the table.
+    /// The metadata of the table in the manifest.
     pub fn meta(&self) -> &TableMeta {
         &self.meta
     }
@@ -178,7 +177,7 @@ impl Table {
         &self.path
     }
 
-    /// Bytes that the open table pins, beside its blocks in the cache.
+    /// Bytes pinned by the open table, without its blocks in the cache.
     pub fn memory(&self) -> usize {
         self.top.memory() + size_of::<Table>()
     }
@@ -216,7 +215,7 @@ impl Table {
     ) -> Result<Option<Found>> {
         let malformed = || self.malformed(part.index);
         let index = Index::parse(index).ok_or_else(malformed)?;
-        // Separators make it exact: an entry of `key` is in this block, or nowhere.
+        // Separators are exact: an entry of `key` is in this block, or nowhere.
         let b = index.find(0, key, MAX_SEQ).ok_or_else(malformed)?;
         let handle = index.entry(b).ok_or_else(malformed)?.handle;
         let bytes = self.block(handle, true, cost)?;
@@ -232,7 +231,7 @@ impl Table {
         }))
     }
 
-    /// False when the table certainly has no entry of `key`: asks the key filter only.
+    /// False when the table certainly has no entry of `key`: probes only the key filter.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the filter block.
@@ -268,8 +267,8 @@ impl Table {
         Ok(admits)
     }
 
-    /// The key filter of a partition. Its index lies just before it, and who asks the one often wants
-    /// the other: where neither is cached they are read in one piece.
+    /// The key filter of a partition. The partition's index lies just before it, and is often needed next: where
+    /// neither is cached they are read together.
     fn filter_of(&self, part: &Partition, cost: &Cost) -> Result<Arc<Vec<u8>>> {
         let (index, filter) = (part.index, part.filter);
         let together = index.end() == filter.offset && self.cache.capacity() > 0;
@@ -286,7 +285,7 @@ impl Table {
         let (first, second) = sealed.split_at(index.sealed_len());
         let filter_bytes = Arc::new(self.unpack(second, filter)?);
         self.keep(filter, &filter_bytes);
-        // Damage of the index is an error of those who read it.
+        // Damage of the index is an error of the reads that need it.
         if let Ok(bytes) = self.unpack(first, index) {
             self.keep(index, &Arc::new(bytes));
         }
@@ -298,9 +297,8 @@ impl Table {
         self.pinned.get(p)?.get()
     }
 
-    /// Pins the index blocks and key filters, as far as the cache has room for them: for a table that
-    /// was just written, so that its first reads cost no more than later ones. What cannot be read is
-    /// left to the read that needs it.
+    /// Pins the index blocks and key filters, as far as the cache has capacity: for a new table, so that its first
+    /// reads cost no more than later ones. Read errors are left to the reads that need these blocks.
     pub(crate) fn warm(&self) {
         let cost = Cost::default();
         for p in 0..self.top.len() {
@@ -313,8 +311,8 @@ impl Table {
         }
     }
 
-    /// The index block of partition `p`. With `keep` it is pinned, and the key filter with it, if
-    /// the cache has room for that.
+    /// The index block of partition `p`. With `keep` it is pinned together with the key filter, if the cache has
+    /// capacity for that.
     pub(super) fn index_of(
         &self,
         p: usize,
@@ -332,7 +330,7 @@ impl Table {
         };
         let filter = match part.filter {
             Handle::NONE => None,
-            // Who wants the index has just asked the filter; if it is gone already, there is no room.
+            // The filter has just been probed; if it is evicted already, there is no capacity.
             handle => match self.cache.get(self.cache_id, handle.offset) {
                 None => return Ok(IndexBytes::Loaded(index)),
                 Some(filter) => filter.split_last().map(|(form, bits)| PinnedFilter {
@@ -370,7 +368,7 @@ impl Table {
         self.top.len()
     }
 
-    /// Where partitions end: keys that no key of the partition is above.
+    /// The ends of the partitions: upper bounds of their keys.
     pub fn partition_keys(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.top.len()).map(|p| self.top.key(p))
     }
@@ -382,15 +380,15 @@ impl Table {
             .map_or((MAX_SEQ, 0), |part| (part.min_seq, part.max_seq))
     }
 
-    /// False when the zone map of partition `p` rules the range out.
+    /// False when the zone map of partition `p` excludes the range.
     pub fn partition_may_match(&self, p: usize, slot: usize, range: &ValueRange) -> bool {
         self.top
             .zone(p, slot)
             .is_some_and(|(min, max)| range.overlaps(min, max))
     }
 
-    /// Appends the data blocks of partition `p` that may hold a value in `range`: those whose zone
-    /// map, and for a range of one value whose value filter, does not rule it out. In key order.
+    /// Appends the data blocks of partition `p` that may hold a value in `range`, in key order: those not excluded by
+    /// their zone map or, for a range of one value, by their value filter.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the synopsis block.
@@ -475,7 +473,7 @@ impl Table {
         self.entries_in(handle, self.block(handle, true, cost)?)
     }
 
-    /// Where a data block is.
+    /// The location of a data block.
     pub(super) fn handle_of(&self, hint: &BlockHint, cost: &Cost) -> Result<Handle> {
         let none = || Error::Invalid(format!("{} has no {hint:?}", self.path.display()));
         let part = self.top.get(hint.partition).ok_or_else(none)?;
@@ -484,15 +482,15 @@ impl Table {
         Ok(index.entry(hint.block).ok_or_else(none)?.handle)
     }
 
-    /// The entries of a data block that was read.
+    /// The entries of a data block in memory.
     pub(super) fn entries_in(&self, handle: Handle, bytes: Arc<Vec<u8>>) -> Result<BlockEntries> {
         let offset = self.base.saturating_add(handle.offset);
         BlockEntries::new(Arc::clone(&self.path), offset, bytes)
             .ok_or_else(|| self.malformed(handle))
     }
 
-    /// Bytes of the file and number of entries that the user keys in `[lo, hi)` extend over, rounded
-    /// up to whole data blocks: never too few. `hi` of `None` is past the last key.
+    /// Bytes of the file and number of entries spanned by the user keys in `[lo, hi)`, rounded up to whole data
+    /// blocks: never too few. `hi` of `None` is past the last key.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of up to two index blocks.
@@ -507,8 +505,8 @@ impl Table {
         Ok((to.saturating_sub(from), reached.saturating_sub(skipped)))
     }
 
-    /// Of the data block in which `key` would be (`None`: the last one): where it begins and ends in
-    /// the file, and how many entries there are before it, and up to its end.
+    /// The data block in which `key` would be (`None`: the last one): its begin and end in the file, and the number
+    /// of entries before it, and up to its end.
     fn extent(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64, u64, u64)> {
         let last = self.top.len().saturating_sub(1);
         let p = key.map_or(last, |key| self.top.find(0, key, MAX_SEQ).min(last));
@@ -534,7 +532,7 @@ impl Table {
         position().ok_or_else(|| self.malformed(part.index))
     }
 
-    /// A block through the cache.
+    /// Reads a block through the cache.
     #[inline]
     pub(super) fn block(&self, handle: Handle, fill: bool, cost: &Cost) -> Result<Arc<Vec<u8>>> {
         cost.check()?;
@@ -560,7 +558,7 @@ impl Table {
         self.cache.insert(self.cache_id, handle.offset, block);
     }
 
-    /// A block straight from the file.
+    /// Reads a block from the file, past the cache.
     pub(super) fn read_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
         cost.check_clock()?;
         self.check_handle(handle)?;
@@ -574,14 +572,14 @@ impl Table {
         block
     }
 
-    /// Refuses a handle that cannot be one of this file.
+    /// Refuses a handle that is invalid for this file.
     pub(super) fn check_handle(&self, handle: Handle) -> Result<()> {
         handle
             .check(self.meta.size)
             .map_err(|what| self.damaged(handle.offset, what))
     }
 
-    /// The payload of a sealed block.
+    /// Decompresses and verifies a sealed block.
     pub(super) fn unpack(&self, sealed: &[u8], handle: Handle) -> Result<Vec<u8>> {
         let damaged = |what| self.damaged(handle.offset, what);
         let packing = unseal(sealed, handle, self.meta.number).map_err(damaged)?;
@@ -602,7 +600,7 @@ impl Table {
             .map_err(|e| self.read_error(offset, e))
     }
 
-    /// What a failed read at `offset` means.
+    /// The error for a failed read at `offset`.
     pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends too soon"),
@@ -614,7 +612,7 @@ impl Table {
         Error::corruption(&self.path, self.base.saturating_add(offset), what)
     }
 
-    /// A block whose checksum is right and whose contents are not.
+    /// The error for a block whose checksum is right and whose contents are not.
     pub(super) fn malformed(&self, handle: Handle) -> Error {
         self.damaged(handle.offset, "malformed block")
     }

@@ -38,7 +38,7 @@ fn build(files: &Files, options: &TableOptions, entries: &[Entry]) -> TableMeta 
     }
     let estimate = builder.estimated_size();
     let meta = builder.finish().unwrap();
-    // How far blocks shrink is not foreseen.
+    // The compressed size is not predictable.
     if !options.compress {
         assert!(
             estimate <= meta.size + meta.size / 2 + 10_000,
@@ -197,7 +197,7 @@ fn check_moves(table: &Arc<Table>, entries: &[Entry], rng: &mut fastrand::Rng) {
     }
     assert!(!cursor.valid());
 
-    // A walk of random moves, among them seeks near the last one.
+    // Random moves, with some seeks near the previous one.
     let mut cursor = table.cursor(random_read_options(rng));
     let mut at: Option<usize> = None;
     for _ in 0..600 {
@@ -426,7 +426,7 @@ fn costs_are_what_the_design_says() {
 
     let cost = Cost::default();
     assert!(table.get(&entries[9000].key, &cost).unwrap().is_some());
-    // The index came with the filter.
+    // The index was read together with the filter.
     assert_eq!((cost.blocks_read.get(), cost.blocks_cached.get()), (3, 1));
     assert!(table.get(&entries[9000].key, &cost).unwrap().is_some());
     assert_eq!((cost.blocks_read.get(), cost.blocks_cached.get()), (3, 4));
@@ -442,7 +442,7 @@ fn costs_are_what_the_design_says() {
     let touched = cursor.cost().blocks_read.get() + cursor.cost().blocks_cached.get();
     assert_eq!(touched, (blocks.len() + table.partitions()) as u64);
 
-    // Absent keys are mostly kept away from the data.
+    // For absent keys few data blocks are read.
     let cost = Cost::default();
     for i in 0..20_000 {
         assert!(

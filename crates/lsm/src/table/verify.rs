@@ -1,4 +1,4 @@
-//! Checks a table against itself: every block, from the file and not from the cache.
+//! Verifies a table's consistency: every block, read from the file and not from the cache.
 
 use std::sync::Arc;
 
@@ -17,29 +17,28 @@ use crate::synopsis::{
 };
 
 impl Table {
-    /// Reads the whole file and checks it: checksums, the order of entries, the index, that key
-    /// filters admit each key, that sequence bounds and zone maps enclose what is below them, and
-    /// the counts. Reports all damage that it finds, and goes on after each. Returns the number of
-    /// entries that could be read.
+    /// Reads the whole file and checks it: checksums, the order of entries, the index, that key filters admit each
+    /// key, that sequence bounds and zone maps enclose their entries, and the counts. Reports all damage, and
+    /// continues after each. Returns the number of entries that could be read.
     pub fn verify(&self, report: &mut dyn FnMut(Error)) -> u64 {
         self.verify_with(None, report)
     }
 
-    /// As [`Table::verify`], and checks besides that the synopses cover the attribute values of
-    /// each entry, as `extractor` tells them.
+    /// As [`Table::verify`], and also checks that the synopses cover the attribute values of each entry, as extracted
+    /// by `extractor`.
     pub fn verify_with(
         &self,
         extractor: Option<&dyn Extractor>,
         report: &mut dyn FnMut(Error),
     ) -> u64 {
-        // What nothing stops goes through to the end.
+        // Without a `stop` it runs to its end.
         self.verify_until(None, extractor, report).unwrap_or(0)
     }
 
     /// As [`Table::verify_with`], until `stop` stops it.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] alone; all else is reported.
+    /// Only [`Error::Cancelled`]; everything else is reported.
     pub fn verify_until(
         &self,
         stop: Option<&Stop>,
@@ -78,21 +77,21 @@ impl Table {
 struct Audit<'a> {
     table: &'a Table,
     extractor: Option<&'a dyn Extractor>,
-    /// The table's slot of each of the extractor's.
+    /// The table's slot for each of the extractor's.
     slots: Vec<Option<usize>>,
     report: &'a mut dyn FnMut(Error),
     clean: bool,
     /// Entries by kind.
     counts: [u64; 3],
     expiry: Option<Expiry>,
-    /// The last entry seen.
+    /// The last entry read.
     last: Option<(Vec<u8>, Seq)>,
     block: BlockCursor,
     /// Per fingerprint map of the table, its pages (about a hundredth of the file).
     maps: Vec<Vec<Vec<u8>>>,
 }
 
-/// What a partition's description says of one of its data blocks.
+/// The description of one data block in its partition.
 struct Claim<'a> {
     partition: usize,
     block: usize,
@@ -160,7 +159,7 @@ impl Audit<'_> {
                 && slots.iter().enumerate().all(|(slot, blocks)| {
                     let whole = self.table.top().zone(p, slot);
                     let file = meta.zones.get(slot).and_then(|(_, z)| zone_ref(z));
-                    // A partition that is not told apart says less than its table.
+                    // A partition without its own zone map has wider bounds than its table.
                     let fits = whole == Some(ANYTHING) || encloses(file, whole);
                     fits && blocks.iter().all(|b| encloses(whole, b.zone))
                 })
@@ -190,7 +189,7 @@ impl Audit<'_> {
             };
             if let Err(e) = self.data_block(&claim) {
                 self.found(e);
-                // What comes next is compared with what this block should have ended by.
+                // The next block is compared with the expected end of this one.
                 self.last = Some((separator, entry.seq));
             }
         }
@@ -305,8 +304,8 @@ impl Audit<'_> {
         }
     }
 
-    /// True unless the fingerprint map of a slot denies that a value is in a block. Damaged pages
-    /// have been reported, and say nothing.
+    /// True unless the fingerprint map of a slot excludes a value from a block. Damaged pages were reported before,
+    /// and exclude nothing.
     fn mapped(&self, slot: usize, hash: u64, claim: &Claim<'_>) -> bool {
         let maps = self.table.top().maps();
         let Some(at) = maps.iter().position(|map| map.slot == slot) else {
@@ -326,8 +325,8 @@ impl Audit<'_> {
             .is_none_or(|()| blocks.contains(&(claim.partition << map.shift | claim.block)))
     }
 
-    /// Compares what was counted with what the manifest tells. Says nothing of a table that lost
-    /// blocks: its counts cannot be right.
+    /// Compares the counts with those in the manifest. Skipped for a table with unreadable blocks, whose counts
+    /// cannot be right.
     fn totals(&mut self) {
         let meta = self.table.meta();
         let [deletes, puts, operands] = self.counts;
@@ -354,10 +353,10 @@ impl Audit<'_> {
     }
 }
 
-/// Sequence bounds per block, and per slot what is remembered of each block.
+/// Sequence bounds per block, and per slot the synopsis of each block.
 type Records<'a> = (Vec<(Seq, Seq)>, Vec<Vec<BlockSynopsis<'a>>>);
 
-/// All that a synopsis block of `blocks` data blocks says; `None` when it is malformed.
+/// The contents of a synopsis block of `blocks` data blocks; `None` when it is malformed.
 fn records(bytes: &[u8], blocks: usize) -> Option<Records<'_>> {
     let synopsis = Synopsis::parse(bytes).filter(|synopsis| synopsis.blocks() == blocks)?;
     let slots = (0..synopsis.slots()).map(|slot| {
@@ -367,7 +366,7 @@ fn records(bytes: &[u8], blocks: usize) -> Option<Records<'_>> {
     Some((synopsis.bounds().collect(), slots.collect::<Option<_>>()?))
 }
 
-/// True when the zone map `outer` has room for `inner`.
+/// True when the zone map `outer` encloses `inner`.
 fn encloses(outer: Option<ZoneRef<'_>>, inner: Option<ZoneRef<'_>>) -> bool {
     match (outer, inner) {
         (_, None) => true,

@@ -1,8 +1,9 @@
-//! The sets of bitmap trees: what their tables hold, in memory (`obsolete/mod.rs`). Read when the group is opened, a chunk at a time;
-//! later each installed version takes over the one before and adds what was written to its new tables ([`Edit::bits`]).
+//! The in-memory sets of bitmap trees: the numbers in their tables (`obsolete/mod.rs`). Read when the group is
+//! opened, a chunk at a time; later each installed version inherits the set of the one before and adds the numbers in
+//! its new tables ([`Edit::bits`]).
 //!
-//! A table that cannot be read costs nobody else the opening: the tree's set has what could be read, which is true
-//! of each number, and says that it may lack others ([`TreeVersion::damage`](super::TreeVersion::damage)).
+//! An unreadable table does not fail the opening: the tree's set has the numbers that could be read, which are
+//! correct, and is marked as possibly incomplete ([`TreeVersion::damage`](super::TreeVersion::damage)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::table::ReadOptions;
 const READAHEAD: usize = 256 << 10;
 
 impl Version {
-    /// Reads the sets of all bitmap trees: of a version that was rebuilt from the manifest.
+    /// Reads the sets of all bitmap trees, in a version rebuilt from the manifest.
     pub(crate) fn load_bitmaps(&mut self) {
         let ordinal = self.ordinal;
         for tree in self.trees.values_mut().filter(|tree| tree.options.bitmap) {
@@ -34,7 +35,7 @@ impl Version {
         }
     }
 
-    /// Brings the sets up to date after `edit`, which was applied. What a tree's own merge writes is there already.
+    /// Updates the sets after `edit` was applied. A compaction of the bitmap tree itself adds no numbers.
     pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) {
         let ordinal = self.ordinal;
         for (id, swept) in &edit.swept {
@@ -42,7 +43,7 @@ impl Version {
                 continue;
             };
             let tree = Arc::make_mut(tree);
-            // What came since the sweep looked: next to nothing, if anything.
+            // Numbers added since the sweep read the set: few, if any.
             let mut late = SeqSet::clone(&tree.bitmap);
             late.remove_all(&swept.before);
             tree.bitmap = swept.left.clone();
@@ -63,7 +64,7 @@ impl Version {
         }
     }
 
-    /// Where a merge of one tree added to a set just what it dropped itself, its tables have nothing of that either.
+    /// Where a compaction of one tree added only its own drops to a set, its tables have no entries of these either.
     fn see_told(&self, edit: &Edit, merged: &BTreeSet<TreeId>, set: &str, before: u64) {
         let trees = merged.iter().filter_map(|id| self.trees.get(id));
         let mut trees = trees.filter(|tree| {
@@ -83,8 +84,8 @@ impl Version {
 }
 
 impl Version {
-    /// Brings the sets up to date after edits of somebody else's, which were applied to `before`. What cannot be read is
-    /// damage, as at opening.
+    /// Updates the sets after another process's edits, applied to `before`. An unreadable table is damage, as at
+    /// opening.
     pub(crate) fn follow_bitmaps(&mut self, before: &Version) {
         let ordinal = self.ordinal;
         for tree in self.trees.values_mut().filter(|tree| tree.options.bitmap) {
@@ -117,7 +118,7 @@ impl Version {
 }
 
 impl TreeVersion {
-    /// True when all tables of the tree are of these numbers.
+    /// True when all tables of the tree have these numbers.
     fn is_within(&self, numbers: &BTreeSet<u64>) -> bool {
         self.tables()
             .all(|table| numbers.contains(&table.meta().number))
@@ -134,7 +135,7 @@ impl TreeVersion {
     }
 }
 
-/// Adds what a table of a bitmap tree holds to a set.
+/// Adds the numbers in a table of a bitmap tree to a set.
 pub(crate) fn add_table(bitmap: &mut SeqSet, table: &Arc<TableFile>) -> Result<()> {
     let options = ReadOptions {
         fill_cache: false,

@@ -1,5 +1,5 @@
-//! The file `CURRENT`: which manifest is the newest, and, after a clean close, how long every file
-//! that grows was. With that seal a file that was cut short later is damage, not a torn tail.
+//! The file `CURRENT`: names the current manifest, and records the lengths of all growing files after a clean close.
+//! With that seal a file that is truncated later is damage, not a torn tail.
 //!
 //! ```text
 //! magic "ESKERCUR" | format version u32 | state u8 (0 running, 1 sealed) | manifest number u64
@@ -25,7 +25,7 @@ const TEMPORARY: &str = "CURRENT.new";
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Seal {
     pub(crate) manifest_len: u64,
-    /// Segments that still have to be replayed: (number, length).
+    /// Segments that still need replay: (number, length).
     pub(crate) logs: Vec<(u64, u64)>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Seal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) manifest: u64,
-    /// `None` while a handle that wrote is open, and after a crash.
+    /// `None` while a writing handle is open, and after a crash.
     pub(crate) seal: Option<Seal>,
 }
 
@@ -62,7 +62,7 @@ impl Current {
         Current::replace(fs, dir)
     }
 
-    /// The first half of [`Current::write`]: when it fails `CURRENT` is as it was.
+    /// The first half of [`Current::write`]: on failure `CURRENT` is unchanged.
     pub(crate) fn prepare(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         let temporary = dir.join(TEMPORARY);
         let file = fs
@@ -73,7 +73,7 @@ impl Current {
         file.sync().map_err(|e| Error::io(&temporary, "sync", e))
     }
 
-    /// The second half: when it fails, which of the two a power cut leaves is not known.
+    /// The second half: on failure it is unknown which of the two a power cut leaves.
     pub(crate) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
         let (path, temporary) = (dir.join(NAME), dir.join(TEMPORARY));
         fs.rename(&temporary, &path)

@@ -12,19 +12,19 @@
 //!   7 log         number varint: segments before it are no longer needed
 //!   8 next        next file number varint | next tree number varint
 //!   9 sequence    last sequence number in tables varint
-//!   10 mark       tree varint | sequence number varint: what a bitmap tree is complete for
+//!   10 mark       tree varint | sequence number varint: the repair watermark of a bitmap tree
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
-//!   12 forgotten  tree varint | count varint: how many numbers a bitmap tree has forgotten so far
-//!   13 kept       name bytes | sequence number varint | time varint | edit bytes: a version that is kept under a name, what it
-//!                 sees, and what makes it (items 1, 4 with its 15 to 17, 10 and 12)
-//!   14 order      what is remembered of the order of commits (`order.rs`)
-//!   15 shared     file number varint | offset varint | bytes of the file varint: where the table of the item
-//!                 before it (4) lies; without it, in a file of its own number, which it is all of
-//!   16 bounds     partitioner varint | bytes: what the table of the item before it (4, or its 15) covers in the order
+//!   12 forgotten  tree varint | count varint: how many numbers a bitmap tree has dropped so far
+//!   13 kept       name bytes | sequence number varint | time varint | edit bytes: a named snapshot: its last write, its
+//!                 time, and the edit that creates its version (items 1, 4 with its 15 to 17, 10 and 12)
+//!   14 order      the order of commits (`order.rs`)
+//!   15 shared     file number varint | offset varint | bytes of the file varint: the location of the table of the
+//!                 preceding item (4); without it, the table is the whole file of its own number
+//!   16 bounds     partitioner varint | bytes: the range of the table of the preceding item (4, or its 15) in the order
 //!                 of a partitioner
-//!   17 expiry     entries, first time, last time varint: of the table of the item before it (4, or its 15 or 16), when those
-//!                 entries expire that do
-//!   18 released   name bytes: of a version that is not kept any more
+//!   17 expiry     entries, first time, last time varint: of the table of the preceding item (4, or its 15 or 16): the
+//!                 number and the expiry times of its entries that expire
+//!   18 released   name bytes: a named snapshot that is dropped
 //!   19 time       varint: entries that expire up to then have been dropped, or are about to be
 //! ```
 
@@ -38,16 +38,16 @@ use crate::entry::{MAX_SEQ, MAX_TIME, Seq, Time};
 use crate::obsolete::SeqSet;
 use crate::table::{Bounds, Expiry, TableMeta};
 
-/// The largest number of a tree. Memory is set aside by these numbers.
+/// The largest tree number. Memory is allocated by tree numbers.
 pub(crate) const MAX_TREE: TreeId = 1 << 20;
 
-/// The largest number of a file.
+/// The largest file number.
 pub(crate) const MAX_FILE: u64 = 1 << 56;
 
-/// No table has more bytes or entries, so that sums over many tables stay far from overflowing.
+/// The limit of a table's bytes and entries, so that sums over many tables cannot overflow.
 const MAX_TABLE: u64 = 1 << 48;
 
-/// A table that enters a version.
+/// A table added to a version.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NewTable {
     pub(crate) tree: TreeId,
@@ -55,18 +55,18 @@ pub(crate) struct NewTable {
     pub(crate) run: u64,
     pub(crate) component: ComponentId,
     pub(crate) meta: Arc<TableMeta>,
-    /// Where it lies, unless it has a file of its own.
+    /// Its location, unless it has a file of its own.
     pub(crate) place: Option<Place>,
 }
 
-/// A table that leaves a version.
+/// A table removed from a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableAt {
     pub(crate) tree: TreeId,
     pub(crate) number: u64,
 }
 
-/// The difference between two versions; installed whole or not at all.
+/// The difference between two versions, applied atomically.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Edit {
     pub(crate) created: Vec<(TreeId, String, Vec<u8>)>,
@@ -80,39 +80,39 @@ pub(crate) struct Edit {
     pub(crate) next_tree: Option<TreeId>,
     pub(crate) last_seq: Option<Seq>,
     pub(crate) marks: Vec<(TreeId, Seq)>,
-    /// Of bitmap trees: the numbers in the tables that are added, where the tree had none of them. Not a part of the
-    /// record: whoever reads it reads the tables.
+    /// The numbers in the added tables of bitmap trees, if new to their tree. Not part of the record: a reader of the
+    /// manifest reads them from the tables.
     pub(crate) bits: BTreeMap<TreeId, SeqSet>,
-    /// Files that were made for the tables that are added. Not a part of the record either.
+    /// The files created for the added tables. Not part of the record either.
     pub(crate) files: Vec<u64>,
-    /// Up to which write the log was durable before the edit: a shorter log is damaged, not torn.
+    /// The last write that was durable in the log before the edit: a shorter log is damaged, not torn.
     pub(crate) synced: Option<Seq>,
     pub(crate) order: Option<Order>,
-    /// By which time entries were dropped that expire.
+    /// The time up to which expired entries were dropped.
     pub(crate) time: Option<Time>,
-    /// Not on disk: of new tables, the version whose obsolete set they were written by.
+    /// Not on disk: for new tables, the version whose obsolete set they were written with.
     pub(crate) saw: BTreeMap<u64, u64>,
-    /// How many numbers a bitmap tree has forgotten so far.
+    /// How many numbers a bitmap tree has dropped so far.
     pub(crate) forgotten: Vec<(TreeId, u64)>,
-    /// Not on disk: the bitmap trees that were swept.
+    /// Not on disk: the swept bitmap trees.
     pub(crate) swept: BTreeMap<TreeId, SweptSet>,
-    /// Versions that are kept from here on.
+    /// Named snapshots that are added.
     pub(crate) kept: Vec<NewKept>,
-    /// Names of versions that were kept until here.
+    /// Names of snapshots that are dropped.
     pub(crate) released: Vec<String>,
 }
 
-/// What a sweep makes of a set.
+/// The result of sweeping a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SweptSet {
-    /// What the tree's tables held that the edit takes out.
+    /// The numbers in the tables that the edit removes.
     pub(crate) before: Arc<SeqSet>,
-    /// What is left of it in those that it adds.
+    /// The remaining numbers, in the tables that it adds.
     pub(crate) left: Arc<SeqSet>,
 }
 
 impl Edit {
-    /// The trees whose tables or options it changes.
+    /// The trees whose tables or options change.
     pub(crate) fn touched(&self) -> BTreeSet<TreeId> {
         let configured = self.configured.iter().map(|(id, _)| *id);
         let added = self.added.iter().map(|new| new.tree);
@@ -120,12 +120,12 @@ impl Edit {
         configured.chain(added).chain(removed).collect()
     }
 
-    /// True when something expires in a table that it adds.
+    /// True when an added table has entries that expire.
     pub(crate) fn expires(&self) -> bool {
         self.added.iter().any(|new| new.meta.expiry.is_some())
     }
 
-    /// Adds what another edit does to trees of its own.
+    /// Adds another edit, of other trees.
     pub(crate) fn absorb(&mut self, part: Edit) {
         self.added.extend(part.added);
         self.removed.extend(part.removed);
@@ -137,7 +137,7 @@ impl Edit {
         }
     }
 
-    /// Notes that tables of a bitmap tree are added which have these numbers.
+    /// Records that added tables of a bitmap tree have these numbers.
     pub(crate) fn add_bits(&mut self, tree: TreeId, bits: &SeqSet) {
         if !bits.is_empty() {
             self.bits.entry(tree).or_default().add_all(bits);
@@ -247,7 +247,7 @@ impl Edit {
         out
     }
 
-    /// True when it says nothing but what a version that is kept consists of.
+    /// True when it has only the items of a named snapshot's version.
     fn is_picture(&self) -> bool {
         let picture = Edit {
             created: self.created.clone(),
@@ -264,7 +264,7 @@ impl Edit {
         Edit::decode_part(bytes, false)
     }
 
-    /// Decodes an edit, or the picture inside of one, which has none inside of itself.
+    /// Decodes an edit, or the version of a named snapshot inside of one, which cannot be nested.
     fn decode_part(bytes: &[u8], is_inside: bool) -> Option<Edit> {
         let mut edit = Edit::default();
         let mut reader = Reader::new(bytes);
@@ -339,7 +339,7 @@ impl Edit {
                         len: up_to(&mut reader, MAX_TABLE)?,
                     };
                     let new = edit.added.last_mut().filter(|new| new.place.is_none())?;
-                    // Within the file, so that no sum overflows.
+                    // Within the file, so that sums cannot overflow.
                     place
                         .offset
                         .checked_add(new.meta.size)

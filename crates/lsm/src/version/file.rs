@@ -1,9 +1,9 @@
-//! Tables as versions hold them, and the files that they lie in.
+//! Tables in versions, and the files that contain them.
 //!
-//! Most tables are a file each. Small ones that one job writes for many trees share a file ([`Place`]): it is made,
-//! synced and opened once, however many they are. A table is known by its own number all the same; that of a shared
-//! file is only its name. A shared file stays while some table of it is in use, so [`DataFile`] keeps account of how
-//! much of it that is, and what is left of a file that is mostly unused is moved elsewhere (`group/space.rs`).
+//! Most tables are a file each. Small tables that one job writes for many trees share a file ([`Place`]): it is
+//! created, synced and opened once for all of them. A table is identified by its own number; that of a shared file is
+//! only the file's name. A shared file stays while one of its tables is in use, so [`DataFile`] counts its live
+//! bytes, and the live tables of a mostly unused file are moved elsewhere (`group/space.rs`).
 
 use std::cmp;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Extent, Fs, ReadFile};
 use crate::table::{Table, TableMeta};
 
-/// What the tables of a group share: where they are and what they are read with.
+/// What the tables of a group share: their location and the means to read them.
 #[derive(Clone)]
 pub(crate) struct TableSource {
     pub(crate) fs: Arc<dyn Fs>,
@@ -33,36 +33,37 @@ impl TableSource {
     }
 }
 
-/// The path of the file of tables `number`.
+/// The path of the table file `number`.
 pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.tbl"))
 }
 
-/// The number of the file of tables at `path`, if it has the name of one.
+/// The number of the table file at `path`, if its name has one.
 pub(crate) fn table_number(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     own_number(name, "", ".tbl")
 }
 
-/// Where a table lies that has no file of its own.
+/// The location of a table in a shared file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The file's number.
     pub(crate) file: u64,
-    /// Where in it the table begins.
+    /// The table's offset in the file.
     pub(crate) offset: u64,
     /// Bytes of the whole file.
     pub(crate) len: u64,
 }
 
-/// A file of tables. Removed from disk when nobody holds a table of it any more and no version to come has one.
+/// A file of tables. Removed from disk when no handle to its tables is left and no later version has one.
 pub(crate) struct DataFile {
     number: u64,
     len: u64,
     source: TableSource,
-    /// Bytes of it that are part of the newest version, or of one that is kept.
+    /// Its bytes that belong to the newest version, or to a named snapshot.
     live: AtomicU64,
-    /// Whether this handle took a table of it out of the store. One that only reads the manifest removes nothing.
+    /// Whether this handle removed a table of it from the store. A handle that only reads the manifest removes
+    /// nothing.
     replaced: AtomicBool,
     /// Open for all tables that share it.
     open: OnceLock<Arc<dyn ReadFile>>,
@@ -70,7 +71,7 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    /// The file that a table with this meta data, at this place, lies in.
+    /// The file of a table with this metadata and place.
     pub(crate) fn new(
         meta: &TableMeta,
         place: Option<Place>,
@@ -91,7 +92,7 @@ impl DataFile {
         self.number
     }
 
-    /// True when more than half of the file is tables that no version to come has.
+    /// True when more than half of the file is tables that no later version has.
     pub(crate) fn is_sparse(&self) -> bool {
         self.live.load(Ordering::Relaxed) < self.len / 2
     }
@@ -114,17 +115,17 @@ impl DataFile {
 impl Drop for DataFile {
     fn drop(&mut self) {
         if *self.replaced.get_mut() && *self.live.get_mut() == 0 {
-            // A file that cannot be removed now is an orphan that the next opening removes.
+            // If the removal fails, the next opening removes the orphan.
             let _ = self.source.fs.remove(&self.source.path(self.number));
         }
     }
 }
 
-/// A table as versions hold it: opened when first read, so that damage is an error of the reads that need it and of
-/// no others. Its file is removed when the last version that holds it is gone, if a merge replaced it and none is kept that has it (and whatever
-/// else is in the file).
+/// A table in versions: opened on first read, so that damage is an error only of the reads that need it. Its file is
+/// removed with the last version that holds it, if a compaction replaced it and no named snapshot has it (or another
+/// table of the file).
 pub struct TableFile {
-    /// The first bytes of its smallest and largest key, which mostly tell where a key lies without a look at the keys.
+    /// The first bytes of its smallest and largest key, which decide most comparisons without reading the keys.
     heads: (u64, u64),
     meta: Arc<TableMeta>,
     component: ComponentId,
@@ -132,7 +133,8 @@ pub struct TableFile {
     place: Option<Place>,
     open: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
-    /// How many versions have it: the newest one, and those that are kept. Without any it is not counted in the file's bytes.
+    /// How many versions have it: the newest one, and named snapshots. At 0 it is not counted in the file's live
+    /// bytes.
     uses: AtomicU32,
     saw: AtomicU64,
 }
@@ -170,17 +172,17 @@ impl TableFile {
         })
     }
 
-    /// What the manifest says of the table.
+    /// The metadata of the table in the manifest.
     pub fn meta(&self) -> &Arc<TableMeta> {
         &self.meta
     }
 
-    /// The component that the table is part of.
+    /// The component of the table.
     pub fn component(&self) -> ComponentId {
         self.component
     }
 
-    /// The path of the file that the table lies in.
+    /// The path of the file with the table.
     pub fn path(&self) -> PathBuf {
         self.file.source.path(self.file.number)
     }
@@ -219,28 +221,28 @@ impl TableFile {
         Ok(self.open.get_or_init(|| Arc::new(table)))
     }
 
-    /// Opens the file, so that the table can be read though somebody else removes it.
+    /// Opens the file, so that the table stays readable if another process removes it.
     pub(crate) fn hold(&self) -> Result<()> {
         self.file.open().map(|_| ())
     }
 
-    /// True when the other is the same table at the same place, as far as the manifest tells.
+    /// True when the other is the same table in the same place, according to the manifest.
     pub(crate) fn is_same(&self, other: &TableFile) -> bool {
         (&self.meta, self.component, self.place) == (&other.meta, other.component, other.place)
     }
 
-    /// True when an edit means this table.
+    /// True when an edit adds this table.
     pub(super) fn is_new(&self, new: &NewTable) -> bool {
         (&self.meta, self.component, self.place) == (&new.meta, new.component, new.place)
     }
 
-    /// The bytes of a table in a shared file, as they are.
+    /// The raw bytes of a table in a shared file.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
         let path = self.path();
         let extent = Extent::new(self.file.open()?, self.offset(), self.meta.size);
         let len = extent.len();
         let len = len.map_err(|e| Error::io(&path, "read the length of", e))?;
-        // Nothing is allocated for what is not there.
+        // Checked before allocating.
         if len < self.meta.size {
             let what = "the file ends within a table";
             return Err(Error::corruption(&path, self.offset(), what));
@@ -251,7 +253,7 @@ impl TableFile {
         Ok(bytes)
     }
 
-    /// What the table covers in the order of its tree's partitioner; empty where that has none.
+    /// The table's range in the order of its tree's partitioner; empty without one.
     pub fn bounds(&self) -> &[u8] {
         let bounds = self.meta.bounds.as_ref();
         bounds.map_or(&[], |bounds| &bounds.bytes)
@@ -279,8 +281,8 @@ impl TableFile {
         }
     }
 
-    /// The version whose obsolete set the table was written by: it has nothing of any write of that
-    /// ([`Version::ordinal`](super::Version::ordinal)). 0 when that is not known.
+    /// The version whose obsolete set the table was written with: it has no entry of any write in that set
+    /// ([`Version::ordinal`](super::Version::ordinal)). 0 when unknown.
     pub(crate) fn saw(&self) -> u64 {
         self.saw.load(Ordering::Acquire)
     }
@@ -289,7 +291,7 @@ impl TableFile {
         self.saw.store(ordinal, Ordering::Release);
     }
 
-    /// One more version has the table.
+    /// Counts a version that has the table.
     pub(crate) fn hold_on(&self) {
         if self.uses.fetch_add(1, Ordering::AcqRel) == 0 {
             let size = self.meta.size;
@@ -297,13 +299,14 @@ impl TableFile {
         }
     }
 
-    /// A version that had the table is not the newest any more, nor kept. Its file goes when that was the last.
+    /// Uncounts a version that had the table and is neither the newest any more nor kept. The file is removed with
+    /// the last.
     pub(crate) fn mark_obsolete(&self) {
         self.forget();
         self.file.replaced.store(true, Ordering::Release);
     }
 
-    /// The same of a table that was taken out before: the manifest is read again.
+    /// As [`Self::mark_obsolete`], for a table that was removed before: the manifest is read again.
     pub(crate) fn forget(&self) {
         let one_less = |uses: u32| uses.checked_sub(1);
         let before = self

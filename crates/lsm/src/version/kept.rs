@@ -1,12 +1,13 @@
-//! Versions that are kept under a name (named snapshots; `group/snapshots.rs` keeps and drops them).
+//! The versions of named snapshots (`group/snapshots.rs` keeps and drops them).
 //!
-//! A kept version is a picture of its own beside the newest one: trees with their configurations and marks, and tables, which
-//! are shared with the newest version and with one another as long as these have them, too ([`Known`]). So it asks nothing of merges, which
-//! take out of the newest version what they like: the tables stay, since they are counted once for each version that has them
-//! ([`TableFile::hold_on`]). Whatever a reader wants to know at that moment is a function of the version: what is obsolete (the sets of bitmap trees
-//! are read from the tables that they had then), up to where that is known (the marks), how trees are laid out (their configurations).
+//! A kept version is a separate version beside the newest one: trees with their configurations and watermarks, and
+//! tables, which are shared with the newest version and other kept ones as far as they have the same ([`Known`]). So
+//! compactions need not care: they remove any table from the newest version, and its file stays, since tables are
+//! counted once for each version that has them ([`TableFile::hold_on`]). Everything that a reader needs is a function
+//! of the version: the obsolete writes (the sets of bitmap trees are read from the tables that they had then), how
+//! far these are complete (the watermarks), the layout of the trees (their configurations).
 //!
-//! In the manifest it is one item of an edit, which has the picture as an edit inside of it: it is there whole or not at all.
+//! In the manifest it is one item of an edit, which contains the version as a nested edit: so it is added atomically.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -16,14 +17,14 @@ use super::{DataFile, Edit, NewTable, Place, TableFile, TableSource, TreeOptions
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 
-/// A version that is kept, and what it sees.
+/// A kept version, with the sequence number and time of its snapshot.
 pub(crate) struct Kept {
-    /// The last write that it sees.
+    /// The last visible write.
     pub(crate) seq: Seq,
-    /// The time by which it sees what expires; 0 where nothing did.
+    /// The time by which it hides expired entries; 0 where nothing expired.
     pub(crate) time: Time,
     version: Version,
-    /// The same with the sets of its bitmap trees, which are read when somebody asks for it.
+    /// The version with the sets of its bitmap trees, which are read on first use.
     ready: OnceLock<Arc<Version>>,
 }
 
@@ -37,7 +38,7 @@ impl Kept {
         }
     }
 
-    /// The version, to be read.
+    /// The version, for reads.
     pub(crate) fn version(&self) -> &Arc<Version> {
         self.ready.get_or_init(|| {
             let mut version = self.version.clone();
@@ -46,12 +47,12 @@ impl Kept {
         })
     }
 
-    /// Its trees and tables; what is obsolete in it may not be known.
+    /// Its trees and tables; its sets may not be loaded.
     pub(crate) fn picture(&self) -> &Version {
         &self.version
     }
 
-    /// Bytes of its sets in memory.
+    /// Bytes of its loaded sets.
     pub(crate) fn set_bytes(&self) -> usize {
         let trees = self.ready.get().map(|version| version.trees.values());
         let sets = trees.into_iter().flatten();
@@ -59,19 +60,19 @@ impl Kept {
     }
 }
 
-/// A version to be kept, as an edit says it.
+/// A kept version in an edit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NewKept {
     pub(crate) name: String,
     pub(crate) seq: Seq,
     pub(crate) time: Time,
-    /// Trees that are created, tables that are added, marks and what was forgotten, and nothing else.
+    /// Created trees, added tables, watermarks and counts of dropped numbers, and nothing else.
     pub(crate) picture: Edit,
-    /// Not on disk: the version that it is a picture of. The newest one may lack tables of it by now.
+    /// Not on disk: the version of the snapshot. The newest one may lack some of its tables by now.
     pub(crate) of: Pictured,
 }
 
-/// The version of a picture, if that is known. Not compared: it is no part of what an edit says.
+/// The version of a snapshot, if known. Ignored in comparisons: it is not part of the edit.
 #[derive(Clone, Default)]
 pub(crate) struct Pictured(pub(crate) Option<Arc<Version>>);
 
@@ -87,8 +88,7 @@ impl std::fmt::Debug for Pictured {
     }
 }
 
-/// Tables and files that there are already: what a kept version has of them is the same object, which is open once and
-/// counted together.
+/// Existing tables and files: a kept version shares these objects, so that they are opened once and counted together.
 #[derive(Default)]
 pub(super) struct Known {
     tables: HashMap<(u64, u64, u64), Arc<TableFile>>,
@@ -109,7 +109,7 @@ impl Known {
         self.files.insert(file.number(), file.clone());
     }
 
-    /// The table that an edit means, if it is there.
+    /// The existing table of an edit's item.
     pub(super) fn table(&self, new: &NewTable) -> Option<&Arc<TableFile>> {
         let number = new.meta.number;
         let (file, offset) = new.place.map_or((number, 0), |at| (at.file, at.offset));
@@ -117,7 +117,7 @@ impl Known {
         known.filter(|known| known.is_new(new))
     }
 
-    /// The file that a new table lies in.
+    /// The file of a new table.
     pub(super) fn file(&mut self, new: &NewTable, source: &TableSource) -> Arc<DataFile> {
         let make = || DataFile::new(&new.meta, new.place, source);
         match new.place {
@@ -130,7 +130,7 @@ impl Known {
         }
     }
 
-    /// The same table as this one, if it is there.
+    /// The existing table equal to this one.
     pub(super) fn same(&self, table: &TableFile) -> Option<&Arc<TableFile>> {
         let place = (table.meta().number, table.file().number(), table.offset());
         let known = self.tables.get(&place);
@@ -138,29 +138,29 @@ impl Known {
     }
 }
 
-/// What an edit changes of who has which tables: carried out when the edit is on disk.
+/// The changes of table counts by an edit: made when the edit is on disk.
 #[derive(Default)]
 pub(crate) struct Turnover {
-    /// Tables that were there, and that one more version has now.
+    /// Existing tables that one more version has now.
     pub(crate) gained: Vec<Arc<TableFile>>,
-    /// Tables that a version does not have any more.
+    /// Tables that a version no longer has.
     pub(crate) taken: Vec<Arc<TableFile>>,
 }
 
 impl Version {
-    /// The versions that are kept beside this one, by name.
+    /// The kept versions beside this one, by name.
     pub(crate) fn kept(&self) -> &BTreeMap<String, Arc<Kept>> {
         &self.kept
     }
 
-    /// Every table of this version and of those that are kept beside it: some come several times.
+    /// Every table of this version and of the kept ones beside it: some occur several times.
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         let kept = self.kept.values();
         self.tables()
             .chain(kept.flat_map(|kept| kept.version.tables()))
     }
 
-    /// Takes up the versions that an edit says are to be kept, and lets go of those that it drops.
+    /// Adds the kept versions of an edit, and removes those that it drops.
     pub(super) fn apply_kept(
         &mut self,
         edit: &Edit,
@@ -192,7 +192,7 @@ impl Version {
             let (mut version, built) = built?;
             turnover.gained.extend(built.gained);
             version.tables().for_each(|table| known.add(table));
-            // A layout of it is never taken for a newer one than those of versions that are written to.
+            // Its layout must never be taken for a newer one than those of writable versions.
             version.changes = 0;
             let kept = Kept::new(new.seq, new.time, version);
             all.insert(new.name.clone(), Arc::new(kept));
@@ -201,7 +201,7 @@ impl Version {
         Ok(())
     }
 
-    /// The version without those that are kept beside it, as the edit that makes it.
+    /// The version without the kept ones beside it, as the edit that creates it.
     pub(crate) fn as_picture(&self) -> Edit {
         Edit {
             cursors: Vec::new(),
@@ -209,7 +209,7 @@ impl Version {
         }
     }
 
-    /// What is kept beside the version, for the edit that makes all of it.
+    /// The kept versions beside this one, for the edit that creates all of it.
     pub(super) fn kept_pictures(&self) -> Vec<NewKept> {
         let kept = self.kept.iter().map(|(name, kept)| NewKept {
             name: name.clone(),
@@ -221,7 +221,7 @@ impl Version {
         kept.collect()
     }
 
-    /// Has `tables` in the place of its own that are the same, and those that are kept, too.
+    /// Replaces own tables by the same ones in `tables`, in the kept versions, too.
     pub(super) fn take_over(&mut self, tables: &Known) {
         self.take_over_own(tables);
         if self.kept.is_empty() {

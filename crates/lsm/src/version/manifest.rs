@@ -1,6 +1,5 @@
-//! The manifest: a log of edits, from which the version is rebuilt at opening. A handle that is
-//! about to write starts a new manifest with the whole version as its first record, so that no
-//! manifest is appended to across openings.
+//! The manifest: a log of edits, from which the version is rebuilt at opening. A handle that begins to write starts a
+//! new manifest with the whole version as its first record, so no manifest is appended to across openings.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use crate::wal::{AppendError, Follower, LogKind, LogWriter, Record, Tail, replay
 pub(crate) struct Manifest {
     number: u64,
     log: LogWriter,
-    /// Tells readers that somebody writes it.
+    /// Shows readers that the manifest has a writer.
     _lock: Box<dyn Lock>,
 }
 
@@ -55,13 +54,13 @@ impl Manifest {
             error,
             rolled_back: false,
         })?;
-        // An edit that is lost later is damage: what it removed is gone. Without the mark it would
-        // pass for a torn one. The edit is durable, so no error of the mark is one of the edit.
+        // Losing the edit later is damage, because the files that it replaced are gone. Without the marker it would
+        // pass for a torn record. The edit is durable, so a failure to write the marker is no error of the edit.
         let _ = self.log.mark();
         Ok(())
     }
 
-    /// Makes the manifest durable as long as it is.
+    /// Makes the current length of the manifest durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.log.sync()
     }
@@ -75,7 +74,7 @@ impl Manifest {
     }
 }
 
-/// What the manifest tells at opening.
+/// The state recovered from the manifest.
 pub(crate) struct Recovered {
     pub(crate) version: Version,
     pub(crate) current: Current,
@@ -84,22 +83,22 @@ pub(crate) struct Recovered {
     pub(crate) next_file: u64,
     pub(crate) next_tree: TreeId,
     pub(crate) last_seq: Seq,
-    /// The last write that the log, or a table, must have.
+    /// The last write that the log, or a table, must contain.
     pub(crate) synced: Seq,
     pub(crate) order: Order,
-    /// By which time entries were dropped that expire.
+    /// The time up to which expired entries were dropped.
     pub(crate) time: Time,
-    /// Where the manifest's next record begins.
+    /// The offset of the manifest's next record.
     end: u64,
-    /// The last edit, if whoever writes it may still be about to make it durable: with its offset.
+    /// The last edit, if its writer may not have made it durable yet, with its offset.
     pending: Option<(u64, Edit)>,
 }
 
-/// Asks for the options of a tree by its name and configuration.
+/// Resolves the options of a tree by its name and configuration.
 type AskOptions<'o> = dyn Fn(&str, &[u8]) -> Result<TreeOptions> + 'o;
 
-/// Rebuilds the version from the manifest that `CURRENT` names. `beside` somebody who writes, an edit counts once a mark behind it
-/// says that it is durable.
+/// Rebuilds the version from the manifest that `CURRENT` names. `beside` a writer, an edit is applied once a sync
+/// marker behind it confirms that it is durable.
 pub(crate) fn recover(
     source: &TableSource,
     options: &AskOptions<'_>,
@@ -139,7 +138,7 @@ pub(crate) fn recover(
                 records += 1;
             }
             recovered.take(offset, record, source, options, &path)?;
-            // That `CURRENT` names the manifest tells of the first.
+            // For the first record, `CURRENT` naming the manifest is the confirmation.
             match records == 1 || !beside || sealed.is_some() {
                 true => recovered.apply_pending(source, options, &path).map(|_| ()),
                 false => Ok(()),
@@ -162,7 +161,7 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
-/// True when manifest `number` tells of a tree. Damage counts as none.
+/// True when manifest `number` has a tree. Damage counts as none.
 pub(crate) fn manifest_has_trees(fs: &dyn Fs, dir: &Path, number: u64) -> Result<bool> {
     let mut found = false;
     let path = manifest_path(dir, number);
@@ -184,22 +183,22 @@ fn at_offset(error: Error, path: &PathBuf, offset: u64) -> Error {
         Error::Corruption { path: p, what, .. } if p == *path => {
             Error::corruption(path, offset, what)
         }
-        // A configuration that was taken when it was written.
+        // The configuration was accepted when it was written.
         Error::Invalid(what) => Error::corruption(path, offset, what),
         other => other,
     }
 }
 
 impl Recovered {
-    /// The manifest that this is of, to go on with.
+    /// The manifest, to follow it.
     pub(crate) fn follow(&self, source: &TableSource) -> Result<Follower> {
         let number = self.current.manifest;
         let path = manifest_path(&source.dir, number);
         Follower::open(&*source.fs, &path, LogKind::Manifest, number, self.end)
     }
 
-    /// Takes over what was written to the manifest since; also an edit that no mark tells of, where nobody writes, which `is_over`
-    /// is asked for then. True when that changed anything.
+    /// Applies edits appended since; also an edit without a sync marker if there is no writer, for which `is_over` is
+    /// called then. True when anything changed.
     pub(crate) fn go_on(
         &mut self,
         manifest: &mut Follower,
@@ -222,7 +221,7 @@ impl Recovered {
         Ok(changed | self.apply_pending_where(source, options, is_over)?)
     }
 
-    /// Takes over the edit that no mark tells of, where nobody writes. True when there was one.
+    /// Applies the edit without a sync marker if there is no writer. True when there was one.
     pub(crate) fn apply_pending_where(
         &mut self,
         source: &TableSource,
@@ -236,8 +235,8 @@ impl Recovered {
         }
     }
 
-    /// Takes a record of the manifest. An edit waits until the next record tells that it is durable. True when one was
-    /// applied.
+    /// Reads a record of the manifest. An edit is pending until the next record confirms that it is durable. True
+    /// when one was applied.
     fn take(
         &mut self,
         offset: u64,
@@ -255,7 +254,7 @@ impl Recovered {
         Ok(applied)
     }
 
-    /// Applies the edit that waits. True when there was one.
+    /// Applies the pending edit. True when there was one.
     fn apply_pending(
         &mut self,
         source: &TableSource,
@@ -283,7 +282,7 @@ impl Recovered {
         for table in turnover.gained {
             table.hold_on();
         }
-        // They were replaced by whoever wrote the edit.
+        // The process that wrote the edit replaced them.
         for table in turnover.taken {
             table.forget();
         }
@@ -306,7 +305,7 @@ impl Recovered {
 }
 
 impl Version {
-    /// The whole version, and what is kept beside it, as one edit.
+    /// The whole version, with the kept ones beside it, as one edit.
     pub(crate) fn snapshot(&self) -> Edit {
         Edit {
             kept: self.kept_pictures(),

@@ -1,8 +1,9 @@
-//! Versions: immutable pictures of all trees of a group. Readers pin one, writers install the next.
+//! Versions: the immutable state of all trees of a group. Readers pin one, writers install the next.
 //!
-//! A tree is a list of *runs*, newest first; a run is a list of tables that do not overlap: by key, or in the order of the
-//! tree's partitioner. Any level may have several runs: level 0 has one per flush (or, in a tiered tree, per merge); each lower level of a
-//! leveled tree is one run. Of one key, entries in an earlier run are newer than those in a later one.
+//! A tree is a list of *runs*, newest first; a run is a list of tables that do not overlap: by key, or in the order
+//! of the tree's partitioner. Any level may have several runs: level 0 has one per flush (or, in a tiered tree, per
+//! compaction); each lower level of a leveled tree is one run. Of one key, entries in an earlier run are newer than
+//! those in a later one.
 
 mod bitmap;
 mod current;
@@ -46,11 +47,11 @@ use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::obsolete::SeqSet;
 
-/// The span of sequence numbers that a component holds the writes of. Comparable between the trees
-/// of a group, because they flush together (Luo & Carey section 4.1).
+/// The span of sequence numbers of a component's writes. Comparable between the trees of a group, because they flush
+/// together (Luo & Carey section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComponentId {
-    /// The first sequence number of the component's generation (or of the oldest merged one).
+    /// The first sequence number of the component's generation (or of the oldest one compacted into it).
     pub min: Seq,
     /// The last sequence number.
     pub max: Seq,
@@ -65,16 +66,16 @@ impl ComponentId {
         }
     }
 
-    /// True when `other` lies within this span.
+    /// True when this span contains `other`.
     pub fn includes(self, other: ComponentId) -> bool {
         self.min <= other.min && other.max <= self.max
     }
 }
 
-/// The longest name of a version that is kept, in bytes.
+/// The longest name of a named snapshot, in bytes.
 pub(crate) const MAX_SNAPSHOT_NAME: usize = 255;
 
-/// The number in the name of a file that the engine gave it: in at least six digits.
+/// The number in the name of an engine file: at least six digits.
 pub(crate) fn own_number(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
     let number = digits.parse().ok().filter(|number| *number <= MAX_FILE)?;
@@ -98,40 +99,40 @@ pub struct TreeVersion {
     pub id: TreeId,
     /// Its name, unique in the group.
     pub name: String,
-    /// Whatever the creator wants to remember of it.
+    /// Opaque data of the creator.
     pub config: Arc<Vec<u8>>,
     /// The runs, newest first.
     pub runs: Vec<Run>,
-    /// Where the next merge of each level starts (LevelDB's round-robin cursor).
+    /// Where the next compaction of each level starts (LevelDB's round-robin cursor).
     pub(crate) cursors: BTreeMap<u32, Vec<u8>>,
     pub(crate) options: TreeOptions,
-    /// Of a bitmap tree: the numbers in its tables.
+    /// In a bitmap tree: the numbers in its tables.
     pub(crate) bitmap: Arc<SeqSet>,
-    /// Of a bitmap tree: why `bitmap` may lack numbers of its tables.
+    /// In a bitmap tree: why `bitmap` may lack numbers of its tables.
     pub(crate) damage: Option<Arc<Error>>,
-    /// Of a bitmap tree: up to this sequence number it is complete, see [`TreeVersion::mark`].
+    /// In a bitmap tree: the repair watermark, see [`TreeVersion::mark`].
     pub(crate) mark: Seq,
-    /// Of a bitmap tree: the version that added to `bitmap` last ([`Version::ordinal`]).
+    /// In a bitmap tree: the version that last added to `bitmap` ([`Version::ordinal`]).
     pub(crate) changed: u64,
-    /// Of a bitmap tree: how many numbers were forgotten.
+    /// In a bitmap tree: how many numbers were dropped by sweeps.
     pub(crate) forgotten: u64,
     pub(crate) due: Due,
 }
 
-/// What a tree's policy says of it, found once for each change of the tree: of thousands of trees a flush or a merge
-/// changes some.
+/// The policy's answers for a tree, computed once per change of the tree: of thousands of trees a flush or a
+/// compaction changes a few.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Due {
-    /// How urgent a merge is, if there is one, and how many bytes it reads.
+    /// The score of a compaction, if one is due, and the bytes that it reads.
     pub(crate) merge: Option<(f64, u64)>,
-    /// How far merges are behind.
+    /// The compaction backlog.
     pub(crate) pressure: f64,
-    /// When the first of its entries expires, of those that do.
+    /// The earliest expiry time in the tree, if any.
     pub(crate) expiry: Option<Time>,
 }
 
 impl TreeVersion {
-    /// What tables of no tree are written with: without key filters.
+    /// The settings of tables that belong to no tree: without key filters.
     pub(crate) fn aside() -> TreeVersion {
         TreeVersion {
             id: MAX_TREE,
@@ -152,7 +153,7 @@ impl TreeVersion {
         }
     }
 
-    /// Asks the policy again, after a change.
+    /// Calls the policy again, after a change.
     fn find_due(&mut self) {
         let policy = &self.options.policy;
         let picked = policy.pick(self);
@@ -176,24 +177,25 @@ impl TreeVersion {
         self.runs.iter().map(Run::size).sum()
     }
 
-    /// Of a bitmap tree: every number that was superseded by a write up to this one is in it, or no tree has anything of its write
-    /// any more (Luo & Carey's repaired timestamp, section 4.4). Moved by [`crate::Group::supersede`], with what it stands for.
+    /// In a bitmap tree, the repair watermark (Luo & Carey's repaired timestamp, section 4.4): every number that was
+    /// superseded by a write up to this one is in the set, or no tree has an entry of it any more. Advanced by
+    /// [`crate::Group::supersede`], together with the numbers.
     pub fn mark(&self) -> Seq {
         self.mark
     }
 
-    /// Of a bitmap tree: the numbers in its tables.
+    /// In a bitmap tree: the numbers in its tables.
     pub fn bitmap(&self) -> &Arc<SeqSet> {
         &self.bitmap
     }
 
-    /// Of a bitmap tree: how many numbers it got so far, those included that were forgotten since.
+    /// In a bitmap tree: how many numbers were added so far, those dropped since included.
     pub fn noted(&self) -> u64 {
         self.bitmap.len() + self.forgotten
     }
 
-    /// Of a bitmap tree: why its bitmap may lack numbers, as a table could not be read when the group was opened. What
-    /// the bitmap has is true, and [`TreeVersion::mark`] stands for nothing.
+    /// In a bitmap tree: why its set may lack numbers, if a table could not be read when the group was opened. The
+    /// numbers in the set are correct, but [`TreeVersion::mark`] guarantees nothing.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_deref()
     }
@@ -210,18 +212,18 @@ impl TreeVersion {
             .unwrap_or_default()
     }
 
-    /// Where the next pick of `level` goes on: the key that the last choice of it said.
+    /// Where the next pick of `level` starts: the key that its last choice set.
     pub fn cursor(&self, level: u32) -> Option<&[u8]> {
         self.cursors.get(&level).map(Vec::as_slice)
     }
 
-    /// The options that the tree has in this version.
+    /// The tree's options in this version.
     pub fn options(&self) -> &TreeOptions {
         &self.options
     }
 
-    /// Puts runs in order and checks what must hold of them: tables of a run do not overlap in the run's order.
-    /// Checked at every change, because everything else relies on it.
+    /// Sorts the runs and checks their invariants: tables of a run do not overlap in the run's order. Checked at
+    /// every change, because everything else relies on it.
     fn normalise(&mut self, manifest: &Path) -> Result<()> {
         self.runs.retain(|run| !run.tables.is_empty());
         self.runs
@@ -235,27 +237,27 @@ impl TreeVersion {
     }
 }
 
-/// A table that an edit takes out of its tree.
+/// A table that an edit removes from its tree.
 struct Removed {
     table: Arc<TableFile>,
-    /// It is put elsewhere.
+    /// It is added elsewhere.
     stays: bool,
 }
 
-/// All trees of a group at one moment.
+/// The state of all trees of a group.
 #[derive(Clone, Default)]
 pub struct Version {
     /// The trees, by number.
     pub trees: BTreeMap<TreeId, Arc<TreeVersion>>,
     names: Arc<Names>,
     changes: u64,
-    /// How many edits made it, in this process.
+    /// How many edits created it, in this process.
     ordinal: u64,
-    /// Of a reader beside the writer: all writes up to it are in tables.
+    /// In a read-only group: all writes up to it are in tables.
     flushed: Seq,
-    /// Something in it expires, or did.
+    /// Whether entries in it expire, or did.
     timed: bool,
-    /// Versions that are kept beside it, by name.
+    /// Named snapshots beside it.
     kept: Arc<BTreeMap<String, Arc<Kept>>>,
 }
 
@@ -265,30 +267,30 @@ impl Version {
         self.trees.get(&self.names.id(name)?)
     }
 
-    /// The trees whose merges follow those of the tree called `name`, by number.
+    /// The trees that follow the compactions of the tree called `name`, by number.
     pub(crate) fn followers(&self, name: &str) -> impl Iterator<Item = &Arc<TreeVersion>> {
         let ids = self.names.followers(name).iter();
         ids.filter_map(|id| self.trees.get(id))
     }
 
-    /// The trees that ask the set of the tree called `name`, by number.
+    /// The trees that read the set of the tree called `name`, by number.
     pub(crate) fn holders(&self, name: &str) -> impl Iterator<Item = &Arc<TreeVersion>> {
         let ids = self.names.holders(name).iter();
         ids.filter_map(|id| self.trees.get(id))
     }
 
-    /// How often trees were created, configured or dropped since the group was opened: two versions
-    /// of the same number have the same trees, with the same configurations.
+    /// How often trees were created, configured or dropped since the group was opened: two versions with the same
+    /// number have the same trees, with the same configurations.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// True when something in its tables expires, or did.
+    /// True when entries in its tables expire, or did.
     pub(crate) fn is_timed(&self) -> bool {
         self.timed
     }
 
-    /// Versions of a process by their age: from 1 up.
+    /// The version's number in this process: from 1 up, ascending with age.
     pub(crate) fn ordinal(&self) -> u64 {
         self.ordinal
     }
@@ -298,7 +300,7 @@ impl Version {
         self.trees.values().flat_map(|tree| tree.tables())
     }
 
-    /// The version after `edit`, and who has which tables then: of those that the edit takes out, one that is only put on another level
+    /// The version after `edit`, and the changes of table counts: a removed table that is only moved to another level
     /// stays, one that was copied to another file does not. Tables that stay keep their open files.
     pub(crate) fn apply(
         self,
@@ -314,7 +316,7 @@ impl Version {
         Ok((version, turnover))
     }
 
-    /// The same without the versions that are kept. Tables that are `known` are not made again.
+    /// As [`Self::apply`], without kept versions. Tables in `known` are reused.
     fn build(
         mut self,
         edit: &Edit,
@@ -355,7 +357,7 @@ impl Version {
         Ok((self, Turnover { gained, taken }))
     }
 
-    /// Asks the policies of trees that an edit changed what they say now, or those of all.
+    /// Calls the policies of the trees that an edit changed, or of all trees.
     pub(crate) fn find_due(&mut self, edit: Option<&Edit>) {
         let Some(edit) = edit else {
             let trees = self.trees.values_mut();
@@ -368,7 +370,7 @@ impl Version {
         }
     }
 
-    /// Creates, configures and drops trees; returns the tables of those that are dropped.
+    /// Creates, configures and drops trees; returns the tables of the dropped ones.
     fn apply_trees(
         &mut self,
         edit: &Edit,
@@ -411,7 +413,7 @@ impl Version {
         Ok(dropped)
     }
 
-    /// Takes tables out of their trees; returns them by number.
+    /// Removes tables from their trees; returns them by number.
     fn apply_removed(
         &mut self,
         edit: &Edit,
@@ -435,7 +437,7 @@ impl Version {
         Ok(removed)
     }
 
-    /// Puts tables into their trees; returns those that were known. All tables of a file that are new come in one edit.
+    /// Adds tables to their trees; returns those that existed. All new tables of a file come in one edit.
     fn apply_added(
         &mut self,
         edit: &Edit,
@@ -463,7 +465,7 @@ impl Version {
                     let file = known.file(new, source);
                     let table =
                         TableFile::in_file(new.meta.clone(), new.component, file, new.place);
-                    // A copy has what the table has.
+                    // A copied table inherits the value.
                     let saw = edit.saw.get(&new.meta.number).copied();
                     let copied = before.map(|before| before.table.saw());
                     table.see(saw.or(copied).unwrap_or(0));

@@ -1,5 +1,5 @@
-//! Trees by name, by what they follow and by the set that they ask: looked up for each tree that a job writes, so never by
-//! going through all.
+//! Trees by name, by the tree that they follow and by the set that they read: looked up for each tree that a job
+//! writes, so never by a scan of all trees.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::TreeVersion;
 use crate::batch::TreeId;
 
-/// Changes with the trees of a version only; shared by all versions between two changes. Each change copies it, so that
-/// what it holds is shared.
+/// Changes only with the trees of a version; shared by all versions between two changes. Each change copies it, so
+/// its contents are shared.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     by_name: HashMap<Arc<str>, TreeId>,
@@ -16,7 +16,7 @@ pub(super) struct Names {
     holders: Lists,
 }
 
-/// Trees by the name of another that their options have, by number.
+/// Trees by the name of another tree in their options, by number.
 #[derive(Clone, Default)]
 struct Lists(BTreeMap<Arc<str>, Arc<Vec<TreeId>>>);
 
@@ -56,7 +56,7 @@ impl Names {
         self.followers.of(name)
     }
 
-    /// The trees that ask the set of the tree called `name`, by number.
+    /// The trees that read the set of the tree called `name`, by number.
     pub(super) fn holders(&self, name: &str) -> &[TreeId] {
         self.holders.of(name)
     }
@@ -68,7 +68,7 @@ impl Names {
     }
 
     pub(super) fn remove(&mut self, tree: &TreeVersion) {
-        // A tree that is dropped leaves its name free, which another may have taken in the same edit.
+        // The name of a dropped tree is free, and another tree may have taken it in the same edit.
         if self.id(&tree.name) == Some(tree.id) {
             self.by_name.remove(tree.name.as_str());
         }
@@ -78,7 +78,7 @@ impl Names {
     }
 }
 
-/// The name of the set that a tree asks.
+/// The name of the set that a tree reads.
 fn asks(tree: &TreeVersion) -> Option<&str> {
     tree.options.superseded.as_ref().map(|by| by.tree.as_str())
 }

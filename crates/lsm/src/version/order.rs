@@ -1,5 +1,5 @@
-//! What a store remembers of the order of its commits, beside the commits themselves. Written whole whenever it
-//! changes; it stays small, since everything in it is bounded.
+//! The stored order of commits, beside the commits themselves. Rewritten whole with each change; it stays small,
+//! since all of its parts are bounded.
 //!
 //! ```text
 //! order  history u64 | reserved varint
@@ -14,10 +14,10 @@ use super::MAX_FILE;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 
-/// No more spans of lost numbers are remembered, the newest of them.
+/// The most spans of lost numbers kept: the newest.
 const MAX_LOST: usize = 64;
 
-/// A log segment that is no longer written to.
+/// A log segment that is no longer written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClosedSegment {
     pub(crate) number: u64,
@@ -25,36 +25,36 @@ pub(crate) struct ClosedSegment {
     pub(crate) after: Seq,
     /// Its last write.
     pub(crate) last: Seq,
-    /// Bytes, up to the end of its last record.
+    /// Bytes up to the end of its last record.
     pub(crate) len: u64,
-    /// When it was ended, in milliseconds since 1970.
+    /// When it was closed, in milliseconds since 1970.
     pub(crate) ended: u64,
 }
 
-/// How far a named consumer of the log is, and how much of the log is kept for it at most.
+/// The position of a named consumer of the log, and the most bytes of log retained for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) position: Seq,
     pub(crate) bytes: u64,
 }
 
-/// What a store remembers of the order of its commits.
+/// The stored order of a store's commits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// Names the store's history; 0 while it has none.
+    /// Identifies the store's history; 0 while it has none.
     pub(crate) history: u64,
-    /// Sequence numbers below this one may have been given out, and seen, though no file tells of them.
+    /// Sequence numbers below this one may have been allocated, and seen, though no file has them.
     pub(crate) reserved: Seq,
-    /// Numbers behind the first and up to the second were given out, and lost by a power cut, or never used.
+    /// Numbers after the first and up to the second were allocated and lost in a power cut, or never used.
     pub(crate) lost: Vec<(Seq, Seq)>,
-    /// Segments that are kept though all they hold is in tables, oldest first.
+    /// Retained segments whose contents are all in tables, oldest first.
     pub(crate) kept: Vec<ClosedSegment>,
     /// By name.
     pub(crate) holds: BTreeMap<String, Hold>,
 }
 
 impl Order {
-    /// Notes that the numbers behind `after` and up to `upto` are in no file.
+    /// Records that the numbers after `after` and up to `upto` are in no file.
     pub(crate) fn lose(&mut self, after: Seq, upto: Seq) {
         if after < upto {
             self.lost.push((after, upto));

@@ -1,4 +1,4 @@
-//! Versions of a reader beside the writer: what it needs so that somebody else can change the store meanwhile.
+//! Versions in a read-only group: the support for changes of the store by another process.
 
 use std::io::ErrorKind;
 
@@ -7,7 +7,7 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 
 impl Version {
-    /// Up to here the version is to be read, whatever else is visible: its tables have it.
+    /// The last write in its tables: reads of the version include at least this.
     pub(crate) fn flushed(&self) -> Seq {
         self.flushed
     }
@@ -16,18 +16,17 @@ impl Version {
         self.flushed = seq;
     }
 
-    /// Takes the place of `before` in the same process, rebuilt from another manifest: tables that are in both are those
-    /// that are open already.
+    /// Replaces `before` in the same process, rebuilt from another manifest: tables in both stay open.
     pub(crate) fn succeed(&mut self, before: &Version) {
         (self.changes, self.ordinal) = (before.changes + 1, before.ordinal + 1);
         self.take_over(&Known::of(before.all_tables()));
     }
 
-    /// Opens the files of all tables, so that they can be read after somebody else has removed them. Where the process
-    /// may have no more files open the rest waits until it is read.
+    /// Opens the files of all tables, so that they stay readable after another process has removed them. At the limit
+    /// of open files the rest are opened on first read.
     ///
     /// # Errors
-    /// A file is not there.
+    /// A file is missing.
     pub(crate) fn hold_files(&self) -> Result<()> {
         let held = self.all_tables().try_for_each(|table| table.hold());
         held.or_else(|error| match &error {

@@ -6,24 +6,24 @@ use std::sync::Arc;
 use super::{ComponentId, Partitioner, TableFile};
 use crate::entry::Seq;
 
-/// Tables that do not overlap: of no key there are entries in two of them.
+/// Tables that do not overlap: all entries of a key are in one of them.
 #[derive(Clone)]
 pub struct Run {
     /// The level that it is on.
     pub level: u32,
-    /// Distinguishes the runs of a level. 0 of a level that has one run only, below level 0.
+    /// Distinguishes the runs of a level. 0 in a level below level 0 that has one run only.
     pub number: u64,
-    /// The tables, by their smallest key. Shared, so that a reader takes hold of a run in one step.
+    /// The tables, by their smallest key. Shared, so that a reader can pin a run in one step.
     pub tables: Arc<Vec<Arc<TableFile>>>,
-    /// The order in which they are disjoint, where it is not that of keys.
+    /// The order in which they are disjoint, if not that of keys.
     pub partitioner: Option<Arc<dyn Partitioner>>,
 }
 
-/// By what the runs of a tree are ordered, newest first.
+/// The sort key of the runs of a tree, newest first.
 pub(crate) type RunPlace = (u32, Reverse<Seq>, Reverse<Seq>, Reverse<u64>);
 
 impl Run {
-    /// The place of a run of these numbers among those of its tree.
+    /// The position of a run with these numbers among those of its tree.
     pub(crate) fn place(level: u32, span: ComponentId, number: u64) -> RunPlace {
         (level, Reverse(span.max), Reverse(span.min), Reverse(number))
     }
@@ -49,12 +49,13 @@ impl Run {
         self.partitioner.is_none()
     }
 
-    /// Of a run by key: the position of the first table whose largest key is at or after `key`.
+    /// In a run by key: the position of the first table whose largest key is at or after `key`.
     pub(crate) fn position(&self, key: &[u8]) -> usize {
         self.tables.partition_point(|table| table.ends_before(key))
     }
 
-    /// The position of the table that may hold `key`. In a run by key a binary search; else each table is asked.
+    /// The position of the table that may hold `key`. In a run by key a binary search; otherwise each table is
+    /// checked.
     #[inline]
     pub(crate) fn position_of(&self, key: &[u8]) -> Option<usize> {
         let Some(partitioner) = &self.partitioner else {
@@ -85,8 +86,8 @@ impl Run {
             .filter(move |table| table.meta().largest.as_slice() >= lo)
     }
 
-    /// The run's tables that may share keys with any of `tables`, which are of the same tree. In a run by key these are all between the least
-    /// and the greatest key of `tables`.
+    /// The run's tables that may share keys with any of `tables`, which belong to the same tree. In a run by key
+    /// these are all between the least and the greatest key of `tables`.
     pub fn overlapped<'t>(
         &self,
         tables: impl Iterator<Item = &'t Arc<TableFile>> + Clone,
@@ -104,7 +105,7 @@ impl Run {
         self.tables.iter().filter(overlaps).cloned().collect()
     }
 
-    /// Puts the tables in order, and says what is wrong where two of them overlap, or one has bounds that the order does not know.
+    /// Sorts the tables, and returns an error where two of them overlap, or one has bounds of an unknown order.
     pub(super) fn normalise(&mut self) -> Result<(), String> {
         Arc::make_mut(&mut self.tables).sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
         let id = self
@@ -138,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Two tables that overlap, if there are any; the tables are in order.
+    /// Two overlapping tables, if any; the tables are sorted.
     fn overlap(&self) -> Option<(&Arc<TableFile>, &Arc<TableFile>)> {
         let Some(partitioner) = &self.partitioner else {
             let mut pairs = self.tables.iter().zip(self.tables.iter().skip(1));
@@ -152,7 +153,7 @@ impl Run {
     }
 }
 
-/// True when tables of a tree overlap nothing of each other.
+/// True when tables of a tree do not overlap each other.
 pub(crate) fn are_disjoint<'t>(
     tables: impl Iterator<Item = &'t Arc<TableFile>>,
     partitioner: Option<&Arc<dyn Partitioner>>,

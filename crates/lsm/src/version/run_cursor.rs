@@ -1,4 +1,4 @@
-//! A cursor over the tables of a run, one after the other; opens a table when it gets there.
+//! A cursor over the tables of a run, in sequence; opens each table on reaching it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct RunCursor {
     options: ReadOptions,
     at: usize,
     open: Option<TableCursor>,
-    /// The cost of cursors that are done with.
+    /// The cost of closed cursors.
     cost: Cost,
 }
 
@@ -38,7 +38,7 @@ impl RunCursor {
         self
     }
 
-    /// What the cursor has cost so far.
+    /// The cost of the cursor so far.
     pub(crate) fn cost(&self) -> Cost {
         let total = self.cost.clone();
         if let Some(open) = &self.open {
@@ -47,7 +47,7 @@ impl RunCursor {
         total
     }
 
-    /// Makes table `at` the open one; false when there is none.
+    /// Opens table `at`; false when there is none.
     fn enter(&mut self, at: usize) -> Result<bool> {
         if self.open.is_some() && self.at == at {
             return Ok(true);
@@ -70,7 +70,7 @@ impl RunCursor {
         }
     }
 
-    /// From the end of a table to the first entry of the one after it.
+    /// Moves from the end of a table to the first entry of the next one.
     fn skip_forward(&mut self) -> Result<()> {
         while let Some(open) = &self.open
             && !open.valid()
@@ -154,7 +154,7 @@ impl Cursor for RunCursor {
     }
 
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
-        // Ascending seeks mostly stay in the open table.
+        // Ascending seeks usually stay in the open table.
         let here = self.open.is_some()
             && self
                 .tables

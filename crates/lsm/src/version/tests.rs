@@ -1,4 +1,4 @@
-//! Edits and what they make of a version.
+//! Edits and the versions they produce.
 
 use super::*;
 use crate::BlockCache;
@@ -92,7 +92,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
     assert_eq!(Edit::decode(&bytes), Some(edit));
     for cut in 0..bytes.len() {
         if let Some(shorter) = Edit::decode(&bytes[..cut]) {
-            // Only a cut between items may pass.
+            // Only a cut between items may decode.
             assert_eq!(shorter.encode(), &bytes[..cut]);
         }
     }
@@ -162,7 +162,7 @@ fn a_kept_version_has_a_name_and_nothing_but_a_picture() {
     assert_eq!(decoded.as_ref(), Some(&edit));
     assert_eq!(with("", picture.clone()).0, None);
     assert_eq!(with(&"x".repeat(256), picture.clone()).0, None);
-    // No pictures inside of pictures, and nothing that is no part of one.
+    // Neither nested kept versions, nor items that are not part of one.
     assert_eq!(with("name", edit.clone()).0, None);
     let log = Edit {
         log: Some(3),

@@ -1,4 +1,4 @@
-//! Reading a log while it is written.
+//! Following a log that is being written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use super::{HEADER_LEN, LogHeader, LogKind, Record};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
-/// How much is read at a time: what comes next is not there yet, and is read again.
+/// Bytes per read: the rest is not written yet, and will be read again.
 const CHUNK: u64 = 16 << 10;
 
-/// A reader of one log file that goes on where it stopped, as the file grows.
+/// A reader of one log file that continues where it stopped, as the file grows.
 pub struct Follower {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
@@ -19,16 +19,16 @@ pub struct Follower {
     header: LogHeader,
     format: u32,
     offset: u64,
-    /// Where the last record ends that is no mark.
+    /// The end of the last record that is no marker.
     end: u64,
-    /// A part of the file that was read already, and where it begins.
+    /// A range of the file in memory, and its offset.
     chunk: Vec<u8>,
     chunk_at: u64,
 }
 
 impl Follower {
-    /// Opens the log file `number` at `path`, whose header is written, to read from `offset` on: the end of a record, or 0 for
-    /// the first.
+    /// Opens the log file `number` at `path`, whose header is written, to read from `offset` on: the end of a record,
+    /// or 0 for the first.
     ///
     /// Fails as [`replay`](super::replay()) does.
     pub fn open(
@@ -67,16 +67,17 @@ impl Follower {
         })
     }
 
-    /// What the file says about itself.
+    /// The file's header.
     pub fn header(&self) -> LogHeader {
         self.header
     }
 
-    /// Shows `visit` the next record within the file's first `end` bytes, which must be written; returns what it returns, and
-    /// `None` behind the last record. The next call goes on behind the record, if it was not refused with `None`.
+    /// Passes the next record within the file's first `end` bytes, which must be written, to `visit`; returns its
+    /// result, and `None` behind the last record. The next call continues behind the record, unless `visit` refused
+    /// it with `None`.
     ///
     /// # Errors
-    /// [`Error::Corruption`]: what was written is not there any more. [`Error::Io`]. What `visit` fails with.
+    /// [`Error::Corruption`]: written bytes are missing. [`Error::Io`]. Errors of `visit`.
     pub fn next<T>(
         &mut self,
         end: u64,
@@ -90,12 +91,12 @@ impl Follower {
         visited.map_err(|why| Error::corruption(&self.path, offset, why))
     }
 
-    /// As [`Follower::next`], up to what is written now. What is no record is taken for one that is not written yet.
+    /// As [`Follower::next`], up to the current end. Bytes that are no valid record count as not written yet.
     pub fn next_written<T>(
         &mut self,
         mut visit: impl FnMut(Record<'_>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        // First what was read together with the records before.
+        // The chunk in memory first.
         for _ in 0..2 {
             let len = self.file.len();
             let len = len.map_err(|e| Error::io(&self.path, "read the length of", e))?;
@@ -115,12 +116,12 @@ impl Follower {
         Ok(None)
     }
 
-    /// Where the last record ends that is no sync mark, of those that were read: there the log goes on in the next file.
+    /// The end of the last record read that is no sync marker: the next file continues from there.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Where the next record begins.
+    /// The offset of the next record.
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -8,21 +8,20 @@
 //! record   payload length u32 | checksum u32 | type u8 | payload
 //! ```
 //!
-//! A record's checksum is seeded with the file's number and the record's offset, so that a record in another place
-//! does not pass for one. Type 1 is data. Type 2 is a sync mark: magic 8 | offset u64, which says that the file was
-//! durable up to that offset before the mark was written. In a log, type 3 is data whose writer waits until it is
-//! durable, and type 4 (number u64) tells readers beside the writer which segment may come next. In a manifest, and in logs of format 1, the checksum is the
-//! low half of the xxh3-64 of type and payload. In other logs it is that of the type, the payload's first eight bytes
-//! (of a batch: its first sequence number, which it gets only when it is appended) and the xxh3-64 of the rest, so
-//! that writers can hash what they write before it is their turn.
+//! A record's checksum is seeded with the file's number and the record's offset, so that a misplaced record is
+//! invalid. Type 1 is data. Type 2 is a sync marker: magic 8 | offset u64, which says that the file was durable up to
+//! that offset before the marker was written. In a log, type 3 is data whose writer waits until it is durable, and
+//! type 4 (number u64) names the possible next segment for readers beside the writer. In a manifest, and in logs of
+//! format 1, the checksum is the low half of the xxh3-64 of type and payload. In other logs it is that of the type,
+//! the payload's first eight bytes (of a batch: its first sequence number, which it gets only when it is appended)
+//! and the xxh3-64 of the rest, so that writers can hash their batch before they take the lock.
 //!
-//! A log that is often synced is *written ahead*: there are zeros behind its end, and records go over them. So a sync
-//! need not record a new length. Nothing but zeros up to the end of the file is no torn record but the end of the log.
+//! A log that is often synced is *preallocated*: there are zeros behind its end, and records overwrite them. So a
+//! sync need not record a new length. Zeros up to the end of the file are not a torn record but the end of the log.
 //!
-//! The marks tell a torn tail from damage. A power cut may leave anything of what was not synced, so
-//! a bad record ends the log if it can be such a leftover. It cannot when a mark behind it says that
-//! it was durable, or when the file was closed and its length recorded elsewhere: then it is damage,
-//! and an error.
+//! The sync markers distinguish a torn tail from damage. A power cut may leave any part of the unsynced bytes, so a
+//! bad record ends the log if it can be such a remnant. It cannot when a later marker says that it was durable, or
+//! when the file was closed and its length recorded elsewhere: then it is damage, and an error.
 
 mod follow;
 mod replay;
@@ -37,7 +36,7 @@ pub use writer::{AppendError, LogWriter};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// What a log file holds.
+/// The contents of a log file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogKind {
     /// Batches of writes.
@@ -54,13 +53,13 @@ impl LogKind {
         }
     }
 
-    /// The format version that this build writes, and the newest that it reads. All older ones are read.
+    /// The format version that this build writes, and the newest that it reads. All older ones can be read.
     fn format(self) -> u32 {
         match self {
             // 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4.
             LogKind::Wal => 3,
-            // 2: an edit may say up to which write the log was synced. 3: what is remembered of the order of commits, numbers
-            // that are forgotten, tables that share a file.
+            // 2: an edit may record the last synced write. 3: the order of commits, dropped numbers, tables that
+            // share a file.
             LogKind::Manifest => 3,
         }
     }
@@ -69,16 +68,16 @@ impl LogKind {
 const HEADER_LEN: usize = 48;
 /// Length and checksum, which the checksum does not cover.
 const FRAME_LEN: usize = 8;
-/// What a record has in front of its payload.
+/// Bytes of a record before its payload.
 const PREFIX_LEN: usize = FRAME_LEN + 1;
 const MARK_PAYLOAD_LEN: usize = 16;
 const MARK_LEN: usize = PREFIX_LEN + MARK_PAYLOAD_LEN;
 const DATA: u8 = 1;
 const MARK: u8 = 2;
-/// As data, and its writer waits for a sync.
+/// Data whose writer waits for a sync.
 const DEMANDED: u8 = 3;
 const NEXT: u8 = 4;
-/// Bytes that ordinary data is unlikely to hold, and that do not overlap themselves.
+/// Bytes that are unlikely in ordinary data, and that do not overlap themselves.
 const MARK_MAGIC: [u8; 8] = [0xe5, b'S', b'Y', b'N', b'C', 0xd1, 0x0a, 0x9b];
 
 /// The seed of the record at `offset` of file `number`.
@@ -90,7 +89,7 @@ fn seed(number: u64, offset: u64) -> u64 {
         .wrapping_add(offset)
 }
 
-/// What of a payload is hashed apart from the rest, in logs since format 2.
+/// The part of a payload that is hashed separately, in logs since format 2.
 const HEAD_LEN: usize = 8;
 
 /// The checksum over `body`: a record's type and payload.
@@ -127,8 +126,8 @@ fn header_checksum(fields: &[u8]) -> u64 {
     xxh3_64(fields)
 }
 
-/// Puts the checksums of a log file right: that of the header, and of each record as its length
-/// says, so that fuzzing gets behind them.
+/// Corrects the checksums of a log file: that of the header, and of each record by its length, so that fuzzing
+/// reaches the parsers behind them.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn reseal(file: &mut [u8], number: u64) {
     let Some((header, records)) = file.split_at_mut_checked(HEADER_LEN) else {

@@ -1,4 +1,4 @@
-//! Reading a log back.
+//! Reading a log file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,79 +11,78 @@ use crate::coding::Reader;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
-/// How much a replay reads at a time.
+/// Bytes per read.
 const CHUNK: u64 = 256 << 10;
 
-/// What a log file says about itself.
+/// The header of a log file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogHeader {
-    /// What the file holds.
+    /// The file's contents.
     pub kind: LogKind,
     /// The file's number.
     pub number: u64,
-    /// The number and the final length of the file before it, if that could still be replayed when
-    /// this one was started.
+    /// The number and the final length of the previous file, if that could still be replayed when this one was
+    /// started.
     pub previous: Option<(u64, u64)>,
 }
 
 /// A record of a log file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record<'r> {
-    /// What was appended.
+    /// Appended data.
     Data {
         /// The payload.
         payload: &'r [u8],
         /// Whether the writer acknowledges it only when it is durable.
         demanded: bool,
     },
-    /// A sync mark.
+    /// A sync marker.
     Mark {
-        /// The file was durable up to there before the mark was written.
+        /// The file was durable up to this offset before the marker was written.
         durable: u64,
     },
-    /// The log may go on in this segment.
+    /// The possible next segment of the log.
     Next {
         /// Its number.
         number: u64,
     },
 }
 
-/// How a log ends.
+/// The end of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tail {
     /// With its last record.
     Clean,
-    /// With bytes that no sync covered and that are no record: what a crash leaves of a write.
+    /// With bytes that no sync covered and that are no record: the remains of a write in a crash.
     Torn {
-        /// Where they begin.
+        /// Their offset.
         offset: u64,
-        /// What is wrong with them.
+        /// Why they are no record.
         why: String,
     },
 }
 
-/// What [`replay`] found.
+/// The result of [`replay`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replayed {
     /// The header; `None` when it was torn itself, and then there are no records.
     pub header: Option<LogHeader>,
-    /// Where the last good record ends that is no sync mark, in bytes from the front.
+    /// The end of the last valid record that is no sync marker, in bytes.
     pub end: u64,
     /// How the log ends.
     pub tail: Tail,
-    /// How far the sync marks that were passed say that the log was durable; 0 without any.
+    /// The last offset that a sync marker confirmed as durable; 0 without any.
     pub synced: u64,
 }
 
-/// Gives `visit` every record of the log file `number` at `path`, in order, with its offset.
-/// `sealed` is the exact length that was recorded at a clean close.
+/// Passes every record of the log file `number` at `path` to `visit`, in order, with its offset. `sealed` is the
+/// exact length recorded at a clean close.
 ///
 /// Linear in the file's length. Memory: one chunk of 256 KiB, or the longest record.
 ///
-/// Fails with [`Error::Corruption`] for a bad record that a sync mark or `sealed` says was durable
-/// (also when records before it were visited), for a sealed file of another length, and for the file
-/// of another kind or number; with [`Error::NewerFormat`]; with [`Error::Io`]; and with what `visit`
-/// fails with.
+/// Fails with [`Error::Corruption`] for a bad record that a sync marker or `sealed` says was durable (also when
+/// records before it were visited), for a sealed file of another length, and for the file of another kind or number;
+/// with [`Error::NewerFormat`]; with [`Error::Io`]; and with errors of `visit`.
 pub fn replay(
     fs: &dyn Fs,
     path: &Path,
@@ -169,7 +168,7 @@ pub fn replay(
     })
 }
 
-/// What a sync mark says, by its payload.
+/// Decodes the payload of a sync marker.
 fn mark(payload: &[u8]) -> Option<u64> {
     let mut fields = Reader::new(payload);
     let magic = fields.take(MARK_MAGIC.len())?;
@@ -181,18 +180,18 @@ pub(super) struct Log<'a> {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) path: &'a Path,
     pub(super) kind: LogKind,
-    /// As the header says.
+    /// From the header.
     pub(super) format: u32,
     pub(super) number: u64,
     pub(super) len: u64,
-    /// How much is read at a time, but for longer records.
+    /// Bytes per read, except for longer records.
     pub(super) at_a_time: u64,
-    /// A part of the file, and where it begins.
+    /// A range of the file, and its offset.
     pub(super) chunk: Vec<u8>,
     pub(super) chunk_at: u64,
 }
 
-/// The unit that was looked for, or why it is none.
+/// The unit at an offset, or why it is invalid.
 pub(super) type Found<T> = std::result::Result<T, String>;
 
 impl Log<'_> {
@@ -204,7 +203,7 @@ impl Log<'_> {
             .and_then(|at| at.checked_add(n))
             .is_some_and(|e| e <= self.chunk.len() as u64);
         if !there {
-            // `n` is no more than the file has, so this does not trust a length that was read.
+            // `n` is at most the length of the file, so an untrusted length is not used.
             let fill = n.max(self.at_a_time).min(self.len.saturating_sub(offset));
             self.chunk
                 .resize(usize::try_from(fill).unwrap_or(usize::MAX), 0);
@@ -220,7 +219,7 @@ impl Log<'_> {
             .unwrap_or_default())
     }
 
-    /// The header, and the format version that it names.
+    /// The header, and its format version.
     pub(super) fn header(&mut self, kind: LogKind) -> Result<Found<(LogHeader, u32)>> {
         let (path, number) = (self.path, self.number);
         let bytes = self.bytes(0, HEADER_LEN as u64)?;
@@ -270,7 +269,7 @@ impl Log<'_> {
         Ok(Ok((header, found)))
     }
 
-    /// The record at `offset`, and where the next one begins.
+    /// The record at `offset`, and the offset of the next one.
     pub(super) fn record(&mut self, offset: u64) -> Result<Found<(Record<'_>, u64)>> {
         let left = self.len - offset;
         let (kind, format, number, path) = (self.kind, self.format, self.number, self.path);
@@ -289,7 +288,7 @@ impl Log<'_> {
         if sum != Some(checksum(format, kind, body, seed(number, offset))) {
             return Ok(Err("a record with a wrong checksum".into()));
         }
-        // A good checksum means that the record was written like this: what is wrong with it now is no torn write.
+        // A valid checksum means that the record was written like this: other errors in it are not a torn write.
         let impossible = |what: &str| Error::corruption(path, offset, what);
         let record = match body.split_first() {
             Some((&DATA, payload)) => Record::Data {
@@ -315,7 +314,7 @@ impl Log<'_> {
         Ok(Ok((record, offset + whole)))
     }
 
-    /// True when there are only zeros from `offset` on, in a log that may have been written ahead.
+    /// True when there are only zeros from `offset` on, in a log that may be preallocated.
     fn is_written_ahead(&mut self, offset: u64) -> Result<bool> {
         if self.kind != LogKind::Wal || self.format < 2 {
             return Ok(false);
@@ -331,7 +330,7 @@ impl Log<'_> {
         Ok(true)
     }
 
-    /// Decides on the bad unit at `offset`: the end of the log, or damage to what was durable.
+    /// Classifies the bad unit at `offset`: the end of the log, or damage of durable bytes.
     fn torn(&mut self, offset: u64, why: String, sealed: Option<u64>) -> Result<Tail> {
         if sealed.is_some() {
             return Err(Error::corruption(self.path, offset, why));
@@ -343,8 +342,8 @@ impl Log<'_> {
         Ok(Tail::Torn { offset, why })
     }
 
-    /// Where a sync mark behind `offset` is that covers it. What lies between may be anything, so
-    /// this looks at every byte.
+    /// The offset of a sync marker behind `offset` that covers it. The bytes between may be anything, so this checks
+    /// every offset.
     fn mark_over(&mut self, offset: u64) -> Result<Option<u64>> {
         let mut at = offset;
         while self.len.saturating_sub(at) >= MARK_LEN as u64 {
@@ -370,7 +369,7 @@ impl Log<'_> {
     }
 }
 
-/// The frame of a sync mark as one number: length and checksum.
+/// The frame of a sync marker as one number: length and checksum.
 fn mark_frame(format: u32, kind: LogKind, body: &[u8], seed: u64) -> u64 {
     let payload_len = (MARK_LEN - PREFIX_LEN) as u64;
     payload_len | u64::from(checksum(format, kind, body, seed)) << 32

@@ -58,7 +58,7 @@ fn payload(rng: &mut fastrand::Rng, most: usize) -> Vec<u8> {
     (0..rng.usize(..=most)).map(|_| rng.u8(..)).collect()
 }
 
-/// A small log with syncs, its records, and what its last mark says.
+/// A small log with syncs, its records, and the offset in its last marker.
 fn sample() -> (Vec<u8>, Records, u64) {
     let fs = Memory::new();
     let log = start(&fs);
@@ -211,7 +211,7 @@ fn a_flipped_byte_that_a_mark_covers_is_damage_and_another_a_torn_tail() {
             let Tail::Torn { offset, .. } = replayed.tail else {
                 panic!("{at}: {replayed:?}")
             };
-            // A mark in between is no end of the log.
+            // A marker in between is not the end of the log.
             let end = replayed.end;
             assert!(offset == end || offset == end + MARK_LEN as u64);
             assert!(offset <= at as u64 && offset >= marked);
@@ -237,7 +237,7 @@ fn a_shorter_log_gives_its_whole_records() {
         assert_eq!(found.len(), records.iter().filter(whole).count(), "{len}");
         assert!(records.starts_with(&found));
         assert_eq!(replayed.header.is_some(), len >= 48);
-        // It is clean behind a record, and behind a mark.
+        // It is clean after a record, and after a marker.
         let clean = replayed.tail == Tail::Clean;
         let behind = [0, MARK_LEN].map(|mark| replayed.end + mark as u64);
         assert!(!clean || behind.contains(&(len as u64)));
@@ -312,7 +312,7 @@ fn a_mark_far_behind_the_damage_is_found() {
     log.append(&[b"marked"]).unwrap();
     log.append(&[&[9; 100_000]]).unwrap();
     let bytes = fs.read(path()).unwrap();
-    // The last length is impossible, the one before is not and is huge.
+    // The last length is impossible, the one before is possible and huge.
     for (at, byte) in [(48 + 3, 0xff), (48 + 2, 0x0f), (100_000, 1)] {
         let mut bytes = bytes.clone();
         bytes[at] = byte;
@@ -323,7 +323,7 @@ fn a_mark_far_behind_the_damage_is_found() {
 #[test]
 fn marks_and_records_elsewhere_do_not_count() {
     let (bytes, records, _) = sample();
-    // A log that holds another log as a payload, with a bad record in front of it.
+    // A log that contains another log as a payload, after a bad record.
     let fs = Memory::new();
     let log = start(&fs);
     let bad = log.len();
@@ -346,7 +346,7 @@ fn marks_and_records_elsewhere_do_not_count() {
     assert_eq!(read_bytes(&spliced, None).1.unwrap().end, 48);
 }
 
-/// A log that is synced often, not trimmed, and where its records end.
+/// A log that is synced often, not trimmed, and the ends of its records.
 fn written_ahead() -> (Vec<u8>, Records, usize) {
     let fs = Memory::new();
     let log = start(&fs);
@@ -373,7 +373,7 @@ fn a_log_that_is_synced_often_is_written_ahead_and_trimmed_in_the_end() {
     let sealed = read_bytes(&bytes, Some(len as u64 - 1)).1;
     assert_eq!(damaged_at(&sealed), Some(len as u64 - 1));
 
-    // One that is not synced, or whose file system has no room for it, is not.
+    // A log without syncs, or on a full disk, is not preallocated.
     let memory = Memory::new();
     let fs = Faulty::new(Arc::new(memory.clone()));
     let log = start(&fs);
@@ -406,13 +406,13 @@ fn what_is_in_the_place_of_zeros_is_a_torn_tail_or_damage() {
             Some(len as u64)
         );
     }
-    // A record that went to zeros: those behind it tell that it was there, the marks among them that it was synced.
+    // A record replaced by zeros: later records prove that it existed, markers among them that it was synced.
     for (place, (offset, payload)) in records.iter().enumerate() {
         let mut changed = bytes.clone();
         changed[*offset as usize..][..PREFIX_LEN + payload.len()].fill(0);
         let (found, replayed) = read_bytes(&changed, None);
         assert_eq!(found, records[..place]);
-        // The mark of the record before it goes first, where there is one.
+        // The marker of the previous record comes first, where there is one.
         match place + 1 < records.len() {
             true => assert!(damaged_at(&replayed).is_some_and(|at| at <= *offset)),
             false => assert_eq!(replayed.unwrap().tail, Tail::Clean),
@@ -539,7 +539,7 @@ fn syncs_beside_appends() {
     assert_eq!((records.len(), replayed.unwrap().tail), (1000, Tail::Clean));
 }
 
-/// Whatever a power cut leaves: no error, all that was synced, nothing that was not appended.
+/// After any power cut: no error, everything synced, nothing that was not appended.
 #[test]
 fn a_power_cut_is_never_damage_and_never_loses_what_was_synced() {
     for seed in 0..1500 {

@@ -14,14 +14,14 @@ use super::{
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 
-/// A buffer that a large record left behind is given up over this size.
+/// A larger buffer, left by a large record, is freed.
 const KEPT_BUFFER: usize = 1 << 20;
 
-/// How much a log is written ahead at a time: as much as it has, within these bounds.
+/// Bytes preallocated at a time: as much as the log has, within these bounds.
 const AHEAD: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 20;
 
-/// Writes one log file. After a sync that failed, or an append that failed and could not be taken
-/// back, every later call fails with [`Error::Poisoned`].
+/// Writes one log file. After a failed sync, or a failed append that could not be rolled back, every later call fails
+/// with [`Error::Poisoned`].
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
@@ -29,24 +29,24 @@ pub struct LogWriter {
     kind: LogKind,
     appending: Mutex<Appending>,
     len: AtomicU64,
-    /// Where the last record ends that is no mark.
+    /// The end of the last record that is no marker.
     records_end: AtomicU64,
     synced: AtomicU64,
-    /// An append was taken back since the last sync.
+    /// An append was rolled back since the last sync.
     shortened: AtomicBool,
     failure: OnceLock<String>,
 }
 
 struct Appending {
     buffer: Vec<u8>,
-    /// What the last sync mark in the file says.
+    /// The offset in the last sync marker of the file.
     marked: u64,
-    /// How far the file was durable at the last append, and whether that was preceded by a sync.
+    /// The durable length at the last append, and whether a sync preceded that.
     seen: u64,
     after_sync: bool,
-    /// The file's length is known elsewhere: no mark is appended any more.
+    /// The file's length is recorded elsewhere: no more markers are appended.
     sealed: bool,
-    /// The file's length, with the zeros that were written ahead; `None` where that has failed.
+    /// The file's length, with the preallocated zeros; `None` after a failure.
     written_ahead: Option<u64>,
 }
 
@@ -55,8 +55,8 @@ struct Appending {
 pub struct AppendError {
     /// Why.
     pub error: Error,
-    /// True when the file is as it was before and the log can go on; false when it is in an unknown
-    /// state and the log refuses further calls.
+    /// True when the file is unchanged and the log can continue; false when it is in an unknown state and the log
+    /// refuses further calls.
     pub rolled_back: bool,
 }
 
@@ -79,11 +79,11 @@ impl std::error::Error for AppendError {
 }
 
 impl LogWriter {
-    /// Starts the log file `number` at `path`, emptying what is there. `previous` is the number and
-    /// the final length of the file before it, if that may still be replayed. Nothing is durable
-    /// yet: that takes [`LogWriter::sync`] and a sync of the folder.
+    /// Starts the log file `number` at `path`, truncating an existing one. `previous` is the number and the final
+    /// length of the previous file, if that may still be replayed. Nothing is durable yet: that takes
+    /// [`LogWriter::sync`] and a sync of the folder.
     ///
-    /// Fails with [`Error::Io`]; what it made of the file is removed then.
+    /// Fails with [`Error::Io`]; the file is removed then.
     pub fn create(
         fs: &dyn Fs,
         path: &Path,
@@ -128,11 +128,11 @@ impl LogWriter {
         })
     }
 
-    /// Appends one record whose payload is the parts in a row, in one write, and returns where it
-    /// ends. It is durable after the next [`LogWriter::sync`]. Called by one thread at a time.
+    /// Appends one record whose payload is the concatenation of the parts, in one write, and returns its end. It is
+    /// durable after the next [`LogWriter::sync`]. Called by one thread at a time.
     ///
-    /// On failure the file is cut back to where it was. Fails with [`Error::Io`], with
-    /// [`Error::Limit`] for a payload of 4 GiB or more, and with [`Error::Poisoned`].
+    /// On failure the file is truncated to its previous length. Fails with [`Error::Io`], with [`Error::Limit`] for a
+    /// payload of 4 GiB or more, and with [`Error::Poisoned`].
     pub fn append(&self, payload_parts: &[&[u8]]) -> std::result::Result<u64, AppendError> {
         let body = |buffer: &mut Vec<u8>, offset| {
             let seed = seed(self.number, offset);
@@ -144,9 +144,9 @@ impl LogWriter {
         self.put(Some((len, &body)))
     }
 
-    /// As [`LogWriter::append`], where [`rest_hash`](super::rest_hash) of the payload is known already: whoever appends under a lock
-    /// hashes outside of it. `demanded` notes that its writer waits until it is durable: others see it in the log before that, and
-    /// are to wait as well.
+    /// As [`LogWriter::append`], given the [`rest_hash`](super::rest_hash) of the payload: a caller that appends
+    /// under a lock hashes outside of it. `demanded` records that its writer waits until it is durable: readers of
+    /// the log wait as well.
     pub fn append_hashed(
         &self,
         payload: &[u8],
@@ -163,7 +163,7 @@ impl LogWriter {
         self.put(Some((payload.len() as u64, &body)))
     }
 
-    /// Appends a sync mark if one is due, and a record if there is one.
+    /// Appends a sync marker if one is due, and a record if there is one.
     fn put(&self, record: Option<(u64, &PutRecord<'_>)>) -> std::result::Result<u64, AppendError> {
         self.usable().map_err(|error| AppendError {
             error,
@@ -182,7 +182,7 @@ impl LogWriter {
             });
         }
 
-        // Held over the write; there is one appending thread, and marks are rare and short.
+        // Held during the write; there is one appending thread, and separate markers are rare and short.
         let mut appending = self.appending.lock();
         let Appending {
             buffer,
@@ -195,7 +195,7 @@ impl LogWriter {
         let start = self.len.load(Ordering::Relaxed);
         let synced = self.synced.load(Ordering::Acquire);
         buffer.clear();
-        // That a mark is durable nobody asks.
+        // Markers do not count: no one needs to know that a marker is durable.
         let is_due = !*sealed && synced.min(self.records_end.load(Ordering::Relaxed)) > *marked;
         if is_due {
             let (up_to, seed) = (synced.to_le_bytes(), seed(self.number, start));
@@ -227,7 +227,7 @@ impl LogWriter {
                     is_synced_often = std::mem::replace(after_sync, is_synced) && is_synced;
                 }
                 if is_synced_often && written_ahead.is_some_and(|there| there < end) {
-                    // Where there is no room for it the log goes on without.
+                    // If that fails the log continues without.
                     let ahead = start.clamp(*AHEAD.start(), *AHEAD.end());
                     let done = self.file.write_ahead(ahead as usize);
                     *written_ahead = done.is_ok().then_some(end + ahead);
@@ -237,7 +237,7 @@ impl LogWriter {
             }
             Err(e) => {
                 let error = Error::io(&self.path, "append", e);
-                // Until the next sync a power cut may bring back what is cut off here.
+                // Until the next sync a power cut may restore the truncated bytes.
                 self.shortened.store(true, Ordering::Release);
                 let rolled_back = self.file.truncate(start).is_ok();
                 *written_ahead = written_ahead.map(|_| 0);
@@ -249,15 +249,15 @@ impl LogWriter {
         }
     }
 
-    /// Appends a sync mark, if something was synced that no mark tells of yet: for files that others read meanwhile, or that are
-    /// appended to so rarely that the mark in front of the next record comes late. Not durable
-    /// itself until the next sync. May run beside an append. Fails as [`LogWriter::append`] does.
+    /// Appends a sync marker, if a sync is not marked yet: for files that are read concurrently, or appended to so
+    /// rarely that the marker before the next record comes late. The marker itself is durable after the next sync.
+    /// May run beside an append. Fails as [`LogWriter::append`] does.
     pub fn mark(&self) -> std::result::Result<(), AppendError> {
         self.put(None).map(|_| ())
     }
 
-    /// Notes that the log may go on in the file numbered `next`, and returns where it does so. It may not: then records can be
-    /// appended as ever.
+    /// Records that the log may continue in the file numbered `next`, and returns the offset from which it would. It
+    /// need not: records can still be appended.
     pub fn end(&self, next: u64) -> std::result::Result<u64, AppendError> {
         let put = |buffer: &mut Vec<u8>, offset| {
             let seed = seed(self.number, offset);
@@ -268,13 +268,13 @@ impl LogWriter {
         self.put(Some((8, &put)))
     }
 
-    /// The file stays as long as it is, unless something is appended: no mark is any more.
+    /// Fixes the file's length unless data is appended: no more markers are written.
     pub fn seal(&self) {
         self.appending.lock().sealed = true;
     }
 
-    /// Cuts off what was written ahead, when no more is to come. Durable after the next [`LogWriter::sync`]. It is no
-    /// error that it stays.
+    /// Truncates the preallocated zeros, when no more records will come. Durable after the next [`LogWriter::sync`].
+    /// A failure is ignored.
     pub fn trim(&self) {
         let mut appending = self.appending.lock();
         let len = self.len.load(Ordering::Relaxed);
@@ -284,15 +284,15 @@ impl LogWriter {
         }
     }
 
-    /// Makes durable what was appended before this call. May run beside an append. Always asks the
-    /// disk, also when nothing was appended since the last sync: an append may have been taken back.
+    /// Makes data appended before this call durable. May run beside an append. Always syncs, also when nothing was
+    /// appended since the last sync: an append may have been rolled back.
     ///
-    /// Fails with [`Error::Io`], and from then on with [`Error::Poisoned`]: after a failed sync the
-    /// kernel may have dropped the data, and a next one that succeeds proves nothing.
+    /// Fails with [`Error::Io`], and from then on with [`Error::Poisoned`]: after a failed sync the kernel may have
+    /// dropped the data, and a later success proves nothing.
     pub fn sync(&self) -> Result<()> {
         self.usable()?;
         let up_to = self.len.load(Ordering::Acquire);
-        // Before the sync: an append that is taken back beside it needs another.
+        // Before the sync: an append that is rolled back beside it needs another sync.
         self.shortened.store(false, Ordering::Release);
         if let Err(e) = self.file.sync() {
             let error = Error::io(&self.path, "sync", e);
@@ -303,25 +303,26 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The file's length in bytes, without an append under way.
+    /// The file's length in bytes, without a running append.
     #[inline]
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// True when there is no record behind the header.
+    /// True when there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() <= HEADER_LEN as u64
     }
 
-    /// True when all records of the file are durable (but for marks), and nothing that was taken back can come back behind them.
+    /// True when all records of the file are durable (except markers), and no append that was rolled back can
+    /// reappear behind them.
     #[inline]
     pub fn is_durable(&self) -> bool {
         let end = self.records_end.load(Ordering::Acquire);
         self.synced_len() >= end && !self.shortened.load(Ordering::Acquire)
     }
 
-    /// How many bytes from the front are known to be durable.
+    /// The length known to be durable.
     #[inline]
     pub fn synced_len(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
@@ -343,7 +344,7 @@ impl LogWriter {
     }
 }
 
-/// Puts a record into the buffer, which begins at the offset.
+/// Encodes a record, to be appended at the given offset, into the buffer.
 type PutRecord<'r> = dyn Fn(&mut Vec<u8>, u64) + 'r;
 
 #[inline]

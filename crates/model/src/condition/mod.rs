@@ -196,6 +196,16 @@ impl Expr {
         }
     }
 
+    /// The paths of its tests, in the order in which it names them.
+    pub fn paths(&self) -> Vec<&Path> {
+        match &self.node {
+            Node::Invalid(_) => Vec::new(),
+            Node::Test(path, _) => vec![path],
+            Node::And(all) | Node::Or(all) => all.iter().flat_map(Expr::paths).collect(),
+            Node::Not(inner) => inner.paths(),
+        }
+    }
+
     fn leaf(node: Node) -> Expr {
         Expr { node, depth: 1 }
     }

@@ -1,6 +1,6 @@
 //! The answer of a query, found page by page.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use lsm::{Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, Slice};
@@ -120,12 +120,16 @@ impl Answer {
             let declared = predicates
                 .declared
                 .iter()
-                .filter_map(|p| layout.attributes.get(p.attribute));
+                .filter_map(|p| layout.attributes.get(p.attribute))
+                .filter(|attribute| !attribute.kind.is_indexed());
             paths.extend(declared.map(|attribute| format!("`{}`", attribute.path)));
-            notes.push(format!(
-                "no index on {}: answered by a scan",
-                paths.join(", ")
-            ));
+            let mut seen = HashSet::new();
+            paths.retain(|path| seen.insert(path.clone()));
+            notes.push(match paths.is_empty() {
+                false => format!("no index on {}: answered by a scan", paths.join(", ")),
+                // As of `not` and `is null`, of which indexes know nothing.
+                true => "no index answers this condition: answered by a scan".to_owned(),
+            });
         }
         let empty = predicates.is_never();
         let after = query.after.map(|token| token.0);

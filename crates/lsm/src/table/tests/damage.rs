@@ -26,7 +26,7 @@ fn small_options() -> TableOptions {
     }
 }
 
-/// All reads of the table: each is right or a typed error. Returns whether all were right.
+/// Makes all reads of the table: each is right or a typed error. Returns whether all were right.
 fn ask_everything(files: &Files, meta: &TableMeta, entries: &[Entry]) -> bool {
     let table = match open(files, meta, 1 << 20) {
         Ok(table) => table,
@@ -103,7 +103,7 @@ fn every_truncation_is_noticed() {
     let whole = file.lock().clone();
     for len in 0..whole.len() {
         *file.lock() = whole[..len].to_vec();
-        // Even where the manifest is as wrong as the file.
+        // Even where the manifest has the same error as the file.
         for size in [meta.size, len as u64] {
             let meta = TableMeta {
                 size,
@@ -205,7 +205,7 @@ fn verify_reports_all_damage_and_goes_on() {
         .collect();
     assert_eq!(offsets, first.map(|handle| handle.offset));
     assert!(counted > 1800 && counted < 2000, "{counted}");
-    // A cursor that met damage goes on where it is asked to.
+    // After damage a cursor can be moved again.
     assert!(cursor.seek_first().is_err() && !cursor.valid());
     cursor.seek(&entries[1500].key, MAX_SEQ).unwrap();
     assert_eq!(cursor.key(), entries[1500].key);
@@ -245,7 +245,7 @@ fn handles_are_checked_before_anything_is_allocated() {
     }
 }
 
-/// Blocks whose checksum happens to be right, and whose bytes are anything.
+/// Blocks with a valid checksum and arbitrary contents.
 #[test]
 fn malformed_blocks_do_no_harm() {
     let seed = 17;

@@ -3,8 +3,8 @@ use crate::attributes::Summary;
 use crate::synopsis::ValueRange;
 use std::ops::Bound;
 
-/// Values of the form `slot byte, length byte, value bytes, ...`; slot 2 is never emitted, slot 3 has what
-/// slot 0 has, without synopses of blocks.
+/// Values of the form `slot byte, length byte, value bytes, ...`; slot 2 is never emitted, slot 3 equals slot 0,
+/// without synopses of blocks.
 struct Tagged;
 
 const IDS: [u32; 4] = [10, 700, 3, 5];
@@ -127,7 +127,7 @@ fn check_zones(table: &Table, entries: &[Entry]) {
             assert!(ValueRange::only(&value).overlaps(min, max.as_deref()));
         }
     }
-    // What only operands and deletes hold is not remembered.
+    // Values of operands and deletes are not in synopses.
     assert_eq!([0, 1].map(|slot| table.meta().zones[slot].1.is_some()), any);
 }
 

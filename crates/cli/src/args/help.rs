@@ -1,0 +1,219 @@
+//! Longer help texts, shown below the options of a command.
+
+/// The heading of what is there for experiments alone: a user needs none of it.
+pub(super) const BASELINES: &str = "Baselines of the papers, for experiments";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  esker demo
+  esker load db events events.ndjson.zst --key id --index user --index time:embedded
+  esker lookup db events user ann --limit 10
+  esker range db events time 1547194388 1547280788 | jq .text
+  esker find db events 'user = ann and time >= 1547194388' --explain
+  esker count db events
+  esker stat db
+  esker index switch db events user:composite
+
+Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.";
+
+/// Which kind of index to take: what a user chooses from.
+macro_rules! kinds {
+    () => {
+        "\
+KIND is one of
+  lazy         the newest few of a value quickly (the default)
+  recent       the newest few of a value, and all of them
+  composite    all records of a value or range
+  embedded     fields that grow with time; costs a write nothing
+  fingerprint  as embedded, with quicker lookups of values
+  filter       ranges of time in data that is kept for long; costs nothing
+All give the same answers; `esker advise` says which fits. TYPE is int, float, string, bool or time. TOKENIZER is exact
+(default), prefix (the index holds the beginnings of strings, for ^=) or number (int, float and time)."
+    };
+}
+
+/// What the papers compare with.
+macro_rules! baselines {
+    () => {
+        "\
+Baselines of the papers, for experiments:
+  KIND eager             a posting list that each write reads and writes back
+  STRATEGY deleted-key   each index keeps a tree of the keys that were written
+  --repair staged        obsolete entries are found by a pass over all versions, which compactions keep until then
+  --merging correlated   all trees of a dataset are compacted together"
+    };
+}
+
+macro_rules! load {
+    () => {
+        concat!(
+            "\
+FILE may be '-' (standard input), plain, .gz or .zst. Loading into a dataset that exists replaces records with the same
+key; its definition need not be repeated. Bad lines go to FILE.rejected.
+",
+            kinds!(),
+            "
+A type that is not given is what the first records show, and belongs to the dataset from then on.
+
+Examples:
+  esker load db events events.ndjson.zst --key id --index user --index time:embedded
+  zcat more.gz | esker load db events -
+  esker load db places places.csv --key code:string --index population:composite:int
+  esker load db events events.ndjson --key id --index user:composite --maintenance auto
+  esker load db events events.ndjson --progress json 2> progress.ndjson"
+        )
+    };
+}
+pub(super) const LOAD: &str = load!();
+pub(super) const LOAD_LONG: &str = concat!(load!(), "\n\n", baselines!());
+
+macro_rules! create {
+    () => {
+        concat!(
+            kinds!(),
+            "\n
+Examples:
+  esker create db events --key id:int --index user:recent:string --index time:embedded:time
+  esker create db jobs --key id:string --index state:composite:string --maintenance auto --versions 3"
+        )
+    };
+}
+pub(super) const CREATE: &str = create!();
+pub(super) const CREATE_LONG: &str = concat!(create!(), "\n\n", baselines!());
+
+macro_rules! index {
+    () => {
+        concat!(
+            "\
+Every record is read once, and nothing is changed until the new index is complete. A command that was killed resumes
+where it was when it is given again, or with `esker index resume`.
+",
+            kinds!(),
+            "\n
+Examples:
+  esker index add db events files:lazy
+  esker index switch db events user:composite
+  esker index drop db events user
+  esker index resume db"
+        )
+    };
+}
+pub(super) const INDEX: &str = index!();
+pub(super) const INDEX_LONG: &str = concat!(
+    index!(),
+    "\n
+Baselines of the papers, for experiments:
+  KIND eager             a posting list that each write reads and writes back"
+);
+
+macro_rules! maintain {
+    () => {
+        "\
+An update leaves the index entries of the old record behind. Answers are never affected; the strategy decides when such
+entries are found to be obsolete. STRATEGY is one of
+  auto            chosen by what is measured, among those below
+  deferred        at the query, which reads the record and remembers what it found (the default)
+  validation      at the query, by an index of keys
+  mutable-bitmap  at the write, by an index of keys
+  eager           at the write, which reads the old record
+A command that was killed resumes when it is given again; answers are exact in between.
+
+Examples:
+  esker maintain db events auto
+  esker maintain db events mutable-bitmap"
+    };
+}
+pub(super) const MAINTAIN: &str = maintain!();
+pub(super) const MAINTAIN_LONG: &str = concat!(
+    maintain!(),
+    "\n
+Baselines of the papers, for experiments:
+  STRATEGY deleted-key   each index keeps a tree of the keys that were written"
+);
+
+pub(super) const REPAIR: &str = "\
+By key: what was written since the last repair, and what it replaced, from the primary-key index. By index: each index is
+sorted and validated. Primary: a pass over all versions of all records. Other threads read and write meanwhile; a repair
+that was killed loses only its work.
+
+Examples:
+  esker repair db events
+  esker repair db events --method index --threads 2 --rate 50M
+  esker repair db events --rebuild-index user.name";
+
+pub(super) const READ_KEY: &str = "\
+A dataset that keeps N versions drops one once the key was written N more times.
+
+Examples:
+  esker read-key db prices 7
+  esker read-key db prices 7 --versions 3 --at 1200";
+
+pub(super) const READ_VALUE: &str = "\
+A version is printed when it is among the latest M of its key (as of --at), and each field has a value that its
+TOKEN matches: the value itself, or with an index of prefixes its beginning. When there is more, the last line on
+standard error gives the value for --after.
+
+Examples:
+  esker read-value db jobs state=ready
+  esker read-value db jobs state=ready team=red --versions 2 --at 1200 --limit 20";
+
+pub(super) const DELETE: &str = "\
+Each key that has no record is named on standard error; the others are deleted all the same. '-' reads further keys from
+standard input, one a line (a key that is a '-' itself goes there, too).
+Exit codes: 0 every key had a record, 1 at least one had none, 2 a key is not of the dataset's type (nothing is deleted;
+of standard input: that line is skipped).
+
+Examples:
+  esker delete db events 200001
+  esker delete db events 200001 200002 200003
+  esker find db events 'user = ann' --keys-only | esker delete db events -";
+
+pub(super) const ADVISE: &str = "\
+The mix of operations is what programs that wrote counted; commands that only read leave nothing behind. With --mix each
+field is taken to be queried by that share of lookups and ranges.
+
+Examples:
+  esker advise db events
+  esker advise db events --mix puts=80,gets=15,lookups=5 --k 10";
+
+pub(super) const STAT: &str = "\
+Records are counted, which reads the store's keys. --verbose adds trees, levels, memory, jobs and counters.
+
+Examples:
+  esker stat db
+  esker stat db events --verbose
+  esker stat db events --json | jq .records";
+
+pub(super) const SNAPSHOT: &str = "\
+What a snapshot sees stays as it is whatever is written, compacted, changed or dropped afterwards, until the snapshot is
+dropped; it takes the space of what was replaced since. It is a part of backups. Commands that read take --snapshot NAME.
+
+Examples:
+  esker snapshot db before-import
+  esker count db events --snapshot before-import
+  esker snapshot db
+  esker snapshot db before-import --drop";
+
+pub(super) const FIND: &str = "\
+EXPR is made of tests, joined by and, or, not and ( ). A test is one of
+  PATH = V   PATH != V   PATH < V   PATH <= V   PATH > V   PATH >= V
+  PATH ^= PREFIX     text that begins with PREFIX
+  PATH contains V    the array has the element V
+  PATH in (V, V...)  equals one of these
+  PATH exists, PATH is null, PATH is not null
+Blanks around an operator mean nothing. V ends at a blank or ), and takes the type of what it is
+compared with; a value with blanks is quoted. Where a field is absent only `is null` and `not` hold.
+Quote EXPR for the shell. Several are joined by and.
+
+Examples:
+  esker find db events user=ann 'time>=1547194388' --limit 10
+  esker find db events 'path^=src/' --oldest
+  esker find db events 'user in (ann, bob) and not tags contains new'
+  esker find db events 'title = \"two words\" or (ms > 10 and title is null)'
+  esker find db events user=ann --format csv --columns id,user,address.city";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  esker completions bash > ~/.local/share/bash-completion/completions/esker
+  esker completions zsh > ~/.zfunc/_esker
+  esker completions fish > ~/.config/fish/completions/esker.fish";

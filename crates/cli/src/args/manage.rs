@@ -1,0 +1,210 @@
+//! The arguments of commands that look after datasets and stores.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::help::BASELINES;
+use super::values::{Limit, Strategy, parse_k, parse_mix, size, strategy};
+
+#[derive(Args)]
+pub(crate) struct IndexArgs {
+    #[command(subcommand)]
+    pub(crate) change: IndexCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum IndexCommand {
+    /// Index a field of the records that are there, and of those to come
+    Add(IndexChangeArgs),
+    /// Change how a field is indexed
+    Switch(IndexChangeArgs),
+    /// Drop an index; the field stays declared. Takes back a change that was interrupted
+    Drop(IndexDropArgs),
+    /// Resume a change that was interrupted
+    Resume(IndexResumeArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct IndexChangeArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// The field, and how to index it, as in `load` [default: lazy]
+    #[arg(value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
+    pub(crate) index: String,
+}
+
+#[derive(Args)]
+pub(crate) struct IndexDropArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// The field
+    pub(crate) path: String,
+}
+
+#[derive(Args)]
+pub(crate) struct IndexResumeArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// Only this dataset
+    pub(crate) dataset: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct AdviseArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// The shares of operations (puts, gets, lookups, ranges), in place of what was counted
+    #[arg(long, value_name = "NAME=SHARE,...", value_parser = parse_mix)]
+    pub(crate) mix: Option<esker::Mix>,
+    /// With --mix: the limit of queries, or all [default: 10]
+    #[arg(long, value_name = "K|all", requires = "mix", value_parser = parse_k)]
+    pub(crate) k: Option<Limit>,
+    /// One JSON document, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct StatArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// Only this dataset
+    pub(crate) dataset: Option<String>,
+    /// Add the internals: trees, levels, memory, jobs, counters
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
+    /// One JSON document with everything, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct DirArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct MaintainArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// auto, deferred, validation, mutable-bitmap or eager
+    #[arg(value_parser = strategy(), hide_possible_values = true)]
+    pub(crate) strategy: Strategy,
+}
+
+#[derive(Args)]
+pub(crate) struct RepairArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Build the index of this field again from the records: for an index whose files are damaged or missing
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["method", "compaction", "buffer", "threads", "rate", "no_bloom", "lookups", "json"])]
+    pub(crate) rebuild_index: Option<String>,
+    /// What is read [default: what fits the dataset]
+    #[arg(long, value_enum, default_value_t = RepairBy::Auto, hide_default_value = true)]
+    pub(crate) method: RepairBy,
+    /// With --method primary: when the records are compacted, too [default: not at all]
+    #[arg(long, hide_short_help = true, help_heading = BASELINES)]
+    pub(crate) compaction: Option<RepairCompaction>,
+    /// Memory of sorters and buffers [default: 16M]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) buffer: Option<usize>,
+    /// Threads that read [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<std::num::NonZeroUsize>,
+    /// Bytes to read in a second at most [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) rate: Option<usize>,
+    /// By index: sort all keys, also those that no key filter knows
+    #[arg(long, hide_short_help = true, help_heading = BASELINES)]
+    pub(crate) no_bloom: bool,
+    /// How the entries of known keys are found
+    #[arg(long, value_enum, default_value_t = RepairLookups::Auto, hide_short_help = true, help_heading = BASELINES)]
+    pub(crate) lookups: RepairLookups,
+    /// One JSON document, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a repair reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RepairBy {
+    /// What fits the dataset
+    Auto,
+    /// The primary-key index since the last repair
+    Key,
+    /// Each index
+    Index,
+    /// The records
+    Primary,
+}
+
+/// When a primary repair compacts the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RepairCompaction {
+    /// The repair comes before the compaction
+    Before,
+    /// The repair comes after the compaction
+    After,
+}
+
+/// How a repair finds the entries of known keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RepairLookups {
+    /// As what there is to read suggests
+    Auto,
+    /// By batches of lookups
+    Points,
+    /// By reading all
+    MergeScan,
+}
+
+#[derive(Args)]
+pub(crate) struct CompactArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// Only this dataset
+    pub(crate) dataset: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct BackupArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The new directory, which must not exist
+    pub(crate) dest: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct SnapshotArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The snapshot's name: 1 to 64 letters, digits, `-`, `_` and `.` [default: list those that are kept]
+    pub(crate) name: Option<String>,
+    /// Drop the snapshot of this name
+    #[arg(long, requires = "name")]
+    pub(crate) drop: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct ManArgs {
+    /// Where the pages go: esker.1 and one page a command; made where it is new
+    pub(crate) dir: PathBuf,
+}

@@ -1,0 +1,254 @@
+//! The arguments of commands that read records.
+
+use std::path::PathBuf;
+
+use clap::builder::EnumValueParser;
+use clap::{Args, ValueEnum};
+
+use super::help::BASELINES;
+use super::values::{limit, validation, versions};
+
+/// In which form records are printed.
+#[derive(Args)]
+pub(crate) struct RowsArgs {
+    /// The form of the records
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = RowForm::Ndjson)]
+    pub(crate) format: RowForm,
+    /// With csv and table: the columns, as paths [default: the fields of the first record]
+    #[arg(long, value_name = "PATH,...", value_delimiter = ',')]
+    pub(crate) columns: Vec<esker::Path>,
+}
+
+/// The form of printed records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RowForm {
+    /// As they were put, one a line
+    Ndjson,
+    /// Comma-separated values under a header row
+    Csv,
+    /// Columns for reading; long values are cut
+    Table,
+}
+
+/// The form of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExplainForm {
+    /// Text on a terminal, JSON elsewhere
+    Auto,
+    /// For reading
+    Text,
+    /// For programs
+    Json,
+}
+
+#[derive(Args)]
+pub(crate) struct KeyArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// The record's primary key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: String,
+}
+
+#[derive(Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) record: KeyArgs,
+    /// As it was in the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) snapshot: Option<String>,
+    #[command(flatten)]
+    pub(crate) rows: RowsArgs,
+}
+
+/// What the readers of versions take.
+#[derive(Args)]
+pub(crate) struct VersionArgs {
+    /// As of the write with this sequence number [default: now]
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: Option<u64>,
+    /// How many of a key's versions count
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = versions)]
+    pub(crate) versions: usize,
+    /// Each version as one JSON object, {"seq":SEQ,"record":RECORD}
+    #[arg(long, conflicts_with_all = ["format", "columns"])]
+    pub(crate) json: bool,
+    /// As they were in the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) snapshot: Option<String>,
+    #[command(flatten)]
+    pub(crate) rows: RowsArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ReadKeyArgs {
+    #[command(flatten)]
+    pub(crate) record: KeyArgs,
+    #[command(flatten)]
+    pub(crate) wanted: VersionArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ReadValueArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Fields and what they must match; all must
+    #[arg(required = true, value_name = "PATH=TOKEN")]
+    pub(crate) tokens: Vec<String>,
+    #[command(flatten)]
+    pub(crate) wanted: VersionArgs,
+    /// Print at most this many versions
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit)]
+    pub(crate) limit: usize,
+    /// Continue behind the page that gave this token
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) after: Option<esker::ValueToken>,
+}
+
+/// What every query of records takes.
+#[derive(Args)]
+pub(crate) struct QueryArgs {
+    /// Print at most this many records
+    #[arg(long, value_name = "K", value_parser = limit)]
+    pub(crate) limit: Option<usize>,
+    /// Print the keys of the records alone, one a line; where the dataset's maintenance allows it no record is read (a
+    /// scan reads them)
+    #[arg(long, conflicts_with_all = ["format", "columns"])]
+    pub(crate) keys_only: bool,
+    /// How candidates of an index are validated: auto, direct (by their records) or timestamp (by the
+    /// primary-key index)
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = validation(), hide_possible_values = true,
+          hide_short_help = true, help_heading = BASELINES)]
+    pub(crate) validation: esker::Validation,
+    /// Read the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) snapshot: Option<String>,
+    /// Print the plan and what it cost on standard error: text on a terminal, else JSON, or as said
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+          value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
+    pub(crate) explain: Option<ExplainForm>,
+    #[command(flatten)]
+    pub(crate) rows: RowsArgs,
+}
+
+/// In which order answers come.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnswerOrder {
+    /// The most recently written first
+    Newest,
+    /// The least recently written first
+    Oldest,
+    /// As they are found: the quickest way to many
+    Any,
+    /// By primary key, ascending
+    Key,
+}
+
+/// What every query of records by their fields takes.
+#[derive(Args)]
+pub(crate) struct AnswerArgs {
+    /// The order of the records
+    #[arg(long, value_enum, default_value_t = AnswerOrder::Newest)]
+    pub(crate) order: AnswerOrder,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct LookupArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// The field, as a path such as user.name
+    pub(crate) path: String,
+    /// Its value, read as the field's type
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) value: String,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct RangeArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// The field, as a path such as user.name
+    pub(crate) path: String,
+    /// The smallest value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) lo: String,
+    /// The largest value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) hi: String,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct FindArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Conditions; all must hold
+    #[arg(required = true, value_name = "EXPR")]
+    pub(crate) conditions: Vec<String>,
+    /// Oldest first: the same as `--order oldest`
+    #[arg(long, conflicts_with = "order")]
+    pub(crate) oldest: bool,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ScanArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// The first key, included
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) from: Option<String>,
+    /// The last key, included
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) to: Option<String>,
+    /// From the largest key to the smallest
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct CountArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Count the records whose field PATH is between LO and HI
+    #[arg(requires = "hi")]
+    pub(crate) path: Option<String>,
+    /// The smallest value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) lo: Option<String>,
+    /// The largest value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) hi: Option<String>,
+    /// Count the records that meet this condition (see `find`); several must all hold
+    #[arg(long = "where", value_name = "EXPR", conflicts_with = "path")]
+    pub(crate) conditions: Vec<String>,
+    /// Read the snapshot that is kept under this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) snapshot: Option<String>,
+    /// Print the plan and what it cost on standard error: text on a terminal, else JSON, or as said
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+          value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
+    pub(crate) explain: Option<ExplainForm>,
+}

@@ -1,0 +1,109 @@
+//! The arguments of commands that write records.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::help::BASELINES;
+use super::values::{Strategy, durability, merging, repair, strategy};
+
+#[derive(Args)]
+pub(crate) struct DemoArgs {
+    /// How many records to generate
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) records: u64,
+    /// Keep the store here, in a directory that is new or empty [default: a temporary one]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// What a dataset is: its key, its indexes, and how it is maintained.
+#[derive(Args)]
+pub(crate) struct DefinitionArgs {
+    /// The field that is the primary key, with its type (int or string) if wanted
+    #[arg(long, value_name = "FIELD[:TYPE]")]
+    pub(crate) key: Option<String>,
+    /// A field to index, may be repeated [default kind: lazy]
+    #[arg(long = "index", value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
+    pub(crate) indexes: Vec<String>,
+    /// When index entries of replaced records are found to be obsolete: auto chooses by what is measured; the
+    /// others are explained by `esker maintain --help` [default: deferred]
+    #[arg(long, value_name = "STRATEGY", value_parser = strategy(), hide_possible_values = true)]
+    pub(crate) maintenance: Option<Strategy>,
+    /// How many versions of a record are kept [default: 1]
+    #[arg(long, value_name = "M")]
+    pub(crate) versions: Option<u32>,
+    /// When obsolete entries are noted for good: as compactions go (merge), by passes over the records (staged), or by
+    /// `esker repair` alone (none) [default: merge]
+    #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide_short_help = true, help_heading = BASELINES)]
+    pub(crate) repair: Option<esker::Repair>,
+    /// The compaction policy of the trees: lazy-leveled, leveled, tiered or correlated [default: lazy-leveled]
+    #[arg(long, value_name = "POLICY", value_parser = merging(), hide_possible_values = true, hide_short_help = true, help_heading = BASELINES)]
+    pub(crate) merging: Option<esker::Merging>,
+}
+
+#[derive(Args)]
+pub(crate) struct CreateArgs {
+    /// The store's directory, made where it is new
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    #[command(flatten)]
+    pub(crate) definition: DefinitionArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct LoadArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Files to load; '-' is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) definition: DefinitionArgs,
+    /// The form of the files [default: csv where the name says so, else ndjson]
+    #[arg(long)]
+    pub(crate) format: Option<Format>,
+    /// Stop at the first bad line
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// When writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    #[arg(long, value_name = "sync|os|MS", default_value = "1000", value_parser = durability)]
+    pub(crate) durability: esker::Durability,
+}
+
+/// The form of an input file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// One JSON object a line
+    Ndjson,
+    /// Comma-separated values with a header row
+    Csv,
+}
+
+#[derive(Args)]
+pub(crate) struct PutArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// When writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
+    pub(crate) durability: esker::Durability,
+}
+
+#[derive(Args)]
+pub(crate) struct DeleteArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Primary keys; '-' reads more from standard input, one a line
+    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+    pub(crate) keys: Vec<String>,
+    /// When the writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
+    pub(crate) durability: esker::Durability,
+}

@@ -1,0 +1,23 @@
+//! `create`: a dataset without records.
+
+use esker::Database;
+
+use super::definition::Wanted;
+use super::options;
+use crate::args::CreateArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::note;
+use crate::words::definition;
+
+/// `esker create DIR DATASET --key FIELD:TYPE`
+pub(crate) fn create(args: &CreateArgs, memory: usize) -> Result<Outcome, Failure> {
+    // Whatever can be refused is refused before a store is made.
+    esker::check_dataset_name(&args.dataset)?;
+    let def = Wanted::parse(&args.definition)?.define_empty()?;
+    let db = Database::create_or_open(&args.dir, options(memory))?;
+    let made = definition(&def);
+    db.create_dataset::<esker::Key>(&args.dataset, def)?;
+    db.close()?;
+    note(format_args!("made dataset `{}`: {made}", args.dataset));
+    Ok(Outcome::Done)
+}

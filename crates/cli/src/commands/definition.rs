@@ -1,0 +1,298 @@
+//! The definition of a dataset as the command line gives it.
+
+use esker::{DatasetDef, IndexDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type};
+
+use super::fields::known_paths;
+use crate::args::{DefinitionArgs, KINDS, Strategy};
+use crate::failure::Failure;
+use crate::input::Feed;
+use crate::nearest::meant;
+use crate::output::{note, thousands};
+use crate::words::definition;
+
+/// What types are inferred from.
+const SAMPLE_RECORDS: usize = 1000;
+const SAMPLE_BYTES: usize = 16 << 20;
+
+/// The definition that the command line gives; what it leaves open is `None`.
+pub(super) struct Wanted {
+    pub(super) key: Option<(Path, Option<KeyType>)>,
+    indexes: Vec<WantedIndex>,
+    maintenance: Option<Strategy>,
+    repair: Option<Repair>,
+    merging: Option<Merging>,
+    versions: Option<u32>,
+}
+
+/// An attribute as the command line says it is to be indexed.
+pub(crate) struct WantedIndex {
+    pub(crate) path: Path,
+    pub(crate) kind: IndexKind,
+    pub(crate) ty: Option<Type>,
+    pub(crate) tokenizer: Tokenizer,
+}
+
+impl Wanted {
+    pub(super) fn parse(args: &DefinitionArgs) -> Result<Self, Failure> {
+        let key = args.key.as_deref().map(parse_key).transpose()?;
+        let mut indexes: Vec<WantedIndex> = Vec::new();
+        for text in &args.indexes {
+            let refuse = |what| Failure::Usage(format!("--index {text}: {what}"));
+            let index = parse_index(text).map_err(refuse)?;
+            if indexes.iter().any(|other| other.path == index.path) {
+                return Err(Failure::Usage(format!(
+                    "--index names `{}` twice",
+                    index.path
+                )));
+            }
+            indexes.push(index);
+        }
+        Ok(Self {
+            key,
+            indexes,
+            maintenance: args.maintenance,
+            repair: args.repair,
+            merging: args.merging,
+            versions: args.versions,
+        })
+    }
+
+    /// Refuses a definition that is not the dataset's. What is not said agrees with anything.
+    pub(super) fn agree(&self, name: &str, def: &DatasetDef) -> Result<(), Failure> {
+        let key = self
+            .key
+            .as_ref()
+            .is_none_or(|(path, ty)| *path == def.key && ty.is_none_or(|ty| ty == def.key_type));
+        let indexes = self.indexes.is_empty()
+            || self.indexes.len() == def.indexes.len()
+                && self.indexes.iter().all(|wanted| {
+                    def.indexes.iter().any(|index| {
+                        index.path == wanted.path
+                            && index.kind == wanted.kind
+                            && index.tokenizer == wanted.tokenizer
+                            && wanted.ty.is_none_or(|ty| ty == index.ty)
+                    })
+                });
+        let strategy = self
+            .maintenance
+            .is_none_or(|said| said == Strategy::of(def))
+            && self.repair.is_none_or(|said| said == def.repair)
+            && self.merging.is_none_or(|said| said == def.merging)
+            && self.versions.is_none_or(|said| said == def.versions);
+        if key && indexes && strategy {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "dataset `{name}` exists with another definition\n  it is: {}\n  asked: {}\n\
+             Leave --key, --index and the like out to load into it as it is.",
+            definition(def),
+            self.text()
+        )))
+    }
+
+    /// The definition of a new dataset: types that were not given are what the first records show.
+    /// `None` where there are no records to show any.
+    pub(super) fn define(
+        self,
+        feed: &mut Feed,
+        names: &[String],
+    ) -> Result<Option<DatasetDef>, Failure> {
+        let Some((key, key_type)) = self.key.clone() else {
+            return Err(Failure::Usage("a new dataset needs --key".to_string()));
+        };
+        let open = key_type.is_none() || self.indexes.iter().any(|index| index.ty.is_none());
+        let sample = match open {
+            true => feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES),
+            false => Default::default(),
+        };
+        if open && sample.records.is_empty() {
+            if let Some((source, reason)) = sample.failed {
+                let name = names.get(source).map_or("input", String::as_str);
+                return Err(Failure::Usage(format!("{name}: cannot be read: {reason}")));
+            }
+            if sample.others == 0 {
+                return Ok(None);
+            }
+            return Err(Failure::Usage(format!(
+                "none of the first {} lines is a JSON object; nothing was made",
+                thousands(sample.others)
+            )));
+        }
+        let key_type = match key_type.or_else(|| esker::infer_key_type(&sample.records, &key)) {
+            Some(key_type) => key_type,
+            None => {
+                let known = known_paths(sample.records.iter().map(Vec::as_slice));
+                let meant = meant(&key.to_string(), known.iter().map(String::as_str));
+                return Err(Failure::Usage(format!(
+                    "--key {key}: none of the first {} records has such a field{meant}{} nothing was made",
+                    thousands(sample.records.len() as u64),
+                    if meant.is_empty() { ";" } else { "" },
+                )));
+            }
+        };
+        let known = known_paths(sample.records.iter().map(Vec::as_slice));
+        let indexes = self.indexes.iter().map(|wanted| {
+            let ty = wanted.ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
+            ty.unwrap_or_else(|| {
+                let path = wanted.path.to_string();
+                let meant = meant(&path, known.iter().map(String::as_str));
+                note(format_args!(
+                    "note: none of the first {} records has `{path}`{meant} Its values are taken for strings",
+                    thousands(sample.records.len() as u64),
+                    meant = if meant.is_empty() { "." } else { &meant },
+                ));
+                Type::String
+            })
+        });
+        let types = indexes.collect();
+        self.definition(&key, key_type, types).map(Some)
+    }
+
+    /// The definition of a new dataset without records: it says all types.
+    pub(super) fn define_empty(&self) -> Result<DatasetDef, Failure> {
+        let (key, key_type) = match &self.key {
+            Some((key, Some(key_type))) => (key, *key_type),
+            Some((key, None)) => {
+                return Err(Failure::Usage(format!(
+                    "--key {key}: say its type, as in --key {key}:int or --key {key}:string: there are no records that show it"
+                )));
+            }
+            None => {
+                return Err(Failure::Usage(
+                    "say which field is the key, as in --key id:int".to_string(),
+                ));
+            }
+        };
+        let types = self.indexes.iter().map(|index| {
+            index.ty.ok_or_else(|| {
+                let (path, kind) = (&index.path, index.kind);
+                Failure::Usage(format!(
+                    "--index {path}: say its type, as in --index {path}:{kind}:string: there are no records that show it"
+                ))
+            })
+        });
+        let types = types.collect::<Result<_, _>>()?;
+        self.definition(key, key_type, types)
+    }
+
+    fn definition(
+        &self,
+        key: &Path,
+        key_type: KeyType,
+        types: Vec<Type>,
+    ) -> Result<DatasetDef, Failure> {
+        let mut def = DatasetDef::new(key, key_type);
+        let indexes = self.indexes.iter().zip(types);
+        let indexes = indexes.map(|(wanted, ty)| IndexDef {
+            path: wanted.path.clone(),
+            kind: wanted.kind,
+            ty,
+            tokenizer: wanted.tokenizer,
+        });
+        def.indexes = indexes.collect();
+        def.repair = self.repair.unwrap_or(def.repair);
+        def.merging = self.merging.unwrap_or(def.merging);
+        def.versions = self.versions.unwrap_or(def.versions);
+        let def = match self.maintenance {
+            Some(strategy) => strategy.apply(def),
+            None => def,
+        };
+        def.validate()?;
+        Ok(def)
+    }
+
+    fn text(&self) -> String {
+        let mut text = match &self.key {
+            Some((path, Some(ty))) => format!("--key {path}:{ty}"),
+            Some((path, None)) => format!("--key {path}"),
+            None => String::new(),
+        };
+        for index in &self.indexes {
+            text += &format!(" --index {}:{}", index.path, index.kind);
+            if let Some(ty) = index.ty {
+                text += &format!(":{ty}");
+            }
+            if index.tokenizer != Tokenizer::default() {
+                text += &format!(":{}", index.tokenizer);
+            }
+        }
+        for (name, said) in [
+            ("maintenance", self.maintenance.map(|said| said.to_string())),
+            ("repair", self.repair.map(|said| said.to_string())),
+            ("merging", self.merging.map(|said| said.to_string())),
+            ("versions", self.versions.map(|said| said.to_string())),
+        ] {
+            if let Some(said) = said {
+                text += &format!(" --{name} {said}");
+            }
+        }
+        text.trim_start().to_string()
+    }
+}
+
+/// The types of fields.
+const TYPES: [&str; 5] = ["int", "float", "string", "bool", "time"];
+
+/// Reads `FIELD[:TYPE]`.
+fn parse_key(text: &str) -> Result<(Path, Option<KeyType>), Failure> {
+    let (path, ty) = match text.rsplit_once(':') {
+        Some((path, ty)) => {
+            let refuse = |_| {
+                let meant = meant(ty, ["int", "string"]);
+                format!("--key {text}: unknown key type `{ty}`{meant} (int or string)")
+            };
+            (
+                path,
+                Some(ty.parse().map_err(refuse).map_err(Failure::Usage)?),
+            )
+        }
+        None => (text, None),
+    };
+    Ok((parse_path(path)?, ty))
+}
+
+/// How an attribute is indexed where it is not said: of the kinds that find what is asked for
+/// without reading much else, the one that is quickest to ask (docs/performance.md).
+pub(crate) const USUAL: IndexKind = IndexKind::Lazy;
+
+/// Reads `PATH[:KIND[:TYPE[:TOKENIZER]]]`; says what is wrong with it.
+pub(crate) fn parse_index(text: &str) -> Result<WantedIndex, String> {
+    let wanted = |path: &str, kind, ty| -> Result<WantedIndex, String> {
+        Ok(WantedIndex {
+            path: path.parse::<Path>().map_err(|error| error.to_string())?,
+            kind,
+            ty,
+            tokenizer: Tokenizer::default(),
+        })
+    };
+    let Some((head, last)) = text.rsplit_once(':') else {
+        return wanted(text, USUAL, None);
+    };
+    if let Ok(kind) = last.parse() {
+        return wanted(head, kind, None);
+    }
+    // A tokenizer comes behind a type: a name with a colon in it is not mistaken for one.
+    if let Ok(tokenizer) = last.parse()
+        && let Some((_, ty)) = head.rsplit_once(':')
+        && ty.parse::<Type>().is_ok()
+    {
+        return Ok(WantedIndex {
+            tokenizer,
+            ..parse_index(head)?
+        });
+    }
+    let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
+    let kind = kind.parse().map_err(|_| {
+        let meant = meant(kind, KINDS.split(", ").chain(["eager"]));
+        format!("unknown index kind `{kind}`{meant} (kinds: {KINDS})")
+    })?;
+    let ty = last.parse().map_err(|_| {
+        let meant = meant(last, TYPES);
+        format!("unknown type `{last}`{meant} (int, float, string, bool or time)")
+    })?;
+    wanted(head, kind, Some(ty))
+}
+
+pub(crate) fn parse_path(text: &str) -> Result<Path, Failure> {
+    Ok(text.parse::<Path>()?)
+}

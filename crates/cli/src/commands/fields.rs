@@ -1,0 +1,91 @@
+//! The fields that records have: what a path that none has was meant to be.
+
+use std::collections::BTreeSet;
+
+use esker::{DatasetSnapshot, Path};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::nearest::meant;
+use crate::output::{note, thousands};
+
+/// Records that are looked at.
+const RECORDS: usize = 1000;
+/// Fields that are gathered: records whose field names are data may have any number.
+const FIELDS: usize = 10_000;
+
+/// The paths of the fields in records, as text.
+pub(super) fn known_paths<'a>(records: impl Iterator<Item = &'a [u8]>) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    for record in records {
+        if let Ok(record) = serde_json::from_slice(record) {
+            add(&record, "", &mut paths);
+        }
+    }
+    paths
+}
+
+fn add(value: &Value, above: &str, paths: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if paths.len() >= FIELDS {
+                    return;
+                }
+                let name = escaped(name);
+                let path = match above {
+                    "" => name,
+                    _ => format!("{above}.{name}"),
+                };
+                add(value, &path, paths);
+                paths.insert(path);
+            }
+        }
+        Value::Array(elements) => elements.iter().for_each(|value| add(value, above, paths)),
+        _ => {}
+    }
+}
+
+/// A field's name as a part of a path.
+fn escaped(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for c in name.chars() {
+        if ".\\=<>^".contains(c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// After an answer without records: a note for each path of the question that no record seems to have.
+pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<(), Failure> {
+    let def = dataset.def();
+    let declared = |path: &Path| *path == def.key || def.indexes.iter().any(|i| i.path == *path);
+    let asked: Vec<&Path> = asked.iter().filter(|path| !declared(path)).collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let scan = dataset.scan(..);
+    let records: Vec<_> = scan.take(RECORDS + 1).collect::<Result<_, _>>()?;
+    let is_all = records.len() <= RECORDS;
+    let mut known = known_paths(records.iter().take(RECORDS).map(|record| record.json()));
+    if records.is_empty() {
+        return Ok(());
+    }
+    known.extend(def.indexes.iter().map(|index| index.path.to_string()));
+    for path in asked.iter().map(ToString::to_string) {
+        if known.contains(&path) {
+            continue;
+        }
+        let whose = match is_all {
+            true => "no record".to_string(),
+            false => format!("none of the first {} records", thousands(RECORDS as u64)),
+        };
+        note(format_args!(
+            "note: {whose} has the field `{path}`{}",
+            meant(&path, known.iter().map(String::as_str))
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! The nearest known name to one that is not known: what was probably meant.
+
+/// The most similar of the known names, if one is similar enough to be meant. A part of a path stands for the whole: `name` for `user.name`.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const LEAST: f64 = 0.55;
+    let sought = name.to_lowercase();
+    let likeness = |known: &str| {
+        let known = known.to_lowercase();
+        let is_part = |whole: &str, part: &str| {
+            whole.ends_with(&format!(".{part}")) || whole.starts_with(&format!("{part}."))
+        };
+        match is_part(&known, &sought) || is_part(&sought, &known) {
+            true => 0.9,
+            false => strsim::normalized_damerau_levenshtein(&known, &sought),
+        }
+    };
+    let similar = known
+        .into_iter()
+        .map(|known| (likeness(known), known))
+        .filter(|(likeness, known)| *likeness >= LEAST && *known != name);
+    similar
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
+}
+
+/// ``: did you mean `x`?`` for an error's text; empty where nothing is near.
+pub(crate) fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, known)
+        .map(|known| format!(": did you mean `{known}`?"))
+        .unwrap_or_default()
+}

@@ -1,0 +1,274 @@
+//! Records on standard output: as they were put, as CSV, or as a table for people.
+//!
+//! The columns of CSV and tables are those of `--columns`, or the fields of the first record: the answer is a stream, and nobody
+//! waits for its end to learn its fields. Fields that come later and have no column are reported once.
+
+use std::io::{self, IsTerminal};
+
+use esker::Path;
+use serde_json::Value;
+
+use crate::args::{RowForm, RowsArgs};
+use crate::failure::Failure;
+use crate::output::{Output, bold, note, shorten};
+
+/// Rows of a table that are seen before its columns get their widths.
+const SAMPLE: usize = 500;
+/// The most characters of a cell of a table.
+const CELL: usize = 48;
+
+/// Writes records in the form that was asked for.
+pub(crate) struct Rows {
+    output: Output,
+    form: Form,
+    /// Records written.
+    written: u64,
+}
+
+enum Form {
+    Ndjson,
+    Csv(Columns),
+    Table(Columns, Table),
+}
+
+/// What the columns of a table show.
+struct Columns {
+    /// Each with its heading; empty until the first record is there.
+    all: Vec<(String, Vec<String>)>,
+    /// True where they are the first record's fields.
+    inferred: bool,
+    /// Fields without a column were reported.
+    reported: bool,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Rows that wait for the widths.
+    waiting: Vec<Vec<String>>,
+    /// The widths, once they are known; numbers are set to the right.
+    layout: Option<Vec<(usize, bool)>>,
+}
+
+impl Rows {
+    /// Rows in the form that the arguments say.
+    pub(crate) fn new(args: &RowsArgs) -> Result<Self, Failure> {
+        if args.format == RowForm::Ndjson && !args.columns.is_empty() {
+            return Err(Failure::Usage(
+                "--columns goes with --format csv or --format table; NDJSON has the records as they were put".to_string(),
+            ));
+        }
+        let named = |path: &Path| (path.to_string(), path.names().map(str::to_string).collect());
+        let columns = Columns {
+            all: args.columns.iter().map(named).collect(),
+            inferred: args.columns.is_empty(),
+            reported: false,
+        };
+        Ok(Self {
+            output: Output::new(),
+            form: match args.format {
+                RowForm::Ndjson => Form::Ndjson,
+                RowForm::Csv => Form::Csv(columns),
+                RowForm::Table => Form::Table(columns, Table::default()),
+            },
+            written: 0,
+        })
+    }
+
+    /// Writes a record.
+    pub(crate) fn record(&mut self, body: &[u8]) -> Result<(), Failure> {
+        self.with_seq(None, body)
+    }
+
+    /// Writes a version of a record, behind the number of its write.
+    pub(crate) fn version(&mut self, seq: u64, body: &[u8]) -> Result<(), Failure> {
+        self.with_seq(Some(seq), body)
+    }
+
+    fn with_seq(&mut self, seq: Option<u64>, body: &[u8]) -> Result<(), Failure> {
+        let first = self.written == 0;
+        self.written += 1;
+        let (columns, table) = match &mut self.form {
+            Form::Ndjson => {
+                if let Some(seq) = seq {
+                    self.output.text(format_args!("{seq}\t"))?;
+                }
+                return self.output.record(body);
+            }
+            Form::Csv(columns) => (columns, None),
+            Form::Table(columns, table) => (columns, Some(table)),
+        };
+        // What was stored is JSON.
+        let record: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        columns.see(&record);
+        let heading = seq.map(|_| "seq".to_string());
+        let heading = heading
+            .into_iter()
+            .chain(columns.all.iter().map(|(name, _)| name.clone()));
+        let cells = columns.all.iter().map(|(_, path)| cell(&record, path));
+        let cells: Vec<String> = seq
+            .map(|seq| seq.to_string())
+            .into_iter()
+            .chain(cells)
+            .collect();
+        match table {
+            None => {
+                if first {
+                    csv_line(&mut self.output, heading)?;
+                }
+                csv_line(&mut self.output, cells.into_iter())
+            }
+            Some(table) => {
+                if first {
+                    table.waiting.push(heading.collect());
+                }
+                table.waiting.push(cells);
+                match table.layout.is_some() || table.waiting.len() > SAMPLE {
+                    true => table.write(&mut self.output),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// How many records were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Hands what is there to the reader.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        if let Form::Table(_, table) = &mut self.form {
+            table.write(&mut self.output)?;
+        }
+        self.output.flush()
+    }
+}
+
+impl Columns {
+    /// Takes the columns from the first record; reports fields of later ones that have none.
+    fn see(&mut self, record: &Value) {
+        let Value::Object(fields) = record else {
+            return;
+        };
+        if !self.inferred {
+            return;
+        }
+        if self.all.is_empty() {
+            let named = |name: &String| (name.clone(), vec![name.clone()]);
+            self.all = fields.keys().map(named).collect();
+        } else if !self.reported
+            && let Some(other) = fields
+                .keys()
+                .find(|name| !self.all.iter().any(|(known, _)| known == *name))
+        {
+            self.reported = true;
+            note(format_args!(
+                "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {}",
+                self.all
+                    .iter()
+                    .map(|(name, _)| name.as_str())
+                    .chain([other.as_str()])
+                    .collect::<Vec<_>>()
+                    .join(",")
+            ));
+        }
+    }
+}
+
+impl Table {
+    /// Writes the rows that wait.
+    fn write(&mut self, output: &mut Output) -> Result<(), Failure> {
+        let rows = std::mem::take(&mut self.waiting);
+        let mut rows = rows.iter();
+        let layout = match &self.layout {
+            Some(layout) => layout,
+            None => {
+                let layout = self.layout.insert(layout(rows.as_slice()));
+                if let Some(heading) = rows.next() {
+                    let line = line(heading, layout);
+                    match io::stdout().is_terminal() {
+                        true => output.line(bold(&line))?,
+                        false => output.line(line)?,
+                    }
+                }
+                layout
+            }
+        };
+        for row in rows {
+            output.line(line(row, layout))?;
+        }
+        Ok(())
+    }
+}
+
+/// The widths of the columns of rows under a heading, and whether all of a column is numbers.
+fn layout(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+    (0..columns)
+        .map(|column| {
+            let width = cells(column)
+                .map(|cell| cell.chars().count().min(CELL))
+                .max();
+            let mut values = cells(column).skip(1).filter(|cell| !cell.is_empty());
+            let numeric = values.all(|cell| cell.parse::<f64>().is_ok());
+            (width.unwrap_or(0), numeric)
+        })
+        .collect()
+}
+
+fn line(row: &[String], layout: &[(usize, bool)]) -> String {
+    let cells = row.iter().zip(layout).map(|(cell, (width, numeric))| {
+        let cell = match cell.chars().count() > CELL {
+            true => shorten(cell, CELL - 3),
+            false => cell.clone(),
+        };
+        // What would move a terminal's cursor, a line break above all, tears the table.
+        let cell = cell.replace(char::is_control, " ");
+        match numeric {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        }
+    });
+    let line = cells.collect::<Vec<_>>().join("  ");
+    line.trim_end().to_string()
+}
+
+fn csv_line(output: &mut Output, cells: impl Iterator<Item = String>) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let cells: Vec<String> = cells.collect();
+    let line = writer
+        .write_record(&cells)
+        .map_err(|error| error.to_string())
+        .and_then(|()| writer.into_inner().map_err(|error| error.to_string()));
+    // Memory takes every line.
+    let line = line.map_err(Failure::Store)?;
+    output.bytes(&line)
+}
+
+/// What a record has at a path, as a cell: a string as it is, other values as JSON; several, from an array on the way, as an array.
+fn cell(record: &Value, path: &[String]) -> String {
+    let mut found = Vec::new();
+    gather(record, path, &mut found);
+    match found.as_slice() {
+        [] | [Value::Null] => String::new(),
+        [Value::String(text)] => text.clone(),
+        [one] => one.to_string(),
+        several => Value::Array(several.iter().map(|value| (*value).clone()).collect()).to_string(),
+    }
+}
+
+fn gather<'a>(value: &'a Value, path: &[String], found: &mut Vec<&'a Value>) {
+    match (path.split_first(), value) {
+        (None, value) => found.push(value),
+        (Some((name, rest)), Value::Object(fields)) => {
+            if let Some(value) = fields.get(name) {
+                gather(value, rest, found);
+            }
+        }
+        (Some(_), Value::Array(elements)) => {
+            elements.iter().for_each(|value| gather(value, path, found))
+        }
+        _ => {}
+    }
+}
