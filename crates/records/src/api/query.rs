@@ -8,7 +8,7 @@ use model::condition::{Expr, Op, Operand};
 use model::schema::Path;
 use model::{Key, PrimaryKey};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::maintenance::Validation;
 use crate::query::{self, BulkOrder, Explain, Order, PageToken};
 use crate::record::Record;
@@ -178,12 +178,12 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
 pub struct Answer<K = Key> {
     /// `None` where the query cannot be run.
     inner: Option<query::Answer>,
-    failed: Option<crate::Error>,
+    failed: Option<Error>,
     key: PhantomData<fn() -> K>,
 }
 
 impl<K: PrimaryKey> Answer<K> {
-    fn new(inner: Option<query::Answer>, failed: Option<crate::Error>) -> Answer<K> {
+    fn new(inner: Option<query::Answer>, failed: Option<Error>) -> Answer<K> {
         let key = PhantomData;
         Answer { inner, failed, key }
     }
@@ -254,7 +254,7 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
 pub struct Scan<K = Key> {
     /// `None` once the scan could not be begun.
     inner: Option<query::Scan>,
-    failed: Option<crate::Error>,
+    failed: Option<Error>,
     key: PhantomData<fn() -> K>,
 }
 
