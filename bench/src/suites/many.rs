@@ -149,8 +149,14 @@ impl Measured {
 
 fn create(db: &Database, number: usize) -> Result<Dataset> {
     let def = DatasetDef::new("id", KeyType::Int)
-        .index("user_id", esker::Index::new(IndexKind::Composite).of_type(Type::Int))
-        .index("created_at", esker::Index::new(IndexKind::Composite).of_type(Type::Int));
+        .index(
+            "user_id",
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
+        .index(
+            "created_at",
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        );
     Ok(db.create_dataset::<esker::Key>(&format!("d{number}"), def)?)
 }
 

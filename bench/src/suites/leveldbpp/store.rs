@@ -7,7 +7,6 @@ use esker::{
     Tuning, Type, Value, WriteBatch,
 };
 use lsm::{Cost, Stats};
-use serde_json::Value as Json;
 
 use super::data::Set;
 use crate::failure::{Failure, Result};
@@ -89,8 +88,12 @@ impl Store {
         // As LevelDB++ has them.
         let mut def = DatasetDef::new("id", KeyType::Int).merging(Merging::Leveled);
         def = match setup.index {
-            Some((Attribute::User, kind)) => def.index(user.clone(), esker::Index::new(kind).of_type(user_type)),
-            Some((Attribute::Time, kind)) => def.index(time.clone(), esker::Index::new(kind).of_type(Type::Int)),
+            Some((Attribute::User, kind)) => {
+                def.index(user.clone(), esker::Index::new(kind).of_type(user_type))
+            }
+            Some((Attribute::Time, kind)) => {
+                def.index(time.clone(), esker::Index::new(kind).of_type(Type::Int))
+            }
             None => def,
         };
         let dataset = db.create_dataset::<esker::Key>("records", def)?;

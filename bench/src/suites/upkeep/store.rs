@@ -148,11 +148,17 @@ impl Setup {
                 false => Merging::Tiered,
             });
         if self.range_filter {
-            def = def.index(TIME.parse()?, esker::Index::new(IndexKind::Filter).of_type(Type::Int));
+            def = def.index(
+                TIME,
+                esker::Index::new(IndexKind::Filter).of_type(Type::Int),
+            );
         }
         if self.strategy != Strategy::NoIndex {
             for name in ATTRIBUTES.iter().take(self.indexes) {
-                def = def.index(name.parse()?, esker::Index::new(IndexKind::Composite).of_type(Type::Int));
+                def = def.index(
+                    *name,
+                    esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+                );
             }
         }
         Ok(def)
