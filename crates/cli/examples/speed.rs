@@ -162,7 +162,7 @@ fn queries(
     let get = |tweets: &Dataset, rng: &mut fastrand::Rng| {
         let key = std::str::from_utf8(&ids[rng.usize(..ids.len())]).unwrap();
         tweets
-            .get(&tweets.parse_key(key).unwrap())
+            .get(tweets.parse_key(key).unwrap())
             .unwrap()
             .map_or(0, |r| r.json().len().min(1))
     };
