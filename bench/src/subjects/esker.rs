@@ -41,14 +41,14 @@ impl Esker {
         let db = Database::create_or_open(&setup.dir, options)?;
         let (user, time): (Path, Path) = ("user_id".parse()?, "created_at".parse()?);
         let (of_user, of_time) = how.split_once('+').unwrap_or((how, how));
-        let mut def = DatasetDef::new("id".parse()?, KeyType::Int);
+        let mut def = DatasetDef::new("id", KeyType::Int);
         for (path, kind) in [(&user, of_user), (&time, of_time)] {
             let kind: IndexKind = kind.parse()?;
             if kind != IndexKind::None {
-                def = def.index(path.clone(), kind, Type::Int);
+                def = def.index(path.clone(), esker::Index::new(kind).of_type(Type::Int));
             }
         }
-        let dataset = db.create_dataset("tweets", def)?;
+        let dataset = db.create_dataset::<esker::Key>("tweets", def)?;
         Ok(Esker {
             db,
             batch: dataset.batch(),

@@ -138,7 +138,7 @@ impl Measured {
         self.open_ms.push(millis(start));
         let mut found = 0;
         for name in db.dataset_names() {
-            found += db.dataset(&name)?.query().count()?;
+            found += db.dataset::<esker::Key>(&name)?.query().count()?;
         }
         match found == len as u64 {
             true => Ok(()),
@@ -148,10 +148,16 @@ impl Measured {
 }
 
 fn create(db: &Database, number: usize) -> Result<Dataset> {
-    let def = DatasetDef::new("id".parse()?, KeyType::Int)
-        .index("user_id".parse()?, IndexKind::Composite, Type::Int)
-        .index("created_at".parse()?, IndexKind::Composite, Type::Int);
-    Ok(db.create_dataset(&format!("d{number}"), def)?)
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index(
+            "user_id",
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
+        .index(
+            "created_at",
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        );
+    Ok(db.create_dataset::<esker::Key>(&format!("d{number}"), def)?)
 }
 
 fn millis(start: Instant) -> f64 {

@@ -83,13 +83,13 @@ fn main() {
         ..Options::default()
     };
     let db = Database::create_or_open(dir.path(), options.clone()).unwrap();
-    let mut def = DatasetDef::new("id".parse().unwrap(), KeyType::String);
+    let mut def = DatasetDef::new("id", KeyType::String);
     for (path, kind) in ["user_id", "created_at"].iter().zip(&kinds) {
         if *kind != IndexKind::None {
-            def = def.index(path.parse().unwrap(), *kind, Type::Int);
+            def = def.index(*path, esker::Index::new(*kind).of_type(Type::Int));
         }
     }
-    let tweets = db.create_dataset("tweets", def).unwrap();
+    let tweets = db.create_dataset::<esker::Key>("tweets", def).unwrap();
     println!("{} x {records}, budget {budget} MiB", args[1]);
 
     let mut made = tweets::Tweets::new(7, records as u64);
@@ -162,7 +162,7 @@ fn queries(
     let get = |tweets: &Dataset, rng: &mut fastrand::Rng| {
         let key = std::str::from_utf8(&ids[rng.usize(..ids.len())]).unwrap();
         tweets
-            .get(&tweets.parse_key(key).unwrap())
+            .get(tweets.parse_key(key).unwrap())
             .unwrap()
             .map_or(0, |r| r.json().len().min(1))
     };

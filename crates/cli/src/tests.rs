@@ -293,15 +293,18 @@ fn tweets_are_what_the_workload_says() {
 #[test]
 fn a_definition_is_shown_as_the_arguments_that_make_it() {
     use esker::{DatasetDef, IndexKind, KeyType, Tokenizer, Type};
-    let usual = DatasetDef::new("id".parse().unwrap(), KeyType::Int);
+    let usual = DatasetDef::new("id", KeyType::Int);
     assert_eq!(crate::words::definition(&usual), "--key id:int");
     let def = usual
-        .index("at".parse().unwrap(), IndexKind::Embedded, Type::Time)
-        .tokenized(
-            "name".parse().unwrap(),
-            IndexKind::Lazy,
-            Type::String,
-            Tokenizer::Prefix,
+        .index(
+            "at",
+            esker::Index::new(IndexKind::Embedded).of_type(Type::Time),
+        )
+        .index(
+            "name",
+            esker::Index::new(IndexKind::Lazy)
+                .of_type(Type::String)
+                .tokenizer(Tokenizer::Prefix),
         )
         .auto();
     assert_eq!(

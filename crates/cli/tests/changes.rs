@@ -21,8 +21,8 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     let store = dir.path().join("store");
     let s = store.display().to_string();
     let db = Database::create_or_open(&store, Options::default()).unwrap();
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::String);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new("id", KeyType::String);
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     dataset.put_json(b"{\"id\":\"a\\\"b\",\n\"n\":1}").unwrap();
     dataset.put_json(br#"{"id":"c"}"#).unwrap();
     let key = dataset.parse_key("c").unwrap();
@@ -46,7 +46,10 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     assert!(printed(&["--consumer", "audit"], 1).is_empty());
     let more = || {
         let db = Database::open(&store, Options::default()).unwrap();
-        db.dataset("d").unwrap().put_json(br#"{"id":"e"}"#).unwrap();
+        db.dataset::<esker::Key>("d")
+            .unwrap()
+            .put_json(br#"{"id":"e"}"#)
+            .unwrap();
         db.flush().unwrap();
         db.close().unwrap();
     };
@@ -74,7 +77,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
 
     // Beside one who writes.
     let db = Database::open(&store, Options::default()).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let at = db.position().to_string();
     let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
         .args(["changes", &s, "d", "--follow", "--from", &at])

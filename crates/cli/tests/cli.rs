@@ -712,7 +712,7 @@ fn a_store_can_be_asked_while_another_process_writes_it() {
     room.run("load", &["ev", &file, "--key", "id:int"])
         .expect(0);
     let db = esker::Database::open(&room.path("store"), esker::Options::default()).unwrap();
-    let ev = db.dataset("ev").unwrap();
+    let ev = db.dataset::<esker::Key>("ev").unwrap();
     for id in 50..60 {
         let mut batch = ev.batch();
         batch

@@ -17,12 +17,9 @@ fn snapshots_are_kept_asked_listed_and_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let db = Database::create_or_open(&store, Options::default()).unwrap();
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int).index(
-        "n".parse().unwrap(),
-        IndexKind::Lazy,
-        Type::Int,
-    );
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("n", esker::Index::new(IndexKind::Lazy).of_type(Type::Int));
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let put = |dataset: &esker::Dataset, ids: std::ops::Range<u32>, n: u32| {
         for id in ids {
             let body = format!("{{\"id\":{id},\"n\":{n}}}");
@@ -39,7 +36,7 @@ fn snapshots_are_kept_asked_listed_and_dropped() {
     let again = esker(&["snapshot", &s, "first"]).expect(2);
     assert!(again.stderr.contains("kept already"), "{}", again.stderr);
     let db = Database::open(&store, Options::default()).unwrap();
-    put(&db.dataset("d").unwrap(), 0..3, 2);
+    put(&db.dataset::<esker::Key>("d").unwrap(), 0..3, 2);
     db.close().unwrap();
     esker(&["compact", &s]).expect(0);
 

@@ -127,7 +127,7 @@ impl Loaded {
         }
         let store = self.store();
         let db = esker::Database::open(store.as_ref(), esker::Options::default()).unwrap();
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         let mut batch = dataset.batch();
         for id in many {
             let key = dataset.parse_key(&id.to_string()).unwrap();

@@ -19,16 +19,16 @@ fn store() -> (TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let db = Database::create_or_open(&store, Options::default()).unwrap();
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int)
-        .tokenized(
-            "name".parse().unwrap(),
-            IndexKind::Lazy,
-            Type::String,
-            Tokenizer::Prefix,
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index(
+            "name",
+            esker::Index::new(IndexKind::Lazy)
+                .of_type(Type::String)
+                .tokenizer(Tokenizer::Prefix),
         )
-        .index("n".parse().unwrap(), IndexKind::Recent, Type::Int)
+        .index("n", esker::Index::new(IndexKind::Recent).of_type(Type::Int))
         .versions(3);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     for n in 0..8 {
         let (id, name) = (n % 2, if n < 6 { "Ada Lovelace" } else { "Adam Smith" });
         let record = format!("{{\"id\":{id},\"n\":{},\"name\":\"{name}\"}}", n % 4);

@@ -107,6 +107,22 @@ impl Batch {
         });
     }
 
+    /// Adds the writes of another batch behind those that are there.
+    pub fn append(&mut self, other: &Batch) -> Result<()> {
+        let writes = other.bytes.get(HEADER..).unwrap_or_default();
+        check_limit(
+            "batch length in bytes",
+            u32::MAX as usize / 2,
+            self.bytes.len() + writes.len(),
+        )?;
+        self.bytes.extend_from_slice(writes);
+        self.operations += other.operations;
+        self.sequences += other.sequences;
+        self.trees.extend_from_slice(&other.trees);
+        self.hash = None;
+        Ok(())
+    }
+
     /// A savepoint at the current end of the batch.
     pub fn savepoint(&self) -> Savepoint {
         Savepoint(
@@ -366,6 +382,21 @@ mod tests {
                 (8, Kind::Delete, 1, b"b".to_vec(), b"".to_vec()),
             ]
         );
+    }
+
+    #[test]
+    fn a_batch_goes_on_with_the_writes_of_another() {
+        let mut batch = Batch::new();
+        batch.put(1, b"a", b"one").unwrap();
+        let mut other = Batch::new();
+        other.put(2, b"b", b"two").unwrap();
+        other.also(Kind::Delete, 3, b"c", b"").unwrap();
+        batch.append(&other).unwrap();
+        batch.append(&Batch::new()).unwrap();
+        assert_eq!((batch.sequences(), batch.trees()), (2, &[1, 2, 3][..]));
+        let mut seen = Vec::new();
+        let last = decode(batch.seal(7), |op| seen.push((op.seq, op.tree)));
+        assert_eq!((last, seen), (Some(8), vec![(7, 1), (8, 2), (8, 3)]));
     }
 
     #[test]

@@ -35,6 +35,11 @@ impl Key {
             .unwrap_or_else(|| Value::String(Key::display(self.ty, &self.bytes)))
     }
 
+    /// Its type.
+    pub fn key_type(&self) -> KeyType {
+        self.ty
+    }
+
     /// A key from its stored form.
     pub fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
         Key { ty, bytes }

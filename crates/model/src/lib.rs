@@ -15,6 +15,8 @@ pub mod range;
 pub mod record;
 pub mod schema;
 pub mod tokens;
+pub mod typed;
 
 pub use error::{Error, Result};
 pub use key::Key;
+pub use typed::{AsKey, KeyRange, PrimaryKey};

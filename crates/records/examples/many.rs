@@ -69,10 +69,17 @@ fn measure(number: usize, puts: u64) {
     let start = Instant::now();
     let sets: Vec<Dataset> = (0..number)
         .map(|n| {
-            let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int)
-                .index("user".parse().unwrap(), IndexKind::Composite, Type::String)
-                .index("at".parse().unwrap(), IndexKind::Composite, Type::Int);
-            db.create_dataset(&format!("d{n}"), def).unwrap()
+            let def = DatasetDef::new("id", KeyType::Int)
+                .index(
+                    "user",
+                    esker::Index::new(IndexKind::Composite).of_type(Type::String),
+                )
+                .index(
+                    "at",
+                    esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+                );
+            db.create_dataset::<esker::Key>(&format!("d{n}"), def)
+                .unwrap()
         })
         .collect();
     let created = start.elapsed();
@@ -120,7 +127,9 @@ fn measure(number: usize, puts: u64) {
     let db = Database::open(&dir, options()).unwrap();
     let opened = start.elapsed();
     assert_eq!(db.dataset_names().len(), number);
-    let last = db.dataset(&format!("d{}", number - 1)).unwrap();
+    let last = db
+        .dataset::<esker::Key>(&format!("d{}", number - 1))
+        .unwrap();
     assert!(last.query().count().unwrap() > 0);
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     println!(

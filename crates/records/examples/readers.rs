@@ -131,9 +131,9 @@ fn main() {
     };
     let store = Database::create_or_open(dir.path(), options).unwrap();
     let user: Path = "user".parse().unwrap();
-    let def =
-        DatasetDef::new("id".parse().unwrap(), KeyType::Int).index(user.clone(), kind, Type::Int);
-    let dataset = store.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index(user.clone(), esker::Index::new(kind).of_type(Type::Int));
+    let dataset = store.create_dataset::<esker::Key>("d", def).unwrap();
     load(&dataset, records);
     store.compact(None).unwrap();
     let get = |rng: &mut fastrand::Rng| {

@@ -40,8 +40,8 @@ fn main() {
     for threads in [1, 4, 16, 64] {
         let path = dir.join("store");
         let db = Database::create_or_open(&path, Options::default()).unwrap();
-        let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let def = DatasetDef::new("id", KeyType::Int);
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
         let next = AtomicU64::new(0);
         std::thread::scope(|scope| {

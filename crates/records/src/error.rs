@@ -110,6 +110,11 @@ impl Error {
         self.kind == ErrorKind::Busy
     }
 
+    /// True when a batch was made for trees that are not what they were.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self.source, Some(lsm::Error::Stale))
+    }
+
     /// The engine's error behind it, if it is one.
     pub fn engine(&self) -> Option<&lsm::Error> {
         self.source.as_ref()

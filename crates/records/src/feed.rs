@@ -5,11 +5,12 @@
 //! A change is given when readers see it, never before, and changes of one batch come in the order in which they were added.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use lsm::entry::Timed;
 use lsm::{Kind, Position, Seq, Slice, Tail};
-use model::Key;
+use model::{Key, PrimaryKey};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::record::Record;
@@ -56,21 +57,33 @@ pub enum ChangeKind {
 
 /// One committed change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    key: Key,
+pub struct Change<K = Key> {
+    key: K,
     position: Position,
-    record: Option<Record>,
+    record: Option<Record<K>>,
     kind: ChangeKind,
 }
 
 impl Change {
+    /// With its key as a type of the program.
+    fn typed<K: PrimaryKey>(self) -> Result<Change<K>> {
+        Ok(Change {
+            key: K::from_key(self.key)?,
+            position: self.position,
+            record: self.record.map(Record::typed).transpose()?,
+            kind: self.kind,
+        })
+    }
+}
+
+impl<K> Change<K> {
     /// What became of the record.
     pub fn kind(&self) -> ChangeKind {
         self.kind
     }
 
     /// The primary key.
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &K {
         &self.key
     }
 
@@ -85,13 +98,14 @@ impl Change {
     }
 
     /// The record as it is since then; `None` when it was deleted or has expired.
-    pub fn record(&self) -> Option<&Record> {
+    pub fn record(&self) -> Option<&Record<K>> {
         self.record.as_ref()
     }
 }
 
 /// Reads the changes of a dataset in order ([`crate::Dataset::changes`]).
-pub struct Changes {
+pub struct Changes<K = Key> {
+    key: PhantomData<fn() -> K>,
     dataset: Handle,
     tail: Tail,
     /// Everything up to it was given.
@@ -103,8 +117,8 @@ pub struct Changes {
 /// Between two looks at whether the reader was stopped.
 const LOOK: Duration = Duration::from_millis(200);
 
-impl Changes {
-    pub(crate) fn new(dataset: Handle, from: ChangesFrom) -> Result<Changes> {
+impl<K: PrimaryKey> Changes<K> {
+    pub(crate) fn new(dataset: Handle, from: ChangesFrom) -> Result<Changes<K>> {
         let group = &dataset.shared.group;
         let from = match from {
             ChangesFrom::Oldest => group.oldest_position(),
@@ -116,6 +130,7 @@ impl Changes {
             ChangesFrom::Now => group.position(),
         };
         Ok(Changes {
+            key: PhantomData,
             tail: group.tail(from)?,
             dataset,
             given: from,
@@ -145,7 +160,7 @@ impl Changes {
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
     )]
-    pub fn next(&mut self) -> Result<Option<Change>> {
+    pub fn next(&mut self) -> Result<Option<Change<K>>> {
         self.wait(Duration::ZERO)
     }
 
@@ -154,14 +169,14 @@ impl Changes {
     /// # Errors
     /// As [`Changes::next`]; [`ErrorKind::Closed`] when the store was closed and everything was given; [`ErrorKind::Cancelled`] of
     /// a handle that was stopped ([`crate::Dataset::with_stop`]).
-    pub fn wait(&mut self, most: Duration) -> Result<Option<Change>> {
+    pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
         // None is beyond what the clock can say: for ever.
         let until = Instant::now().checked_add(most);
         let mut was_dropped = false;
         loop {
             if let Some(change) = self.pending.pop_front() {
                 self.given = change.position;
-                return Ok(Some(change));
+                return change.typed().map(Some);
             }
             if let Some(stop) = &self.dataset.stop {
                 stop.check()?;

@@ -3,7 +3,7 @@
 use lsm::fuzzing::campaign;
 
 use super::*;
-use crate::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
+use crate::{DatasetDef, Index, Maintenance, Merging, Repair};
 
 #[test]
 fn stored_records() {
@@ -84,9 +84,9 @@ fn conditions() {
 
 #[test]
 fn definitions() {
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int)
-        .index("a\\.b.c".parse().unwrap(), IndexKind::Lazy, Type::String)
-        .index("at".parse().unwrap(), IndexKind::Embedded, Type::Time);
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("a\\.b.c", Index::lazy().string())
+        .index("at", Index::embedded().time());
     let kept = def
         .clone()
         .maintenance(Maintenance::Deferred)

@@ -6,16 +6,16 @@
 //! and as durable as asked for ([`Durability`]).
 //!
 //! ```
-//! use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Order, Type};
+//! use esker::{Database, DatasetDef, Index, KeyType, Options, field};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let dir = dir.path();
 //! let db = Database::create_or_open(dir, Options::default())?;
-//! let def = DatasetDef::new("id".parse()?, KeyType::Int)
-//!     .index("user.name".parse()?, IndexKind::Lazy, Type::String)
-//!     .index("at".parse()?, IndexKind::Embedded, Type::Time);
-//! let events = db.create_dataset("events", def)?;
+//! let def = DatasetDef::new("id", KeyType::Int)
+//!     .index("user.name", Index::lazy().string())
+//!     .index("at", Index::embedded().time());
+//! let events = db.create_dataset::<u64>("events", def)?;
 //!
 //! let mut batch = events.batch();
 //! batch.put_json(br#"{"id": 1, "user": {"name": "ann"}, "at": "2026-11-21T09:00:00Z"}"#)?;
@@ -23,11 +23,13 @@
 //! batch.put_json(br#"{"id": 3, "user": {"name": "ann"}, "at": "2026-11-21T09:02:00Z"}"#)?;
 //! batch.commit()?;
 //!
-//! let newest = events.query().equals(&"user.name".parse()?, "ann").limit(10).run()?;
-//! let ids: Vec<String> = newest.map(|r| Ok(r?.key().to_string())).collect::<Result<_, esker::Error>>()?;
-//! assert_eq!(ids, ["3", "1"]);
+//! let mut ids = Vec::new();
+//! for hit in events.find(field("user.name").eq("ann")).limit(10) {
+//!     ids.push(*hit?.key());
+//! }
+//! assert_eq!(ids, [3, 1]);
 //!
-//! let minute = events.query().between(&"at".parse()?, "2026-11-21T09:00:00Z", "2026-11-21T09:01:00Z");
+//! let minute = events.find(r#"at >= "2026-11-21T09:00:00Z" and at <= "2026-11-21T09:01:00Z""#.parse()?);
 //! assert_eq!(minute.count()?, 2);
 //! # Ok(())
 //! # }
@@ -58,7 +60,10 @@ mod write;
 pub use advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource, Workload};
 #[doc(hidden)]
 pub use api::Tuning;
-pub use api::{Database, Dataset, DatasetSnapshot, Options, StoreSnapshot};
+pub use api::{
+    Answer, Batch, Database, Dataset, DatasetSnapshot, Keys, Options, Query, Scan, StoreSnapshot,
+    WriteBatch,
+};
 pub use check::CheckReport;
 pub use ddl::{
     IndexChange, IndexProgress, IndexStep, OnProgress, OnSwitch, SwitchProgress, SwitchReport,
@@ -72,21 +77,20 @@ pub use lsm::{
 };
 pub use maintenance::Validation;
 pub use model::Error as ModelError;
-pub use model::Key;
 pub use model::condition::{Expr, Field, Op, Operand, ParseError, field};
 pub use model::definition::{
-    DatasetDef, Expiry, IndexDef, IndexKind, Maintenance, Merging, Repair,
+    DatasetDef, Expiry, Index, IndexDef, IndexKind, Maintenance, Merging, Repair,
 };
-pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+pub use model::schema::{IntoPath, KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Tokenizer, Type, field};
+/// use esker::{Database, DatasetDef, Index, KeyType, Options, Tokenizer, Type, field};
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let def = DatasetDef::new("id".parse()?, KeyType::Int)
-///     .tokenized("name".parse()?, IndexKind::Lazy, Type::String, Tokenizer::Prefix);
-/// let people = db.create_dataset("people", def)?;
+/// let def = DatasetDef::new("id", KeyType::Int)
+///     .index("name", Index::lazy().string().tokenizer(Tokenizer::Prefix));
+/// let people = db.create_dataset::<u64>("people", def)?;
 /// people.put_json(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
 /// people.put_json(br#"{"id": 2, "name": "Adam Smith"}"#)?;
 ///
@@ -96,9 +100,10 @@ pub use model::schema::{KeyType, Path, RecordError, RecordErrorKind, Type, Value
 /// # }
 /// ```
 pub use model::tokens::Tokenizer;
+pub use model::{AsKey, Key, KeyRange, PrimaryKey};
 pub use query::{
-    Answer, BulkOrder, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Keys,
-    Order, Page, PageToken, Query, ReadCost, Scan, Steps, ValuePage, ValueToken,
+    BulkOrder, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order, Page,
+    PageToken, ReadCost, Steps, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use repair::{
@@ -106,7 +111,7 @@ pub use repair::{
 };
 pub use store::check_dataset_name;
 pub use telemetry::{Asked, UsageCounts};
-pub use write::{Update, WriteBatch};
+pub use write::{IntoUpdate, Update};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {

@@ -1,16 +1,16 @@
 //! Records that reads return.
 
 use lsm::{Seq, Slice};
-use model::Key;
 use model::record::RecordRef;
+use model::{Key, PrimaryKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
 /// A record that a read returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    key: Key,
+pub struct Record<K = Key> {
+    key: K,
     seq: Seq,
     stored: Slice,
     body_at: usize,
@@ -28,6 +28,18 @@ impl Record {
         })
     }
 
+    /// With its key as a type of the program.
+    pub(crate) fn typed<K: PrimaryKey>(self) -> Result<Record<K>> {
+        Ok(Record {
+            key: K::from_key(self.key)?,
+            seq: self.seq,
+            stored: self.stored,
+            body_at: self.body_at,
+        })
+    }
+}
+
+impl<K> Record<K> {
     /// The JSON exactly as it was put.
     pub fn json(&self) -> &[u8] {
         self.stored.get(self.body_at..).unwrap_or_default()
@@ -40,11 +52,11 @@ impl Record {
     /// [`crate::ErrorKind::BadInput`] when it is none of these.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
         let parsed = serde_json::from_slice(self.json());
-        parsed.map_err(|why| Error::bad_input(format!("the record of key {}: {why}", self.key)))
+        parsed.map_err(|why| Error::bad_input(format!("the record of write {}: {why}", self.seq)))
     }
 
     /// Its primary key.
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &K {
         &self.key
     }
 

@@ -25,9 +25,18 @@ const MIX: Mix = Mix {
 
 fn def() -> DatasetDef {
     DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("at"), IndexKind::Lazy, Type::Int)
-        .index(path("user"), IndexKind::Embedded, Type::String)
-        .index(path("rare"), IndexKind::None, Type::Int)
+        .index(
+            path("at"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+        )
+        .index(
+            path("user"),
+            esker::Index::new(IndexKind::Embedded).of_type(Type::String),
+        )
+        .index(
+            path("rare"),
+            esker::Index::new(IndexKind::None).of_type(Type::Int),
+        )
 }
 
 fn body(id: i64) -> String {
@@ -56,7 +65,7 @@ fn of<'a>(advice: &'a Advice, name: &str) -> &'a AttributeAdvice {
 
 fn store(fs: &Memory) -> (Database, Dataset) {
     let db = open(Arc::new(fs.clone())).unwrap();
-    let dataset = db.create_dataset("d", def()).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
     (db, dataset)
 }
 
@@ -182,19 +191,19 @@ fn what_is_counted_is_kept_by_a_handle_that_wrote() {
         let before = names(&fs);
         // A handle that reads adds nothing.
         let db = open(Arc::new(fs.clone())).unwrap();
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         assert_counted(&dataset, 100);
         dataset.query().equals(&path("user"), "u5").count().unwrap();
         assert_eq!(dataset.usage().attributes[&path("user")].lookups, 4);
         drop((db, dataset));
         assert_eq!(names(&fs), before);
         let db = open(Arc::new(fs.clone())).unwrap();
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         assert_counted(&dataset, 100);
         fill(&dataset, 0..1);
         drop((db, dataset));
         let db = open(Arc::new(fs.clone())).unwrap();
-        assert_counted(&db.dataset("d").unwrap(), 101);
+        assert_counted(&db.dataset::<esker::Key>("d").unwrap(), 101);
     }
 }
 
@@ -239,7 +248,7 @@ fn a_file_of_counters_that_cannot_be_read_is_nothing() {
         file.append(content.as_bytes()).unwrap();
         drop(file);
         let db = open(Arc::new(fs)).unwrap();
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         assert_eq!(
             (dataset.usage().puts, dataset.usage().gets),
             (0, 0),
@@ -258,10 +267,10 @@ fn a_dropped_dataset_leaves_no_counters() {
     db.close().unwrap();
     let db = open(Arc::new(fs.clone())).unwrap();
     db.drop_dataset("d").unwrap();
-    db.create_dataset("d", def()).unwrap();
+    db.create_dataset::<esker::Key>("d", def()).unwrap();
     drop(db);
     let db = open(Arc::new(fs)).unwrap();
-    assert_eq!(db.dataset("d").unwrap().usage().puts, 0);
+    assert_eq!(db.dataset::<esker::Key>("d").unwrap().usage().puts, 0);
 }
 
 #[test]

@@ -43,7 +43,10 @@ fn open(fs: Arc<dyn Fs>, dir: &FsPath) -> Database {
 
 fn definition(maintenance: Maintenance) -> DatasetDef {
     DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), IndexKind::Lazy, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+        )
         .maintenance(maintenance)
 }
 
@@ -86,7 +89,7 @@ fn prove(fs: &Arc<dyn Fs>, dir: &FsPath) -> u64 {
     check(&db);
     let mut records = 0;
     for name in db.dataset_names() {
-        let dataset = db.dataset(&name).unwrap();
+        let dataset = db.dataset::<esker::Key>(&name).unwrap();
         records += agree(&dataset);
         // What is new is newer than all that the copy knows of.
         put(&dataset, 0..7, 3);
@@ -98,7 +101,7 @@ fn prove(fs: &Arc<dyn Fs>, dir: &FsPath) -> u64 {
     check(&db);
     db.compact(None).unwrap();
     for name in db.dataset_names() {
-        agree(&db.dataset(&name).unwrap());
+        agree(&db.dataset::<esker::Key>(&name).unwrap());
     }
     check(&db);
     let again = dir.with_extension("again");
@@ -107,7 +110,7 @@ fn prove(fs: &Arc<dyn Fs>, dir: &FsPath) -> u64 {
     let db = open(fs.clone(), &again);
     check(&db);
     for name in db.dataset_names() {
-        agree(&db.dataset(&name).unwrap());
+        agree(&db.dataset::<esker::Key>(&name).unwrap());
     }
     db.close().unwrap();
     remove(fs, &again);
@@ -131,14 +134,16 @@ fn a_backup_has_no_bits_of_writes_that_it_lacks() {
             let fs: Arc<dyn Fs> = Arc::new(hooked.clone());
             let db =
                 Arc::new(Database::create_or_open(FsPath::new(DIR), small(fs.clone())).unwrap());
-            let dataset = db.create_dataset("d", definition(maintenance)).unwrap();
+            let dataset = db
+                .create_dataset::<esker::Key>("d", definition(maintenance))
+                .unwrap();
             put(&dataset, 0..KEYS, 1);
             let last = db.group().snapshot().seq();
             let calls = Arc::new(AtomicU64::new(0));
             let (during, counted) = (db.clone(), calls.clone());
             hooked.set(move |_, _| {
                 if counted.fetch_add(1, Ordering::SeqCst) + 1 == at {
-                    put(&during.dataset("d").unwrap(), 0..KEYS, 2);
+                    put(&during.dataset::<esker::Key>("d").unwrap(), 0..KEYS, 2);
                     let group = during.group();
                     if let Some(set) = group.tree("d/superseded") {
                         let mut over = (last + 1 - KEYS..=last).map(Ok);
@@ -165,8 +170,12 @@ fn a_backup_gives_out_numbers_above_all_that_its_marks_say() {
         let _doing = Doing(maintenance.to_string());
         let fs: Arc<dyn Fs> = Arc::new(Memory::new());
         let db = Database::create_or_open(FsPath::new(DIR), small(fs.clone())).unwrap();
-        let users = db.create_dataset("users", definition(maintenance)).unwrap();
-        let logs = db.create_dataset("logs", definition(maintenance)).unwrap();
+        let users = db
+            .create_dataset::<esker::Key>("users", definition(maintenance))
+            .unwrap();
+        let logs = db
+            .create_dataset::<esker::Key>("logs", definition(maintenance))
+            .unwrap();
         put(&users, 0..10, 0);
         put(&logs, 0..1000, 1);
         repair(&users);
@@ -187,7 +196,7 @@ fn a_build_that_was_broken_off_goes_on_in_the_backup() {
     let fs: Arc<dyn Fs> = Arc::new(Memory::new());
     let db = Database::create_or_open(FsPath::new(DIR), small(fs.clone())).unwrap();
     let dataset = db
-        .create_dataset("d", definition(Maintenance::Validation))
+        .create_dataset::<esker::Key>("d", definition(Maintenance::Validation))
         .unwrap();
     put(&dataset, 0..100, 0);
     let report = dataset
@@ -201,7 +210,7 @@ fn a_build_that_was_broken_off_goes_on_in_the_backup() {
     assert!(!report.complete);
     db.backup(FsPath::new("/copy")).unwrap();
     let copy = open(fs.clone(), FsPath::new("/copy"));
-    let dataset = copy.dataset("d").unwrap();
+    let dataset = copy.dataset::<esker::Key>("d").unwrap();
     put(&dataset, 50..120, 2);
     let report = dataset
         .resume_index(&mut |_| ControlFlow::Continue(()))
@@ -231,7 +240,9 @@ fn backups_under_load_are_sound() {
             ..small(fs.clone())
         };
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
-        let dataset = db.create_dataset("d", definition(maintenance)).unwrap();
+        let dataset = db
+            .create_dataset::<esker::Key>("d", definition(maintenance))
+            .unwrap();
         put(&dataset, 0..KEYS, 0);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -22,9 +22,9 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
     let db = open(Arc::new(fs.clone())).unwrap();
     let mut def = DatasetDef::new(path("id"), KeyType::Int);
     for (kind, name) in INDEXED.iter().zip(PATHS) {
-        def = def.index(path(name), *kind, Type::Int);
+        def = def.index(path(name), esker::Index::new(*kind).of_type(Type::Int));
     }
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let put = |id: u64, version: u64| {
         let values = [id % 10, id % 10 + 1, version];
         let attributes = PATHS.map(|name| format!(",\"{name}\":{values:?}")).concat();
@@ -108,7 +108,7 @@ fn what_does_not_fit_is_sorted_in_a_file_that_goes_away() {
         Ok(())
     });
     let db = open(Arc::new(hooked)).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let files = || {
         let names = fs.list(FsPath::new(DIR)).unwrap();
         let sort = |name: &&std::path::PathBuf| name.extension().is_some_and(|e| e == "sort");

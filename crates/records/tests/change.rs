@@ -28,7 +28,7 @@ fn stop(_: IndexProgress) -> ControlFlow<()> {
 fn store(n: i64) -> (Database, Dataset) {
     let db = open(Arc::new(Memory::new())).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     for id in 0..n {
         put(&dataset, id, id % 5);
         if id == n / 2 {
@@ -76,7 +76,7 @@ fn change(
 /// Each index tells what a scan tells.
 fn agree(snapshot: &DatasetSnapshot, values: std::ops::Range<i64>) {
     let mut by_value: BTreeMap<i64, Vec<(u64, String)>> = BTreeMap::new();
-    for record in snapshot.scan(None, None, false).unwrap() {
+    for record in snapshot.scan(..) {
         let record = record.unwrap();
         let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
         let v = json["v"].as_i64().unwrap();
@@ -406,7 +406,7 @@ fn writers_go_on_while_the_kind_is_switched() {
     };
     let db = Database::create_or_open(std::path::Path::new(common::DIR), options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     for id in 0..2000 {
         put(&dataset, id, id % 7);
     }

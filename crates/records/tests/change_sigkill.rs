@@ -67,7 +67,7 @@ fn write_batch(dataset: &Dataset, number: u64) {
         match value {
             Some(value) => batch.put_json(body(key, value, number).as_bytes()).unwrap(),
             None => batch
-                .delete(&dataset.parse_key(&key.to_string()).unwrap())
+                .delete(dataset.parse_key(&key.to_string()).unwrap())
                 .unwrap(),
         }
     }
@@ -86,7 +86,7 @@ fn change_until_killed() {
     };
     let first = first.parse::<u64>().unwrap();
     let db = Database::open(FsPath::new(&dir), options()).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in first.. {
@@ -181,9 +181,12 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
     let mut next = 20;
     {
         let def = DatasetDef::new(path("id"), KeyType::Int);
-        let def = def.index(path("v"), IndexKind::None, Type::Int);
+        let def = def.index(
+            path("v"),
+            esker::Index::new(IndexKind::None).of_type(Type::Int),
+        );
         let db = Database::create_or_open(dir, options()).unwrap();
-        let dataset = db.create_dataset("d", def).unwrap();
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         for batch in 0..next {
             write_batch(&dataset, batch);
             apply(&mut model, batch);
@@ -202,7 +205,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
         (resumed, done) = (resumed + said.resumed, done + said.done);
         let last = said.last.unwrap();
         let db = Database::open(dir, options()).unwrap();
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         unfinished += usize::from(dataset.unfinished_index().is_some());
         let found = scan(&dataset.snapshot()).unwrap();
         // The batch after the last acknowledged one may be there, and no other.
@@ -236,7 +239,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
     assert!(unfinished > 0 && resumed > 0 && done > 0);
     // Whatever was left is finished.
     let db = Database::open(dir, options()).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let mut go_on = |_| ControlFlow::Continue(());
     dataset.resume_index(&mut go_on).unwrap();
     assert_eq!(dataset.unfinished_index(), None);

@@ -25,7 +25,7 @@ fn open(memory: &Memory, bytes: u64) -> Database {
 }
 
 fn def() -> DatasetDef {
-    DatasetDef::new("id".parse().unwrap(), KeyType::Int)
+    DatasetDef::new("id", KeyType::Int)
 }
 
 /// Everything that a feed has: number, key, body.
@@ -54,13 +54,19 @@ fn a_feed_gives_each_change_once_from_any_place() {
         let memory = Memory::new();
         let mut db = open(&memory, u64::MAX);
         let def = def()
-            .index("v".parse().unwrap(), IndexKind::Composite, Type::Int)
+            .index(
+                "v",
+                esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+            )
             .maintenance(maintenance);
-        db.create_dataset("d", def.clone()).unwrap();
-        db.create_dataset("other", def).unwrap();
+        db.create_dataset::<esker::Key>("d", def.clone()).unwrap();
+        db.create_dataset::<esker::Key>("other", def).unwrap();
         let (mut made, mut rng) = (Seen::new(), fastrand::Rng::with_seed(7));
         for round in 0..60 {
-            let (dataset, other) = (db.dataset("d").unwrap(), db.dataset("other").unwrap());
+            let (dataset, other) = (
+                db.dataset::<esker::Key>("d").unwrap(),
+                db.dataset::<esker::Key>("other").unwrap(),
+            );
             let mut batch = dataset.batch();
             let mut wanted = Vec::new();
             for _ in 0..rng.usize(1..6) {
@@ -68,7 +74,7 @@ fn a_feed_gives_each_change_once_from_any_place() {
                 match rng.usize(0..4) {
                     0 => {
                         batch
-                            .delete(&dataset.parse_key(&id.to_string()).unwrap())
+                            .delete(dataset.parse_key(&id.to_string()).unwrap())
                             .unwrap();
                         wanted.push((id.to_string(), None));
                     }
@@ -111,7 +117,7 @@ fn a_feed_gives_each_change_once_from_any_place() {
                 _ => {}
             }
         }
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         assert!(made.windows(2).all(|pair| pair[0].0 < pair[1].0));
         for from in std::iter::once(0).chain(made.iter().map(|(seq, _, _)| *seq)) {
             let found = read(&mut dataset.changes(from).unwrap());
@@ -140,7 +146,7 @@ fn a_feed_gives_each_change_once_from_any_place() {
 fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
     let memory = Memory::new();
     let db = open(&memory, 0);
-    let dataset = db.create_dataset("d", def()).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
     let begin = db.position();
     put(&dataset, 1, 1);
     db.flush().unwrap();
@@ -159,7 +165,7 @@ fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
     drop(dataset);
     db.close().unwrap();
     let db = open(&memory, 0);
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let (name, at, bytes) = db.change_consumers().pop().unwrap();
     assert_eq!((name.as_str(), at, bytes), ("audit", here, 1 << 20));
     let seen = read(&mut dataset.changes(at).unwrap());
@@ -178,7 +184,7 @@ fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
     db.backup(FsPath::new("/copy")).unwrap();
     let options = small(Arc::new(memory.clone()));
     let copy = Database::open(FsPath::new("/copy"), options).unwrap();
-    let copied = copy.dataset("d").unwrap();
+    let copied = copy.dataset::<esker::Key>("d").unwrap();
     put(&copied, 1, 1);
     let refused = dataset.changes(copy.position()).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::OtherHistory);
@@ -193,7 +199,7 @@ fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
 fn who_waits_gets_the_next_change_or_is_told_that_none_will_come() {
     let memory = Memory::new();
     let db = open(&memory, 0);
-    let dataset = db.create_dataset("d", def()).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
     let mut changes = dataset.changes(ChangesFrom::Now).unwrap();
     assert!(changes.wait(Duration::from_millis(1)).unwrap().is_none());
     std::thread::scope(|scope| {
@@ -222,7 +228,7 @@ fn who_waits_gets_the_next_change_or_is_told_that_none_will_come() {
         ErrorKind::UnknownDataset
     );
     // One of the same name is another.
-    let again = db.create_dataset("d", def()).unwrap();
+    let again = db.create_dataset::<esker::Key>("d", def()).unwrap();
     let mut anew = again.changes(ChangesFrom::Oldest).unwrap();
     assert!(read(&mut anew).is_empty());
     put(&again, 9, 1);
@@ -236,11 +242,11 @@ fn who_waits_gets_the_next_change_or_is_told_that_none_will_come() {
 fn a_reader_beside_follows_the_writer() {
     let memory = Memory::new();
     let db = open(&memory, u64::MAX);
-    let dataset = db.create_dataset("d", def()).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
     let options = small(Arc::new(memory.clone()));
     let beside = Database::open_reader(FsPath::new(DIR), options).unwrap();
     let mut changes = beside
-        .dataset("d")
+        .dataset::<esker::Key>("d")
         .unwrap()
         .changes(ChangesFrom::Now)
         .unwrap();

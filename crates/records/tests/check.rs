@@ -13,9 +13,9 @@ use lsm::{Batch, Cursor, Durability, TreeId};
 fn store(kind: IndexKind, maintenance: Maintenance) -> (Database, Dataset) {
     let db = open(Arc::new(Memory::new())).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), kind, Type::Int)
+        .index(path("a"), esker::Index::new(kind).of_type(Type::Int))
         .maintenance(maintenance);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     for id in 0..4 {
         put(&dataset, id, id);
     }

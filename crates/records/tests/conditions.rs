@@ -111,14 +111,20 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
         let kind = kinds[seed as usize % kinds.len()];
         let other = kinds[rng.usize(0..kinds.len())];
         let db = open(Arc::new(Memory::new())).unwrap();
-        let mut def = DatasetDef::new(path("id"), KeyType::Int).index(path("n"), kind, Type::Int);
+        let mut def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("n"), esker::Index::new(kind).of_type(Type::Int));
         def = match kind.is_standalone() && rng.bool() {
-            true => def.tokenized(path("s"), kind, Type::String, Tokenizer::Prefix),
-            false => def.index(path("s"), kind, Type::String),
+            true => def.index(
+                path("s"),
+                esker::Index::new(kind)
+                    .of_type(Type::String)
+                    .tokenizer(Tokenizer::Prefix),
+            ),
+            false => def.index(path("s"), esker::Index::new(kind).of_type(Type::String)),
         };
-        def = def.index(path("t"), other, Type::Int);
+        def = def.index(path("t"), esker::Index::new(other).of_type(Type::Int));
         let dataset = db
-            .create_dataset("d", upkeep(def, rng.usize(0..20)))
+            .create_dataset::<esker::Key>("d", upkeep(def, rng.usize(0..20)))
             .unwrap();
         let mut model = BTreeMap::new();
         for order in 0..500 {
@@ -207,9 +213,15 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
 fn indexes_drive_together_where_each_branch_has_one() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("n"), IndexKind::Composite, Type::Int)
-        .index(path("s"), IndexKind::Lazy, Type::String);
-    let dataset = db.create_dataset("d", def).unwrap();
+        .index(
+            path("n"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
+        .index(
+            path("s"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::String),
+        );
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     for id in 0..200 {
         let json = format!(
             r#"{{"id":{id},"n":{},"s":"{}","u":{id}}}"#,
@@ -253,9 +265,11 @@ fn indexes_drive_together_where_each_branch_has_one() {
 #[test]
 fn what_a_condition_cannot_mean_is_refused() {
     let db = open(Arc::new(Memory::new())).unwrap();
-    let def =
-        DatasetDef::new(path("id"), KeyType::Int).index(path("n"), IndexKind::Lazy, Type::Int);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int).index(
+        path("n"),
+        esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+    );
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     dataset.put_json(br#"{"id":1,"n":5}"#).unwrap();
     for wrong in [
         field("n..").eq(1),

@@ -84,7 +84,7 @@ fn write(dataset: &Dataset, seed: u64, writer: u64, batches: usize) -> Last {
 }
 
 fn all(snapshot: &DatasetSnapshot) -> Vec<Record> {
-    let scan = snapshot.scan(None, None, false).unwrap();
+    let scan = snapshot.scan(..);
     scan.map(Result::unwrap).collect()
 }
 
@@ -123,13 +123,12 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
     };
     let turn = strategy + Maintenance::ALL.len() * rng.usize(0..6);
     let def = upkeep(DatasetDef::new(path("id"), KeyType::Int), turn);
-    let def = PATHS
-        .iter()
-        .zip(INDEXED)
-        .fold(def, |def, (at, kind)| def.index(path(at), kind, Type::Int));
+    let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
+        def.index(path(at), esker::Index::new(kind).of_type(Type::Int))
+    });
     let _doing = Doing(format!("ESKER_SEED={seed}: {def:?}"));
     let db = Database::create_or_open(common::DIR.as_ref(), options).unwrap();
-    let dataset = db.create_dataset("d", def.clone()).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def.clone()).unwrap();
     let writing = AtomicUsize::new(WRITERS as usize);
     // Every write that a reader has ever seen to be current, by key.
     let seen: Mutex<BTreeMap<String, BTreeSet<Seq>>> = Mutex::default();
@@ -248,7 +247,7 @@ fn of_inserts_of_one_key_at_once_one_goes() {
         };
         let db = Database::create_or_open(common::DIR.as_ref(), options).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int).maintenance(maintenance);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         let went: usize = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..4)
                 .map(|writer| {

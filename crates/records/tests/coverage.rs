@@ -65,12 +65,13 @@ fn through_a_change(
         "{kind} beside {beside:?}, {from} to {to}, repair {repair}, merging {merging}"
     ));
     let db = open(Arc::new(Memory::new())).unwrap();
-    let mut def = DatasetDef::new(path("id"), KeyType::Int).index(path("a"), kind, Type::Int);
+    let mut def = DatasetDef::new(path("id"), KeyType::Int)
+        .index(path("a"), esker::Index::new(kind).of_type(Type::Int));
     if let Some(beside) = beside {
-        def = def.index(path("b"), beside, Type::Int);
+        def = def.index(path("b"), esker::Index::new(beside).of_type(Type::Int));
     }
     let def = def.maintenance(from).repair(repair).merging(merging);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     for key in 1..=3 {
         put(&dataset, key, 1);
     }
@@ -132,9 +133,9 @@ fn large_records_of_an_embedded_index_are_current_after_a_change_of_strategy() {
         };
         let db = Database::create_or_open(std::path::Path::new(common::DIR), options).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int)
-            .index(path("a"), kind, Type::Int)
+            .index(path("a"), esker::Index::new(kind).of_type(Type::Int))
             .maintenance(Maintenance::Validation);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         for a in 1..=2 {
             for key in 0..1000 {
                 let pad = "p".repeat(10_000);
@@ -164,10 +165,10 @@ fn what_is_deleted_stays_so_when_nothing_is_left_of_the_primary_key_index() {
             let _doing = Doing(format!("{kind}, repaired {repaired}"));
             let db = open(Arc::new(Memory::new())).unwrap();
             let def = DatasetDef::new(path("id"), KeyType::Int)
-                .index(path("a"), kind, Type::Int)
+                .index(path("a"), esker::Index::new(kind).of_type(Type::Int))
                 .maintenance(Maintenance::Validation)
                 .repair(Repair::None);
-            let dataset = db.create_dataset("d", def).unwrap();
+            let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
             put(&dataset, 1, 1);
             db.flush().unwrap();
             if repaired {

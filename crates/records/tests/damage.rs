@@ -25,9 +25,9 @@ fn undamaged(closed: bool) -> (Memory, Answers) {
     let db = open(Arc::new(fs.clone())).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::String);
     let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
-        def.index(path(at), kind, Type::String)
+        def.index(path(at), esker::Index::new(kind).of_type(Type::String))
     });
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut rng = fastrand::Rng::with_seed(9);
     let mut put = |id: usize, dataset: &Dataset| {
         let value = format!("value {}", rng.usize(0..VALUES));
@@ -127,7 +127,7 @@ fn face(fs: Memory, answers: &Answers, lost: bool) -> Outcome {
         }
     };
     let report = db.check().unwrap();
-    let dataset = match db.dataset("d") {
+    let dataset = match db.dataset::<esker::Key>("d") {
         Ok(dataset) => dataset,
         Err(error) => panic!("{error}"),
     };

@@ -24,7 +24,10 @@ use hooked::Hooked;
 const NEVER: Duration = Duration::from_secs(20);
 
 fn def() -> DatasetDef {
-    DatasetDef::new(path("id"), KeyType::Int).index(path("a"), IndexKind::Composite, Type::Int)
+    DatasetDef::new(path("id"), KeyType::Int).index(
+        path("a"),
+        esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+    )
 }
 
 fn fill(dataset: &Dataset, records: u64) {
@@ -81,7 +84,7 @@ fn handles_beside(db: &Database, gate: &Gate, work: impl FnOnce() + Send) -> boo
         let (done, wait) = channel();
         let db = db.clone();
         scope.spawn(move || {
-            let there = db.dataset("d").is_ok() && !db.dataset_names().is_empty();
+            let there = db.dataset::<esker::Key>("d").is_ok() && !db.dataset_names().is_empty();
             let _ = done.send(there);
         });
         let got = wait.recv_timeout(NEVER / 4);
@@ -94,7 +97,7 @@ fn handles_beside(db: &Database, gate: &Gate, work: impl FnOnce() + Send) -> boo
 fn a_handle_does_not_wait_for_datasets_that_are_created_and_dropped() {
     let fs = Hooked::default();
     let db = open(&fs);
-    fill(&db.create_dataset("d", def()).unwrap(), 10);
+    fill(&db.create_dataset::<esker::Key>("d", def()).unwrap(), 10);
     for (at, (call, file)) in [
         ("append", "MANIFEST"),
         ("sync", "MANIFEST"),
@@ -108,12 +111,12 @@ fn a_handle_does_not_wait_for_datasets_that_are_created_and_dropped() {
         let name = format!("other{at}");
         if file == "MANIFEST" {
             let gate = gate(&fs, call, file);
-            let create = || drop(db.create_dataset(&name, def()).unwrap());
+            let create = || drop(db.create_dataset::<esker::Key>(&name, def()).unwrap());
             assert!(handles_beside(&db, &gate, create), "created");
         } else {
-            db.create_dataset(&name, def()).unwrap();
+            db.create_dataset::<esker::Key>(&name, def()).unwrap();
         }
-        fill(&db.dataset(&name).unwrap(), 10);
+        fill(&db.dataset::<esker::Key>(&name).unwrap(), 10);
         let gate = gate(&fs, call, file);
         let drop = || db.drop_dataset(&name).unwrap();
         assert!(handles_beside(&db, &gate, drop), "dropped");
@@ -127,9 +130,9 @@ fn a_handle_does_not_wait_for_datasets_that_are_created_and_dropped() {
 fn a_handle_does_not_wait_for_maintenance_to_give_way_to_a_drop() {
     let fs = Hooked::default();
     let db = open(&fs);
-    fill(&db.create_dataset("d", def()).unwrap(), 10);
+    fill(&db.create_dataset::<esker::Key>("d", def()).unwrap(), 10);
     // A strategy that is not settled: the next look repairs by index, which nobody may change meanwhile.
-    let busy = db.create_dataset("busy", def()).unwrap();
+    let busy = db.create_dataset::<esker::Key>("busy", def()).unwrap();
     fill(&busy, 6000);
     busy.set_maintenance(Maintenance::Validation, &mut |_| {
         std::ops::ControlFlow::Break(())
@@ -154,7 +157,7 @@ fn a_handle_does_not_wait_for_maintenance_to_give_way_to_a_drop() {
             let (done, wait) = channel();
             let db = db.clone();
             scope.spawn(move || {
-                let _ = done.send(db.dataset("d").is_ok());
+                let _ = done.send(db.dataset::<esker::Key>("d").is_ok());
             });
             let got = wait.recv_timeout(NEVER / 4);
             if got != Ok(true) {
@@ -179,7 +182,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
     let db = open(&fs);
     for round in 0..60 {
         let (created, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let before = db.dataset("x").is_ok();
+        let before = db.dataset::<esker::Key>("x").is_ok();
         let start = Barrier::new(THREADS);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -195,7 +198,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
                     };
                     let (result, count, refused) = match creates {
                         true => (
-                            db.create_dataset("x", def()).map(drop),
+                            db.create_dataset::<esker::Key>("x", def()).map(drop),
                             created,
                             ErrorKind::Exists,
                         ),
@@ -210,7 +213,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
                 });
             }
         });
-        let after = db.dataset("x").is_ok();
+        let after = db.dataset::<esker::Key>("x").is_ok();
         let (created, dropped) = (created.into_inner(), dropped.into_inner());
         let number = usize::from(before) + created - dropped;
         assert_eq!(number, usize::from(after), "round {round}");
@@ -223,7 +226,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
         let snapshot = db.group().snapshot();
         let mut trees = snapshot.version().trees.values();
         assert_eq!(trees.any(|tree| tree.name == "x/data"), after);
-        if let Ok(dataset) = db.dataset("x") {
+        if let Ok(dataset) = db.dataset::<esker::Key>("x") {
             fill(&dataset, 20);
         }
         check(&db);
@@ -237,14 +240,14 @@ fn what_goes_through_all_datasets_passes_over_those_that_are_dropped_meanwhile()
         ..small(Arc::new(esker::fs::memory::Memory::new()))
     };
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
-    fill(&db.create_dataset("a", def()).unwrap(), 500);
+    fill(&db.create_dataset::<esker::Key>("a", def()).unwrap(), 500);
     let (done, dropped) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for name in ["b", "c"] {
             let (db, done, dropped) = (&db, &done, &dropped);
             scope.spawn(move || {
                 while !done.load(SeqCst) {
-                    let dataset = db.create_dataset(name, def()).unwrap();
+                    let dataset = db.create_dataset::<esker::Key>(name, def()).unwrap();
                     fill(&dataset, 200);
                     fill(&dataset, 100);
                     let query = dataset.query().equals(&path("a"), "1");
@@ -262,7 +265,7 @@ fn what_goes_through_all_datasets_passes_over_those_that_are_dropped_meanwhile()
             db.flush().unwrap();
             db.stats();
             for name in db.dataset_names() {
-                let Ok(dataset) = db.dataset(&name) else {
+                let Ok(dataset) = db.dataset::<esker::Key>(&name) else {
                     continue;
                 };
                 dataset.advise(None).unwrap();

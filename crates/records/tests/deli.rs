@@ -35,7 +35,7 @@ fn over(db: &Database) -> impl Fn(u64) -> bool {
 
 fn one(kind: IndexKind, versions: u32) -> DatasetDef {
     DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("v"), kind, Type::String)
+        .index(path("v"), esker::Index::new(kind).of_type(Type::String))
         .repair(Repair::None)
         .versions(versions)
 }
@@ -44,7 +44,9 @@ fn one(kind: IndexKind, versions: u32) -> DatasetDef {
 fn what_queries_find_to_be_over_is_made_durable_by_a_handle_that_writes_and_by_no_other() {
     let fs: Arc<dyn Fs> = Arc::new(Memory::new());
     let db = open(fs.clone()).unwrap();
-    let dataset = db.create_dataset("d", one(IndexKind::Recent, 1)).unwrap();
+    let dataset = db
+        .create_dataset::<esker::Key>("d", one(IndexKind::Recent, 1))
+        .unwrap();
     dataset.put_json(br#"{"id":1,"v":"old"}"#).unwrap();
     db.flush().unwrap();
     let first = dataset.snapshot();
@@ -52,7 +54,7 @@ fn what_queries_find_to_be_over_is_made_durable_by_a_handle_that_writes_and_by_n
     drop(dataset);
     let seq = first.seq();
     let ask = |db: &Database| {
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         let count = |value| keys(dataset.query().equals(&path("v"), value)).len();
         assert_eq!((count("old"), count("new")), (0, 1));
     };
@@ -67,9 +69,9 @@ fn what_queries_find_to_be_over_is_made_durable_by_a_handle_that_writes_and_by_n
     db.close().unwrap();
     let db = open(fs.clone()).unwrap();
     assert!(!over(&db)(seq));
-    let before = db.dataset("d").unwrap().snapshot();
+    let before = db.dataset::<esker::Key>("d").unwrap().snapshot();
     ask(&db);
-    db.dataset("d")
+    db.dataset::<esker::Key>("d")
         .unwrap()
         .put_json(br#"{"id":2,"v":"x"}"#)
         .unwrap();
@@ -89,7 +91,9 @@ fn a_snapshot_from_before_still_sees_what_later_queries_find_to_be_over() {
     for versions in [1, 2] {
         for kind in STANDALONE {
             let db = open(Arc::new(Memory::new())).unwrap();
-            let dataset = db.create_dataset("d", one(kind, versions)).unwrap();
+            let dataset = db
+                .create_dataset::<esker::Key>("d", one(kind, versions))
+                .unwrap();
             dataset.put_json(br#"{"id":1,"v":"old"}"#).unwrap();
             db.flush().unwrap();
             let before = dataset.snapshot();
@@ -118,7 +122,7 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
     for versions in [1, 3] {
         let db = open(Arc::new(Memory::new())).unwrap();
         let dataset = db
-            .create_dataset("d", one(IndexKind::Composite, versions))
+            .create_dataset::<esker::Key>("d", one(IndexKind::Composite, versions))
             .unwrap();
         dataset.put_json(br#"{"id":1,"v":"a"}"#).unwrap();
         dataset.put_json(br#"{"id":2,"v":"b"}"#).unwrap();
@@ -158,9 +162,11 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
 fn tokenizers_go_with_their_types_and_with_indexes_that_stand_alone() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let make = |name: &str, kind, ty, tokenizer| {
-        let def =
-            DatasetDef::new(path("id"), KeyType::Int).tokenized(path("a"), kind, ty, tokenizer);
-        let made = db.create_dataset(name, def);
+        let def = DatasetDef::new(path("id"), KeyType::Int).index(
+            path("a"),
+            esker::Index::new(kind).of_type(ty).tokenizer(tokenizer),
+        );
+        let made = db.create_dataset::<esker::Key>(name, def);
         made.err().map(|error| error.kind())
     };
     let bad = Some(ErrorKind::BadInput);
@@ -176,7 +182,7 @@ fn tokenizers_go_with_their_types_and_with_indexes_that_stand_alone() {
     assert_eq!(make("y", lazy, Type::Time, Tokenizer::Number), None);
     assert_eq!(make("z", lazy, Type::String, Tokenizer::Prefix), None);
     // A switch keeps it, where it can.
-    let dataset = db.dataset("z").unwrap();
+    let dataset = db.dataset::<esker::Key>("z").unwrap();
     dataset.put_json(br#"{"id":1,"a":"x"}"#).unwrap();
     let mut go_on = |_: esker::IndexProgress| ControlFlow::Continue(());
     let refused = dataset.switch_index(&path("a"), embedded, &mut go_on);
@@ -194,7 +200,7 @@ fn tokenizers_go_with_their_types_and_with_indexes_that_stand_alone() {
 fn noted_life(fs: Arc<dyn Fs>, seed: u64, synced: &mut BTreeMap<u64, u64>) -> esker::Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let db = open(fs)?;
-    let dataset = db.create_dataset("d", one(IndexKind::Lazy, 1))?;
+    let dataset = db.create_dataset::<esker::Key>("d", one(IndexKind::Lazy, 1))?;
     for order in 1..60 {
         let key = rng.u64(0..5);
         let record = format!(
@@ -261,17 +267,17 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
             let mut synced = BTreeMap::new();
             let _ = noted_life(Arc::new(faulty), seed, &mut synced);
             let db = open(Arc::new(memory.power_cut(seed ^ cut, mode))).unwrap();
-            let Ok(dataset) = db.dataset("d") else {
+            let Ok(dataset) = db.dataset::<esker::Key>("d") else {
                 assert!(synced.is_empty());
                 continue;
             };
             let is_over = over(&db);
             let read = || -> Vec<u64> {
-                let scan = dataset.scan(None, None, false).unwrap();
+                let scan = dataset.scan(..);
                 scan.map(|record| record.unwrap().seq()).collect()
             };
             let records = read();
-            for record in dataset.scan(None, None, false).unwrap() {
+            for record in dataset.scan(..) {
                 let record = record.unwrap();
                 assert!(!is_over(record.seq()), "a record that is there is obsolete");
                 let key = record.key().to_string().parse().unwrap();
@@ -299,8 +305,11 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
 #[test]
 fn a_range_filter_hides_no_version() {
     let db = open(Arc::new(Memory::new())).unwrap();
-    let def = one(IndexKind::Filter, 2).index(path("w"), IndexKind::Composite, Type::String);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = one(IndexKind::Filter, 2).index(
+        path("w"),
+        esker::Index::new(IndexKind::Composite).of_type(Type::String),
+    );
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     dataset.put_json(br#"{"id":1,"v":"a","w":"x"}"#).unwrap();
     dataset.put_json(br#"{"id":1,"v":"b","w":"x"}"#).unwrap();
     for flushed in [false, true] {

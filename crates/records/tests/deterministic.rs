@@ -189,7 +189,9 @@ impl Run {
         run.open();
         for at in 0..DATASETS {
             let def = run.def(at);
-            run.db().create_dataset(&format!("d{at}"), def).unwrap();
+            run.db()
+                .create_dataset::<esker::Key>(&format!("d{at}"), def)
+                .unwrap();
         }
         run
     }
@@ -210,8 +212,14 @@ impl Run {
     fn def(&mut self, at: usize) -> DatasetDef {
         let kinds: Vec<IndexKind> = IndexKind::ALL.to_vec();
         let mut def = DatasetDef::new(path("id"), KeyType::Int)
-            .index(path("a"), kinds[self.rng.usize(0..kinds.len())], Type::Int)
-            .index(path("tags"), IndexKind::Lazy, Type::String);
+            .index(
+                path("a"),
+                esker::Index::new(kinds[self.rng.usize(0..kinds.len())]).of_type(Type::Int),
+            )
+            .index(
+                path("tags"),
+                esker::Index::new(IndexKind::Lazy).of_type(Type::String),
+            );
         def = match at {
             0..=3 => def,
             4 => def.auto(),
@@ -239,7 +247,7 @@ impl Run {
 
     fn step(&mut self) -> String {
         let name = format!("d{}", self.rng.usize(0..DATASETS));
-        let dataset = self.db().dataset(&name).unwrap();
+        let dataset = self.db().dataset::<esker::Key>(&name).unwrap();
         let which = self.rng.u32(0..100);
         let done = match which {
             0..=59 => {
@@ -250,7 +258,7 @@ impl Run {
                 }
                 if self.rng.bool() {
                     let id = self.rng.u32(0..300).to_string();
-                    batch.delete(&dataset.parse_key(&id).unwrap()).unwrap();
+                    batch.delete(dataset.parse_key(&id).unwrap()).unwrap();
                 }
                 let durability = [Durability::Os, Durability::Sync][self.rng.usize(0..2)];
                 format!("{:?}", batch.durability(durability).commit().is_ok())
@@ -334,7 +342,9 @@ impl Run {
                 // What queries of several datasets find to be obsolete is written with the next flush.
                 self.db().flush().unwrap();
                 let names = self.db().dataset_names();
-                let datasets = names.iter().map(|name| self.db().dataset(name).unwrap());
+                let datasets = names
+                    .iter()
+                    .map(|name| self.db().dataset::<esker::Key>(name).unwrap());
                 let mut found = Vec::new();
                 for dataset in datasets {
                     dataset.put_json(br#"{"id":1,"a":1,"tags":[]}"#).unwrap();
@@ -354,7 +364,7 @@ impl Run {
                 drop(dataset);
                 self.db().drop_dataset(&name).unwrap();
                 let def = self.def(0);
-                self.db().create_dataset(&name, def).unwrap();
+                self.db().create_dataset::<esker::Key>(&name, def).unwrap();
                 String::new()
             }
             96 => format!("{:?}", self.db().check().unwrap().errors),

@@ -17,14 +17,17 @@ use esker::{
 fn store(def: DatasetDef) -> (Database, Dataset) {
     let options = small(Arc::new(Memory::new()));
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     (db, dataset)
 }
 
 #[test]
 fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), IndexKind::Recent, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Recent).of_type(Type::Int),
+        )
         .maintenance(Maintenance::Deferred)
         .versions(3);
     for ts in [1, 1000, u64::MAX]
@@ -64,13 +67,22 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
 #[test]
 fn the_integer_minus_zero_is_zero() {
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("n"), IndexKind::Composite, Type::Int)
-        .index(path("f"), IndexKind::Composite, Type::Float)
-        .index(path("t"), IndexKind::Composite, Type::Time);
+        .index(
+            path("n"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
+        .index(
+            path("f"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Float),
+        )
+        .index(
+            path("t"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Time),
+        );
     let (_db, dataset) = store(def);
     let record = br#"{"id":-0,"n":[-0, -0,-5],"f":-0,"t":-0,"s":"-0,-0","x":-0,"e":[1e-0,2E-0]}"#;
     dataset.put_json(record).unwrap();
-    let found = dataset.get(&dataset.parse_key("0").unwrap()).unwrap();
+    let found = dataset.get(dataset.parse_key("0").unwrap()).unwrap();
     assert_eq!(found.unwrap().json(), record);
     for (at, value) in [
         ("n", "0"),
@@ -120,8 +132,7 @@ fn the_integer_minus_zero_is_zero() {
 fn what_no_reader_can_read_is_refused_wherever_it_stands() {
     let def = DatasetDef::new(path("id"), KeyType::Int).index(
         path("a.b"),
-        IndexKind::Composite,
-        Type::String,
+        esker::Index::new(IndexKind::Composite).of_type(Type::String),
     );
     let (_db, dataset) = store(def);
     let long = format!("1{}", "0".repeat(308));
@@ -245,7 +256,10 @@ fn random_records_are_refused_where_a_parser_refuses_them() {
 /// What a repair finds in a dataset of its own.
 fn repaired(options: &RepairOptions) -> esker::Result<esker::RepairReport> {
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), IndexKind::Lazy, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+        )
         .maintenance(match options.method {
             RepairMethod::Primary { .. } => Maintenance::Deferred,
             _ => Maintenance::Validation,
@@ -306,7 +320,7 @@ fn repairs_with_settings_at_their_ends_are_right_or_refused() {
 fn limits_at_their_ends_give_nothing_or_all() {
     for kind in IndexKind::ALL {
         let def = DatasetDef::new(path("id"), KeyType::Int)
-            .index(path("a"), kind, Type::Int)
+            .index(path("a"), esker::Index::new(kind).of_type(Type::Int))
             .maintenance(Maintenance::Deferred)
             .versions(2);
         if def.validate().is_err() {

@@ -15,9 +15,9 @@ use common::{DIR, check, check_set, converge, keys_in_every_way, path, seeds, sm
 use esker::fs::hooked::Hooked;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, Durability, ErrorKind,
-    IndexKind, KeepLog, KeyType, Maintenance, Options, Order, Page, RepairOptions, Type, Update,
-    field,
+    BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, Durability, ErrorKind, Index,
+    IndexKind, KeepLog, Key, KeyType, Maintenance, Options, Order, Page, RepairOptions, Type,
+    Update, field,
 };
 
 /// Where the clock begins: some day.
@@ -87,7 +87,7 @@ impl World {
         let (memory, hand) = (Memory::new(), Hand::new());
         let db = open(&memory, &hand);
         let ttl = def.expiry.ttl.map(|ttl| ttl.as_millis() as u64);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let dataset = db.create_dataset::<Key>("d", def).unwrap();
         db.group().time();
         World {
             changes: dataset.changes(0).unwrap(),
@@ -195,7 +195,7 @@ impl World {
             3 => {
                 let mut batch = self.dataset.batch();
                 batch.put_json(body.as_bytes()).unwrap();
-                batch.if_absent(&key);
+                batch.if_absent(&key).unwrap();
                 match batch.commit() {
                     Ok(()) => assert_eq!(there, None),
                     Err(error) => {
@@ -208,7 +208,9 @@ impl World {
             4 => {
                 let mut batch = self.dataset.batch();
                 batch.put_json(body.as_bytes()).unwrap();
-                batch.if_seq(&key, seen.as_ref().map_or(1, esker::Record::seq));
+                batch
+                    .if_seq(&key, seen.as_ref().map_or(1, esker::Record::seq))
+                    .unwrap();
                 match batch.commit() {
                     Ok(()) => assert!(there.is_some()),
                     Err(error) => {
@@ -266,7 +268,8 @@ impl World {
         let query = || self.dataset.query();
         assert_eq!(query().count().unwrap(), live.len() as u64);
         let scanned = |reverse| {
-            let scan = self.dataset.scan(None, None, reverse).unwrap();
+            let scan = self.dataset.scan(..);
+            let scan = if reverse { scan.rev() } else { scan };
             let keys = scan.map(|record| record.unwrap().key().to_string());
             keys.collect::<Vec<String>>()
         };
@@ -344,11 +347,11 @@ impl World {
                 // Its place is taken, that nothing holds the store.
                 let place = open(&Memory::new(), &self.hand);
                 let def = DatasetDef::new(path("id"), KeyType::Int);
-                self.dataset = place.create_dataset("d", def).unwrap();
+                self.dataset = place.create_dataset::<Key>("d", def).unwrap();
                 self.changes = self.dataset.changes(0).unwrap();
                 std::mem::replace(&mut self.db, place).close().unwrap();
                 self.db = open(&self.memory, &self.hand);
-                self.dataset = self.db.dataset("d").unwrap();
+                self.dataset = self.db.dataset::<Key>("d").unwrap();
                 self.changes = self.dataset.changes(from).unwrap();
             }
             10 => {
@@ -392,7 +395,7 @@ fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let kind = IndexKind::ALL[seed as usize % IndexKind::ALL.len()];
         let def = DatasetDef::new(path("id"), KeyType::Int)
-            .index(path("n"), kind, Type::Int)
+            .index(path("n"), Index::new(kind).of_type(Type::Int))
             .expires_at(path("until"));
         let def = upkeep(def, seed as usize / IndexKind::ALL.len());
         let mut world = World::new(match rng.bool() {
@@ -415,7 +418,7 @@ fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
                 world.dataset.expire_now().unwrap();
                 world.now = world.now.max(world.hand.get());
                 world.read_feed();
-                let scan = snapshot.scan(None, None, false).unwrap();
+                let scan = snapshot.scan(..);
                 let seen: Vec<String> = scan.map(|r| r.unwrap().key().to_string()).collect();
                 assert_eq!(seen, live);
                 let all = snapshot.query().filter(field("n").ge(0));
@@ -450,10 +453,10 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
             };
             let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
             let def = DatasetDef::new(path("id"), KeyType::Int)
-                .index(path("n"), IndexKind::Lazy, Type::Int)
+                .index(path("n"), Index::new(IndexKind::Lazy).of_type(Type::Int))
                 .ttl(Duration::from_secs(1))
                 .maintenance(maintenance);
-            let dataset = db.create_dataset("d", def).unwrap();
+            let dataset = db.create_dataset::<Key>("d", def).unwrap();
             let put = |ids: std::ops::Range<u64>| {
                 let mut batch = dataset.batch();
                 for id in ids {
@@ -496,7 +499,7 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
                 break;
             };
             let db = open(&image, &hand);
-            let dataset = db.dataset("d").unwrap();
+            let dataset = db.dataset::<Key>("d").unwrap();
             for _ in 0..2 {
                 assert_eq!(dataset.query().count().unwrap(), 15, "{maintenance}, {cut}");
                 let found = dataset.query().filter(field("n").eq(1)).count().unwrap();
@@ -521,7 +524,7 @@ fn a_clock_that_is_not_believed_deletes_nothing() {
     let (memory, hand) = (Memory::new(), Hand::new());
     let db = open(&memory, &hand);
     let def = DatasetDef::new(path("id"), KeyType::Int).ttl(Duration::from_secs(1));
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<Key>("d", def).unwrap();
     dataset.put_json(r#"{"id":1}"#).unwrap();
     assert_eq!(dataset.query().count().unwrap(), 1);
     hand.add(30 * 24 * 60 * 60 * 1000);
@@ -542,11 +545,11 @@ fn a_version_that_has_expired_is_a_deletion() {
     let (memory, hand) = (Memory::new(), Hand::new());
     let db = open(&memory, &hand);
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("n"), IndexKind::Lazy, Type::Int)
+        .index(path("n"), Index::new(IndexKind::Lazy).of_type(Type::Int))
         .expires_at(path("until"))
         .maintenance(Maintenance::Deferred)
         .versions(3);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<Key>("d", def).unwrap();
     let until = |after: u64| (START + after) / 1000;
     dataset.put_json(r#"{"id":1,"n":1}"#).unwrap();
     dataset
@@ -569,7 +572,11 @@ fn a_version_that_has_expired_is_a_deletion() {
         db.flush().unwrap();
     }
     assert_eq!(dataset.expire_now().unwrap(), 1);
-    let kept = db.kept_snapshot("all").unwrap().dataset("d").unwrap();
+    let kept = db
+        .kept_snapshot("all")
+        .unwrap()
+        .dataset::<Key>("d")
+        .unwrap();
     assert_eq!(kept.read_key(&key, None, 9).unwrap().len(), 3);
     check(&db);
 }

@@ -103,8 +103,8 @@ fn state(db: &Database) -> (BTreeMap<u8, Vec<u8>>, BTreeMap<u8, u8>) {
 fn its_trees_live_through_everything_that_datasets_do() {
     let memory = Memory::new();
     let mut db = open(&memory);
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int);
-    db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int);
+    db.create_dataset::<esker::Key>("d", def).unwrap();
     let (mut lists, mut sent) = (BTreeMap::<u8, Vec<u8>>::new(), BTreeMap::new());
     for message in 0..200 {
         let to = message % 7;
@@ -112,7 +112,7 @@ fn its_trees_live_through_everything_that_datasets_do() {
         lists.entry(to).or_default().insert(0, message);
         sent.insert(message, to);
         let record = format!("{{\"id\":{message}}}");
-        db.dataset("d")
+        db.dataset::<esker::Key>("d")
             .unwrap()
             .put_json(record.as_bytes())
             .unwrap();
@@ -239,8 +239,8 @@ fn a_batch_that_depends_on_what_is_there_is_alone_with_it() {
 fn the_log_has_its_commits_among_all_others_in_order() {
     let memory = Memory::new();
     let db = open(&memory);
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int);
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let store = db.extension("inbox").unwrap();
     let [data, sent] = trees(&store);
     let mut tail = store.tail(store.position()).unwrap();
@@ -283,8 +283,8 @@ fn the_log_has_its_commits_among_all_others_in_order() {
 fn it_touches_nothing_but_its_trees() {
     let memory = Memory::new();
     let db = open(&memory);
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int);
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     dataset.put_json(br#"{"id":1}"#).unwrap();
     let store = db.extension("inbox").unwrap();
     let [_, sent] = trees(&store);

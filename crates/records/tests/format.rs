@@ -25,12 +25,24 @@ fn store(dir: &Path) -> Memory {
         ..Options::default()
     };
     let db = Database::create_or_open(dir, options).unwrap();
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int)
-        .index("user".parse().unwrap(), IndexKind::Lazy, Type::String)
-        .index("at".parse().unwrap(), IndexKind::Embedded, Type::Int)
-        .index("tag".parse().unwrap(), IndexKind::Composite, Type::String)
-        .index("team".parse().unwrap(), IndexKind::Eager, Type::String);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index(
+            "user",
+            esker::Index::new(IndexKind::Lazy).of_type(Type::String),
+        )
+        .index(
+            "at",
+            esker::Index::new(IndexKind::Embedded).of_type(Type::Int),
+        )
+        .index(
+            "tag",
+            esker::Index::new(IndexKind::Composite).of_type(Type::String),
+        )
+        .index(
+            "team",
+            esker::Index::new(IndexKind::Eager).of_type(Type::String),
+        );
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut batch = dataset.batch();
     batch
         .put_json(br#"{"id":1,"user":"ann","at":500,"tag":["x","y"],"team":"red"}"#)

@@ -26,7 +26,10 @@ const NEVER: Duration = Duration::from_secs(20);
 
 fn def(maintenance: Maintenance) -> DatasetDef {
     DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), IndexKind::Composite, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
         .maintenance(maintenance)
 }
 
@@ -37,8 +40,10 @@ fn body(id: u64, a: u64) -> String {
 /// A store with the even ids in tables, nothing of which is in the cache, and an empty dataset beside it.
 fn even_ids(fs: Arc<dyn Fs>, maintenance: Maintenance) -> (Database, Dataset, Dataset) {
     let db = common::open(fs.clone()).unwrap();
-    let dataset = db.create_dataset("d", def(maintenance)).unwrap();
-    db.create_dataset("other", def(Maintenance::Deferred))
+    let dataset = db
+        .create_dataset::<esker::Key>("d", def(maintenance))
+        .unwrap();
+    db.create_dataset::<esker::Key>("other", def(Maintenance::Deferred))
         .unwrap();
     let mut batch = dataset.batch();
     for id in 0..1000 {
@@ -53,7 +58,10 @@ fn even_ids(fs: Arc<dyn Fs>, maintenance: Maintenance) -> (Database, Dataset, Da
     for table in db.group().snapshot().version().tables() {
         table.table().unwrap();
     }
-    let (dataset, other) = (db.dataset("d").unwrap(), db.dataset("other").unwrap());
+    let (dataset, other) = (
+        db.dataset::<esker::Key>("d").unwrap(),
+        db.dataset::<esker::Key>("other").unwrap(),
+    );
     (db, dataset, other)
 }
 
@@ -167,7 +175,7 @@ fn an_insert_that_is_overtaken_while_it_reads_sees_it() {
             fs.clear();
             assert!(overtaken.load(SeqCst) > 0, "nothing was read");
             assert_eq!(result.is_err(), there);
-            let record = dataset.get(&dataset.parse_key("101").unwrap()).unwrap();
+            let record = dataset.get(dataset.parse_key("101").unwrap()).unwrap();
             let expected = body(101, if there { 7 } else { 1 });
             assert_eq!(record.unwrap().json(), expected.as_bytes());
             check(&db);
@@ -189,7 +197,9 @@ fn of_those_who_insert_a_key_exactly_one_succeeds() {
             ..small(Arc::new(Memory::new()))
         };
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
-        let dataset = db.create_dataset("d", def(maintenance)).unwrap();
+        let dataset = db
+            .create_dataset::<esker::Key>("d", def(maintenance))
+            .unwrap();
         let start = Barrier::new(WRITERS as usize);
         let winners: Vec<Mutex<Vec<u64>>> = (0..KEYS).map(|_| Mutex::default()).collect();
         std::thread::scope(|scope| {

@@ -91,9 +91,12 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
         {
             let db = Database::create_or_open(folder.path(), options).unwrap();
             let def = DatasetDef::new(path("id"), KeyType::Int)
-                .index(path("v"), kind, Type::String)
-                .index(path("w"), IndexKind::None, Type::Int);
-            let dataset = db.create_dataset("d", def).unwrap();
+                .index(path("v"), esker::Index::new(kind).of_type(Type::String))
+                .index(
+                    path("w"),
+                    esker::Index::new(IndexKind::None).of_type(Type::Int),
+                );
+            let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
             let (load, ()) = peak(|| {
                 let mut batch = dataset.batch();
                 for id in 0..records {

@@ -16,9 +16,9 @@ fn an_upside_down_range_and_a_value_of_the_wrong_type_are_refused() {
     for kind in IndexKind::ALL {
         let db = open(Arc::new(Memory::new())).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int)
-            .index(path("n"), kind, Type::Int)
-            .index(path("s"), kind, Type::String);
-        let dataset = db.create_dataset("d", def).unwrap();
+            .index(path("n"), esker::Index::new(kind).of_type(Type::Int))
+            .index(path("s"), esker::Index::new(kind).of_type(Type::String));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         dataset.put_json(br#"{"id":1,"n":5,"s":"x"}"#).unwrap();
         let kind_of = |query: esker::Query| query.run().err().map(|error| error.kind());
         let bad = Some(ErrorKind::BadInput);
@@ -45,8 +45,9 @@ fn an_upside_down_range_and_a_value_of_the_wrong_type_are_refused() {
 fn the_longest_keys_and_values_are_found_and_longer_ones_refused() {
     for kind in IndexKind::ALL {
         let db = open(Arc::new(Memory::new())).unwrap();
-        let def = DatasetDef::new(path("id"), KeyType::String).index(path("s"), kind, Type::String);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::String)
+            .index(path("s"), esker::Index::new(kind).of_type(Type::String));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         let (key, value) = ("k".repeat(64 << 10), "v".repeat((32 << 10) - 2));
         let record = |key: &str, value: &str| json!({ "id": key, "s": value }).to_string();
         dataset.put_json(record(&key, &value).as_bytes()).unwrap();
@@ -69,7 +70,7 @@ fn the_longest_keys_and_values_are_found_and_longer_ones_refused() {
             assert!(found == right, "{kind}: {} rows", found.len());
             assert!(
                 dataset
-                    .get(&dataset.parse_key(&key).unwrap())
+                    .get(dataset.parse_key(&key).unwrap())
                     .unwrap()
                     .is_some()
             );
@@ -83,8 +84,9 @@ fn the_longest_keys_and_values_are_found_and_longer_ones_refused() {
 fn a_refused_batch_is_as_it_was_and_can_be_committed_later() {
     for kind in IndexKind::ALL {
         let db = open(Arc::new(Memory::new())).unwrap();
-        let def = DatasetDef::new(path("id"), KeyType::Int).index(path("n"), kind, Type::Int);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("n"), esker::Index::new(kind).of_type(Type::Int));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         dataset.put_json(br#"{"id":1,"n":5}"#).unwrap();
         let mut batch = dataset.batch();
         for json in [r#"{"id":3,"n":5}"#, r#"{"id":2,"n":4}"#] {

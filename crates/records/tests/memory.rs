@@ -71,9 +71,12 @@ fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budge
     };
     let db = Database::create_or_open(folder.path(), options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("v"), IndexKind::Lazy, Type::String)
+        .index(
+            path("v"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::String),
+        )
         .maintenance(Maintenance::Validation);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     load(&dataset, 0, records);
     let loaded = highest() - before;
     let done = AtomicBool::new(false);

@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use common::{DIR, small};
 use esker::fs::memory::{Memory, PowerCut};
-use esker::{Database, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Type};
+use esker::{
+    Database, DatasetDef, Durability, ErrorKind, Index, IndexKind, Key, KeyType, Maintenance, Type,
+};
 
 fn def() -> DatasetDef {
-    DatasetDef::new("id".parse().unwrap(), KeyType::Int).index(
-        "v".parse().unwrap(),
-        IndexKind::Composite,
-        Type::Int,
-    )
+    DatasetDef::new("id", KeyType::Int)
+        .index("v", Index::new(IndexKind::Composite).of_type(Type::Int))
 }
 
 fn record(id: u64) -> Vec<u8> {
@@ -33,7 +32,7 @@ fn a_note_is_as_new_as_the_records_whatever_a_power_cut_takes() {
     for (seed, mode) in (0..).zip(modes.into_iter().cycle().take(40)) {
         let fs = Arc::new(Memory::new());
         let db = Database::create_or_open(FsPath::new(DIR), small(fs.clone())).unwrap();
-        let dataset = db.create_dataset("d", def()).unwrap();
+        let dataset = db.create_dataset::<Key>("d", def()).unwrap();
         for at in 0..53 {
             let mut batch = dataset.batch();
             batch.durability(match at % 7 {
@@ -50,7 +49,7 @@ fn a_note_is_as_new_as_the_records_whatever_a_power_cut_takes() {
         let left = Arc::new(fs.power_cut(seed, mode));
         drop((dataset, db));
         let db = Database::open(FsPath::new(DIR), small(left)).unwrap();
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<Key>("d").unwrap();
         let noted = dataset.notes().unwrap();
         let noted: u64 = String::from_utf8(noted["at"].clone())
             .unwrap()
@@ -66,7 +65,7 @@ fn a_note_is_as_new_as_the_records_whatever_a_power_cut_takes() {
 fn notes_live_beside_everything_that_is_done_to_a_dataset() {
     let fs = Arc::new(Memory::new());
     let db = Database::create_or_open(FsPath::new(DIR), small(fs.clone())).unwrap();
-    let dataset = db.create_dataset("d", def()).unwrap();
+    let dataset = db.create_dataset::<Key>("d", def()).unwrap();
     assert!(dataset.notes().unwrap().is_empty());
     let mut batch = dataset.batch();
     batch.put_json(record(1)).unwrap();
@@ -109,9 +108,9 @@ fn notes_live_beside_everything_that_is_done_to_a_dataset() {
     drop(dataset);
     db.close().unwrap();
     let db = Database::open(FsPath::new(DIR), small(fs)).unwrap();
-    assert_eq!(noted(&db.dataset("d").unwrap()), want[..1]);
+    assert_eq!(noted(&db.dataset::<Key>("d").unwrap()), want[..1]);
     assert!(db.check().unwrap().errors.is_empty());
     db.drop_dataset("d").unwrap();
-    let dataset = db.create_dataset("d", def()).unwrap();
+    let dataset = db.create_dataset::<Key>("d", def()).unwrap();
     assert!(dataset.notes().unwrap().is_empty(), "dropped with it");
 }

@@ -65,7 +65,7 @@ fn entries(tree: &TreeVersion) -> u64 {
 fn answers_are_right(db: &Database) {
     for name in db.dataset_names() {
         let records = old_records(&name);
-        let dataset = db.dataset(&name).unwrap();
+        let dataset = db.dataset::<esker::Key>(&name).unwrap();
         for user in 0..9 {
             let user = format!("u{user}");
             let wanted = records.values().filter(|record| record.0 == user);
@@ -99,7 +99,7 @@ fn a_store_whose_sets_are_lists_of_numbers_opens_answers_and_is_converted() {
     }
     // Merged with a newer run it is chunks, and says the same.
     for name in names {
-        let dataset = db.dataset(name).unwrap();
+        let dataset = db.dataset::<esker::Key>(name).unwrap();
         let go = &mut |_| ControlFlow::Continue(());
         dataset.repair(&RepairOptions::default(), go).unwrap();
     }
@@ -140,9 +140,9 @@ fn grow(maintenance: Maintenance, kind: IndexKind, compact: bool) {
     };
     let db = Database::create_or_open(FsPath::new(DIR), options()).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("v"), kind, Type::Int)
+        .index(path("v"), esker::Index::new(kind).of_type(Type::Int))
         .maintenance(maintenance);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut rng = fastrand::Rng::with_seed(7);
     let mut values = BTreeMap::new();
     for _ in 0..ROUNDS {

@@ -50,8 +50,9 @@ struct Store {
 /// A store with one attribute `v`.
 fn store(kind: IndexKind, ty: Type, key: KeyType) -> Store {
     let db = open(Arc::new(Memory::new())).unwrap();
-    let def = DatasetDef::new(path("id"), key).index(path("v"), kind, ty);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def =
+        DatasetDef::new(path("id"), key).index(path("v"), esker::Index::new(kind).of_type(ty));
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     Store { db, dataset }
 }
 
@@ -78,7 +79,7 @@ impl Store {
     fn body(&self, key: &str) -> Option<String> {
         let record = self
             .dataset
-            .get(&self.dataset.parse_key(key).unwrap())
+            .get(self.dataset.parse_key(key).unwrap())
             .unwrap();
         record.map(|record| String::from_utf8(record.json().to_vec()).unwrap())
     }
@@ -284,11 +285,10 @@ fn fault_4_2_3_the_top_k_are_the_k_newest() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let names = PATHS;
     let def = DatasetDef::new(path("id"), KeyType::Int);
-    let def = names
-        .iter()
-        .zip(INDEXED)
-        .fold(def, |def, (at, kind)| def.index(path(at), kind, Type::Int));
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = names.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
+        def.index(path(at), esker::Index::new(kind).of_type(Type::Int))
+    });
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut rng = fastrand::Rng::with_seed(3);
     let mut batch = dataset.batch();
     // Random primary keys: different keys move down the levels at different times.
@@ -415,8 +415,9 @@ fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
             ..Options::default()
         };
         let db = Database::create_or_open(folder.path(), options).unwrap();
-        let def = DatasetDef::new(path("id"), KeyType::Int).index(path("v"), kind, Type::Int);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("v"), esker::Index::new(kind).of_type(Type::Int));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         let (written, done) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for reader in 0..4 {
@@ -465,8 +466,9 @@ fn fault_4_2_8_the_index_survives_crash_reopening_and_backup() {
     for kind in IndexKind::ALL {
         let fs = Memory::new();
         let db = open(Arc::new(fs.clone())).unwrap();
-        let def = DatasetDef::new(path("id"), KeyType::Int).index(path("v"), kind, Type::Int);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("v"), esker::Index::new(kind).of_type(Type::Int));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         for id in 0..100 {
             dataset
                 .put_json(format!("{{\"id\":{id},\"v\":7}}").as_bytes())
@@ -480,7 +482,7 @@ fn fault_4_2_8_the_index_survives_crash_reopening_and_backup() {
             let options = common::small(Arc::new(fs));
             let db = Database::open(std::path::Path::new(dir), options).unwrap();
             check(&db);
-            let dataset = db.dataset("d").unwrap();
+            let dataset = db.dataset::<esker::Key>("d").unwrap();
             dataset.query().equals(&path("v"), "7").count().unwrap()
         };
         assert_eq!(count(fs.power_cut(0, PowerCut::Lost), common::DIR), 100);
@@ -530,8 +532,9 @@ fn fault_4_3_2_several_writers_neither_crash_nor_lose_entries() {
             ..Options::default()
         };
         let db = Database::create_or_open(folder.path(), options).unwrap();
-        let def = DatasetDef::new(path("id"), KeyType::Int).index(path("v"), kind, Type::Int);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("v"), esker::Index::new(kind).of_type(Type::Int));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 let dataset = dataset.clone();
@@ -717,8 +720,9 @@ fn fault_4_5_data_and_index_end_at_the_same_point_after_a_power_cut() {
     for kind in INDEXED {
         let fs = Memory::new();
         let db = open(Arc::new(fs.clone())).unwrap();
-        let def = DatasetDef::new(path("id"), KeyType::Int).index(path("v"), kind, Type::Int);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("v"), esker::Index::new(kind).of_type(Type::Int));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         for id in 0..2000 {
             let body = format!("{{\"id\":{id},\"v\":{}}}", id % 5);
             dataset.put_json(body.as_bytes()).unwrap();
@@ -727,7 +731,7 @@ fn fault_4_5_data_and_index_end_at_the_same_point_after_a_power_cut() {
             let left = fs.power_cut(seed, modes[seed as usize % modes.len()]);
             let db = open(Arc::new(left)).unwrap();
             check(&db);
-            let dataset = db.dataset("d").unwrap();
+            let dataset = db.dataset::<esker::Key>("d").unwrap();
             let all = dataset.query().count().unwrap();
             let found: u64 = (0..5)
                 .map(|value| {
@@ -745,8 +749,9 @@ fn fault_4_5_dropping_a_dataset_drops_its_indexes() {
     for kind in IndexKind::ALL {
         let fs = Memory::new();
         let db = open(Arc::new(fs.clone())).unwrap();
-        let def = DatasetDef::new(path("id"), KeyType::Int).index(path("v"), kind, Type::Int);
-        let dataset = db.create_dataset("d", def.clone()).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int)
+            .index(path("v"), esker::Index::new(kind).of_type(Type::Int));
+        let dataset = db.create_dataset::<esker::Key>("d", def.clone()).unwrap();
         for id in 0..3000 {
             let body = format!("{{\"id\":{id},\"v\":{}}}", id % 5);
             dataset.put_json(body.as_bytes()).unwrap();
@@ -763,7 +768,7 @@ fn fault_4_5_dropping_a_dataset_drops_its_indexes() {
             paths.iter().filter(is_table).count()
         };
         assert_eq!(tables(&fs), 0, "{kind}");
-        let dataset = db.create_dataset("d", def).unwrap();
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         dataset.put_json(br#"{"id":1,"v":1}"#).unwrap();
         let found = keys(dataset.query().between(&path("v"), "0", "5"));
         assert_eq!(found, ["1"], "{kind}");
@@ -771,6 +776,13 @@ fn fault_4_5_dropping_a_dataset_drops_its_indexes() {
         db.close().unwrap();
         let db = open(Arc::new(fs)).unwrap();
         check(&db);
-        assert_eq!(db.dataset("d").unwrap().query().count().unwrap(), 1);
+        assert_eq!(
+            db.dataset::<esker::Key>("d")
+                .unwrap()
+                .query()
+                .count()
+                .unwrap(),
+            1
+        );
     }
 }

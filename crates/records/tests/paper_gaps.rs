@@ -43,13 +43,13 @@ struct Store {
 
 fn def(kind: IndexKind, maintenance: Maintenance) -> DatasetDef {
     DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("v"), kind, Type::Int)
+        .index(path("v"), esker::Index::new(kind).of_type(Type::Int))
         .maintenance(maintenance)
 }
 
 fn store_in(fs: Arc<dyn Fs>, def: DatasetDef) -> Store {
     let db = open(fs).unwrap();
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     Store { db, dataset }
 }
 
@@ -256,7 +256,7 @@ fn a_version_is_never_gone_without_its_bit_wherever_a_merge_that_tells_is_cut() 
                         false => faulty.fail_from(at),
                     });
                     let db = open(Arc::new(memory.power_cut(at, mode))).unwrap();
-                    let dataset = db.dataset("d").unwrap();
+                    let dataset = db.dataset::<esker::Key>("d").unwrap();
                     let store = Store { db, dataset };
                     let there = puts(&store.db, store.tree(teller).unwrap());
                     for seq in 1..=24 {
@@ -301,9 +301,7 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                     let old = [store.seq(1), store.seq(2)];
                     let mut batch = store.dataset.batch();
                     batch.put_json(body(1, 6).as_bytes()).unwrap();
-                    batch
-                        .delete(&store.dataset.parse_key("2").unwrap())
-                        .unwrap();
+                    batch.delete(store.dataset.parse_key("2").unwrap()).unwrap();
                     batch.insert_json(body(3, 6).as_bytes()).unwrap();
                     match fails {
                         Fails::Append => faulty.fail_at(1),
@@ -339,7 +337,7 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                     drop((dataset, db));
                     // Half of the batch is nowhere, whichever end the log has.
                     let db = open(Arc::new(memory)).unwrap();
-                    let dataset = db.dataset("d").unwrap();
+                    let dataset = db.dataset::<esker::Key>("d").unwrap();
                     let store = Store { db, dataset };
                     match store.of(6).is_empty() {
                         true => as_before(&store),
@@ -348,9 +346,7 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                     if store.of(6).is_empty() {
                         let mut batch = store.dataset.batch();
                         batch.put_json(body(1, 6).as_bytes()).unwrap();
-                        batch
-                            .delete(&store.dataset.parse_key("2").unwrap())
-                            .unwrap();
+                        batch.delete(store.dataset.parse_key("2").unwrap()).unwrap();
                         batch.insert_json(body(3, 6).as_bytes()).unwrap();
                         batch.durability(Durability::Sync).commit().unwrap();
                     }
@@ -472,11 +468,11 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
             for (id, v) in [(0, 2), (0, 1), (1, 2), (1, 3), (2, 2)] {
                 batch.put_json(body(id, v).as_bytes()).unwrap();
             }
-            batch.delete(&key(2)).unwrap();
-            batch.delete(&key(3)).unwrap();
+            batch.delete(key(2)).unwrap();
+            batch.delete(key(3)).unwrap();
             batch.put_json(body(3, 2).as_bytes()).unwrap();
             batch.insert_json(body(7, 2).as_bytes()).unwrap();
-            batch.delete(&key(7)).unwrap();
+            batch.delete(key(7)).unwrap();
             batch.insert_json(body(8, 2).as_bytes()).unwrap();
             batch.put_json(body(8, 3).as_bytes()).unwrap();
             batch.durability(Durability::Os).commit().unwrap();
@@ -522,7 +518,7 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
         ..small(Arc::new(Memory::new()))
     };
     let db = Database::create_or_open(common::DIR.as_ref(), options).unwrap();
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let store = Store { db, dataset };
     let done = AtomicBool::new(false);
     let mut model = BTreeMap::new();

@@ -33,9 +33,11 @@ type Change<'c> = dyn Fn(&Dataset, &mut dyn FnMut() -> ControlFlow<()>) + 'c;
 fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &Change<'_>) {
     let memory = Memory::new();
     let db = open(Arc::new(memory.clone())).unwrap();
-    let def =
-        DatasetDef::new(path("id"), KeyType::Int).index(path("a"), IndexKind::Composite, Type::Int);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int).index(
+        path("a"),
+        esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+    );
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut batch = dataset.batch();
     for key in 0..100 {
         batch
@@ -48,7 +50,7 @@ fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &
         if replaced {
             batch.put_json(body(key, (key + 1) % VALUES, 100 + key).as_bytes())
         } else {
-            batch.delete(&dataset.parse_key(&key.to_string()).unwrap())
+            batch.delete(dataset.parse_key(&key.to_string()).unwrap())
         }
         .unwrap();
     }
@@ -56,7 +58,7 @@ fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &
     change(&dataset, &mut || ControlFlow::Continue(()));
     let left = memory.power_cut(1, cut);
     let db = open(Arc::new(left)).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let report = db.check().unwrap();
     assert_eq!(report.errors, Vec::<String>::new(), "{what}, {cut:?}");
     let scanned = scan(&dataset.snapshot()).unwrap().len() as u64;

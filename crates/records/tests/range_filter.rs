@@ -24,10 +24,13 @@ fn history(maintenance: Maintenance, updates: bool) -> (Database, Dataset) {
     options.tuning.largest_mergeable = 64 << 10;
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("at"), IndexKind::Filter, Type::Int)
+        .index(
+            path("at"),
+            esker::Index::new(IndexKind::Filter).of_type(Type::Int),
+        )
         .maintenance(maintenance)
         .merging(Merging::Correlated);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut rng = fastrand::Rng::with_seed(1);
     let mut ids = Vec::new();
     for at in 0..WRITES {

@@ -53,10 +53,10 @@ fn store_under(maintenance: Maintenance) -> Memory {
     let db = open(Arc::new(fs.clone())).unwrap();
     let def = PATHS.iter().zip(INDEXED).fold(
         DatasetDef::new(path("id"), KeyType::Int),
-        |def, (at, kind)| def.index(path(at), kind, Type::Int),
+        |def, (at, kind)| def.index(path(at), esker::Index::new(kind).of_type(Type::Int)),
     );
     let dataset = db
-        .create_dataset("d", def.maintenance(maintenance))
+        .create_dataset::<esker::Key>("d", def.maintenance(maintenance))
         .unwrap();
     for round in 0..3 {
         for id in (0..RECORDS).filter(|id| id % (round + 1) == 0) {
@@ -105,7 +105,7 @@ fn files_of(db: &Database, tree: &str) -> Vec<PathBuf> {
 /// The answers of every index agree with those of a scan.
 fn exact(dataset: &Dataset) {
     let mut value_of = std::collections::BTreeMap::new();
-    for record in dataset.scan(None, None, false).unwrap() {
+    for record in dataset.scan(..) {
         let record = record.unwrap();
         let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
         value_of.insert(record.key().to_string(), json["lazy"].as_u64().unwrap());
@@ -138,7 +138,7 @@ fn damaged(kind: IndexKind, damage: Damage) -> (Memory, Database, Dataset) {
     drop(db);
     files.iter().for_each(|file| damage.happens_to(&fs, file));
     let db = open(Arc::new(fs.clone())).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let query = dataset.query().equals(&path(&kind.to_string()), "1");
     let error = query.run().and_then(Iterator::collect::<Result<Vec<_>, _>>);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Damaged);
@@ -167,7 +167,7 @@ fn an_index_whose_files_cannot_be_read_is_built_again_from_the_records() {
             drop(dataset);
             db.close().unwrap();
             let db = open(Arc::new(fs)).unwrap();
-            exact(&db.dataset("d").unwrap());
+            exact(&db.dataset::<esker::Key>("d").unwrap());
             check(&db);
         }
     }
@@ -195,7 +195,7 @@ fn an_index_whose_files_cannot_be_read_is_dropped() {
 fn every_kind_can_be_built_again_and_stays_exact() {
     let fs = store();
     let db = open(Arc::new(fs.clone())).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     for (at, kind) in PATHS.iter().zip(INDEXED) {
         let _doing = Doing(kind.to_string());
         let mut writes = 0;
@@ -221,7 +221,7 @@ fn every_kind_can_be_built_again_and_stays_exact() {
 fn a_rebuild_that_was_broken_off_goes_on_or_is_taken_back() {
     let fs = store();
     let db = open(Arc::new(fs.clone())).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let mut stop = |_| ControlFlow::Break(());
     assert!(
         !dataset
@@ -267,7 +267,7 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
             let _doing = Doing(format!("{maintenance}, {damage:?}"));
             let fs = store_under(maintenance);
             let db = open(Arc::new(fs.clone())).unwrap();
-            let dataset = db.dataset("d").unwrap();
+            let dataset = db.dataset::<esker::Key>("d").unwrap();
             // So that there is something in the set, under every strategy.
             let repaired = dataset.repair(&RepairOptions::default(), &mut go).unwrap();
             assert!(repaired.complete);
@@ -279,13 +279,13 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
             drop(db);
             files.iter().for_each(|file| damage.happens_to(&fs, file));
             let db = open(Arc::new(fs.clone())).unwrap();
-            let dataset = db.dataset("d").unwrap();
+            let dataset = db.dataset::<esker::Key>("d").unwrap();
             exact(&dataset);
             let named = |text: &String| files.iter().any(|f| text.contains(f.to_str().unwrap()));
             let errors = db.check().unwrap().errors;
             assert!(!errors.is_empty() && errors.iter().all(named), "{errors:?}");
             let other = DatasetDef::new(path("id"), KeyType::Int);
-            let other = db.create_dataset("other", other).unwrap();
+            let other = db.create_dataset::<esker::Key>("other", other).unwrap();
             other.put_json(b"{\"id\":1}").unwrap();
             put(&dataset, 7, 1);
             put(&dataset, 8, 3);
@@ -303,7 +303,7 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
             drop((dataset, other));
             db.close().unwrap();
             let db = open(Arc::new(fs)).unwrap();
-            exact(&db.dataset("d").unwrap());
+            exact(&db.dataset::<esker::Key>("d").unwrap());
             check(&db);
         }
     }
@@ -313,7 +313,7 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
 fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_they_are_mended() {
     let (_fs, db, dataset) = damaged(IndexKind::Lazy, Damage::Flipped);
     let other = db
-        .create_dataset("other", DatasetDef::new(path("id"), KeyType::Int))
+        .create_dataset::<esker::Key>("other", DatasetDef::new(path("id"), KeyType::Int))
         .unwrap();
     let failures = |stats: &serde_json::Value| stats["failures"].as_array().unwrap().clone();
     assert!(failures(&db.stats()).is_empty());

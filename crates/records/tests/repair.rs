@@ -35,8 +35,12 @@ fn def(maintenance: Maintenance, repair: Repair, merging: Merging) -> DatasetDef
         .maintenance(maintenance)
         .repair(repair)
         .merging(merging);
-    let index =
-        |def: DatasetDef, kind: IndexKind| def.index(path(&kind.to_string()), kind, Type::Int);
+    let index = |def: DatasetDef, kind: IndexKind| {
+        def.index(
+            path(&kind.to_string()),
+            esker::Index::new(kind).of_type(Type::Int),
+        )
+    };
     KINDS.into_iter().fold(def, index)
 }
 
@@ -64,7 +68,7 @@ struct Life {
 impl Life {
     fn new(def: DatasetDef, seed: u64) -> Life {
         let db = open(Arc::new(Memory::new())).unwrap();
-        let dataset = db.create_dataset("d", def).unwrap();
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         Life {
             db,
             dataset,
@@ -251,7 +255,7 @@ fn writes_go_on_during_a_repair() {
         };
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let def = def(maintenance, Repair::Merge, Merging::Tiered);
-        let dataset = db.create_dataset("d", def).unwrap();
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         let mut rng = fastrand::Rng::with_seed(9);
         let mut model = Model::new();
         let mut order = 0;
@@ -302,7 +306,7 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
     let memory = Memory::new();
     let faulty = Faulty::new(Arc::new(memory.clone()));
     let db = open(Arc::new(faulty.clone())).unwrap();
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     for order in 0..2000 {
         dataset
             .put_json(body(order % 700, order % VALUES, order).as_bytes())
@@ -356,7 +360,7 @@ fn a_store_without_a_set_gets_one() {
     group.close().unwrap();
     drop(group);
     let db = Database::open(DIR.as_ref(), small(fs)).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     for a in [1, 2] {
         for id in 0..20 {
             dataset

@@ -72,7 +72,7 @@ fn load_until_killed() {
         return;
     };
     let db = Database::open(FsPath::new(&dir), options()).unwrap();
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let mut out = std::io::stdout();
     for number in first.parse::<u64>().unwrap().. {
         let mut batch = dataset.batch();
@@ -80,7 +80,7 @@ fn load_until_killed() {
             match value {
                 Some(value) => batch.put_json(body(key, value, number).as_bytes()).unwrap(),
                 None => batch
-                    .delete(&dataset.parse_key(&key.to_string()).unwrap())
+                    .delete(dataset.parse_key(&key.to_string()).unwrap())
                     .unwrap(),
             }
         }
@@ -156,12 +156,11 @@ fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
     let def = upkeep(DatasetDef::new(path("id"), KeyType::Int), number);
     let strategy = format!("{def:?}");
     {
-        let def = PATHS
-            .iter()
-            .zip(INDEXED)
-            .fold(def, |def, (at, kind)| def.index(path(at), kind, Type::Int));
+        let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
+            def.index(path(at), esker::Index::new(kind).of_type(Type::Int))
+        });
         let db = Database::create_or_open(dir, options()).unwrap();
-        db.create_dataset("d", def).unwrap();
+        db.create_dataset::<esker::Key>("d", def).unwrap();
         db.close().unwrap();
     }
     // Key -> (value, batch) after all batches before `next`.
@@ -175,7 +174,7 @@ fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
         ));
         let last = kill_after(dir, first, acknowledgements).unwrap();
         let db = Database::open(dir, options()).unwrap();
-        let dataset = db.dataset("d").unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
         let found = scan(&dataset.snapshot()).unwrap();
         // The batch after the last acknowledged one may be there, and no other.
         let reached = |upto: u64| found.last().unwrap().1 == body(LAST, VALUES, upto);

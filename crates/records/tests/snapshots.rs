@@ -53,7 +53,7 @@ fn answers(snapshot: &DatasetSnapshot) -> (Rows, Vec<(Rows, Rows, u64)>) {
     let rows = |records: &mut dyn Iterator<Item = esker::Result<esker::Record>>| -> Rows {
         records.map(|record| row(record).unwrap()).collect()
     };
-    let scanned = rows(&mut snapshot.scan(None, None, false).unwrap());
+    let scanned = rows(&mut snapshot.scan(..));
     let mut found = Vec::new();
     for attribute in ["a", "b"] {
         for value in 0..VALUES {
@@ -86,9 +86,9 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
             let fs = Memory::new();
             let db = open(&fs);
             let def = DatasetDef::new(path("id"), KeyType::Int)
-                .index(path("a"), kind, Type::Int)
+                .index(path("a"), esker::Index::new(kind).of_type(Type::Int))
                 .maintenance(maintenance);
-            let dataset = db.create_dataset("d", def.clone()).unwrap();
+            let dataset = db.create_dataset::<esker::Key>("d", def.clone()).unwrap();
             write(&dataset, 1);
             db.flush().unwrap();
             write(&dataset, 2);
@@ -117,7 +117,7 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
             let check = |db: &Database| {
                 let then = db.kept_snapshot("then").unwrap();
                 assert_eq!(then.dataset_names(), ["d"]);
-                let then = then.dataset("d").unwrap();
+                let then = then.dataset::<esker::Key>("d").unwrap();
                 assert_eq!((then.name(), then.def()), ("d", def.clone()));
                 assert_eq!(answers(&then), seen, "{maintenance:?}, {kind:?}");
             };
@@ -128,7 +128,7 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
             drop(dataset);
             db.drop_dataset("d").unwrap();
             let def = DatasetDef::new(path("id"), KeyType::String);
-            let dataset = db.create_dataset("d", def).unwrap();
+            let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
             dataset.put_json(br#"{"id":"x"}"#).unwrap();
             check(&db);
             drop(dataset);
@@ -161,7 +161,10 @@ fn what_is_refused_is_said_by_kind() {
     let unknown = db.kept_snapshot("two").map(drop);
     assert_eq!(kind(unknown), ErrorKind::UnknownSnapshot);
     let kept = db.kept_snapshot("one").unwrap();
-    assert_eq!(kind(kept.dataset("d").map(drop)), ErrorKind::UnknownDataset);
+    assert_eq!(
+        kind(kept.dataset::<esker::Key>("d").map(drop)),
+        ErrorKind::UnknownDataset
+    );
     let reader = Database::open_reader(FsPath::new(DIR), small(Arc::new(fs.clone()))).unwrap();
     assert_eq!(reader.snapshots(), db.snapshots());
     assert_eq!(
@@ -180,15 +183,22 @@ fn asking_the_past_changes_nothing_of_now() {
     let fs = Memory::new();
     let db = open(&fs);
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), IndexKind::Lazy, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+        )
         .maintenance(Maintenance::Deferred);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     write(&dataset, 1);
     write(&dataset, 2);
     db.keep_snapshot("then").unwrap();
     write(&dataset, 3);
     let before = dataset.stats();
-    let then = db.kept_snapshot("then").unwrap().dataset("d").unwrap();
+    let then = db
+        .kept_snapshot("then")
+        .unwrap()
+        .dataset::<esker::Key>("d")
+        .unwrap();
     for _ in 0..50 {
         answers(&then);
     }

@@ -34,9 +34,11 @@ fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let mut def = DatasetDef::new(path("id"), KeyType::Int);
     for (kind, name) in INDEXED.iter().zip(PATHS) {
-        def = def.index(path(name), *kind, Type::Int);
+        def = def.index(path(name), esker::Index::new(*kind).of_type(Type::Int));
     }
-    let dataset = db.create_dataset("d", upkeep(def, strategy)).unwrap();
+    let dataset = db
+        .create_dataset::<esker::Key>("d", upkeep(def, strategy))
+        .unwrap();
     let put = |id: u64, other: u64| {
         let values = PATHS
             .map(|name| format!(",\"{name}\":{}", id % 10))
@@ -89,7 +91,7 @@ fn all<T>(
 fn reads() -> Vec<(String, Read)> {
     let mut reads: Vec<(String, Read)> = Vec::new();
     let mut read = |name: String, read: Read| reads.push((name, read));
-    let dataset = |db: &Database| db.dataset("d").unwrap();
+    let dataset = |db: &Database| db.dataset::<esker::Key>("d").unwrap();
     let run = |query: Query| all(query.run()?, |r| r.seq().to_string());
     let mut queries: Vec<(String, Narrow)> = Vec::new();
     for name in PATHS {
@@ -148,16 +150,18 @@ fn reads() -> Vec<(String, Read)> {
     }
     for reverse in [false, true] {
         let scan = move |db: &Database| {
-            let from = Some(key_of(&dataset(db), 20));
-            all(dataset(db).scan(from, None, reverse)?, |r| {
-                r.seq().to_string()
-            })
+            let scan = dataset(db).scan(key_of(&dataset(db), 20)..);
+            let scan = match reverse {
+                true => scan.rev(),
+                false => scan,
+            };
+            all(scan, |r| r.seq().to_string())
         };
         read(format!("scan, {reverse}"), Box::new(scan));
     }
     let get = move |db: &Database| {
-        let found = dataset(db).get(&key_of(&dataset(db), 5))?;
-        let again = dataset(db).snapshot().get(&key_of(&dataset(db), 5))?;
+        let found = dataset(db).get(key_of(&dataset(db), 5))?;
+        let again = dataset(db).snapshot().get(key_of(&dataset(db), 5))?;
         Ok(vec![format!(
             "{:?} {:?}",
             found.map(|r| r.seq()),
@@ -166,7 +170,7 @@ fn reads() -> Vec<(String, Read)> {
     };
     read("get".to_string(), Box::new(get));
     let versions = move |db: &Database| {
-        let found = dataset(db).read_key(&key_of(&dataset(db), 14), None, 3)?;
+        let found = dataset(db).read_key(key_of(&dataset(db), 14), None, 3)?;
         Ok(vec![found.len().to_string()])
     };
     read("versions of a key".to_string(), Box::new(versions));
@@ -271,7 +275,7 @@ fn what_is_cancelled_in_the_middle_ends_soon_and_can_be_asked_again() {
 #[test]
 fn an_answer_that_is_cancelled_between_its_records_ends() {
     let db = filled(Arc::new(Memory::new()), 0);
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     let snapshot = dataset.snapshot();
     for name in PATHS {
         let _doing = Doing(name.to_string());
@@ -298,7 +302,7 @@ fn an_answer_that_is_cancelled_between_its_records_ends() {
         assert!((1..RECORDS / 2).contains(&seen), "{seen} were given");
     }
     let stop = Stop::new();
-    let mut scan = snapshot.with_stop(&stop).scan(None, None, false).unwrap();
+    let mut scan = snapshot.with_stop(&stop).scan(..);
     scan.next().unwrap().unwrap();
     stop.cancel();
     assert!(scan.find_map(Result::err).is_some());
@@ -329,8 +333,16 @@ fn a_backup_that_is_cancelled_leaves_an_empty_folder() {
     let copy = Database::open(copy, small(Arc::new(memory))).unwrap();
     common::check(&copy);
     assert_eq!(
-        copy.dataset("d").unwrap().query().count().unwrap(),
-        db.dataset("d").unwrap().query().count().unwrap()
+        copy.dataset::<esker::Key>("d")
+            .unwrap()
+            .query()
+            .count()
+            .unwrap(),
+        db.dataset::<esker::Key>("d")
+            .unwrap()
+            .query()
+            .count()
+            .unwrap()
     );
 }
 
@@ -341,7 +353,7 @@ fn a_stop_is_for_reads_alone() {
         let stop = Stop::new();
         stop.cancel();
         let stopped = db.with_stop(&stop);
-        let dataset = stopped.dataset("d").unwrap();
+        let dataset = stopped.dataset::<esker::Key>("d").unwrap();
         let new = format!("{{\"id\":{RECORDS},\"eager\":3,\"filter\":4}}");
         dataset.insert_json(new.as_bytes()).unwrap();
         let error = dataset.insert_json(new.as_bytes()).unwrap_err();
@@ -365,7 +377,12 @@ fn a_stop_is_for_reads_alone() {
         }
         stopped.compact(None).unwrap();
         common::check(&db);
-        let records = db.dataset("d").unwrap().query().count().unwrap();
+        let records = db
+            .dataset::<esker::Key>("d")
+            .unwrap()
+            .query()
+            .count()
+            .unwrap();
         assert_eq!(records, RECORDS - RECORDS.div_ceil(11));
     }
 }

@@ -64,11 +64,7 @@ fn field(record: &Record, name: &str) -> Json {
 
 /// What must hold of any snapshot.
 fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) {
-    let all: Vec<Record> = snapshot
-        .scan(None, None, false)
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+    let all: Vec<Record> = snapshot.scan(..).map(Result::unwrap).collect();
     let of = |id: u64| {
         let text = id.to_string();
         all.iter().find(|record| record.key().to_string() == text)
@@ -127,12 +123,11 @@ fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
         ..Options::default()
     };
     let def = DatasetDef::new(path("id"), KeyType::Int);
-    let def = PATHS
-        .iter()
-        .zip(INDEXED)
-        .fold(def, |def, (at, kind)| def.index(path(at), kind, Type::Int));
+    let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
+        def.index(path(at), esker::Index::new(kind).of_type(Type::Int))
+    });
     let db = Database::create_or_open(folder.path(), options).unwrap();
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let writing = AtomicUsize::new(WRITERS as usize);
     let snapshots = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -198,6 +193,6 @@ fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
     let options = Options::default();
     let db = Database::open(folder.path(), options).unwrap();
     check(&db);
-    let dataset = db.dataset("d").unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
     hold(&dataset.snapshot(), &mut fastrand::Rng::new());
 }

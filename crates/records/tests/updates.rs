@@ -19,10 +19,13 @@ fn store(maintenance: Maintenance, background: bool) -> (Database, Dataset) {
         ..small(Arc::new(Memory::new()))
     };
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
-    let def = DatasetDef::new("id".parse().unwrap(), KeyType::Int)
-        .index("n".parse().unwrap(), IndexKind::Composite, Type::Int)
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index(
+            "n",
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
         .maintenance(maintenance);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     (db, dataset)
 }
 
@@ -60,8 +63,8 @@ fn batches_are_written_where_what_they_expect_holds() {
                     _ => model[id].map(|(seq, _)| seq),
                 };
                 match expected {
-                    None => batch.if_absent(&key),
-                    Some(seq) => batch.if_seq(&key, seq),
+                    None => batch.if_absent(&key).unwrap(),
+                    Some(seq) => batch.if_seq(&key, seq).unwrap(),
                 }
                 if expected != model[id].map(|(seq, _)| seq) {
                     wrong.push(key);
@@ -73,7 +76,7 @@ fn batches_are_written_where_what_they_expect_holds() {
             for id in ids.into_iter().take(rng.usize(1..4)) {
                 next[id] = match rng.usize(0..4) {
                     0 => {
-                        batch.delete(&key(&dataset, id as u64)).unwrap();
+                        batch.delete(key(&dataset, id as u64)).unwrap();
                         None
                     }
                     _ => {
@@ -98,7 +101,7 @@ fn batches_are_written_where_what_they_expect_holds() {
                 }
             }
             for (id, known) in model.iter_mut().enumerate() {
-                let record = dataset.get(&key(&dataset, id as u64)).unwrap();
+                let record = dataset.get(key(&dataset, id as u64)).unwrap();
                 assert_eq!(
                     record.as_ref().map(n_of),
                     known.map(|(_, n)| n),

@@ -49,8 +49,8 @@ fn body(key: u64, value: u64, order: u64) -> String {
 fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
     let mut kind = || KINDS[rng.usize(0..KINDS.len())];
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), kind(), Type::Int)
-        .index(path("b"), kind(), Type::Int);
+        .index(path("a"), esker::Index::new(kind()).of_type(Type::Int))
+        .index(path("b"), esker::Index::new(kind()).of_type(Type::Int));
     let merging = [
         Merging::Leveled,
         Merging::Tiered,
@@ -128,7 +128,9 @@ fn with_threads(seed: u64) {
     };
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let mut rng = fastrand::Rng::with_seed(seed);
-    let dataset = db.create_dataset("d", definition(&mut rng)).unwrap();
+    let dataset = db
+        .create_dataset::<esker::Key>("d", definition(&mut rng))
+        .unwrap();
     let (stop, order) = (AtomicBool::new(false), AtomicU64::new(0));
     let models: Vec<Model> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..2_u64)
@@ -157,7 +159,7 @@ fn with_threads(seed: u64) {
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let snapshot = dataset.snapshot();
-                    let records = snapshot.scan(None, None, false).unwrap();
+                    let records = snapshot.scan(..);
                     let mut counts = [0; VALUES as usize];
                     for record in records {
                         let json: serde_json::Value =
@@ -198,10 +200,13 @@ fn with_threads(seed: u64) {
 fn an_automatic_strategy_follows_the_workload_and_says_why() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), IndexKind::Composite, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
         .auto();
     assert!(def.auto);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut life = Life {
         rng: fastrand::Rng::with_seed(1),
         model: Model::new(),
@@ -256,9 +261,12 @@ fn twenty() -> (Database, Dataset) {
 fn twenty_in(db: Database, merging: Merging) -> (Database, Dataset) {
     let def = DatasetDef::new(path("id"), KeyType::Int);
     let def = def
-        .index(path("a"), IndexKind::Composite, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
         .merging(merging);
-    let dataset = db.create_dataset("d", def).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     (0..20).for_each(|id| dataset.put_json(body(id, 1, id).as_bytes()).unwrap());
     (db, dataset)
 }
@@ -346,7 +354,7 @@ fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
 fn what_is_replaced_while_the_first_index_is_built_is_told() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let dataset = db
-        .create_dataset("d", DatasetDef::new(path("id"), KeyType::Int))
+        .create_dataset::<esker::Key>("d", DatasetDef::new(path("id"), KeyType::Int))
         .unwrap();
     (0..20).for_each(|id| dataset.put_json(body(id, 1, id).as_bytes()).unwrap());
     let cut = &mut |_| ControlFlow::Break(());

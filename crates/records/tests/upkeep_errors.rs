@@ -37,9 +37,12 @@ fn open(fs: &Hooked) -> Database {
 
 fn create(db: &Database, maintenance: Maintenance) -> Dataset {
     let def = DatasetDef::new(path("id"), KeyType::Int)
-        .index(path("a"), IndexKind::Composite, Type::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
         .maintenance(maintenance);
-    db.create_dataset("d", def).unwrap()
+    db.create_dataset::<esker::Key>("d", def).unwrap()
 }
 
 fn put(dataset: &Dataset, ids: std::ops::Range<u64>, a: u64) {

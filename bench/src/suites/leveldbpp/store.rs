@@ -7,7 +7,6 @@ use esker::{
     Tuning, Type, Value, WriteBatch,
 };
 use lsm::{Cost, Stats};
-use serde_json::Value as Json;
 
 use super::data::Set;
 use crate::failure::{Failure, Result};
@@ -87,13 +86,17 @@ impl Store {
         let (user, user_type) = set.user();
         let (user, time): (Path, Path) = (user.parse()?, set.time().parse()?);
         // As LevelDB++ has them.
-        let mut def = DatasetDef::new("id".parse()?, KeyType::Int).merging(Merging::Leveled);
+        let mut def = DatasetDef::new("id", KeyType::Int).merging(Merging::Leveled);
         def = match setup.index {
-            Some((Attribute::User, kind)) => def.index(user.clone(), kind, user_type),
-            Some((Attribute::Time, kind)) => def.index(time.clone(), kind, Type::Int),
+            Some((Attribute::User, kind)) => {
+                def.index(user.clone(), esker::Index::new(kind).of_type(user_type))
+            }
+            Some((Attribute::Time, kind)) => {
+                def.index(time.clone(), esker::Index::new(kind).of_type(Type::Int))
+            }
             None => def,
         };
-        let dataset = db.create_dataset("records", def)?;
+        let dataset = db.create_dataset::<esker::Key>("records", def)?;
         let batch = dataset.batch();
         let reader = Reader {
             dataset,

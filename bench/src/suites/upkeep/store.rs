@@ -140,7 +140,7 @@ impl Setup {
 
     fn def(&self) -> Result<DatasetDef> {
         let (maintenance, repair) = self.strategy.settings();
-        let mut def = DatasetDef::new("id".parse()?, KeyType::Int)
+        let mut def = DatasetDef::new("id", KeyType::Int)
             .maintenance(maintenance)
             .repair(repair)
             .merging(match self.correlated {
@@ -148,11 +148,17 @@ impl Setup {
                 false => Merging::Tiered,
             });
         if self.range_filter {
-            def = def.index(TIME.parse()?, IndexKind::Filter, Type::Int);
+            def = def.index(
+                TIME,
+                esker::Index::new(IndexKind::Filter).of_type(Type::Int),
+            );
         }
         if self.strategy != Strategy::NoIndex {
             for name in ATTRIBUTES.iter().take(self.indexes) {
-                def = def.index(name.parse()?, IndexKind::Composite, Type::Int);
+                def = def.index(
+                    *name,
+                    esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+                );
             }
         }
         Ok(def)
@@ -255,7 +261,7 @@ impl Store {
     /// Makes a store in `dir`.
     pub fn create(dir: &FsPath, setup: &Setup) -> Result<Store> {
         let db = Database::create_or_open(dir, setup.options())?;
-        let dataset = db.create_dataset(DATASET, setup.def()?)?;
+        let dataset = db.create_dataset::<esker::Key>(DATASET, setup.def()?)?;
         let batch = dataset.batch();
         Ok(Store {
             dir: dir.to_path_buf(),
@@ -271,7 +277,7 @@ impl Store {
             db.close()?;
         }
         let db = Database::open(&self.dir, self.setup.options())?;
-        let dataset = db.dataset(DATASET)?;
+        let dataset = db.dataset::<esker::Key>(DATASET)?;
         let batch = dataset.batch();
         self.open = Some(Open { db, dataset, batch });
         Ok(())
@@ -349,7 +355,7 @@ impl Store {
     /// Reads every record, in the order of keys; tells how many.
     pub fn scan(&self, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         let mut records = 0;
-        for record in self.open()?.dataset.scan(None, None, false)? {
+        for record in self.open()?.dataset.scan(..) {
             visit(record?.json());
             records += 1;
         }

@@ -16,7 +16,7 @@ pub(crate) fn create(args: &CreateArgs, memory: usize) -> Result<Outcome, Failur
     let def = Wanted::parse(&args.definition)?.define_empty()?;
     let db = Database::create_or_open(&args.dir, options(memory))?;
     let made = definition(&def);
-    db.create_dataset(&args.dataset, def)?;
+    db.create_dataset::<esker::Key>(&args.dataset, def)?;
     db.close()?;
     note(format_args!("made dataset `{}`: {made}", args.dataset));
     Ok(Outcome::Done)

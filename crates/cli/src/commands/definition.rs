@@ -191,7 +191,7 @@ impl Wanted {
         key_type: KeyType,
         types: Vec<Type>,
     ) -> Result<DatasetDef, Failure> {
-        let usual = DatasetDef::new(key.clone(), key_type);
+        let mut def = DatasetDef::new(key, key_type);
         let indexes = self.indexes.iter().zip(types);
         let indexes = indexes.map(|(wanted, ty)| IndexDef {
             path: wanted.path.clone(),
@@ -199,16 +199,13 @@ impl Wanted {
             ty,
             tokenizer: wanted.tokenizer,
         });
-        let def = DatasetDef {
-            indexes: indexes.collect(),
-            repair: self.repair.unwrap_or(usual.repair),
-            merging: self.merging.unwrap_or(usual.merging),
-            versions: self.versions.unwrap_or(usual.versions),
-            expiry: Expiry {
-                ttl: self.ttl,
-                path: self.expires.clone(),
-            },
-            ..usual
+        def.indexes = indexes.collect();
+        def.repair = self.repair.unwrap_or(def.repair);
+        def.merging = self.merging.unwrap_or(def.merging);
+        def.versions = self.versions.unwrap_or(def.versions);
+        def.expiry = Expiry {
+            ttl: self.ttl,
+            path: self.expires.clone(),
         };
         let def = match self.maintenance {
             Some(strategy) => strategy.apply(def),

@@ -5,8 +5,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 
 use esker::{
-    Database, Dataset, DatasetDef, Durability, Explain, Expr, IndexDef, IndexKind, KeyType, Op,
-    Operand, Query, Tokenizer, Type,
+    Database, Dataset, DatasetDef, Durability, Explain, Expr, Index, KeyType, Op, Operand, Query,
 };
 use serde_json::Value;
 
@@ -34,21 +33,9 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     output.flush()?;
 
     let db = Database::create_or_open(&folder.path, options(memory))?;
-    let index = |path: &str, kind| -> Result<IndexDef, Failure> {
-        Ok(IndexDef {
-            path: path.parse()?,
-            kind,
-            ty: Type::Int,
-            tokenizer: Tokenizer::default(),
-        })
-    };
-    let def = DatasetDef {
-        indexes: vec![
-            index("created_at", IndexKind::Embedded)?,
-            index("user_id", IndexKind::Lazy)?,
-        ],
-        ..DatasetDef::new("id".parse()?, KeyType::String)
-    };
+    let def = DatasetDef::new("id", KeyType::String)
+        .index("created_at", Index::embedded().int())
+        .index("user_id", Index::lazy().int());
     output.line(format_args!("dataset `{DATASET}`: {}", definition(&def)))?;
     output.flush()?;
     let dataset = db.create_dataset(DATASET, def)?;
@@ -171,7 +158,7 @@ impl Tour<'_> {
     fn writes(&mut self) -> Result<(), Failure> {
         self.title("the first 3 keys", &format!("scan DIR {DATASET} --limit 3"))?;
         let start = Instant::now();
-        let mut scan = self.dataset.scan(None, None, false)?;
+        let mut scan = self.dataset.scan(..);
         let records = scan.by_ref().take(3).collect::<Result<Vec<_>, _>>()?;
         let elapsed = start.elapsed();
         let Some(first) = records.first().map(|record| record.json().to_vec()) else {

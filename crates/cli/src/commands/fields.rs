@@ -66,7 +66,7 @@ pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<
     if asked.is_empty() {
         return Ok(());
     }
-    let scan = dataset.scan(None, None, false)?;
+    let scan = dataset.scan(..);
     let records: Vec<_> = scan.take(RECORDS + 1).collect::<Result<_, _>>()?;
     let is_all = records.len() <= RECORDS;
     let mut known = known_paths(records.iter().take(RECORDS).map(|record| record.json()));

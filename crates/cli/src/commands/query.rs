@@ -1,9 +1,11 @@
 //! `get`, `lookup`, `range`, `find`, `scan`, `count`: answers on standard output.
 
 use std::cmp::Ordering;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
-use esker::{BulkOrder, DatasetSnapshot, Error, Explain, Expr, Op, Operand, Order, Path, Query};
+use esker::{
+    BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, Path, Query,
+};
 
 use super::{dataset_at, fields, open_to_read, plan};
 use crate::args::{
@@ -88,7 +90,11 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     {
         return Err(Failure::Usage("--from is larger than --to".to_string()));
     }
-    let mut scan = dataset.scan(from, to, args.reverse)?;
+    let bound = |key: Option<Key>| key.map_or(Bound::Unbounded, Bound::Included);
+    let mut scan = dataset.scan((bound(from), bound(to)));
+    if args.reverse {
+        scan = scan.rev();
+    }
     let records = scan.by_ref().take(args.query.limit.unwrap_or(usize::MAX));
     let mut printed = 0;
     if args.query.keys_only {

@@ -53,7 +53,7 @@ impl Resume {
         let name = format!("{PREFIX}{}", json!(paths));
         Self {
             // Of very many files the names are longer than that of a note.
-            name: (name.len() <= esker::WriteBatch::MAX_NOTE_NAME).then_some(name),
+            name: (name.len() <= esker::WriteBatch::<esker::Key>::MAX_NOTE_NAME).then_some(name),
             inputs: Json::Array(inputs),
             is_noted: false,
         }

@@ -1,9 +1,11 @@
 //! Definitions of datasets: the key, the indexed attributes, and the kinds of their indexes.
 
+mod index;
 mod kind;
 mod stored;
 mod strategy;
 
+pub use index::Index;
 pub use kind::IndexKind;
 pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};
 pub use strategy::{Maintenance, Merging, Repair};
@@ -11,7 +13,7 @@ pub use strategy::{Maintenance, Merging, Repair};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::schema::{KeyType, Path, Type};
+use crate::schema::{IntoPath, KeyType, Path, Type};
 use crate::tokens::Tokenizer;
 
 /// The maximum number of attributes of a dataset.
@@ -51,6 +53,16 @@ pub struct DatasetDef {
     pub versions: u32,
     /// When records expire.
     pub expiry: Expiry,
+    /// What is wrong with what it was made of: reported by [`DatasetDef::validate`].
+    mistake: Option<String>,
+}
+
+/// The path; where it is none, a stand-in and what is wrong with it.
+fn path_or_mistake(path: impl IntoPath) -> (Path, Option<String>) {
+    match path.into_path() {
+        Ok(path) => (path, None),
+        Err(error) => (Path::stand_in(), Some(error.to_string())),
+    }
 }
 
 /// When records expire: the earlier one of the two counts, and a record for which neither says anything never does.
@@ -85,9 +97,11 @@ const LONGEST_TTL: u128 = 1_000_000 * 366 * 86_400_000;
 
 impl DatasetDef {
     /// A dataset without indexes.
-    pub fn new(key: Path, key_type: KeyType) -> DatasetDef {
+    pub fn new(key: impl IntoPath, key_type: KeyType) -> DatasetDef {
+        let (key, mistake) = path_or_mistake(key);
         DatasetDef {
             key,
+            mistake,
             key_type,
             indexes: Vec::new(),
             maintenance: Maintenance::default(),
@@ -106,8 +120,10 @@ impl DatasetDef {
     }
 
     /// Records expire at the time that they have at `path`: RFC 3339, or seconds since 1970; absent or null, never.
-    pub fn expires_at(mut self, path: Path) -> DatasetDef {
+    pub fn expires_at(mut self, path: impl IntoPath) -> DatasetDef {
+        let (path, mistake) = path_or_mistake(path);
         self.expiry.path = Some(path);
+        self.mistake = self.mistake.or(mistake);
         self
     }
 
@@ -145,30 +161,26 @@ impl DatasetDef {
         DatasetDef { versions, ..self }
     }
 
-    /// Adds an indexed attribute.
-    pub fn index(self, path: Path, kind: IndexKind, ty: Type) -> DatasetDef {
-        self.tokenized(path, kind, ty, Tokenizer::Exact)
-    }
-
-    /// Adds an indexed attribute whose index holds tokens of its values.
-    pub fn tokenized(
-        mut self,
-        path: Path,
-        kind: IndexKind,
-        ty: Type,
-        tokenizer: Tokenizer,
-    ) -> DatasetDef {
+    /// The same with one more indexed attribute, of which the type must be said.
+    pub fn index(mut self, path: impl IntoPath, index: Index) -> DatasetDef {
+        let (path, mistake) = path_or_mistake(path);
+        let untyped = || format!("attribute `{path}`: its type must be said");
+        let mistake = mistake.or_else(|| index.ty.is_none().then(untyped));
+        self.mistake = self.mistake.or(mistake);
         self.indexes.push(IndexDef {
             path,
-            kind,
-            ty,
-            tokenizer,
+            kind: index.kind,
+            ty: index.ty.unwrap_or(Type::String),
+            tokenizer: index.tokenizer,
         });
         self
     }
 
     /// Refuses inconsistent settings with [`Error::BadInput`], as creating a dataset does.
     pub fn validate(&self) -> Result<()> {
+        if let Some(mistake) = &self.mistake {
+            return Err(Error::bad_input(mistake.clone()));
+        }
         if self.indexes.len() > MAX_INDEXES {
             return Err(Error::bad_input(format!(
                 "{} indexes, over the limit of {MAX_INDEXES}",

@@ -129,6 +129,7 @@ impl StoredDef {
             .map(|attribute| attribute.def.clone())
             .collect();
         DatasetDef {
+            mistake: None,
             key: self.key.clone(),
             key_type: self.key_type,
             indexes,

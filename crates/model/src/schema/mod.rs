@@ -17,7 +17,7 @@ mod walk;
 pub use error::{RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
 pub use infer::{infer, infer_key};
-pub use path::Path;
+pub use path::{IntoPath, Path};
 pub use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;

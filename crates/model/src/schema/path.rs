@@ -59,10 +59,50 @@ impl Path {
         self.names.iter().map(String::as_str)
     }
 
+    /// A path in the place of one that could not be read.
+    pub(crate) fn stand_in() -> Path {
+        Path {
+            names: vec!["?".to_string()],
+        }
+    }
+
     /// The path with these names. At least one, none empty.
     pub(super) fn from_names(names: Vec<String>) -> Path {
         debug_assert!(!names.is_empty());
         Path { names }
+    }
+}
+
+/// What can be given as a path: a [`Path`], or its text.
+pub trait IntoPath {
+    /// The path.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] where the text is none.
+    fn into_path(self) -> Result<Path, Error>;
+}
+
+impl IntoPath for Path {
+    fn into_path(self) -> Result<Path, Error> {
+        Ok(self)
+    }
+}
+
+impl IntoPath for &Path {
+    fn into_path(self) -> Result<Path, Error> {
+        Ok(self.clone())
+    }
+}
+
+impl IntoPath for &str {
+    fn into_path(self) -> Result<Path, Error> {
+        self.parse()
+    }
+}
+
+impl IntoPath for &String {
+    fn into_path(self) -> Result<Path, Error> {
+        self.parse()
     }
 }
 

@@ -156,7 +156,7 @@ impl Handle {
             others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
         let others: Vec<Path> = others.cloned().collect();
         if !others.is_empty() {
-            let first = Scan::new(snapshot.clone(), None, None, false)?.take(SAMPLE);
+            let first = Scan::all(snapshot.clone())?.take(SAMPLE);
             let first = first.collect::<Result<Vec<_>>>()?;
             let bodies: Vec<&[u8]> = first.iter().map(|record| record.json()).collect();
             for path in others {

@@ -5,10 +5,12 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use lsm::{Budget, Clock, Durability, Group, KeepLog, Position, Stop};
+use model::PrimaryKey;
 use model::definition::{DatasetDef, StoredDef};
 use serde_json::Value as Json;
 
-use super::Dataset;
+use super::batch::Batch;
+use super::dataset::{Dataset, check_key_type};
 use crate::background::MaintenanceThread;
 use crate::catalog::{Layout, Step, is_of_extension};
 use crate::check::{self, CheckReport};
@@ -150,12 +152,12 @@ impl Database {
     /// # fn main() -> esker::Result<()> {
     /// let dir = tempfile::tempdir().unwrap();
     /// let writer = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = writer.create_dataset("events", DatasetDef::new("id".parse()?, esker::KeyType::Int))?;
+    /// let events = writer.create_dataset::<u64>("events", DatasetDef::new("id", esker::KeyType::Int))?;
     /// let reader = Database::open_reader(dir.path(), Options::default())?; // in another process, say
     /// events.put_json(br#"{"id":1}"#)?;
     /// reader.refresh()?;
-    /// let events = reader.dataset("events")?;
-    /// assert!(events.get(&events.parse_key("1")?)?.is_some());
+    /// let events = reader.dataset::<u64>("events")?;
+    /// assert!(events.get(1)?.is_some());
     /// # Ok(())
     /// # }
     /// ```
@@ -238,16 +240,11 @@ impl Database {
         })
     }
 
-    fn handle(&self, current: Arc<Current>) -> Dataset {
-        Dataset {
-            handle: Handle {
-                stop: self.stop.clone(),
-                ..Handle::new(
-                    self.shared.clone(),
-                    current,
-                    Some(self.maintenance_thread.clone()),
-                )
-            },
+    fn handle(&self, current: Arc<Current>) -> Handle {
+        let background = self.maintenance_thread.clone();
+        Handle {
+            stop: self.stop.clone(),
+            ..Handle::new(self.shared.clone(), current, Some(background))
         }
     }
 
@@ -265,9 +262,33 @@ impl Database {
         self.shared.datasets.lock().keys().cloned().collect()
     }
 
-    /// The dataset called `name`. Waits for nothing, also while datasets are created and dropped.
-    pub fn dataset(&self, name: &str) -> Result<Dataset> {
-        Ok(self.handle(self.current(name)?))
+    /// The dataset called `name`, whose keys are `K` in the program: an integer, a string, or [`Key`](crate::Key) for any. Waits for
+    /// nothing, also while datasets are created and dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownDataset`]; [`ErrorKind::BadInput`] where its keys are none of `K`.
+    pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<Dataset<K>> {
+        Dataset::new(self.handle(self.current(name)?))
+    }
+
+    /// The dataset called `name`, made with this definition where there is none; the definition of one that is there stays as it is.
+    ///
+    /// # Errors
+    /// Those of [`Database::dataset`] and [`Database::create_dataset`].
+    pub fn dataset_or_create<K: PrimaryKey>(
+        &self,
+        name: &str,
+        def: DatasetDef,
+    ) -> Result<Dataset<K>> {
+        match self.create_dataset(name, def) {
+            Err(error) if error.kind() == ErrorKind::Exists => self.dataset(name),
+            made => made,
+        }
+    }
+
+    /// A batch of writes to any datasets of the store, which happen together or not at all.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.shared.clone())
     }
 
     fn current(&self, name: &str) -> Result<Arc<Current>> {
@@ -281,9 +302,10 @@ impl Database {
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
-    pub fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Dataset> {
+    pub fn create_dataset<K: PrimaryKey>(&self, name: &str, def: DatasetDef) -> Result<Dataset<K>> {
         check_dataset_name(name)?;
         def.validate()?;
+        check_key_type::<K>(name, def.key_type)?;
         let _reserved = self.shared.names.reserve(name);
         if self.shared.datasets.lock().contains_key(name) {
             return Err(Error::new(
@@ -300,7 +322,7 @@ impl Database {
         let mut datasets = self.shared.datasets.lock();
         datasets.insert(name.to_string(), current.clone());
         drop(datasets);
-        Ok(self.handle(current))
+        Dataset::new(self.handle(current))
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
@@ -341,11 +363,10 @@ impl Database {
     /// index entries of all writes that are known to be obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
-            Some(name) => vec![self.dataset(name)?.handle.layout()],
+            Some(name) => vec![self.handle(self.current(name)?).layout()],
             None => {
                 let all = self.shared.currents().into_iter();
-                all.map(|current| self.handle(current).handle.layout())
-                    .collect()
+                all.map(|current| self.handle(current).layout()).collect()
             }
         };
         if dataset.is_none() {

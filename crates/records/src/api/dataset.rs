@@ -1,29 +1,81 @@
 //! A dataset: records by primary key, and by any attribute.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use lsm::{Seq, Stop};
-use model::Key;
 use model::condition::Expr;
 use model::definition::DatasetDef;
-use model::schema::{Path, Type, Value};
+use model::schema::{IntoPath, KeyType, Path, Type, Value};
+use model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
+use super::batch::WriteBatch;
+use super::query::{Query, Scan};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
-use crate::query::{Page, Query, Scan, ValuePage};
+use crate::query::{self, Page, ValuePage};
 use crate::record::Record;
 use crate::store::{Handle, View};
-use crate::write::{Update, WriteBatch};
+use crate::write::{IntoUpdate, Update};
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
-#[derive(Clone)]
-pub struct Dataset {
+///
+/// `K` is what its keys are in the program: an integer, a string, or [`Key`], which is any of these.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// use esker::{Database, DatasetDef, ErrorKind, KeyType, Options};
+/// use serde_json::json;
+///
+/// let db = Database::create_or_open(dir.path(), Options::default())?;
+/// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+/// for id in 1..=9 {
+///     users.put(&json!({"id": id}))?;
+/// }
+/// assert!(users.delete(7)?.is_some() && users.get(7)?.is_none());
+/// let mut last = Vec::new();
+/// for user in users.scan(5..).rev() {
+///     last.push(*user?.key());
+/// }
+/// assert_eq!(last, [9, 8, 6, 5]);
+/// assert_eq!(db.dataset::<String>("users").err().map(|error| error.kind()), Some(ErrorKind::BadInput));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Dataset<K = Key> {
     pub(crate) handle: Handle,
+    key: PhantomData<fn() -> K>,
 }
 
-impl Dataset {
+impl<K> Clone for Dataset<K> {
+    fn clone(&self) -> Dataset<K> {
+        Dataset {
+            handle: self.handle.clone(),
+            key: PhantomData,
+        }
+    }
+}
+
+/// Refuses a type of keys that does not stand for those of a dataset.
+pub(super) fn check_key_type<K: PrimaryKey>(name: &str, ty: KeyType) -> Result<()> {
+    match K::KEY_TYPE {
+        Some(wanted) if wanted != ty => Err(Error::bad_input(format!(
+            "the keys of dataset `{name}` are of type {ty}, not {wanted}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl<K: PrimaryKey> Dataset<K> {
+    pub(super) fn new(handle: Handle) -> Result<Dataset<K>> {
+        check_key_type::<K>(handle.name(), handle.key_type())?;
+        let key = PhantomData;
+        Ok(Dataset { handle, key })
+    }
+
     /// A handle whose reads `stop` stops, with [`crate::ErrorKind::Cancelled`]: gets, queries, scans, versions and
     /// [`Dataset::advise`], and those of its snapshots. What writes, repairs and changes of indexes read is not affected.
     /// In the place of one that the handle had.
@@ -39,7 +91,7 @@ impl Dataset {
     /// use esker::{Database, DatasetDef, ErrorKind, KeyType, Options, Stop};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
     /// events.put_json(br#"{"id": 1}"#)?;
     ///
     /// let hurried = events.with_stop(&Stop::after(Duration::from_secs(60)));
@@ -52,12 +104,13 @@ impl Dataset {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn with_stop(&self, stop: &Stop) -> Dataset {
+    pub fn with_stop(&self, stop: &Stop) -> Dataset<K> {
         Dataset {
             handle: Handle {
                 stop: Some(stop.clone()),
                 ..self.handle.clone()
             },
+            key: PhantomData,
         }
     }
 
@@ -78,12 +131,12 @@ impl Dataset {
 
     /// A value of the attribute at `path` from text, read as the attribute's type; where none is
     /// declared, as a number if it looks like one, else as a string.
-    pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
-        parse_value(&self.handle.layout(), path, text)
+    pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
+        parse_value(&self.handle.layout(), &path.into_path()?, text)
     }
 
     /// A batch of writes that happen together or not at all.
-    pub fn batch(&self) -> WriteBatch {
+    pub fn batch(&self) -> WriteBatch<K> {
         WriteBatch::new(self.handle.clone())
     }
 
@@ -102,11 +155,11 @@ impl Dataset {
     /// }
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset("users", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
     /// users.put(&User { id: 1, name: "ann".into() })?;
     /// users.put_json(r#"{"id": 2, "name": "bob"}"#)?;
     ///
-    /// let bob = users.get(&users.parse_key("2")?)?.unwrap();
+    /// let bob = users.get(2)?.unwrap();
     /// assert_eq!(bob.json(), br#"{"id": 2, "name": "bob"}"#);
     /// assert_eq!(bob.parse::<User>()?, User { id: 2, name: "bob".into() });
     /// # Ok(())
@@ -143,8 +196,10 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Dataset::update`].
-    pub fn delete(&self, key: &Key) -> Result<Option<Record>> {
-        self.handle.update(key, &mut |_| Ok(Update::Delete))
+    pub fn delete(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
+        let key = key.as_key(self.handle.key_type())?;
+        let old = self.handle.update(&key, &mut |_| Ok(Update::Delete))?;
+        old.map(Record::typed).transpose()
     }
 
     /// Changes the record of `key` by what it is, as durably as the store does by default: no write of others in between is lost. `change` gets the record,
@@ -158,10 +213,9 @@ impl Dataset {
     /// use esker::{Database, DatasetDef, KeyType, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let counters = db.create_dataset("counters", DatasetDef::new("id".parse()?, KeyType::String))?;
-    /// let key = counters.parse_key("visits")?;
+    /// let counters = db.create_dataset::<String>("counters", DatasetDef::new("id", KeyType::String))?;
     /// for _ in 0..3 {
-    ///     counters.update(&key, |old| {
+    ///     counters.update("visits", |old| {
     ///         let count = old.map_or(0, |record| {
     ///             let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap_or_default();
     ///             json["count"].as_u64().unwrap_or(0)
@@ -169,7 +223,7 @@ impl Dataset {
     ///         format!(r#"{{"id": "visits", "count": {}}}"#, count + 1)
     ///     })?;
     /// }
-    /// assert_eq!(counters.get(&key)?.unwrap().json(), br#"{"id": "visits", "count": 3}"#);
+    /// assert_eq!(counters.get("visits")?.unwrap().json(), br#"{"id": "visits", "count": 3}"#);
     /// # Ok(())
     /// # }
     /// ```
@@ -177,45 +231,61 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::Conflict`] where others wrote the record a hundred times in a row; [`crate::ErrorKind::BadInput`] for a record that does not fit, or
     /// has another key; what reads and writes fail with.
-    pub fn update<U: Into<Update>>(
+    pub fn update<U: IntoUpdate>(
         &self,
-        key: &Key,
-        mut change: impl FnMut(Option<&Record>) -> U,
-    ) -> Result<Option<Record>> {
-        self.handle.update(key, &mut |old| Ok(change(old).into()))
+        key: impl AsKey<K>,
+        mut change: impl FnMut(Option<&Record<K>>) -> U,
+    ) -> Result<Option<Record<K>>> {
+        let key = key.as_key(self.handle.key_type())?;
+        let old = self.handle.update(&key, &mut |old| {
+            let old = old.cloned().map(Record::typed).transpose()?;
+            change(old.as_ref()).into_update()
+        })?;
+        old.map(Record::typed).transpose()
     }
 
     /// The record of `key`.
-    pub fn get(&self, key: &Key) -> Result<Option<Record>> {
+    pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
+        let key = key.as_key(self.handle.key_type())?;
         self.handle.current.usage.got();
-        self.handle.find(key, self.handle.stop.as_ref())
+        let found = self.handle.find(&key, self.handle.stop.as_ref())?;
+        found.map(Record::typed).transpose()
     }
 
     /// A consistent picture of the dataset, for several queries that belong together and for pages.
-    pub fn snapshot(&self) -> DatasetSnapshot {
+    pub fn snapshot(&self) -> DatasetSnapshot<K> {
         DatasetSnapshot {
             view: self.handle.snapshot(),
+            key: PhantomData,
         }
     }
 
     /// A query for the records that match the condition, as of now.
-    pub fn find(&self, condition: Expr) -> Query {
+    pub fn find(&self, condition: Expr) -> Query<K> {
         self.query().filter(condition)
     }
 
     /// A query over the dataset as it is now.
-    pub fn query(&self) -> Query {
-        Query::new(self.handle.snapshot())
+    pub fn query(&self) -> Query<K> {
+        Query::new(query::Query::new(self.handle.snapshot()))
     }
 
-    /// Records in key order, from one key to another (both included), as of now.
-    pub fn scan(&self, from: Option<Key>, to: Option<Key>, reverse: bool) -> Result<Scan> {
-        Scan::new(self.handle.snapshot(), from, to, reverse)
+    /// The records of a range of keys (`..` is all) in the order of the keys, as of now; in the other order with [`Scan::rev`].
+    /// What is wrong with the range is the first item.
+    pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
+        scan(self.handle.snapshot(), range)
     }
 
     /// [`DatasetSnapshot::read_key`], as of now.
-    pub fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
-        self.handle.snapshot().read_key(key, ts, m)
+    pub fn read_key(
+        &self,
+        key: impl AsKey<K>,
+        ts: Option<Seq>,
+        m: usize,
+    ) -> Result<Vec<Record<K>>> {
+        let view = self.handle.snapshot();
+        let key = key.as_key(view.dataset.key_type())?;
+        typed_all(view.read_key(&key, ts, m)?)
     }
 
     /// [`DatasetSnapshot::read_values`] of one attribute, as of now.
@@ -226,8 +296,12 @@ impl Dataset {
         ts: Option<Seq>,
         m: usize,
         page: Page,
-    ) -> Result<ValuePage> {
-        self.handle.snapshot().read_value(path, token, ts, m, page)
+    ) -> Result<ValuePage<K>> {
+        typed_page(
+            self.handle
+                .snapshot()
+                .read_value(path, token, ts, m, page)?,
+        )
     }
 
     /// [`DatasetSnapshot::read_values`], as of now.
@@ -237,8 +311,8 @@ impl Dataset {
         ts: Option<Seq>,
         m: usize,
         page: Page,
-    ) -> Result<ValuePage> {
-        self.handle.snapshot().read_values(tokens, ts, m, page)
+    ) -> Result<ValuePage<K>> {
+        typed_page(self.handle.snapshot().read_values(tokens, ts, m, page)?)
     }
 
     /// The committed changes of the dataset from a place on, in order, and then those to come.
@@ -253,19 +327,19 @@ impl Dataset {
     /// use esker::{Database, DatasetDef, KeyType, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset("users", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
     /// users.put_json(br#"{"id": 1, "name": "ann"}"#)?;
     ///
     /// let snapshot = users.snapshot();
     /// let mut changes = users.changes(snapshot.seq())?;
     /// assert!(changes.next()?.is_none());
     /// users.put_json(br#"{"id": 2, "name": "bob"}"#)?;
-    /// users.delete(&users.parse_key("1")?)?;
+    /// users.delete(1)?;
     ///
     /// let put = changes.next()?.unwrap();
-    /// assert_eq!((put.key().to_string(), put.record().is_some()), ("2".to_string(), true));
+    /// assert_eq!((*put.key(), put.record().is_some()), (2, true));
     /// let deleted = changes.next()?.unwrap();
-    /// assert_eq!((deleted.key().to_string(), deleted.record().is_some()), ("1".to_string(), false));
+    /// assert_eq!((*deleted.key(), deleted.record().is_some()), (1, false));
     /// # Ok(())
     /// # }
     /// ```
@@ -273,7 +347,7 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::PositionExpired`] when the log does not go back to the place; [`crate::ErrorKind::OtherHistory`] for a place of another
     /// store, of a copy that went its own way, or behind writes that a power cut took.
-    pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes> {
+    pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes<K>> {
         Changes::new(self.handle.clone(), from.into())
     }
 
@@ -291,6 +365,23 @@ impl Dataset {
     }
 }
 
+fn scan<K: PrimaryKey>(view: View, range: impl KeyRange<K>) -> Scan<K> {
+    let bounds = range.bounds(view.dataset.key_type());
+    let bounds = bounds.map_err(Error::from);
+    Scan::new(bounds.and_then(|bounds| query::Scan::new(view, bounds)))
+}
+
+fn typed_all<K: PrimaryKey>(records: Vec<Record>) -> Result<Vec<Record<K>>> {
+    records.into_iter().map(Record::typed).collect()
+}
+
+fn typed_page<K: PrimaryKey>(page: ValuePage) -> Result<ValuePage<K>> {
+    Ok(ValuePage {
+        records: typed_all(page.records)?,
+        next: page.next,
+    })
+}
+
 fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
     let mut attributes = layout.attributes.iter();
     match attributes.find(|attribute| attribute.path == *path) {
@@ -304,20 +395,36 @@ fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
 
 /// A dataset at one moment. Keeps the files that it sees from being removed: hold it as long as its
 /// queries take, not longer.
-#[derive(Clone)]
-pub struct DatasetSnapshot {
-    pub(crate) view: View,
+pub struct DatasetSnapshot<K = Key> {
+    view: View,
+    key: PhantomData<fn() -> K>,
 }
 
-impl DatasetSnapshot {
+impl<K> Clone for DatasetSnapshot<K> {
+    fn clone(&self) -> DatasetSnapshot<K> {
+        DatasetSnapshot {
+            view: self.view.clone(),
+            key: PhantomData,
+        }
+    }
+}
+
+impl<K: PrimaryKey> DatasetSnapshot<K> {
+    pub(super) fn new(view: View) -> Result<DatasetSnapshot<K>> {
+        check_key_type::<K>(view.dataset.name(), view.dataset.key_type())?;
+        let key = PhantomData;
+        Ok(DatasetSnapshot { view, key })
+    }
+
     /// The same picture, with reads that `stop` stops ([`Dataset::with_stop`]).
-    pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot {
+    pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K> {
         let same = self.view.clone();
         DatasetSnapshot {
             view: View {
                 snapshot: same.snapshot.with_stop(Some(stop.clone())),
                 ..same
             },
+            key: PhantomData,
         }
     }
 
@@ -337,13 +444,14 @@ impl DatasetSnapshot {
     }
 
     /// A value of the attribute at `path` from text, as [`Dataset::parse_value`] reads it, by the definition of then.
-    pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
-        parse_value(&self.view.layout, path, text)
+    pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
+        parse_value(&self.view.layout, &path.into_path()?, text)
     }
 
     /// The record of `key`.
-    pub fn get(&self, key: &Key) -> Result<Option<Record>> {
-        self.view.get(key)
+    pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
+        let key = key.as_key(self.view.dataset.key_type())?;
+        self.view.get(&key)?.map(Record::typed).transpose()
     }
 
     /// The sequence number of the last write that it sees.
@@ -366,21 +474,27 @@ impl DatasetSnapshot {
     /// use esker::{Database, DatasetDef, KeyType, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id".parse()?, KeyType::Int).versions(3);
-    /// let prices = db.create_dataset("prices", def)?;
+    /// let def = DatasetDef::new("id", KeyType::Int).versions(3);
+    /// let prices = db.create_dataset::<u64>("prices", def)?;
     /// for price in [10, 12, 11] {
     ///     prices.put_json(format!(r#"{{"id": 7, "price": {price}}}"#))?;
     /// }
-    /// let key = prices.parse_key("7")?;
-    /// let latest = prices.read_key(&key, None, 2)?;
+    /// let latest = prices.read_key(7, None, 2)?;
     /// assert_eq!(latest[0].json(), br#"{"id": 7, "price": 11}"#);
-    /// let before = prices.read_key(&key, Some(latest[1].seq()), 1)?;
+    /// let before = prices.read_key(7, Some(latest[1].seq()), 1)?;
     /// assert_eq!(before[0].json(), br#"{"id": 7, "price": 12}"#);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
-        self.view.read_key(key, ts, m)
+    pub fn read_key(
+        &self,
+        key: impl AsKey<K>,
+        ts: Option<Seq>,
+        m: usize,
+    ) -> Result<Vec<Record<K>>> {
+        let view = &self.view;
+        let key = key.as_key(view.dataset.key_type())?;
+        typed_all(view.read_key(&key, ts, m)?)
     }
 
     /// [`DatasetSnapshot::read_values`] of one attribute.
@@ -391,8 +505,8 @@ impl DatasetSnapshot {
         ts: Option<Seq>,
         m: usize,
         page: Page,
-    ) -> Result<ValuePage> {
-        self.view.read_value(path, token, ts, m, page)
+    ) -> Result<ValuePage<K>> {
+        typed_page(self.view.read_value(path, token, ts, m, page)?)
     }
 
     /// The versions of records whose value at each path matches the token beside it, and which are among the `m` latest
@@ -407,14 +521,14 @@ impl DatasetSnapshot {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Page, Path, Type};
+    /// use esker::{Database, DatasetDef, Index, KeyType, Options, Page, Path, Type};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
     /// let state: Path = "state".parse()?;
-    /// let def = DatasetDef::new("id".parse()?, KeyType::Int)
-    ///     .index(state.clone(), IndexKind::Recent, Type::String)
+    /// let def = DatasetDef::new("id", KeyType::Int)
+    ///     .index(state.clone(), Index::recent().string())
     ///     .versions(2);
-    /// let jobs = db.create_dataset("jobs", def)?;
+    /// let jobs = db.create_dataset::<u64>("jobs", def)?;
     /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
     ///     jobs.put_json(format!(r#"{{"id": {id}, "state": "{state}"}}"#))?;
     /// }
@@ -434,22 +548,23 @@ impl DatasetSnapshot {
         ts: Option<Seq>,
         m: usize,
         page: Page,
-    ) -> Result<ValuePage> {
-        self.view.read_values(tokens, ts, m, page)
+    ) -> Result<ValuePage<K>> {
+        typed_page(self.view.read_values(tokens, ts, m, page)?)
     }
 
     /// A query for the records that match the condition.
-    pub fn find(&self, condition: Expr) -> Query {
+    pub fn find(&self, condition: Expr) -> Query<K> {
         self.query().filter(condition)
     }
 
     /// A query.
-    pub fn query(&self) -> Query {
-        Query::new(self.view.clone())
+    pub fn query(&self) -> Query<K> {
+        Query::new(query::Query::new(self.view.clone()))
     }
 
-    /// Records in key order, from one key to another (both included).
-    pub fn scan(&self, from: Option<Key>, to: Option<Key>, reverse: bool) -> Result<Scan> {
-        Scan::new(self.view.clone(), from, to, reverse)
+    /// The records of a range of keys (`..` is all) in the order of the keys; in the other order with [`Scan::rev`].
+    /// What is wrong with the range is the first item.
+    pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
+        scan(self.view.clone(), range)
     }
 }

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::repair::{OnRepair, RepairOptions, RepairReport};
 use crate::telemetry::UsageCounts;
 
-impl Dataset {
+impl<K> Dataset<K> {
     /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
     /// inferred from the first records if it is not said. Writes and queries go on meanwhile; queries use the index when this
     /// returns. Called again after it was cut off, it goes on where it was.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lsm::{NamedSnapshot, Seq, Snapshot, Stop};
+use model::PrimaryKey;
 
 use super::{Database, DatasetSnapshot};
 use crate::error::{Error, ErrorKind, Result};
@@ -26,13 +27,13 @@ impl Database {
     /// use esker::{Database, DatasetDef, KeyType, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
     /// events.put_json(br#"{"id":1,"text":"old"}"#)?;
     /// db.keep_snapshot("monday")?;
     /// events.put_json(br#"{"id":1,"text":"new"}"#)?;
     ///
-    /// let monday = db.kept_snapshot("monday")?.dataset("events")?;
-    /// let record = monday.get(&monday.parse_key("1")?)?.unwrap();
+    /// let monday = db.kept_snapshot("monday")?.dataset::<u64>("events")?;
+    /// let record = monday.get(1)?.unwrap();
     /// assert_eq!(record.json(), br#"{"id":1,"text":"old"}"#);
     /// db.drop_snapshot("monday")?;
     /// # Ok(())
@@ -107,18 +108,16 @@ impl StoreSnapshot {
     /// The dataset called `name`, as it was.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownDataset`].
-    pub fn dataset(&self, name: &str) -> Result<DatasetSnapshot> {
+    /// [`ErrorKind::UnknownDataset`]; [`ErrorKind::BadInput`] where its keys are none of `K`.
+    pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<DatasetSnapshot<K>> {
         let current = self.datasets.get(name).cloned().ok_or_else(|| {
             let text = format!("no dataset `{name}` in this snapshot");
             Error::new(ErrorKind::UnknownDataset, text)
         })?;
-        Ok(DatasetSnapshot {
-            view: View {
-                layout: current.layout_in(self.snapshot.version()),
-                dataset: Handle::new(self.shared.clone(), current, None),
-                snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
-            },
+        DatasetSnapshot::new(View {
+            layout: current.layout_in(self.snapshot.version()),
+            dataset: Handle::new(self.shared.clone(), current, None),
+            snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
         })
     }
 }

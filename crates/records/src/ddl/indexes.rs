@@ -243,7 +243,7 @@ impl Handle {
 
     /// Guesses the type of an undeclared attribute.
     fn infer(&self, path: &Path) -> Result<Type> {
-        let records = Scan::new(self.snapshot(), None, None, false)?.take(SAMPLE);
+        let records = Scan::all(self.snapshot())?.take(SAMPLE);
         let records = records.collect::<Result<Vec<_>>>()?;
         let bodies: Vec<&[u8]> = records.iter().map(|record| record.json()).collect();
         infer(&bodies, path).ok_or_else(|| {

@@ -253,7 +253,7 @@ pub(crate) fn complete(
     batch: &mut Batch,
     changes: &[Change],
     heads: &Heads,
-    first: Seq,
+    (first, offset): (Seq, u32),
     snapshot: &Snapshot,
 ) -> lsm::Result<()> {
     // The order in which they were noted is kept: the batch may be cut back to an earlier place.
@@ -270,7 +270,7 @@ pub(crate) fn complete(
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for change in list {
             let mut one = Vec::new();
-            let seq = first + Seq::from(change.ordinal);
+            let seq = first + Seq::from(offset + change.ordinal);
             Posting {
                 seq,
                 key: &change.key,

@@ -41,7 +41,7 @@ pub(super) struct Ready {
 }
 
 /// Matching records in order, found as they are asked for.
-pub struct Answer {
+pub(crate) struct Answer {
     pub(super) snapshot: View,
     pub(super) components: Vec<Component>,
     pub(super) predicates: Predicates,
@@ -172,17 +172,17 @@ impl Answer {
     }
 
     /// Remarks about how the query is answered, for people.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
 
     /// Where the answer stands: [`Query::after`] with it goes on from here.
-    pub fn token(&self) -> Option<PageToken> {
+    pub(crate) fn token(&self) -> Option<PageToken> {
         self.given.map(PageToken)
     }
 
     /// What the query did so far and what it cost.
-    pub fn explain(&self) -> Explain {
+    pub(crate) fn explain(&self) -> Explain {
         let layout = &self.snapshot.layout;
         let index = |at: &usize| {
             let predicate = self.predicates.declared.get(*at);
@@ -485,21 +485,21 @@ impl Iterator for Answer {
 }
 
 /// The keys of matching records, in order, found as they are asked for ([`super::Query::keys`]).
-pub struct Keys(pub(super) Answer);
+pub(crate) struct Keys(pub(super) Answer);
 
 impl Keys {
     /// What the query did so far and what it cost.
-    pub fn explain(&self) -> Explain {
+    pub(crate) fn explain(&self) -> Explain {
         self.0.explain()
     }
 
     /// Remarks about how the query is answered, for people.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         self.0.notes()
     }
 
     /// Where the answer stands: [`super::Query::after`] with it goes on from here.
-    pub fn token(&self) -> Option<PageToken> {
+    pub(crate) fn token(&self) -> Option<PageToken> {
         self.0.token()
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 /// use esker::{Database, DatasetDef, KeyType, Options, field};
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let events = db.create_dataset("events", DatasetDef::new("id".parse()?, KeyType::Int))?;
+/// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
 /// events.put_json(br#"{"id": 1, "n": 5}"#)?;
 ///
 /// let mut answer = events.find(field("n").gt(3)).run()?;

@@ -14,12 +14,13 @@ mod predicate;
 mod scan;
 mod versions;
 
-pub use answer::{Answer, Keys, PageToken};
+pub use answer::PageToken;
+pub(crate) use answer::{Answer, Keys};
 pub use bulk::BulkOrder;
 pub use explain::{
     Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
 };
-pub use scan::Scan;
+pub(crate) use scan::Scan;
 pub use versions::{Page, ValuePage, ValueToken};
 
 use std::ops::ControlFlow;
@@ -31,16 +32,12 @@ use crate::error::{Error, Result};
 use crate::maintenance::Validation;
 use crate::record::Record;
 use crate::store::View;
-use model::condition::{Expr, Op, Operand};
+use model::condition::Expr;
 use model::schema::Path;
 
-/// A query: a condition, an order, a limit.
-///
-/// Bounds (`>=`, `<=`, `>`, `<`) on one path that `and` joins make one range together; a record with an array
-/// there matches when one element lies in the range. Each `=` and each prefix stands for itself, so
-/// `tag=a and tag=b` finds arrays that have both.
+/// A query: a condition, an order, a limit. See [`crate::Query`].
 #[derive(Clone)]
-pub struct Query {
+pub(crate) struct Query {
     snapshot: View,
     condition: Option<Expr>,
     limit: Option<usize>,
@@ -66,7 +63,7 @@ impl Query {
     }
 
     /// Adds a condition: it must hold as well as those before.
-    pub fn filter(mut self, condition: Expr) -> Query {
+    pub(crate) fn filter(mut self, condition: Expr) -> Query {
         self.condition = Some(match self.condition {
             Some(before) => before & condition,
             None => condition,
@@ -74,58 +71,47 @@ impl Query {
         self
     }
 
-    /// Adds the condition that the attribute at `path` is `value` (read as the attribute's type).
-    pub fn equals(self, path: &Path, value: &str) -> Query {
-        self.filter(Expr::compare(path.clone(), Op::Eq, Operand::text(value)))
-    }
-
-    /// Adds the condition that the attribute at `path` lies between two values, both included.
-    pub fn between(self, path: &Path, lo: &str, hi: &str) -> Query {
-        let bound = |op, text| Expr::compare(path.clone(), op, Operand::text(text));
-        self.filter(bound(Op::Ge, lo) & bound(Op::Le, hi))
-    }
-
     /// At most this many records: the first of the order. Without a limit, all.
-    pub fn limit(mut self, limit: impl Into<Option<usize>>) -> Query {
-        self.limit = limit.into();
+    pub(crate) fn limit(mut self, limit: Option<usize>) -> Query {
+        self.limit = limit;
         self
     }
 
     /// The order of the answer; newest first unless set.
-    pub fn order(mut self, order: Order) -> Query {
+    pub(crate) fn order(mut self, order: Order) -> Query {
         self.order = order;
         self
     }
 
     /// Goes on behind the page that gave this token, of the same query on the same snapshot.
-    pub fn after(mut self, token: PageToken) -> Query {
+    pub(crate) fn after(mut self, token: PageToken) -> Query {
         self.after = Some(token);
         self
     }
 
     /// How candidates of an index are validated.
-    pub fn validation(mut self, validation: Validation) -> Query {
+    pub(crate) fn validation(mut self, validation: Validation) -> Query {
         self.validation = validation;
         self
     }
 
     /// Runs the query for the keys of the matching records alone. Where the maintenance strategy and the
     /// conditions allow it no record is read.
-    pub fn keys(mut self) -> Result<Keys> {
+    pub(crate) fn keys(mut self) -> Result<Keys> {
         self.keys_only = true;
         Ok(Keys(Answer::new(self)?))
     }
 
     /// How the records of candidates are looked up: for experiments, or to give the lookups of an answer
     /// without a limit more memory at a time, or less. The answer is the same.
-    pub fn lookup(mut self, options: LookupOptions) -> Query {
+    pub(crate) fn lookup(mut self, options: LookupOptions) -> Query {
         self.lookup = options;
         self
     }
 
     /// Runs the query. Records are found as the answer is iterated, a page at a time, in bounded
     /// memory.
-    pub fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Answer> {
         Answer::new(self)
     }
 
@@ -135,7 +121,7 @@ impl Query {
     ///
     /// # Errors
     /// [`crate::ErrorKind::BadInput`] for a query that goes on behind a page, and those of the reads.
-    pub fn visit(
+    pub(crate) fn visit(
         self,
         order: BulkOrder,
         visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
@@ -143,13 +129,8 @@ impl Query {
         bulk::visit(self, order, visit)
     }
 
-    /// The number of matching records (at most the limit).
-    pub fn count(self) -> Result<u64> {
-        Ok(self.count_explained()?.0)
-    }
-
     /// The number of matching records (at most the limit), and how it was found.
-    pub fn count_explained(self) -> Result<(u64, Explain)> {
+    pub(crate) fn count(self) -> Result<(u64, Explain)> {
         if self.condition.is_none() && self.after.is_none() {
             let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
             return scan::count_all(&self.snapshot, limit);

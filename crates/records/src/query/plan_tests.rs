@@ -4,7 +4,7 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use lsm::fs::memory::Memory;
-use model::definition::{DatasetDef, IndexKind, Maintenance};
+use model::definition::{DatasetDef, Index, IndexKind, Maintenance};
 use model::schema::{KeyType, Type};
 
 use crate::{Database, Dataset, Explain, Expr, Options};
@@ -26,14 +26,14 @@ fn dataset(maintenance: Maintenance) -> Dataset {
         ..Options::default()
     };
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
-    let mut def = DatasetDef::new("id".parse().unwrap(), KeyType::Int).maintenance(maintenance);
+    let mut def = DatasetDef::new("id", KeyType::Int).maintenance(maintenance);
     for (path, kind) in [
         ("a", IndexKind::Composite),
         ("b", IndexKind::Composite),
         ("c", IndexKind::None),
         ("d", IndexKind::Embedded),
     ] {
-        def = def.index(path.parse().unwrap(), kind, Type::Int);
+        def = def.index(path, Index::new(kind).of_type(Type::Int));
     }
     let dataset = db.create_dataset("d", def).unwrap();
     for id in 0..RECORDS {

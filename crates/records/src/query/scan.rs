@@ -1,5 +1,7 @@
 //! Records in key order.
 
+use std::ops::Bound;
+
 use lsm::{Cost, Cursor, MAX_SEQ, TreeCursor};
 use model::Key;
 
@@ -12,11 +14,11 @@ use crate::store::View;
 pub(super) const READAHEAD: usize = 256 << 10;
 
 /// An iterator over records by primary key.
-pub struct Scan {
+pub(crate) struct Scan {
     snapshot: View,
     cursor: TreeCursor,
-    from: Option<Key>,
-    to: Option<Key>,
+    from: Bound<Key>,
+    to: Bound<Key>,
     reverse: bool,
     started: bool,
     done: bool,
@@ -24,13 +26,16 @@ pub struct Scan {
 }
 
 impl Scan {
-    pub(crate) fn new(
-        snapshot: View,
-        from: Option<Key>,
-        to: Option<Key>,
-        reverse: bool,
-    ) -> Result<Scan> {
-        if let (Some(from), Some(to)) = (&from, &to)
+    /// Of all records.
+    pub(crate) fn all(snapshot: View) -> Result<Scan> {
+        Scan::new(snapshot, (Bound::Unbounded, Bound::Unbounded))
+    }
+
+    pub(crate) fn new(snapshot: View, (from, to): (Bound<Key>, Bound<Key>)) -> Result<Scan> {
+        if let (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) = (&from, &to)
             && from.as_bytes() > to.as_bytes()
         {
             return Err(Error::bad_input(format!(
@@ -43,15 +48,21 @@ impl Scan {
             cursor,
             from,
             to,
-            reverse,
+            reverse: false,
             started: false,
             done: false,
             records: 0,
         })
     }
 
+    /// The same, from the greatest key down; to be called before records are taken.
+    pub(crate) fn rev(self) -> Scan {
+        let reverse = !self.reverse;
+        Scan { reverse, ..self }
+    }
+
     /// What the scan did so far and what it cost.
-    pub fn explain(&self) -> Explain {
+    pub(crate) fn explain(&self) -> Explain {
         let order = match self.reverse {
             true => "descending",
             false => "ascending",
@@ -63,18 +74,26 @@ impl Scan {
         self.started = true;
         if !self.reverse {
             match &self.from {
-                Some(from) => self.cursor.seek(from.as_bytes(), MAX_SEQ)?,
-                None => self.cursor.seek_first()?,
+                Bound::Unbounded => self.cursor.seek_first()?,
+                Bound::Included(from) => self.cursor.seek(from.as_bytes(), MAX_SEQ)?,
+                Bound::Excluded(from) => {
+                    self.cursor.seek(from.as_bytes(), MAX_SEQ)?;
+                    if self.cursor.valid() && self.cursor.key() == from.as_bytes() {
+                        self.cursor.next()?;
+                    }
+                }
             }
             return Ok(());
         }
-        let Some(to) = &self.to else {
-            return Ok(self.cursor.seek_last()?);
+        let (to, inclusive) = match &self.to {
+            Bound::Unbounded => return Ok(self.cursor.seek_last()?),
+            Bound::Included(to) => (to, true),
+            Bound::Excluded(to) => (to, false),
         };
         self.cursor.seek(to.as_bytes(), MAX_SEQ)?;
         if !self.cursor.valid() {
             self.cursor.seek_last()?;
-        } else if self.cursor.key() > to.as_bytes() {
+        } else if self.cursor.key() > to.as_bytes() || !inclusive {
             self.cursor.prev()?;
         }
         Ok(())
@@ -115,8 +134,10 @@ impl Scan {
         }
         let key = self.cursor.key();
         let past = match (self.reverse, &self.from, &self.to) {
-            (false, _, Some(to)) => key > to.as_bytes(),
-            (true, Some(from), _) => key < from.as_bytes(),
+            (false, _, Bound::Included(to)) => key > to.as_bytes(),
+            (false, _, Bound::Excluded(to)) => key >= to.as_bytes(),
+            (true, Bound::Included(from), _) => key < from.as_bytes(),
+            (true, Bound::Excluded(from), _) => key <= from.as_bytes(),
             _ => false,
         };
         !past

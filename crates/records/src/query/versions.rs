@@ -45,9 +45,9 @@ impl Page {
 
 /// Versions of records, newest first.
 #[derive(Debug, Clone)]
-pub struct ValuePage {
+pub struct ValuePage<K = Key> {
     /// The versions.
-    pub records: Vec<Record>,
+    pub records: Vec<Record<K>>,
     /// Goes on behind them; `None` when there are no more.
     pub next: Option<ValueToken>,
 }

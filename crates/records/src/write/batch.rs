@@ -4,37 +4,33 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use lsm::entry::MAX_TIME;
-use lsm::{Batch, Durability, Kind, Seq, Snapshot, Time, TreeId};
+use lsm::{Kind, Seq, Snapshot, Time, TreeId};
 use model::Key;
 use model::record::{EXPIRES, RecordRef, encode};
 use model::schema::Extracted;
-use serde::Serialize;
 
-use super::pre_images::{Conflict, Expectation, Replaced, Touched};
+use super::pre_images::{Expectation, Replaced, Touched};
 use crate::catalog::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, IndexEntry, Writes};
-use crate::maintenance::{self, AtCommit};
-use crate::record;
 use crate::store::{Due, Handle, expiry_key};
 use crate::telemetry::Measured;
 
-/// Writes to one dataset that happen together or not at all. Can be filled again after a commit,
-/// which saves allocations.
-pub struct WriteBatch {
-    dataset: Handle,
+/// Writes to one dataset: all of a batch, or a part of it.
+pub(crate) struct Part {
+    pub(crate) dataset: Handle,
     /// What the writes were made for. When it is not the dataset's any more at the commit they are made
     /// again.
-    layout: Arc<Layout>,
-    writes: Writes,
+    pub(super) layout: Arc<Layout>,
+    pub(super) writes: Writes,
     extracted: Extracted,
     value: Vec<u8>,
     /// The records, where it matters what they replace.
-    touched: Vec<Touched>,
+    pub(super) touched: Vec<Touched>,
     /// True when an insert is among them.
     inserts: bool,
     /// What must be so when it is committed.
-    expected: Vec<Expectation>,
+    pub(super) expected: Vec<Expectation>,
     /// What is noted beside the records: the tree, names, and bytes or that there is nothing any more.
     notes: Vec<(TreeId, String, Option<Vec<u8>>)>,
     /// What the memtables held when the batch was begun: old versions found in it have their index entries
@@ -47,19 +43,19 @@ pub struct WriteBatch {
     pub(super) is_sweep: bool,
     /// Of how many it is known whether they replace a record, and how many do.
     replaced: (u64, u64),
-    durability: Durability,
-    /// A record that is being serialised.
-    json: Vec<u8>,
+    /// Where the writes stood when the commit was begun.
+    saved: Option<(lsm::Savepoint, usize)>,
+    /// The numbers that it takes of the batch that is committed.
+    pub(super) sequences: u32,
 }
 
-impl WriteBatch {
+impl Part {
     /// The longest name of a note, in bytes.
-    pub const MAX_NOTE_NAME: usize = 1024;
+    pub(crate) const MAX_NOTE_NAME: usize = 1024;
 
-    pub(crate) fn new(dataset: Handle) -> WriteBatch {
-        WriteBatch {
+    pub(crate) fn new(dataset: Handle) -> Part {
+        Part {
             layout: dataset.current.latest(),
-            durability: dataset.shared.durability,
             dataset,
             writes: Writes::default(),
             extracted: Extracted::default(),
@@ -73,44 +69,13 @@ impl WriteBatch {
             deletes: 0,
             is_sweep: false,
             replaced: (0, 0),
-            json: Vec::new(),
+            saved: None,
+            sequences: 0,
         }
     }
 
-    /// How durable the batch is when it is committed; as durable as the store's writes are by default
-    /// ([`crate::Options::durability`]) unless set.
-    pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch {
-        self.durability = durability;
-        self
-    }
-
-    /// Adds a record that replaces the one of the same key: anything that serialises as a JSON object. After an error the
-    /// batch is as it was.
-    pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.serialised(record, false)
-    }
-
-    /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
-    /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
-    pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.serialised(record, true)
-    }
-
-    fn serialised(&mut self, record: &(impl Serialize + ?Sized), insert: bool) -> Result<()> {
-        let mut json = std::mem::take(&mut self.json);
-        json.clear();
-        let result = record::serialise(record, &mut json);
-        let result = result.and_then(|()| self.put_as(&json, insert));
-        self.json = json;
-        result
-    }
-
-    /// As [`WriteBatch::put`], of the text of a JSON object, which is kept byte for byte.
-    pub fn put_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.put_as(json.as_ref(), false)
-    }
-
-    fn put_as(&mut self, json: &[u8], insert: bool) -> Result<()> {
+    /// Adds a record; with `insert` its key must be new. After an error the part is as it was.
+    pub(crate) fn put(&mut self, json: &[u8], insert: bool) -> Result<()> {
         self.layout
             .extraction
             .extract_new(json, &mut self.extracted)?;
@@ -131,24 +96,8 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// As [`WriteBatch::insert`], of the text of a JSON object.
-    pub fn insert_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.put_as(json.as_ref(), true)
-    }
-
-    /// The batch is committed only where there is no record of `key` then, whatever it writes itself: else the commit fails with
-    /// [`ErrorKind::Conflict`], which names the key ([`Error::conflict`]), and nothing is written.
-    pub fn if_absent(&mut self, key: &Key) {
-        self.expect(key, None);
-    }
-
-    /// The batch is committed only where the record of `key` is then the one of the write `seq` ([`crate::Record::seq`]), whatever it writes
-    /// itself: else the commit fails with [`ErrorKind::Conflict`], which names the key ([`Error::conflict`]), and nothing is written.
-    pub fn if_seq(&mut self, key: &Key, seq: Seq) {
-        self.expect(key, Some(seq));
-    }
-
-    fn expect(&mut self, key: &Key, seq: Option<Seq>) {
+    /// The batch is committed only where the record of `key` is then the one of the write `seq`, or there is none.
+    pub(crate) fn expect(&mut self, key: &Key, seq: Option<Seq>) {
         self.expected.push(Expectation {
             key: key.as_bytes().to_vec(),
             seq,
@@ -202,7 +151,7 @@ impl WriteBatch {
         earlier.map(|expires| expires.min(MAX_TIME))
     }
 
-    /// As [`WriteBatch::put`], of a record that must have this key.
+    /// As [`Part::put`], of a record that must have this key.
     pub(crate) fn put_at(&mut self, key: &Key, json: &[u8]) -> Result<()> {
         self.layout
             .extraction
@@ -217,7 +166,7 @@ impl WriteBatch {
     }
 
     /// Adds the deletion of a key, there or not.
-    pub fn delete(&mut self, key: &Key) -> Result<()> {
+    pub(crate) fn delete(&mut self, key: &Key) -> Result<()> {
         self.delete_encoded(key.as_bytes(), false)?;
         self.deletes += 1;
         Ok(())
@@ -357,20 +306,13 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Notes something under a name beside the records, in the same commit: both are there after a crash, or neither. Replaces what was noted
-    /// under the name; `None` deletes it. A batch may have notes alone. [`crate::Dataset::notes`] reads them.
-    ///
-    /// The first note of a dataset makes a place for them, which is durable at once.
-    ///
-    /// # Errors
-    /// [`ErrorKind::BadInput`] for a name that is empty or longer than 1,024 bytes; [`ErrorKind::Busy`] for a dataset's first note, while the
-    /// dataset is changed.
-    pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
-        if name.is_empty() || name.len() > WriteBatch::MAX_NOTE_NAME {
+    /// See [`crate::WriteBatch::note`].
+    pub(crate) fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
+        if name.is_empty() || name.len() > Part::MAX_NOTE_NAME {
             return Err(Error::bad_input(format!(
                 "the name of a note has {} bytes: 1 to {} are allowed",
                 name.len(),
-                WriteBatch::MAX_NOTE_NAME
+                Part::MAX_NOTE_NAME
             )));
         }
         let tree = self.dataset.notes_tree()?;
@@ -381,7 +323,7 @@ impl WriteBatch {
     }
 
     /// Adds the notes to what is written, under the number of the last record.
-    fn add_notes(&mut self) -> Result<()> {
+    pub(super) fn add_notes(&mut self) -> Result<()> {
         let batch = &mut self.writes.batch;
         for (tree, name, value) in &self.notes {
             let (kind, value) = match value {
@@ -394,22 +336,22 @@ impl WriteBatch {
     }
 
     /// Number of records put, inserted and deleted.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.records
     }
 
     /// True when there is nothing to commit.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.records == 0 && self.notes.is_empty() && !self.is_sweep
     }
 
     /// Bytes that the batch will take in the log.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.writes.batch.bytes()
     }
 
     /// Forgets all that was added.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.writes.clear();
         self.touched.clear();
         self.inserts = false;
@@ -422,55 +364,61 @@ impl WriteBatch {
         self.layout = self.dataset.current.latest();
     }
 
-    /// Writes the batch, all of it or nothing; then it is empty. After
-    /// an error the batch is as it was, and nothing of it is visible; but where a sync failed it may be
-    /// in the log, and there after the store was reopened.
-    pub fn commit(&mut self) -> Result<()> {
-        let durability = self.durability;
-        if self.is_empty() {
-            return self.check_expected();
+    /// The place that [`Part::restore`] goes back to.
+    pub(super) fn save(&mut self) {
+        self.saved = Some(self.writes.savepoint());
+    }
+
+    /// Takes back what the commit added.
+    pub(super) fn restore(&mut self) {
+        if let Some(saved) = self.saved {
+            self.writes.rewind(saved);
         }
+    }
+
+    /// True where what is there of the records' keys matters to the commit.
+    pub(super) fn depends_on_records(&self) -> bool {
+        let maintenance = self.layout.stored.upkeep.maintenance;
+        self.inserts || !self.expected.is_empty() || maintenance.looks_at_writes()
+    }
+
+    /// True where nothing that is there matters to the commit.
+    pub(super) fn is_blind(&self) -> bool {
+        !self.depends_on_records() && self.writes.eager.is_empty()
+    }
+
+    /// Notes what the batch was found to replace.
+    pub(super) fn note_replaced(&mut self, replaced: Option<&Replaced>) {
+        let maintenance = self.layout.stored.upkeep.maintenance;
+        let replaced = replaced.filter(|_| maintenance.looks_at_writes());
+        self.replaced = replaced.map_or((0, 0), Replaced::counts);
+    }
+
+    /// It is in the log, visible and acknowledged.
+    pub(super) fn committed(&mut self) {
         let shared = self.dataset.shared.clone();
-        self.keep_last_versions()?;
-        loop {
-            let savepoint = self.writes.savepoint();
-            self.writes.batch.made_for(self.layout.seen());
-            let added = self.add_notes();
-            let appended = added.and_then(|()| self.append(&shared.group, durability));
-            let result = appended.and_then(|ticket| {
-                // From here on the batch is in the log, whatever happens to its acknowledgement.
-                Ok(shared.group.acknowledge(ticket)?)
-            });
-            let Err(error) = result else {
-                let puts = self.records - self.deletes;
-                let usage = &self.dataset.current.usage;
-                let measured = Measured {
-                    written: self.records as u64,
-                    known: self.replaced.0,
-                    replaced: self.replaced.1,
-                    ..Measured::default()
-                };
-                usage.wrote(puts as u64, self.deletes as u64, measured);
-                self.clear();
-                self.dataset.current.wrote(&shared.group);
-                if let Some(background) = &self.dataset.background {
-                    background.wrote(&shared);
-                }
-                return Ok(());
-            };
-            self.writes.rewind(savepoint);
-            if self.is_sweep || !matches!(error.engine(), Some(lsm::Error::Stale)) {
-                return Err(error);
+        let is_written = !self.is_empty();
+        let puts = self.records - self.deletes;
+        let measured = Measured {
+            written: self.records as u64,
+            known: self.replaced.0,
+            replaced: self.replaced.1,
+            ..Measured::default()
+        };
+        let usage = &self.dataset.current.usage;
+        usage.wrote(puts as u64, self.deletes as u64, measured);
+        self.clear();
+        if is_written {
+            self.dataset.current.wrote(&shared.group);
+            if let Some(background) = &self.dataset.background {
+                background.wrote(&shared);
             }
-            self.renew()?;
-            // The strategy may be one now for which it matters.
-            self.keep_last_versions()?;
         }
     }
 
     /// Makes the writes again where the dataset has another layout now: from the records that are in
     /// them. After an error (a record does not fit a new attribute) the batch is as it was.
-    fn renew(&mut self) -> Result<()> {
+    pub(super) fn renew(&mut self) -> Result<()> {
         let snapshot = self.dataset.shared.group.snapshot();
         let current = &self.dataset.current;
         if !snapshot.version().trees.contains_key(&current.data) {
@@ -500,7 +448,7 @@ impl WriteBatch {
             }
             let insert = inserted.contains(&ordinal);
             result = match (kind, RecordRef::body_of(value)) {
-                (Kind::Put, Some(body)) => self.put_as(body, insert),
+                (Kind::Put, Some(body)) => self.put(body, insert),
                 _ => self.delete_encoded(key, insert),
             };
             ordinal += 1;
@@ -517,7 +465,7 @@ impl WriteBatch {
 
     /// Where it matters what a batch replaces, of a record that comes several times only the last version is
     /// written: nobody can see the others.
-    fn keep_last_versions(&mut self) -> Result<()> {
+    pub(super) fn keep_last_versions(&mut self) -> Result<()> {
         if self.touched.len() < 2 {
             return Ok(());
         }
@@ -551,7 +499,7 @@ impl WriteBatch {
             if !passed.contains(&ordinal) {
                 let insert = inserts.contains(key);
                 result = match (kind, RecordRef::body_of(value)) {
-                    (Kind::Put, Some(body)) => self.put_as(body, insert),
+                    (Kind::Put, Some(body)) => self.put(body, insert),
                     _ => self.delete_encoded(key, insert),
                 };
             }
@@ -561,7 +509,7 @@ impl WriteBatch {
         result
     }
 
-    fn exists(&self, key: &[u8]) -> Error {
+    pub(super) fn exists(&self, key: &[u8]) -> Error {
         let key = Key::display(self.dataset.key_type(), key);
         Error::new(
             ErrorKind::Exists,
@@ -569,89 +517,12 @@ impl WriteBatch {
         )
     }
 
-    /// Without anything to write.
-    fn check_expected(&mut self) -> Result<()> {
-        if self.expected.is_empty() {
-            return Ok(());
-        }
-        let now = self.dataset.now();
-        let replaced = Replaced::look_up(&now.layout, &now.snapshot, &[], &self.expected)?;
-        if let Some((key, seq)) = replaced.unexpected(&self.expected) {
-            return Err(self.unexpected(key, seq));
-        }
-        self.clear();
-        Ok(())
-    }
-
-    fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {
+    pub(super) fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {
         let key = Key::from_encoded(self.dataset.key_type(), key);
         let there = match seq {
             Some(seq) => format!("its record is of write {seq}"),
             None => "there is no record of it".to_string(),
         };
         Error::conflict_of(key, there)
-    }
-
-    fn append(&mut self, group: &lsm::Group, durability: Durability) -> Result<lsm::Ticket> {
-        let maintenance = self.layout.stored.upkeep.maintenance;
-        if !self.inserts && self.expected.is_empty() && !maintenance.looks_at_writes() {
-            if self.writes.eager.is_empty() {
-                return Ok(group.append(&mut self.writes.batch, durability)?);
-            }
-            loop {
-                let savepoint = self.writes.savepoint();
-                let heads = index::Heads::look_up(&self.writes.eager, &group.latest())?;
-                let Writes { batch, eager, .. } = &mut self.writes;
-                let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
-                    index::complete_eager(batch, eager, &heads, first, snapshot)
-                };
-                match group.append_with(batch, durability, &mut complete) {
-                    Err(lsm::Error::Conflict(_)) => self.writes.rewind(savepoint),
-                    ticket => return Ok(ticket?),
-                }
-            }
-        }
-        let layout = self.layout.clone();
-        loop {
-            let savepoint = self.writes.savepoint();
-            let latest = group.latest();
-            let replaced = Replaced::look_up(&layout, &latest, &self.touched, &self.expected)?;
-            if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
-                replaced.cancel(&layout, &latest, &mut self.writes)?;
-            }
-            let heads = index::Heads::look_up(&self.writes.eager, &latest)?;
-            drop(latest);
-            let Writes { batch, eager, .. } = &mut self.writes;
-            let (mut conflict, wanted) = (None, (&*self.touched, &*self.expected));
-            let mut complete = |batch: &mut Batch, first, snapshot: &lsm::Snapshot| {
-                match replaced.complete(&layout, wanted, batch, snapshot) {
-                    Ok(result) => result?,
-                    Err(why) => {
-                        conflict = Some(why);
-                        return Err(lsm::Error::Conflict("the batch was overtaken".to_string()));
-                    }
-                }
-                index::complete_eager(batch, eager, &heads, first, snapshot)
-            };
-            let ticket = group.append_with(batch, durability, &mut complete);
-            match (ticket, conflict) {
-                (Ok(ticket), _) => {
-                    self.replaced = match maintenance.looks_at_writes() {
-                        true => replaced.counts(),
-                        false => (0, 0),
-                    };
-                    return Ok(ticket);
-                }
-                (Err(_), Some(Conflict::Changed)) => self.writes.rewind(savepoint),
-                (Err(_), Some(Conflict::Exists(key))) => {
-                    return Err(self.exists(&key));
-                }
-                (Err(_), Some(Conflict::Unexpected(key, seq))) => {
-                    return Err(self.unexpected(key, seq));
-                }
-                (Err(lsm::Error::Conflict(_)), None) => self.writes.rewind(savepoint),
-                (Err(error), None) => return Err(error.into()),
-            }
-        }
     }
 }

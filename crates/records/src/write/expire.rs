@@ -9,7 +9,8 @@
 
 use lsm::Cost;
 
-use super::WriteBatch;
+use super::batch::Part;
+use super::commit::commit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Due, Handle};
 
@@ -62,7 +63,7 @@ impl Handle {
                 }
             })?;
         self.shared.group.count(&cost);
-        let mut batch = WriteBatch::new(self.clone());
+        let mut batch = Part::new(self.clone());
         batch.is_sweep = true;
         let mut replaced = Vec::new();
         let mut records = 0;
@@ -79,7 +80,7 @@ impl Handle {
         for (due, seq) in replaced {
             batch.forget_expiry(tree, due, seq)?;
         }
-        batch.commit()?;
+        commit(std::slice::from_mut(&mut batch), self.shared.durability)?;
         Ok(Some(records))
     }
 }

@@ -3,10 +3,12 @@
 //! expired is deleted (`expire.rs`). What a program notes beside its records is written in their commit (`notes.rs`).
 
 mod batch;
+mod commit;
 mod expire;
 mod notes;
 mod pre_images;
 mod update;
 
-pub use batch::WriteBatch;
-pub use update::Update;
+pub(crate) use batch::Part;
+pub(crate) use commit::commit;
+pub use update::{IntoUpdate, Update};

@@ -3,7 +3,7 @@
 use model::Key;
 use serde::Serialize;
 
-use super::WriteBatch;
+use super::{Part, commit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::record::{self, Record};
 use crate::store::Handle;
@@ -32,15 +32,36 @@ impl Update {
     }
 }
 
-impl From<Vec<u8>> for Update {
-    fn from(json: Vec<u8>) -> Update {
-        Update::Put(json)
+/// What the closure of [`crate::Dataset::update`] may return: an [`Update`], JSON that takes the record's place, or a result of these.
+pub trait IntoUpdate {
+    /// What becomes of the record.
+    ///
+    /// # Errors
+    /// The closure's; the update ends with it, and nothing is written.
+    fn into_update(self) -> Result<Update>;
+}
+
+impl IntoUpdate for Update {
+    fn into_update(self) -> Result<Update> {
+        Ok(self)
     }
 }
 
-impl From<String> for Update {
-    fn from(json: String) -> Update {
-        Update::Put(json.into_bytes())
+impl IntoUpdate for Vec<u8> {
+    fn into_update(self) -> Result<Update> {
+        Ok(Update::Put(self))
+    }
+}
+
+impl IntoUpdate for String {
+    fn into_update(self) -> Result<Update> {
+        Ok(Update::Put(self.into_bytes()))
+    }
+}
+
+impl<U: IntoUpdate> IntoUpdate for Result<U> {
+    fn into_update(self) -> Result<Update> {
+        self?.into_update()
     }
 }
 
@@ -54,7 +75,7 @@ impl Handle {
         key: &Key,
         change: &mut dyn FnMut(Option<&Record>) -> Result<Update>,
     ) -> Result<Option<Record>> {
-        let mut batch = WriteBatch::new(self.clone());
+        let mut batch = Part::new(self.clone());
         for _ in 0..MOST {
             let old = self.find(key, None)?;
             match change(old.as_ref())? {
@@ -63,10 +84,10 @@ impl Handle {
                 Update::Delete | Update::Keep => return Ok(old),
             }
             match &old {
-                Some(old) => batch.if_seq(key, old.seq()),
-                None => batch.if_absent(key),
+                Some(old) => batch.expect(key, Some(old.seq())),
+                None => batch.expect(key, None),
             }
-            match batch.commit() {
+            match commit(std::slice::from_mut(&mut batch), self.shared.durability) {
                 Ok(()) => return Ok(old),
                 Err(error) if error.conflict().is_some() => batch.clear(),
                 Err(error) => return Err(error),

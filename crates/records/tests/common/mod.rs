@@ -171,7 +171,7 @@ pub(crate) fn try_rows(query: Query) -> esker::Result<Vec<Row>> {
 
 /// The rows of a scan of a whole snapshot.
 pub(crate) fn scan(snapshot: &DatasetSnapshot) -> esker::Result<Vec<Row>> {
-    let records = snapshot.scan(None, None, false)?;
+    let records = snapshot.scan(..);
     records.map(row).collect()
 }
 

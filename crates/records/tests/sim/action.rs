@@ -198,7 +198,12 @@ impl Def {
             }
             let kind = pick(&IndexKind::ALL, self.kinds[at] - 1);
             let tokenizer = tokenizer(self.tokenizers[at], kind, types[at]);
-            def = def.tokenized(path(PATHS[at]), kind, types[at], tokenizer);
+            def = def.index(
+                path(PATHS[at]),
+                esker::Index::new(kind)
+                    .of_type(types[at])
+                    .tokenizer(tokenizer),
+            );
         }
         let strategies = Maintenance::ALL.len() as u8;
         def = match self.maintenance % (strategies + 1) {

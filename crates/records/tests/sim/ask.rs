@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use std::ops::Bound;
+
 use esker::{
     BulkOrder, DatasetDef, DatasetSnapshot, KeyType, LookupOptions, Op, Order, Page, Path, Query,
     Result, Tokenizer, Type, Validation, Value,
@@ -373,10 +375,15 @@ impl Asker<'_> {
             right.reverse();
         }
         let api = |key: &Option<crate::model::K>| {
-            key.as_ref()
-                .map(|key| self.snapshot.parse_key(&key.to_string()).unwrap())
+            let key = key.as_ref();
+            let key = key.map(|key| self.snapshot.parse_key(&key.to_string()).unwrap());
+            key.map_or(Bound::Unbounded, Bound::Included)
         };
-        let found = self.snapshot.scan(api(&from), api(&to), reverse)?;
+        let found = self.snapshot.scan((api(&from), api(&to)));
+        let found = match reverse {
+            true => found.rev(),
+            false => found,
+        };
         let found = found.map(row);
         let found = found.collect::<Result<Vec<Row>>>()?;
         same(&found, &right, || format!("scan {from:?} {to:?} {reverse}"));

@@ -26,7 +26,7 @@ impl World {
         let there = self.stores[at].sets.iter().any(|set| set.name == name);
         let built = def.build();
         self.tell(|_| format!("  {name}: {built:?}"));
-        let result = db.create_dataset(name, built.clone());
+        let result = db.create_dataset::<esker::Key>(name, built.clone());
         drop(db);
         let set = Set {
             uid: self.new_uid(),

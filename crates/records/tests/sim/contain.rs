@@ -42,7 +42,7 @@ pub(crate) fn live_on(
         return;
     };
     let def = DatasetDef::new(path("id"), KeyType::Int);
-    let other = db.create_dataset("other", def).unwrap();
+    let other = db.create_dataset::<esker::Key>("other", def).unwrap();
     for id in 0..3 {
         other
             .put_json(format!("{{\"id\":{id}}}").as_bytes())
@@ -61,7 +61,7 @@ pub(crate) fn live_on(
     let mended = set.filter(|set| is_derived && set.unfinished.is_none() && rng.bool());
     if let (Some(set), None) = (set, mended) {
         // Writes that have to read what is damaged fail; the others pile up runs that cannot be merged.
-        let dataset = db.dataset(&set.name).unwrap();
+        let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
         for key in 0..5 {
             let key = match set.key_type {
                 KeyType::Int => key.to_string(),
@@ -73,7 +73,7 @@ pub(crate) fn live_on(
     }
     if let Some(set) = mended {
         count("damage: made again");
-        let dataset = db.dataset(name).unwrap();
+        let dataset = db.dataset::<esker::Key>(name).unwrap();
         if role == "superseded" {
             let repaired = dataset.repair(&RepairOptions::default(), &mut go);
             assert!(repaired.unwrap().complete);
@@ -101,9 +101,16 @@ pub(crate) fn live_on(
     drop(other);
     db.close().unwrap();
     let db = store.try_open(Some(image)).unwrap();
-    assert_eq!(db.dataset("other").unwrap().query().count().unwrap(), 3);
+    assert_eq!(
+        db.dataset::<esker::Key>("other")
+            .unwrap()
+            .query()
+            .count()
+            .unwrap(),
+        3
+    );
     if let Some(set) = mended {
-        let dataset = db.dataset(name).unwrap();
+        let dataset = db.dataset::<esker::Key>(name).unwrap();
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();
         let now = dataset.snapshot();
         ask::everything(&now, &set.view(), &records, rng).unwrap();

@@ -234,7 +234,7 @@ impl World {
         let mut back = Vec::new();
         for name in names {
             if !store.sets.iter().any(|set| set.name == name) {
-                let def = db.dataset(&name).unwrap().def();
+                let def = db.dataset::<esker::Key>(&name).unwrap().def();
                 let fits = |set: &&Set| set.name == name && set.def == def;
                 let set = made.iter().rev().find(fits);
                 let set = set.unwrap_or_else(|| panic!("{name} is there, and was dropped"));
@@ -249,7 +249,7 @@ impl World {
             store.lost_sets = lost.into_iter().chain(back).collect();
         }
         for set in &mut store.sets {
-            let dataset = db.dataset(&set.name).unwrap();
+            let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
             let (def, unfinished) = (dataset.def(), dataset.unfinished_index());
             if set.doubt || set.def.auto || after_fault && set.known.partial {
                 set.def = def;
@@ -266,7 +266,7 @@ impl World {
         let names: Vec<String> = store.sets.iter().map(|set| set.name.clone()).collect();
         assert_eq!(db.dataset_names(), names, "the datasets");
         for set in &store.sets {
-            let dataset = db.dataset(&set.name).unwrap();
+            let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
             let found = (dataset.def(), dataset.unfinished_index());
             assert_eq!(
                 found,
@@ -328,8 +328,8 @@ impl World {
         let db = store.db.as_ref().unwrap();
         let mut text = format!("no state of writes {numbers:?} is there, but one of write {seq}:");
         for set in &store.sets {
-            let dataset = db.dataset(&set.name).unwrap();
-            let scan = dataset.scan(None, None, false).unwrap();
+            let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
+            let scan = dataset.scan(..);
             let found: Vec<(u64, String)> = scan
                 .map(|record| record.unwrap())
                 .map(|record| (record.seq(), record.key().to_string()))
@@ -434,7 +434,7 @@ impl World {
         }
         let mut rng = fastrand::Rng::with_seed(seed);
         for set in &store.sets {
-            let dataset = db.dataset(&set.name).unwrap();
+            let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
             if dataset.def() != set.def {
                 assert!(!is_table);
                 return;
@@ -462,10 +462,10 @@ impl World {
 /// Whether a store's datasets have the records of a state, each by the same write.
 fn holds(db: &Database, store: &Store, state: &State) -> esker::Result<bool> {
     for set in &store.sets {
-        let dataset = db.dataset(&set.name)?;
+        let dataset = db.dataset::<esker::Key>(&set.name)?;
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();
         let mut right = records.rows();
-        for record in dataset.scan(None, None, false)? {
+        for record in dataset.scan(..) {
             let record = record?;
             let same = right.next().is_some_and(|(_, seq, put)| {
                 seq == record.seq() && put.body.as_bytes() == record.json()

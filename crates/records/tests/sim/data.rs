@@ -127,8 +127,8 @@ impl World {
                         _ => records.current(&key).map(|(seq, _)| seq),
                     };
                     match seq {
-                        None => batch.if_absent(&api),
-                        Some(seq) => batch.if_seq(&api, seq),
+                        None => batch.if_absent(&api).unwrap(),
+                        Some(seq) => batch.if_seq(&api, seq).unwrap(),
                     }
                     effects.expected.push((key, seq));
                 }

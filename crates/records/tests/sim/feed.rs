@@ -20,7 +20,7 @@ pub(crate) struct Copy {
 
 fn rows(dataset: &Dataset) -> esker::Result<(u64, Rows)> {
     let snapshot = dataset.snapshot();
-    let rows = snapshot.scan(None, None, false)?.map(|record| {
+    let rows = snapshot.scan(..).map(|record| {
         let record = record?;
         let row = (record.seq(), record.json().to_vec());
         Ok((record.key().to_string(), row))
@@ -66,7 +66,7 @@ impl World {
             let store = &mut self.stores[at];
             let Some(here) = store.here() else { return };
             let (uid, name) = (store.sets[set].uid, store.sets[set].name.clone());
-            let dataset = db.dataset(&name).unwrap();
+            let dataset = db.dataset::<esker::Key>(&name).unwrap();
             let copy = store.commits.copies.remove(&uid);
             let now = rows(&dataset);
             let Some((seq, now)) = self.decide(at, now, &[]) else {

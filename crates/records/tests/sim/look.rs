@@ -101,7 +101,7 @@ impl World {
         times: usize,
     ) {
         let store = &self.stores[at];
-        let dataset = db.dataset(&store.sets[set].name).unwrap();
+        let dataset = db.dataset::<esker::Key>(&store.sets[set].name).unwrap();
         let def = dataset.def();
         let known = &store.sets[set];
         if !known.doubt {
@@ -177,7 +177,7 @@ impl World {
         let store = &self.stores[at];
         let db = store.db.clone().unwrap();
         for set in &store.sets {
-            let dataset = db.dataset(&set.name).unwrap();
+            let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
             let mut go = |_| ControlFlow::Continue(());
             let options = RepairOptions {
                 threads: 1,

@@ -224,7 +224,7 @@ fn ask(
         "the datasets of a snapshot"
     );
     for set in &seen.sets {
-        let dataset = snapshot.dataset(&set.name)?;
+        let dataset = snapshot.dataset::<esker::Key>(&set.name)?;
         let mut view = set.view();
         if !set.doubt {
             assert_eq!(dataset.def(), view.def, "the definition in a snapshot");

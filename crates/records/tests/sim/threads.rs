@@ -69,7 +69,7 @@ fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
     let mut def = DatasetDef::new(path("id"), KeyType::Int);
     for at in 0..rng.usize(1..4) {
         let kind = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
-        def = def.index(path(PATHS[at]), kind, TYPES[at]);
+        def = def.index(path(PATHS[at]), esker::Index::new(kind).of_type(TYPES[at]));
     }
     def.maintenance(Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())])
         .merging(MERGINGS[rng.usize(0..MERGINGS.len())])
@@ -107,7 +107,7 @@ impl Shared {
     /// What a scan shows.
     fn scanned(&self, snapshot: &DatasetSnapshot) -> Result<Records> {
         let mut records = Records::default();
-        for record in snapshot.scan(None, None, false)? {
+        for record in snapshot.scan(..) {
             let record = record?;
             let body: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
             let number = body["o"].as_u64().unwrap();
@@ -145,7 +145,7 @@ impl Shared {
                 break;
             }
             let set = rng.usize(0..NAMES.len());
-            let Some(dataset) = self.decide(db.dataset(NAMES[set]), &[]) else {
+            let Some(dataset) = self.decide(db.dataset::<esker::Key>(NAMES[set]), &[]) else {
                 break;
             };
             let mut batch = dataset.batch();
@@ -203,7 +203,9 @@ impl Shared {
         let mut held: Option<(DatasetSnapshot, DatasetDef)> = None;
         while self.goes_on() {
             let name = NAMES[rng.usize(0..NAMES.len())];
-            let Ok(dataset) = db.dataset(name) else { break };
+            let Ok(dataset) = db.dataset::<esker::Key>(name) else {
+                break;
+            };
             // A definition and a snapshot that fit: where nothing changed in between.
             let def = dataset.def();
             let snapshot = dataset.snapshot();
@@ -225,7 +227,7 @@ impl Shared {
         let mut rng = fastrand::Rng::with_seed(seed);
         let busy = [ErrorKind::Busy, ErrorKind::BadInput, ErrorKind::Exists];
         while self.goes_on() {
-            let Ok(dataset) = db.dataset(NAMES[rng.usize(0..NAMES.len())]) else {
+            let Ok(dataset) = db.dataset::<esker::Key>(NAMES[rng.usize(0..NAMES.len())]) else {
                 break;
             };
             let mut left = [usize::MAX, usize::MAX, 0, 2][rng.usize(0..4)];
@@ -281,7 +283,7 @@ impl Shared {
     /// A dataset that comes, is written to, and goes.
     fn other(&self, db: &Database, name: &str, rng: &mut fastrand::Rng) {
         let Some(dataset) = self.decide(
-            db.create_dataset(name, definition(rng)),
+            db.create_dataset::<esker::Key>(name, definition(rng)),
             &[ErrorKind::Exists],
         ) else {
             // It could not be dropped the last time.
@@ -303,7 +305,7 @@ impl Shared {
         drop(dataset);
         // The upkeep may be at work in it.
         self.decide(db.drop_dataset(name), &[ErrorKind::Busy]);
-        if db.dataset(name).is_ok() {
+        if db.dataset::<esker::Key>(name).is_ok() {
             std::thread::sleep(Duration::from_millis(1));
             self.decide(db.drop_dataset(name), &[ErrorKind::Busy]);
         }
@@ -327,7 +329,7 @@ impl Shared {
             let drops = rng.usize(0..4) == 0;
             let dropped = drops.then(|| self.decide(db.drop_snapshot(&kept), &[]));
             for name in NAMES {
-                let dataset = snapshot.dataset(name).unwrap();
+                let dataset = snapshot.dataset::<esker::Key>(name).unwrap();
                 self.agree(&dataset, &dataset.def(), &mut rng).unwrap();
                 let records = self.scanned(&dataset).unwrap();
                 let shown: Vec<u64> = records.rows().map(|(_, seq, _)| seq).collect();
@@ -390,7 +392,7 @@ impl Shared {
             let seen = reader.group().position();
             assert!(acknowledged.seq <= seen.seq, "{acknowledged}, not {seen}");
             let name = NAMES[rng.usize(0..NAMES.len())];
-            let dataset = reader.dataset(name).unwrap();
+            let dataset = reader.dataset::<esker::Key>(name).unwrap();
             let (snapshot, def) = (dataset.snapshot(), dataset.def());
             self.agree(&snapshot, &def, &mut rng).unwrap();
             let mut before = tail.position();
@@ -422,7 +424,7 @@ impl Shared {
             let report = db.check().unwrap();
             assert_eq!(report.errors, Vec::<String>::new(), "round {round}");
             for name in NAMES {
-                let dataset = db.dataset(name).unwrap();
+                let dataset = db.dataset::<esker::Key>(name).unwrap();
                 let snapshot = dataset.snapshot();
                 let def = dataset.def();
                 self.agree(&snapshot, &def, rng).unwrap();
@@ -452,7 +454,7 @@ impl Shared {
         lasts: &[Last],
     ) {
         for (set, name) in NAMES.iter().enumerate() {
-            let dataset = db.dataset(name).unwrap();
+            let dataset = db.dataset::<esker::Key>(name).unwrap();
             let records = self.scanned(&dataset.snapshot()).unwrap();
             for id in 0..KEYS {
                 let found = records.current(&key(KeyType::Int, id));
@@ -491,7 +493,8 @@ fn contend(seed: u64, batches: usize) {
     };
     let db = open(&mut rng);
     for name in NAMES {
-        db.create_dataset(name, definition(&mut rng)).unwrap();
+        db.create_dataset::<esker::Key>(name, definition(&mut rng))
+            .unwrap();
     }
     drop(db);
     let mut before = BTreeMap::new();

@@ -183,7 +183,7 @@ impl Store {
     }
 
     pub(crate) fn handle(&self, name: &str) -> Option<Dataset> {
-        Some(self.db.as_ref()?.dataset(name).unwrap())
+        Some(self.db.as_ref()?.dataset::<esker::Key>(name).unwrap())
     }
 }
 
@@ -352,7 +352,7 @@ impl World {
                 if !inside && !set.def.auto {
                     continue;
                 }
-                let Ok(dataset) = db.dataset(&set.name) else {
+                let Ok(dataset) = db.dataset::<esker::Key>(&set.name) else {
                     continue;
                 };
                 let (def, unfinished) = (dataset.def(), dataset.unfinished_index());

@@ -1,0 +1,126 @@
+//! How an attribute is to be indexed, said in a chain.
+
+use super::IndexKind;
+use crate::schema::Type;
+use crate::tokens::Tokenizer;
+
+/// An index to be made: its kind, the type of the attribute, what it holds of the values.
+///
+/// ```
+/// use model::definition::{Index, IndexKind};
+/// use model::schema::Type;
+///
+/// let index = Index::recent().string();
+/// assert_eq!(index, Index::new(IndexKind::Recent).of_type(Type::String));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Index {
+    pub(super) kind: IndexKind,
+    pub(super) ty: Option<Type>,
+    pub(super) tokenizer: Tokenizer,
+}
+
+impl Index {
+    /// An index of this kind.
+    pub fn new(kind: IndexKind) -> Index {
+        Index {
+            kind,
+            ty: None,
+            tokenizer: Tokenizer::Exact,
+        }
+    }
+
+    /// See [`IndexKind::Embedded`].
+    pub fn embedded() -> Index {
+        Index::new(IndexKind::Embedded)
+    }
+
+    /// See [`IndexKind::Fingerprint`].
+    pub fn fingerprint() -> Index {
+        Index::new(IndexKind::Fingerprint)
+    }
+
+    /// See [`IndexKind::Filter`].
+    pub fn filter() -> Index {
+        Index::new(IndexKind::Filter)
+    }
+
+    /// See [`IndexKind::Lazy`].
+    pub fn lazy() -> Index {
+        Index::new(IndexKind::Lazy)
+    }
+
+    /// See [`IndexKind::Composite`].
+    pub fn composite() -> Index {
+        Index::new(IndexKind::Composite)
+    }
+
+    /// See [`IndexKind::Recent`].
+    pub fn recent() -> Index {
+        Index::new(IndexKind::Recent)
+    }
+
+    /// No index: the attribute is declared, and records are refused where they do not fit its type.
+    pub fn none() -> Index {
+        Index::new(IndexKind::None)
+    }
+
+    /// Of an attribute of this type.
+    pub fn of_type(self, ty: impl Into<Option<Type>>) -> Index {
+        Index {
+            ty: ty.into(),
+            ..self
+        }
+    }
+
+    /// Of whole numbers.
+    pub fn int(self) -> Index {
+        self.of_type(Type::Int)
+    }
+
+    /// Of floats.
+    pub fn float(self) -> Index {
+        self.of_type(Type::Float)
+    }
+
+    /// Of text.
+    pub fn string(self) -> Index {
+        self.of_type(Type::String)
+    }
+
+    /// Of truth values.
+    pub fn bool(self) -> Index {
+        self.of_type(Type::Bool)
+    }
+
+    /// Of points in time.
+    pub fn time(self) -> Index {
+        self.of_type(Type::Time)
+    }
+
+    /// It holds these tokens of the values.
+    pub fn tokenizer(self, tokenizer: Tokenizer) -> Index {
+        Index { tokenizer, ..self }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> IndexKind {
+        self.kind
+    }
+
+    /// The attribute's type, where it is said.
+    pub fn type_of(&self) -> Option<Type> {
+        self.ty
+    }
+
+    /// What it holds of the values.
+    pub fn tokens(&self) -> Tokenizer {
+        self.tokenizer
+    }
+}
+
+impl From<IndexKind> for Index {
+    fn from(kind: IndexKind) -> Index {
+        Index::new(kind)
+    }
+}

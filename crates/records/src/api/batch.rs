@@ -1,0 +1,307 @@
+//! Batches of writes: to one dataset, or to several of a store.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use lsm::{Durability, Seq};
+use model::{AsKey, Key, PrimaryKey};
+use serde::Serialize;
+
+use super::Dataset;
+use crate::error::{Error, Result};
+use crate::record;
+use crate::store::{Handle, Store};
+use crate::write::{Part, commit};
+
+/// Writes to any datasets of a store that happen together or not at all, whatever fails ([`crate::Database::batch`]). Can be filled again
+/// after a commit, which saves allocations.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// use esker::{Database, DatasetDef, Error, KeyType, Options};
+/// use serde_json::json;
+///
+/// let db = Database::create_or_open(dir.path(), Options::default())?;
+/// let accounts = db.create_dataset::<String>("accounts", DatasetDef::new("name", KeyType::String))?;
+/// let transfers = db.create_dataset::<u64>("transfers", DatasetDef::new("id", KeyType::Int))?;
+///
+/// let mut batch = db.batch();
+/// batch.put(&accounts, &json!({"name": "ann", "balance": 70}))?;
+/// batch.put(&accounts, &json!({"name": "bob", "balance": 30}))?;
+/// batch.put(&transfers, &json!({"id": 1, "from": "ann", "to": "bob", "amount": 30}))?;
+/// batch.commit()?;
+///
+/// // Nothing is written where something is not as it is expected to be.
+/// batch.if_absent(&transfers, 1)?;
+/// batch.delete(&accounts, "ann")?;
+/// assert!(batch.commit().unwrap_err().conflict().is_some());
+/// assert!(accounts.get("ann")?.is_some());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Batch {
+    store: Arc<Store>,
+    /// One for each dataset.
+    parts: Vec<Part>,
+    durability: Durability,
+    /// A record that is being serialised.
+    json: Vec<u8>,
+}
+
+impl Batch {
+    pub(crate) fn new(store: Arc<Store>) -> Batch {
+        Batch {
+            durability: store.durability,
+            store,
+            parts: Vec::new(),
+            json: Vec::new(),
+        }
+    }
+
+    fn part(&mut self, dataset: &Handle) -> Result<&mut Part> {
+        if !Arc::ptr_eq(&self.store, &dataset.shared) {
+            return Err(Error::bad_input(format!(
+                "dataset `{}` is of another store than the batch",
+                dataset.name()
+            )));
+        }
+        let known = |part: &Part| Arc::ptr_eq(&part.dataset.current, &dataset.current);
+        let at = self.parts.iter().position(known);
+        let at = at.unwrap_or(self.parts.len());
+        if at == self.parts.len() {
+            self.parts.push(Part::new(dataset.clone()));
+        }
+        let part = self.parts.get_mut(at);
+        part.ok_or_else(|| Error::bad_input("a batch without the dataset"))
+    }
+
+    /// How durable the batch is when it is committed; as durable as the store's writes are by default
+    /// ([`crate::Options::durability`]) unless set.
+    pub fn durability(&mut self, durability: Durability) -> &mut Batch {
+        self.durability = durability;
+        self
+    }
+
+    /// Adds a record that replaces the one of the same key: anything that serialises as a JSON object. After an error the batch is as it
+    /// was.
+    pub fn put<K>(
+        &mut self,
+        dataset: &Dataset<K>,
+        record: &(impl Serialize + ?Sized),
+    ) -> Result<()> {
+        self.serialised(&dataset.handle, record, false)
+    }
+
+    /// As [`Batch::put`], of the text of a JSON object, which is kept byte for byte.
+    pub fn put_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
+        self.part(&dataset.handle)?.put(json.as_ref(), false)
+    }
+
+    /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
+    /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
+    pub fn insert<K>(
+        &mut self,
+        dataset: &Dataset<K>,
+        record: &(impl Serialize + ?Sized),
+    ) -> Result<()> {
+        self.serialised(&dataset.handle, record, true)
+    }
+
+    /// As [`Batch::insert`], of the text of a JSON object.
+    pub fn insert_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
+        self.part(&dataset.handle)?.put(json.as_ref(), true)
+    }
+
+    fn serialised(
+        &mut self,
+        dataset: &Handle,
+        record: &(impl Serialize + ?Sized),
+        insert: bool,
+    ) -> Result<()> {
+        let mut json = std::mem::take(&mut self.json);
+        json.clear();
+        let written = record::serialise(record, &mut json);
+        let result = written.and_then(|()| self.part(dataset)?.put(&json, insert));
+        self.json = json;
+        result
+    }
+
+    /// Adds the deletion of a key, there or not.
+    pub fn delete<K: PrimaryKey>(
+        &mut self,
+        dataset: &Dataset<K>,
+        key: impl AsKey<K>,
+    ) -> Result<()> {
+        let key = key.as_key(dataset.handle.key_type())?;
+        self.part(&dataset.handle)?.delete(&key)
+    }
+
+    /// The batch is committed only where there is no record of `key` then, whatever it writes itself: else the commit fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict), which names the key ([`Error::conflict`]), and nothing is written.
+    pub fn if_absent<K: PrimaryKey>(
+        &mut self,
+        dataset: &Dataset<K>,
+        key: impl AsKey<K>,
+    ) -> Result<()> {
+        let key = key.as_key(dataset.handle.key_type())?;
+        self.part(&dataset.handle)?.expect(&key, None);
+        Ok(())
+    }
+
+    /// The batch is committed only where the record of `key` is then the one of the write `seq` ([`crate::Record::seq`]), whatever it
+    /// writes itself: else the commit fails as [`Batch::if_absent`] says.
+    pub fn if_seq<K: PrimaryKey>(
+        &mut self,
+        dataset: &Dataset<K>,
+        key: impl AsKey<K>,
+        seq: Seq,
+    ) -> Result<()> {
+        let key = key.as_key(dataset.handle.key_type())?;
+        self.part(&dataset.handle)?.expect(&key, Some(seq));
+        Ok(())
+    }
+
+    /// Number of records put, inserted and deleted.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(Part::len).sum()
+    }
+
+    /// True when there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the batch will take in the log.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).sum()
+    }
+
+    /// Forgets all that was added.
+    pub fn clear(&mut self) {
+        self.parts.iter_mut().for_each(Part::clear);
+    }
+
+    /// Writes the batch, all of it or nothing; then it is empty. After
+    /// an error the batch is as it was, and nothing of it is visible; but where a sync failed it may be
+    /// in the log, and there after the store was reopened.
+    pub fn commit(&mut self) -> Result<()> {
+        commit(&mut self.parts, self.durability)
+    }
+}
+
+/// Writes to one dataset that happen together or not at all ([`Dataset::batch`]). Can be filled again after a commit,
+/// which saves allocations.
+pub struct WriteBatch<K = Key> {
+    part: Part,
+    durability: Durability,
+    /// A record that is being serialised.
+    json: Vec<u8>,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K> WriteBatch<K> {
+    /// The longest name of a note, in bytes.
+    pub const MAX_NOTE_NAME: usize = Part::MAX_NOTE_NAME;
+
+    pub(crate) fn new(dataset: Handle) -> WriteBatch<K> {
+        WriteBatch {
+            durability: dataset.shared.durability,
+            part: Part::new(dataset),
+            json: Vec::new(),
+            key: PhantomData,
+        }
+    }
+
+    /// How durable the batch is when it is committed; as durable as the store's writes are by default
+    /// ([`crate::Options::durability`]) unless set.
+    pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch<K> {
+        self.durability = durability;
+        self
+    }
+
+    /// See [`Batch::put`].
+    pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
+        self.serialised(record, false)
+    }
+
+    /// See [`Batch::put_json`].
+    pub fn put_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
+        self.part.put(json.as_ref(), false)
+    }
+
+    /// See [`Batch::insert`].
+    pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
+        self.serialised(record, true)
+    }
+
+    /// See [`Batch::insert_json`].
+    pub fn insert_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
+        self.part.put(json.as_ref(), true)
+    }
+
+    fn serialised(&mut self, record: &(impl Serialize + ?Sized), insert: bool) -> Result<()> {
+        self.json.clear();
+        record::serialise(record, &mut self.json)?;
+        self.part.put(&self.json, insert)
+    }
+
+    /// Notes something under a name beside the records, in the same commit: both are there after a crash, or neither. Replaces what was noted
+    /// under the name; `None` deletes it. A batch may have notes alone. [`crate::Dataset::notes`] reads them.
+    ///
+    /// The first note of a dataset makes a place for them, which is durable at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) for a name that is empty or longer than 1,024 bytes; [`ErrorKind::Busy`](crate::ErrorKind::Busy) for a dataset's first note, while the
+    /// dataset is changed.
+    pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
+        self.part.note(name, value)
+    }
+
+    /// Number of records put, inserted and deleted.
+    pub fn len(&self) -> usize {
+        self.part.len()
+    }
+
+    /// True when there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.part.is_empty()
+    }
+
+    /// Bytes that the batch will take in the log.
+    pub fn bytes(&self) -> usize {
+        self.part.bytes()
+    }
+
+    /// Forgets all that was added.
+    pub fn clear(&mut self) {
+        self.part.clear();
+    }
+
+    /// See [`Batch::commit`].
+    pub fn commit(&mut self) -> Result<()> {
+        commit(std::slice::from_mut(&mut self.part), self.durability)
+    }
+}
+
+impl<K: PrimaryKey> WriteBatch<K> {
+    /// See [`Batch::delete`].
+    pub fn delete(&mut self, key: impl AsKey<K>) -> Result<()> {
+        let key = key.as_key(self.part.dataset.key_type())?;
+        self.part.delete(&key)
+    }
+
+    /// See [`Batch::if_absent`].
+    pub fn if_absent(&mut self, key: impl AsKey<K>) -> Result<()> {
+        let key = key.as_key(self.part.dataset.key_type())?;
+        self.part.expect(&key, None);
+        Ok(())
+    }
+
+    /// See [`Batch::if_seq`].
+    pub fn if_seq(&mut self, key: impl AsKey<K>, seq: Seq) -> Result<()> {
+        let key = key.as_key(self.part.dataset.key_type())?;
+        self.part.expect(&key, Some(seq));
+        Ok(())
+    }
+}

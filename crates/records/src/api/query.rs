@@ -1,0 +1,294 @@
+//! Queries and their answers, with keys of the program's type. What they do is [`crate::query`]'s.
+
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+
+use lsm::LookupOptions;
+use model::condition::{Expr, Op, Operand};
+use model::schema::Path;
+use model::{Key, PrimaryKey};
+
+use crate::error::{Error, Result};
+use crate::maintenance::Validation;
+use crate::query::{self, BulkOrder, Explain, Order, PageToken};
+use crate::record::Record;
+
+/// A query: a condition, an order, a limit. Iterating it runs it.
+///
+/// Bounds (`>=`, `<=`, `>`, `<`) on one path that `and` joins make one range together; a record with an array
+/// there matches when one element lies in the range. Each `=` and each prefix stands for itself, so
+/// `tag=a and tag=b` finds arrays that have both.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+///
+/// let db = Database::create_or_open(dir.path(), Options::default())?;
+/// let def = DatasetDef::new("id", KeyType::Int).index("n", Index::recent().int());
+/// let events = db.create_dataset::<u64>("events", def)?;
+/// for id in 0..100 {
+///     events.put(&serde_json::json!({"id": id, "n": id % 7}))?;
+/// }
+/// let mut keys = Vec::new();
+/// for hit in events.find(field("n").eq(3)).limit(2) {
+///     keys.push(*hit?.key());
+/// }
+/// assert_eq!(keys, [94, 87]);
+/// assert_eq!(events.find(field("n").range(3..5)).count()?, 28);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Query<K = Key> {
+    inner: query::Query,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K: PrimaryKey> Query<K> {
+    pub(crate) fn new(inner: query::Query) -> Query<K> {
+        let key = PhantomData;
+        Query { inner, key }
+    }
+
+    fn with(self, change: impl FnOnce(query::Query) -> query::Query) -> Query<K> {
+        Query::new(change(self.inner))
+    }
+
+    /// Adds a condition: it must hold as well as those before.
+    pub fn filter(self, condition: Expr) -> Query<K> {
+        self.with(|query| query.filter(condition))
+    }
+
+    /// Adds the condition that the attribute at `path` is `value` (read as the attribute's type).
+    pub fn equals(self, path: &Path, value: &str) -> Query<K> {
+        self.filter(Expr::compare(path.clone(), Op::Eq, Operand::text(value)))
+    }
+
+    /// Adds the condition that the attribute at `path` lies between two values, both included.
+    pub fn between(self, path: &Path, lo: &str, hi: &str) -> Query<K> {
+        let bound = |op, text| Expr::compare(path.clone(), op, Operand::text(text));
+        self.filter(bound(Op::Ge, lo) & bound(Op::Le, hi))
+    }
+
+    /// At most this many records: the first of the order. Without a limit, all.
+    pub fn limit(self, limit: impl Into<Option<usize>>) -> Query<K> {
+        self.with(|query| query.limit(limit.into()))
+    }
+
+    /// The order of the answer; newest first unless set.
+    pub fn order(self, order: Order) -> Query<K> {
+        self.with(|query| query.order(order))
+    }
+
+    /// The newest records first, as they are unless another order is set.
+    pub fn newest(self) -> Query<K> {
+        self.order(Order::Newest)
+    }
+
+    /// The oldest records first.
+    pub fn oldest(self) -> Query<K> {
+        self.order(Order::Oldest)
+    }
+
+    /// Goes on behind the page that gave this token, of the same query on the same snapshot.
+    pub fn after(self, token: PageToken) -> Query<K> {
+        self.with(|query| query.after(token))
+    }
+
+    /// How candidates of an index are validated.
+    pub fn validation(self, validation: Validation) -> Query<K> {
+        self.with(|query| query.validation(validation))
+    }
+
+    /// How the records of candidates are looked up: for experiments, or to give the lookups of an answer
+    /// without a limit more memory at a time, or less. The answer is the same.
+    pub fn lookup(self, options: LookupOptions) -> Query<K> {
+        self.with(|query| query.lookup(options))
+    }
+
+    /// Runs the query for the keys of the matching records alone. Where the maintenance strategy and the
+    /// conditions allow it no record is read.
+    pub fn keys(self) -> Result<Keys<K>> {
+        let (inner, key) = (self.inner.keys()?, PhantomData);
+        Ok(Keys { inner, key })
+    }
+
+    /// Runs the query. Records are found as the answer is iterated, a page at a time, in bounded
+    /// memory.
+    pub fn run(self) -> Result<Answer<K>> {
+        let inner = Some(self.inner.run()?);
+        Ok(Answer::new(inner, None))
+    }
+
+    /// Gives every matching record (at most the limit) to `visit` until that breaks, not by recency: the
+    /// quicker way to large answers. Memory stays within a share of the budget; an answer whose keys take more than a
+    /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::BadInput`] for a query that goes on behind a page, and those of the reads.
+    pub fn visit(
+        self,
+        order: BulkOrder,
+        visit: &mut dyn FnMut(Record<K>) -> ControlFlow<()>,
+    ) -> Result<Explain> {
+        let mut failed = None;
+        let explain = self
+            .inner
+            .visit(order, &mut |record| match record.typed() {
+                Ok(record) => visit(record),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            })?;
+        failed.map_or(Ok(explain), Err)
+    }
+
+    /// The number of matching records (at most the limit).
+    pub fn count(self) -> Result<u64> {
+        Ok(self.count_explained()?.0)
+    }
+
+    /// The number of matching records (at most the limit), and how it was found.
+    pub fn count_explained(self) -> Result<(u64, Explain)> {
+        self.inner.count()
+    }
+
+    /// How the query would be answered, without running it.
+    pub fn explain(&self) -> Result<Explain> {
+        Ok(self.inner.clone().run()?.explain())
+    }
+}
+
+impl<K: PrimaryKey> IntoIterator for Query<K> {
+    type Item = Result<Record<K>>;
+    type IntoIter = Answer<K>;
+
+    /// Runs the query; what is wrong with it is the first item.
+    fn into_iter(self) -> Answer<K> {
+        match self.inner.run() {
+            Ok(inner) => Answer::new(Some(inner), None),
+            Err(error) => Answer::new(None, Some(error)),
+        }
+    }
+}
+
+/// Matching records in order, found as they are asked for.
+pub struct Answer<K = Key> {
+    /// `None` where the query cannot be run.
+    inner: Option<query::Answer>,
+    failed: Option<Error>,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K: PrimaryKey> Answer<K> {
+    fn new(inner: Option<query::Answer>, failed: Option<Error>) -> Answer<K> {
+        let key = PhantomData;
+        Answer { inner, failed, key }
+    }
+
+    /// Remarks about how the query is answered, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let inner = self.inner.as_ref();
+        inner.map_or_else(Vec::new, query::Answer::notes)
+    }
+
+    /// Where the answer stands: [`Query::after`] with it goes on from here.
+    pub fn token(&self) -> Option<PageToken> {
+        self.inner.as_ref()?.token()
+    }
+
+    /// What the query did so far and what it cost.
+    pub fn explain(&self) -> Explain {
+        let inner = self.inner.as_ref();
+        inner.map_or_else(Explain::default, query::Answer::explain)
+    }
+}
+
+impl<K: PrimaryKey> Iterator for Answer<K> {
+    type Item = Result<Record<K>>;
+
+    fn next(&mut self) -> Option<Result<Record<K>>> {
+        if let Some(error) = self.failed.take() {
+            return Some(Err(error));
+        }
+        let next = self.inner.as_mut()?.next()?;
+        Some(next.and_then(Record::typed))
+    }
+}
+
+/// The keys of matching records, in order, found as they are asked for ([`Query::keys`]).
+pub struct Keys<K = Key> {
+    inner: query::Keys,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K: PrimaryKey> Keys<K> {
+    /// What the query did so far and what it cost.
+    pub fn explain(&self) -> Explain {
+        self.inner.explain()
+    }
+
+    /// Remarks about how the query is answered, for people.
+    pub fn notes(&self) -> Vec<String> {
+        self.inner.notes()
+    }
+
+    /// Where the answer stands: [`Query::after`] with it goes on from here.
+    pub fn token(&self) -> Option<PageToken> {
+        self.inner.token()
+    }
+}
+
+impl<K: PrimaryKey> Iterator for Keys<K> {
+    type Item = Result<K>;
+
+    fn next(&mut self) -> Option<Result<K>> {
+        let next = self.inner.next()?;
+        Some(next.and_then(|key| Ok(K::from_key(key)?)))
+    }
+}
+
+/// Records in key order, found as they are asked for ([`super::Dataset::scan`]).
+pub struct Scan<K = Key> {
+    /// `None` once the scan could not be begun.
+    inner: Option<query::Scan>,
+    failed: Option<Error>,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K: PrimaryKey> Scan<K> {
+    pub(crate) fn new(scan: Result<query::Scan>) -> Scan<K> {
+        let (inner, failed) = match scan {
+            Ok(scan) => (Some(scan), None),
+            Err(error) => (None, Some(error)),
+        };
+        let key = PhantomData;
+        Scan { inner, failed, key }
+    }
+
+    /// The same, from the greatest key down; to be called before records are taken.
+    pub fn rev(self) -> Scan<K> {
+        let inner = self.inner.map(query::Scan::rev);
+        Scan { inner, ..self }
+    }
+
+    /// What the scan did so far and what it cost.
+    pub fn explain(&self) -> Explain {
+        let inner = self.inner.as_ref();
+        inner.map_or_else(Explain::default, query::Scan::explain)
+    }
+}
+
+impl<K: PrimaryKey> Iterator for Scan<K> {
+    type Item = Result<Record<K>>;
+
+    fn next(&mut self) -> Option<Result<Record<K>>> {
+        if let Some(error) = self.failed.take() {
+            return Some(Err(error));
+        }
+        let next = self.inner.as_mut()?.next()?;
+        Some(next.and_then(Record::typed))
+    }
+}

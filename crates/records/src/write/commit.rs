@@ -1,0 +1,173 @@
+//! The commit of a batch: the parts of several datasets become one batch of the engine, which is written whole or not at all. What
+//! must be so when it is written is looked up before, and checked again when nobody else writes.
+
+use lsm::{Batch, Durability, Group, Snapshot, Ticket};
+
+use super::batch::Part;
+use super::pre_images::{Conflict, Replaced};
+use crate::error::{Error, Result};
+use crate::index::{self, Heads};
+use crate::maintenance::{self, AtCommit};
+
+/// Writes the parts, each of another dataset of one store, all of it or nothing; then they are empty. After an error they are as they
+/// were, and nothing of them is visible; but where a sync failed it may be in the log, and there after the store was reopened.
+pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
+    let Some(shared) = parts.first().map(|part| part.dataset.shared.clone()) else {
+        return Ok(());
+    };
+    if parts.iter().all(Part::is_empty) {
+        return check_expected(parts, &shared.group.snapshot());
+    }
+    parts.iter_mut().try_for_each(Part::keep_last_versions)?;
+    loop {
+        parts.iter_mut().for_each(Part::save);
+        let added = parts.iter_mut().try_for_each(Part::add_notes);
+        let appended = added.and_then(|()| append(parts, &shared.group, durability));
+        let result = appended.and_then(|ticket| {
+            // From here on the batch is in the log, whatever happens to its acknowledgement.
+            Ok(shared.group.acknowledge(ticket)?)
+        });
+        let Err(error) = result else {
+            parts.iter_mut().for_each(Part::committed);
+            return Ok(());
+        };
+        parts.iter_mut().for_each(Part::restore);
+        // What expires is looked at again by whoever deletes it.
+        if !error.is_stale() || parts.iter().any(|part| part.is_sweep) {
+            return Err(error);
+        }
+        parts.iter_mut().try_for_each(Part::renew)?;
+        // The strategy may be one now for which it matters.
+        parts.iter_mut().try_for_each(Part::keep_last_versions)?;
+    }
+}
+
+/// Without anything to write: at one moment all must be as it is expected to be.
+fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
+    for part in parts.iter().filter(|part| !part.expected.is_empty()) {
+        let layout = part.dataset.current.layout_in(snapshot.version());
+        let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
+        if let Some((key, seq)) = replaced.unexpected(&part.expected) {
+            return Err(part.unexpected(key, seq));
+        }
+    }
+    parts.iter_mut().for_each(Part::clear);
+    Ok(())
+}
+
+/// What was looked up for a part whose writes depend on what is there.
+#[derive(Default)]
+struct Found {
+    replaced: Option<Replaced>,
+    heads: Option<Heads>,
+}
+
+impl Found {
+    fn look_up(part: &mut Part, latest: &Snapshot) -> Result<Found> {
+        let mut found = Found::default();
+        if part.depends_on_records() {
+            let layout = part.layout.clone();
+            let replaced = Replaced::look_up(&layout, latest, &part.touched, &part.expected)?;
+            let maintenance = layout.stored.upkeep.maintenance;
+            if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
+                replaced.cancel(&layout, latest, &mut part.writes)?;
+            }
+            found.replaced = Some(replaced);
+        }
+        if !part.writes.eager.is_empty() {
+            found.heads = Some(Heads::look_up(&part.writes.eager, latest)?);
+        }
+        Ok(found)
+    }
+}
+
+/// Gives the batch its place in the log.
+fn append(parts: &mut [Part], group: &Group, durability: Durability) -> Result<Ticket> {
+    let seen = parts.iter().map(|part| part.layout.seen()).min();
+    let seen = seen.unwrap_or_default();
+    let is_blind = parts.iter().all(Part::is_blind);
+    if let ([part], true) = (&mut *parts, is_blind) {
+        part.writes.batch.made_for(seen);
+        return Ok(group.append(&mut part.writes.batch, durability)?);
+    }
+    loop {
+        let mut found = Vec::new();
+        if !is_blind {
+            let latest = group.latest();
+            for part in &mut *parts {
+                found.push(Found::look_up(part, &latest)?);
+            }
+        }
+        let mut batch = join(parts)?;
+        batch.made_for(seen);
+        let mut conflict = None;
+        let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
+            // Numbers of the batch before those of the part.
+            let mut offset = 0;
+            for (at, (part, Found { replaced, heads })) in parts.iter().zip(&found).enumerate() {
+                if let Some(replaced) = replaced {
+                    let wanted = (&*part.touched, &*part.expected);
+                    match replaced.complete(&part.layout, wanted, batch, snapshot) {
+                        Ok(result) => result?,
+                        Err(why) => {
+                            conflict = Some((at, why));
+                            return Err(lsm::Error::Conflict(
+                                "the batch was overtaken".to_string(),
+                            ));
+                        }
+                    }
+                }
+                if let Some(heads) = heads {
+                    let eager = &part.writes.eager;
+                    index::complete_eager(batch, eager, heads, (first, offset), snapshot)?;
+                }
+                offset += part.sequences;
+            }
+            Ok(())
+        };
+        let ticket = match is_blind {
+            true => group.append(&mut batch, durability),
+            false => group.append_with(&mut batch, durability, &mut complete),
+        };
+        if let [part] = &mut *parts {
+            part.writes.batch = batch;
+        }
+        match (ticket, conflict) {
+            (Ok(ticket), _) => {
+                for (part, found) in parts.iter_mut().zip(&found) {
+                    part.note_replaced(found.replaced.as_ref());
+                }
+                return Ok(ticket);
+            }
+            (Err(_), Some((at, Conflict::Exists(key)))) => {
+                return Err(refusal(parts, at, |part| part.exists(&key)));
+            }
+            (Err(_), Some((at, Conflict::Unexpected(key, seq)))) => {
+                return Err(refusal(parts, at, |part| part.unexpected(key, seq)));
+            }
+            (Err(lsm::Error::Conflict(_)), _) => parts.iter_mut().for_each(Part::restore),
+            (Err(error), _) => return Err(error.into()),
+        }
+    }
+}
+
+fn refusal(parts: &[Part], at: usize, why: impl FnOnce(&Part) -> Error) -> Error {
+    match parts.get(at) {
+        Some(part) => why(part),
+        None => Error::bad_input("a batch without parts"),
+    }
+}
+
+/// One batch of all parts, in their order; of a single part its own, which is to be given back.
+fn join(parts: &mut [Part]) -> Result<Batch> {
+    if let [part] = parts {
+        part.sequences = part.writes.batch.sequences();
+        return Ok(std::mem::take(&mut part.writes.batch));
+    }
+    let mut joined = Batch::new();
+    for part in parts {
+        part.sequences = part.writes.batch.sequences();
+        joined.append(&part.writes.batch)?;
+    }
+    Ok(joined)
+}
