@@ -132,7 +132,7 @@ fn a_killed_load_resumes_and_loads_every_line_once() {
         for key in (0..KEYS).step_by(7).chain([77, 5077, 10_077]) {
             let id = (file * LINES + key).to_string();
             let versions = dataset
-                .read_key(&dataset.parse_key(&id).unwrap(), None, 9)
+                .read_key(dataset.parse_key(&id).unwrap(), None, 9)
                 .unwrap();
             let line = |record: &esker::Record| {
                 let record: Value = serde_json::from_slice(record.json()).unwrap();

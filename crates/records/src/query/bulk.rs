@@ -21,7 +21,7 @@ use crate::maintenance::Validity;
 use crate::record::Record;
 use crate::store::hides;
 
-/// In which order [`Query::visit`] gives records.
+/// In which order [`visit`](crate::Query::visit) gives records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BulkOrder {
     /// As they are found: the least work.
