@@ -71,7 +71,9 @@ fn comparable(line: &str) -> String {
         }
         in_number = number;
     }
-    out.trim_end().to_owned()
+    // Neither units of sizes nor the width of columns are the same each time.
+    let out = out.replace("# KiB", "# B").replace("# MiB", "# B");
+    out.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn root() -> PathBuf {
