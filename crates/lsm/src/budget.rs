@@ -216,7 +216,7 @@ impl Budget {
         }
     }
 
-    /// Waits until it is this borrower's turn and `least` is free, or until [`MAX_WAIT`] is over.
+    /// Waits until it is this borrower's turn and `least` is free, or until [`MAX_WAIT`] has passed.
     fn wait(&self, books: &mut parking_lot::MutexGuard<'_, Books>, least: usize) {
         self.waits.fetch_add(1, Relaxed);
         let ticket = books.next_ticket;
