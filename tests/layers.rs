@@ -57,6 +57,7 @@ pub(crate) fn exported(root: &str) -> BTreeMap<String, String> {
         let Some((_, path)) = statement.split_once("pub use ") else {
             continue;
         };
+        let path = path.trim_start_matches("crate::");
         let (module, names) = path.split_once("::").unwrap();
         for name in names.split(|c: char| !c.is_alphanumeric() && c != '_') {
             modules.insert(name.to_string(), module.to_string());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use esker::{
     Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Options, Path, Type,
 };
-use esker::{Value, WriteBatch};
+use esker::{Operand, Value, WriteBatch, field};
 
 use super::{Put, Reads, Setup, Subject, Visit, Writes};
 use crate::failure::{Failure, Result};
@@ -127,9 +127,12 @@ impl Reads for Tweets {
         };
         let query = self.dataset.query();
         let query = if find.lo == find.hi {
-            query.equals(path, &find.lo.to_string())
+            query.filter(field(path).eq(Operand::text(find.lo.to_string())))
         } else {
-            query.between(path, &find.lo.to_string(), &find.hi.to_string())
+            query.filter(
+                field(path)
+                    .range(Operand::text(find.lo.to_string())..=Operand::text(find.hi.to_string())),
+            )
         };
         for record in query.limit(find.limit).run()? {
             visit(record?.json());

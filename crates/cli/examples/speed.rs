@@ -16,7 +16,10 @@ mod tweets;
 
 use std::time::{Duration, Instant};
 
-use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Path, Type};
+use esker::{
+    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Operand, Options, Path, Type,
+    field,
+};
 
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
@@ -172,8 +175,7 @@ fn queries(
         let mut lookup = |limit| {
             let value = users[rng.usize(..users.len())].to_string();
             tweets
-                .query()
-                .equals(&user, &value)
+                .find(field(&user).eq(Operand::text(&value)))
                 .limit(limit)
                 .run()
                 .unwrap()
@@ -192,8 +194,7 @@ fn queries(
             let lo = rng.u64(span.0..span.1 - seconds);
             let (lo, hi) = (lo.to_string(), (lo + seconds - 1).to_string());
             tweets
-                .query()
-                .between(&at, &lo, &hi)
+                .find(field(&at).range(Operand::text(&lo)..=Operand::text(&hi)))
                 .limit(limit)
                 .run()
                 .unwrap()

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use esker::ErrorKind;
+use esker::Error;
 
 /// A command that did what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,17 +72,19 @@ impl Failure {
 
 impl From<esker::ModelError> for Failure {
     fn from(error: esker::ModelError) -> Self {
-        esker::Error::from(error).into()
+        Error::from(error).into()
     }
 }
 
-impl From<esker::Error> for Failure {
-    fn from(error: esker::Error) -> Self {
-        match error.kind() {
-            ErrorKind::UnknownDataset
-            | ErrorKind::UnknownSnapshot
-            | ErrorKind::BadInput
-            | ErrorKind::Exists => Self::Usage(error.to_string()),
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::UnknownDataset { .. }
+            | Error::UnknownSnapshot { .. }
+            | Error::BadInput(_)
+            | Error::Record(_)
+            | Error::Condition(_)
+            | Error::Exists(_) => Self::Usage(error.to_string()),
             _ => Self::Store(error.to_string()),
         }
     }

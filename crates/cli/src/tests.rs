@@ -315,30 +315,10 @@ fn a_definition_is_shown_as_the_arguments_that_make_it() {
 
 #[test]
 fn what_is_advised_is_a_command() {
-    use esker::{AdvisedChange, Asked, AttributeAdvice, IndexKind, Workload};
-    let advice = |change| AttributeAdvice {
-        path: "a".parse().unwrap(),
-        now: None,
-        asked: Asked::default(),
-        workload: Workload {
-            writes: 1.0,
-            gets: 0.0,
-            lookups: 0.0,
-            ranges: 0.0,
-            limited: 0.0,
-            limit: 0.0,
-            range_rows: 0.0,
-        },
-        records: 0,
-        pruned: None,
-        distinct: 0,
-        top_share: 0.0,
-        costs: Vec::new(),
-        kind: IndexKind::Lazy,
-        change,
-        why: String::new(),
-    };
-    let command = |change| crate::words::index_command(&advice(change), "db", "d");
+    use esker::{AdvisedChange, IndexKind};
+    let path = "a".parse().unwrap();
+    let advice = |change| (&path, IndexKind::Lazy, change);
+    let command = |change| crate::words::index_command(advice(change), "db", "d");
     let said = |text: &str| Some(text.to_string());
     assert_eq!(command(AdvisedChange::Add), said("add db d a:lazy"));
     assert_eq!(command(AdvisedChange::Switch), said("switch db d a:lazy"));

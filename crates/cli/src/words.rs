@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use esker::{AdvisedChange, AttributeAdvice, DatasetDef, Merging, Repair, Tokenizer};
+use esker::{AdvisedChange, DatasetDef, IndexKind, Merging, Path, Repair, Tokenizer};
 
 use crate::args::{Strategy, Ttl};
 
@@ -40,9 +40,12 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
 }
 
 /// The arguments of `esker index` that do what is advised in the store at `dir`; `None` when there is nothing to do.
-pub(crate) fn index_command(advice: &AttributeAdvice, dir: &str, dataset: &str) -> Option<String> {
-    let (path, kind) = (&advice.path, advice.kind);
-    match advice.change {
+pub(crate) fn index_command(
+    (path, kind, change): (&Path, IndexKind, AdvisedChange),
+    dir: &str,
+    dataset: &str,
+) -> Option<String> {
+    match change {
         AdvisedChange::Keep => None,
         AdvisedChange::Add => Some(format!("add {dir} {dataset} {path}:{kind}")),
         AdvisedChange::Switch => Some(format!("switch {dir} {dataset} {path}:{kind}")),

@@ -89,7 +89,7 @@ fn indexes_are_added_switched_and_dropped() {
         "{said}"
     );
     assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "scan".to_string()));
-    let definition = stat(&store)["definition"].as_str().unwrap().to_string();
+    let definition = stat(&store)["arguments"].as_str().unwrap().to_string();
     assert_eq!(
         definition,
         "--key id:int --index v:lazy:int --index w:none:string"
@@ -117,7 +117,7 @@ fn indexes_are_added_switched_and_dropped() {
         "record 7: field mixed must be of type int, found string",
     );
     refused("add", "empty", "say its type");
-    assert_eq!(stat(&store)["definition"], definition);
+    assert_eq!(stat(&store)["arguments"], definition);
     let said = esker(&["index", "resume", &store]).expect(0).stderr;
     assert!(
         said.contains("no change of an index is unfinished"),
@@ -160,12 +160,12 @@ fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
             esker(&["check", &store]).expect(0);
             // It may have been killed behind its last step.
             let stat = stat(&store);
-            let definition = stat["definition"].as_str().unwrap();
+            let definition = stat["arguments"].as_str().unwrap();
             if stat.get("unfinished").is_none() && definition.contains(&what) {
                 break;
             }
         }
-        let definition = stat(&store)["definition"].clone();
+        let definition = stat(&store)["arguments"].clone();
         assert_eq!(definition, format!("--key id:int --index v:{kind}:int"));
         esker(&["check", &store]).expect(0);
     }

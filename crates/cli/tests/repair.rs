@@ -110,8 +110,8 @@ fn every_strategy_is_loaded_repaired_shown_and_checked() {
         assert_eq!(again["found"], 0, "{text}");
         let stat = esker(&["stat", &store, "d", "--json"]).expect(0).stdout;
         let stat: Value = serde_json::from_str(&stat).unwrap();
-        assert_eq!(stat["upkeep"]["maintenance"], *strategy.get(1).unwrap());
-        assert_eq!(stat["upkeep"]["repaired_up_to"], report["mark"]);
+        assert_eq!(stat["strategy"]["maintenance"], *strategy.get(1).unwrap());
+        assert_eq!(stat["strategy"]["repaired_up_to"], report["mark"]);
         let shown = esker(&["stat", &store, "d", "--verbose"]).expect(0).stdout;
         assert!(shown.contains("repaired_up_to"), "{shown}");
         esker(&["compact", &store]).expect(0);
@@ -210,7 +210,7 @@ fn the_strategy_is_changed_and_keys_come_without_records() {
     assert!(right.len() > 100);
     for strategy in ["mutable-bitmap", "deleted-key", "eager", "auto", "deferred"] {
         esker(&["maintain", &store, "d", strategy]).expect(0);
-        let upkeep = json(esker(&["stat", &store, "d", "--json"]))["upkeep"].clone();
+        let upkeep = json(esker(&["stat", &store, "d", "--json"]))["strategy"].clone();
         assert_eq!(upkeep["automatic"], strategy == "auto", "{upkeep}");
         assert_eq!(upkeep["settled"], true, "{upkeep}");
         if strategy != "auto" {

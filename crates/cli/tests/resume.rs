@@ -81,7 +81,7 @@ fn arguments(dir: &TempDir, files: &[PathBuf]) -> Vec<String> {
         .collect()
 }
 
-/// Loads, and kills the process once it has reported that `more` further records are loaded; true when it ended before.
+/// Loads, and kills the process once it has reported that `more` further records are loaded; true when the load was complete by then.
 fn load_and_kill(args: &[String], more: u64) -> bool {
     let mut child = command(args).spawn().unwrap();
     let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -97,7 +97,18 @@ fn load_and_kill(args: &[String], more: u64) -> bool {
             }
         }
     }
-    child.wait().unwrap().success()
+    child.wait().unwrap().success() || is_complete(Path::new(&args[1]))
+}
+
+/// A load that was killed between its last commit and its end left records, and no note of how far it was.
+fn is_complete(store: &Path) -> bool {
+    let Ok(db) = Database::open(store, Options::default()) else {
+        return false;
+    };
+    let Ok(dataset) = db.dataset::<i64>("d") else {
+        return false;
+    };
+    dataset.query().count().unwrap() > 0 && dataset.notes().unwrap().is_empty()
 }
 
 /// The numbers of the rejected lines beside a file.
@@ -132,7 +143,9 @@ fn a_killed_load_resumes_and_loads_every_line_once() {
         for key in (0..KEYS).step_by(7).chain([77, 5077, 10_077]) {
             let id = (file * LINES + key).to_string();
             let versions = dataset
-                .read_key(dataset.parse_key(&id).unwrap(), None, 9)
+                .versions(dataset.parse_key(&id).unwrap())
+                .latest(9)
+                .read()
                 .unwrap();
             let line = |record: &esker::Record| {
                 let record: Value = serde_json::from_slice(record.json()).unwrap();

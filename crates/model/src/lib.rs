@@ -14,6 +14,7 @@ pub mod posting;
 pub mod range;
 pub mod record;
 pub mod schema;
+mod text;
 pub mod tokens;
 pub mod typed;
 

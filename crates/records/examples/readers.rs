@@ -17,7 +17,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Path, Type};
+use esker::{
+    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Path, Type, field,
+};
 
 const ROUND: Duration = Duration::from_millis(1000);
 
@@ -142,10 +144,9 @@ fn main() {
     };
     measure("get", rounds as usize, get);
     let lookup = |rng: &mut fastrand::Rng| {
-        let value = rng.u64(0..(records / RECORDS_A_USER).max(1)).to_string();
+        let value = rng.u64(0..(records / RECORDS_A_USER).max(1));
         let answer = dataset
-            .query()
-            .equals(&user, &value)
+            .find(field(&user).eq(value))
             .limit(Some(10))
             .run()
             .unwrap();

@@ -1,191 +1,364 @@
 //! What can go wrong with records.
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use lsm::Position;
 use model::Key;
+use model::condition::ParseError;
+use model::schema::RecordError;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A class of errors, for programs that act on them. What is behind it (path, offset, position) is in
-/// [`Error::engine`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What can go wrong, with the thing it is about.
+///
+/// ```
+/// use esker::{Database, Error, Options};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// match Database::open(dir.path(), Options::default()) {
+///     Err(Error::NoStore { folder }) => println!("nothing in {} yet", folder.display()),
+///     Err(Error::Locked { .. }) => println!("another process has it"),
+///     Err(error) => println!("{error}"),
+///     Ok(_) => unreachable!(),
+/// }
+/// ```
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum ErrorKind {
+pub enum Error {
     /// There is no store in the folder.
-    NoStore,
-    /// The store has no dataset of that name.
-    UnknownDataset,
+    NoStore {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The store, or the snapshot, has no dataset of that name, or it was dropped.
+    UnknownDataset {
+        /// The name.
+        name: String,
+    },
     /// No snapshot of that name is kept.
-    UnknownSnapshot,
-    /// There is something of that name or key already.
-    Exists,
-    /// The input does not fit: a record, a key, a condition, a name, a limit.
-    BadInput,
-    /// A file is damaged, missing, or of a newer format.
-    Damaged,
+    UnknownSnapshot {
+        /// The name.
+        name: String,
+    },
+    /// There is something of that name or key already: the text says what.
+    Exists(String),
+    /// The input does not fit: a key, a condition's values, a name, a limit. The text says what and why.
+    BadInput(String),
+    /// A record is not valid JSON, or does not fit the dataset.
+    Record(RecordError),
+    /// The text of a condition is not one.
+    Condition(ParseError),
+    /// The store was written by a newer version, or has trees of an extension that this program does not bring along.
+    Unsupported(String),
+    /// What is stored is damaged.
+    Damaged {
+        /// The file, where the damage is known to be in one.
+        path: Option<PathBuf>,
+        /// Where the damaged unit (block, record) begins in it.
+        offset: Option<u64>,
+        /// The damage.
+        what: String,
+    },
     /// Another process, or another handle of this one, has the store.
-    Locked,
+    Locked {
+        /// The store's folder.
+        folder: PathBuf,
+    },
     /// The store is closed, or about to be.
     Closed,
     /// The store was opened to read it beside the one who writes it.
     ReadOnly,
     /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
-    Busy,
-    /// Somebody else's write came in between: a key is not as a batch expects it ([`Error::conflict`] tells which), or an update was overtaken too
-    /// often. The same call may succeed when it is made again, with what is there now.
-    Conflict,
+    Busy(String),
+    /// Somebody else's write came in between. The same call may succeed when it is made again, with what is there now.
+    Conflict {
+        /// The key that is not as a batch expects it, where it is about one.
+        key: Option<Box<Key>>,
+        /// What is there instead.
+        what: String,
+    },
     /// There is no room on the disk. Reads go on, and writes go on when there is room again.
-    DiskFull,
+    DiskFull {
+        /// The file or folder that could not be written to.
+        path: PathBuf,
+    },
     /// An earlier failure left the log in an unknown state: writes are refused until the store is reopened. Reads go on.
-    Poisoned,
-    /// The caller had it stopped, or its deadline has passed: the text says which. Nothing is wrong.
-    Cancelled,
+    Poisoned {
+        /// The first failure.
+        cause: String,
+    },
+    /// The caller had it stopped, or its deadline has passed. Nothing is wrong.
+    Cancelled {
+        /// True when the deadline has passed.
+        deadline: bool,
+    },
     /// The log does not go back to the position any more.
-    PositionExpired,
+    PositionExpired {
+        /// The earliest position that is available.
+        oldest: Position,
+    },
     /// A position of another store, of a copy that went its own way, or behind writes that a power cut took.
-    OtherHistory,
+    OtherHistory {
+        /// The position.
+        position: Position,
+        /// Where this store is.
+        current: Position,
+    },
     /// A call of the operating system failed.
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The failed operation: "open", "read", "append", "sync", ...
+        op: &'static str,
+        /// The error of the operating system.
+        source: Arc<io::Error>,
+    },
+}
+
+/// The class of an [`Error`] alone, to compare and to count by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// [`Error::NoStore`].
+    NoStore,
+    /// [`Error::UnknownDataset`].
+    UnknownDataset,
+    /// [`Error::UnknownSnapshot`].
+    UnknownSnapshot,
+    /// [`Error::Exists`].
+    Exists,
+    /// [`Error::BadInput`], [`Error::Record`], [`Error::Condition`]: what was given does not fit.
+    BadInput,
+    /// [`Error::Unsupported`].
+    Unsupported,
+    /// [`Error::Damaged`].
+    Damaged,
+    /// [`Error::Locked`].
+    Locked,
+    /// [`Error::Closed`].
+    Closed,
+    /// [`Error::ReadOnly`].
+    ReadOnly,
+    /// [`Error::Busy`].
+    Busy,
+    /// [`Error::Conflict`].
+    Conflict,
+    /// [`Error::DiskFull`].
+    DiskFull,
+    /// [`Error::Poisoned`].
+    Poisoned,
+    /// [`Error::Cancelled`].
+    Cancelled,
+    /// [`Error::PositionExpired`].
+    PositionExpired,
+    /// [`Error::OtherHistory`].
+    OtherHistory,
+    /// [`Error::Io`].
     Io,
 }
 
-/// An error, with the thing it is about in its text.
-#[derive(Debug, Clone)]
-pub struct Error {
-    kind: ErrorKind,
-    text: String,
-    source: Option<lsm::Error>,
-    key: Option<Box<Key>>,
-}
-
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
-        Error {
-            kind,
-            text: text.into(),
-            source: None,
-            key: None,
-        }
+    pub(crate) fn exists(what: impl Into<String>) -> Error {
+        Error::Exists(what.into())
+    }
+
+    pub(crate) fn unknown_dataset(name: impl Into<String>) -> Error {
+        Error::UnknownDataset { name: name.into() }
     }
 
     /// A key is not as it was expected to be.
-    pub(crate) fn conflict_of(key: Key, there: String) -> Error {
-        let text = format!("key {key} is not as it was expected to be: {there}");
-        Error {
+    pub(crate) fn conflict_of(key: Key, what: String) -> Error {
+        Error::Conflict {
             key: Some(Box::new(key)),
-            ..Error::new(ErrorKind::Conflict, text)
+            what,
         }
     }
 
-    /// Of an [`ErrorKind::Conflict`] the key that is not as it was expected to be, where it is about one.
-    pub fn conflict(&self) -> Option<&Key> {
-        self.key.as_deref()
+    /// Others were faster.
+    pub(crate) fn overtaken(what: impl Into<String>) -> Error {
+        Error::Conflict {
+            key: None,
+            what: what.into(),
+        }
     }
 
-    /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
     pub(crate) fn busy(text: impl Into<String>) -> Error {
-        Error::new(ErrorKind::Busy, text)
+        Error::Busy(text.into())
     }
 
     pub(crate) fn bad_input(text: impl Into<String>) -> Error {
-        Error::new(ErrorKind::BadInput, text)
+        Error::BadInput(text.into())
     }
 
-    pub(crate) fn damaged(text: impl Into<String>) -> Error {
-        Error::new(ErrorKind::Damaged, text)
+    /// Damage that is not known to be in one file.
+    pub(crate) fn damaged(what: impl Into<String>) -> Error {
+        Error::Damaged {
+            path: None,
+            offset: None,
+            what: what.into(),
+        }
     }
 
     /// Its class.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        match self {
+            Error::NoStore { .. } => ErrorKind::NoStore,
+            Error::UnknownDataset { .. } => ErrorKind::UnknownDataset,
+            Error::UnknownSnapshot { .. } => ErrorKind::UnknownSnapshot,
+            Error::Exists(_) => ErrorKind::Exists,
+            Error::BadInput(_) | Error::Record(_) | Error::Condition(_) => ErrorKind::BadInput,
+            Error::Unsupported(_) => ErrorKind::Unsupported,
+            Error::Damaged { .. } => ErrorKind::Damaged,
+            Error::Locked { .. } => ErrorKind::Locked,
+            Error::Closed => ErrorKind::Closed,
+            Error::ReadOnly => ErrorKind::ReadOnly,
+            Error::Busy(_) => ErrorKind::Busy,
+            Error::Conflict { .. } => ErrorKind::Conflict,
+            Error::DiskFull { .. } => ErrorKind::DiskFull,
+            Error::Poisoned { .. } => ErrorKind::Poisoned,
+            Error::Cancelled { .. } => ErrorKind::Cancelled,
+            Error::PositionExpired { .. } => ErrorKind::PositionExpired,
+            Error::OtherHistory { .. } => ErrorKind::OtherHistory,
+            Error::Io { .. } => ErrorKind::Io,
+        }
     }
 
-    /// True when it says that the caller had it stopped.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.kind == ErrorKind::Cancelled
-    }
-
-    /// True for an [`Error::busy`].
-    pub(crate) fn is_busy(&self) -> bool {
-        self.kind == ErrorKind::Busy
-    }
-
-    /// True when a batch was made for trees that are not what they were.
-    pub(crate) fn is_stale(&self) -> bool {
-        matches!(self.source, Some(lsm::Error::Stale))
-    }
-
-    /// The engine's error behind it, if it is one.
-    pub fn engine(&self) -> Option<&lsm::Error> {
-        self.source.as_ref()
+    /// Of an [`Error::Conflict`] the key that is not as it was expected to be, where it is about one.
+    pub fn conflict(&self) -> Option<&Key> {
+        match self {
+            Error::Conflict { key, .. } => key.as_deref(),
+            _ => None,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        match self {
+            Error::NoStore { folder } => write!(f, "{}: no store here", folder.display()),
+            Error::UnknownDataset { name } => write!(f, "there is no dataset `{name}`"),
+            Error::UnknownSnapshot { name } => write!(f, "no snapshot called `{name}` is kept"),
+            Error::Exists(text)
+            | Error::BadInput(text)
+            | Error::Unsupported(text)
+            | Error::Busy(text) => f.write_str(text),
+            Error::Record(error) => error.fmt(f),
+            Error::Condition(error) => error.fmt(f),
+            Error::Damaged { path, offset, what } => {
+                if let Some(path) = path {
+                    write!(f, "{}: ", path.display())?;
+                }
+                match offset {
+                    Some(offset) => write!(f, "damaged at offset {offset}: {what}"),
+                    None => f.write_str(what),
+                }
+            }
+            Error::Locked { folder } => write!(
+                f,
+                "{}: the store is open in another process",
+                folder.display()
+            ),
+            Error::Closed => f.write_str("the store is closed"),
+            Error::ReadOnly => f.write_str("the store was opened for reading only"),
+            Error::Conflict {
+                key: Some(key),
+                what,
+            } => write!(f, "key {key} is not as it was expected to be: {what}"),
+            Error::Conflict { key: None, what } => f.write_str(what),
+            Error::DiskFull { path } => {
+                write!(f, "{}: there is no room on the disk", path.display())
+            }
+            Error::Poisoned { cause } => write!(
+                f,
+                "the store refuses writes until it is reopened, because: {cause}"
+            ),
+            Error::Cancelled { deadline: true } => f.write_str("stopped: the deadline has passed"),
+            Error::Cancelled { deadline: false } => f.write_str("cancelled"),
+            Error::PositionExpired { oldest } => write!(
+                f,
+                "the log is not kept so far back; the oldest position is {oldest}"
+            ),
+            Error::OtherHistory { position, current } => write!(
+                f,
+                "{position} is a position of another history; this store is at {current}"
+            ),
+            Error::Io { path, op, source } => {
+                write!(f, "{}: cannot {op}: {source}", path.display())
+            }
+        }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
-    }
-}
-
-impl From<lsm::Error> for Error {
-    fn from(source: lsm::Error) -> Error {
-        let kind = match &source {
-            lsm::Error::NoStore { .. } => ErrorKind::NoStore,
-            lsm::Error::Corruption { .. } | lsm::Error::NewerFormat { .. } => ErrorKind::Damaged,
-            lsm::Error::Io { source, op, .. }
-                if *op != "lock" && source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                ErrorKind::Damaged
-            }
-            lsm::Error::Limit { .. } | lsm::Error::Invalid(_) | lsm::Error::Unsupported(_) => {
-                ErrorKind::BadInput
-            }
-            lsm::Error::SnapshotExists { .. } => ErrorKind::Exists,
-            lsm::Error::UnknownSnapshot { .. } => ErrorKind::UnknownSnapshot,
-            lsm::Error::Locked { .. } => ErrorKind::Locked,
-            lsm::Error::Closed => ErrorKind::Closed,
-            lsm::Error::ReadOnly => ErrorKind::ReadOnly,
-            lsm::Error::Cancelled { .. } => ErrorKind::Cancelled,
-            lsm::Error::Conflict(_) | lsm::Error::Stale => ErrorKind::Conflict,
-            lsm::Error::DiskFull { .. } => ErrorKind::DiskFull,
-            lsm::Error::Poisoned { .. } => ErrorKind::Poisoned,
-            lsm::Error::PositionExpired { .. } => ErrorKind::PositionExpired,
-            lsm::Error::OtherHistory { .. } => ErrorKind::OtherHistory,
-            _ => ErrorKind::Io,
-        };
-        Error {
-            kind,
-            text: source.to_string(),
-            source: Some(source),
-            key: None,
+        match self {
+            Error::Io { source, .. } => Some(&**source),
+            _ => None,
         }
     }
 }
 
-impl From<model::condition::ParseError> for Error {
-    fn from(error: model::condition::ParseError) -> Error {
-        Error::bad_input(error.to_string())
+impl From<lsm::Error> for Error {
+    fn from(error: lsm::Error) -> Error {
+        let text = error.to_string();
+        match error {
+            lsm::Error::NoStore { path } => Error::NoStore { folder: path },
+            lsm::Error::Locked { path } => Error::Locked { folder: path },
+            lsm::Error::Corruption { path, offset, what } => Error::Damaged {
+                path: Some(path),
+                offset: Some(offset),
+                what,
+            },
+            lsm::Error::NewerFormat { .. } | lsm::Error::Unsupported(_) => Error::Unsupported(text),
+            // A file that the store says is there.
+            lsm::Error::Io { path, op, source }
+                if op != "lock" && source.kind() == io::ErrorKind::NotFound =>
+            {
+                Error::Damaged {
+                    path: Some(path),
+                    offset: None,
+                    what: format!("cannot {op}: {source}"),
+                }
+            }
+            lsm::Error::Io { path, op, source } => Error::Io { path, op, source },
+            lsm::Error::DiskFull { path } => Error::DiskFull { path },
+            lsm::Error::SnapshotExists { .. } => Error::Exists(text),
+            lsm::Error::UnknownSnapshot { name } => Error::UnknownSnapshot { name },
+            lsm::Error::Closed => Error::Closed,
+            lsm::Error::ReadOnly => Error::ReadOnly,
+            lsm::Error::Cancelled { deadline } => Error::Cancelled { deadline },
+            lsm::Error::Conflict(_) | lsm::Error::Stale => Error::overtaken(text),
+            lsm::Error::Poisoned { cause } => Error::Poisoned { cause },
+            lsm::Error::PositionExpired { oldest } => Error::PositionExpired { oldest },
+            lsm::Error::OtherHistory { position, current } => {
+                Error::OtherHistory { position, current }
+            }
+            _ => Error::BadInput(text),
+        }
+    }
+}
+
+impl From<ParseError> for Error {
+    fn from(error: ParseError) -> Error {
+        Error::Condition(error)
     }
 }
 
 impl From<model::Error> for Error {
     fn from(error: model::Error) -> Error {
-        let kind = match error {
-            model::Error::Damaged(_) => ErrorKind::Damaged,
-            _ => ErrorKind::BadInput,
-        };
-        Error::new(kind, error.to_string())
+        match error {
+            model::Error::Damaged(what) => Error::damaged(what),
+            error => Error::BadInput(error.to_string()),
+        }
     }
 }
 
-impl From<model::schema::RecordError> for Error {
-    fn from(error: model::schema::RecordError) -> Error {
-        model::Error::from(error).into()
+impl From<RecordError> for Error {
+    fn from(error: RecordError) -> Error {
+        Error::Record(error)
     }
 }

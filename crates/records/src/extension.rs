@@ -58,7 +58,7 @@ pub use lsm::{
 use lsm::{Durability, Position, Seq};
 
 use crate::catalog::EXTENSION;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::store::Store;
 
 /// A capability with trees of its own in a store.
@@ -162,13 +162,10 @@ impl ExtensionStore {
     /// Makes trees, all or none: names, and what [`Extension::tree_options`] gets. Durable when it returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`] when one is there; [`ErrorKind::BadInput`] where its options are refused; what a write fails with.
+    /// [`Error::Exists`] when one is there; [`Error::BadInput`] where its options are refused; what a write fails with.
     pub fn create_trees(&self, trees: &[(&str, &[u8])]) -> Result<Vec<TreeId>> {
         if let Some((name, _)) = trees.iter().find(|(name, _)| self.tree(name).is_some()) {
-            return Err(Error::new(
-                ErrorKind::Exists,
-                format!("tree `{name}` exists"),
-            ));
+            return Err(Error::exists(format!("tree `{name}` exists")));
         }
         let named = trees
             .iter()
@@ -197,7 +194,7 @@ impl ExtensionStore {
     /// Writes a batch, whole or not at all, and returns the last of its sequence numbers. Visible when it returns.
     ///
     /// # Errors
-    /// [`ErrorKind::BadInput`] for a batch that writes to a tree that is not its own; what a write fails with.
+    /// [`Error::BadInput`] for a batch that writes to a tree that is not its own; what a write fails with.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
         self.check_own(batch.trees())?;
         Ok(self.store.group.write(batch, durability)?)
@@ -257,7 +254,7 @@ impl ExtensionStore {
     /// The commits behind `position` in order, those of datasets and other extensions among them: what the log still has, then what is to come.
     ///
     /// # Errors
-    /// [`ErrorKind::PositionExpired`], [`ErrorKind::OtherHistory`].
+    /// [`Error::PositionExpired`], [`Error::OtherHistory`].
     pub fn tail(&self, position: Position) -> Result<Tail> {
         Ok(self.store.group.tail(position)?)
     }

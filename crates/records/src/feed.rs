@@ -12,7 +12,7 @@ use lsm::entry::Timed;
 use lsm::{Kind, Position, Seq, Slice, Tail};
 use model::{Key, PrimaryKey};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::Handle;
 
@@ -154,8 +154,8 @@ impl<K: PrimaryKey> Changes<K> {
     /// The next change, if it is there already; can be called again after `None`.
     ///
     /// # Errors
-    /// [`ErrorKind::PositionExpired`] when the log does not have the next change any more; [`ErrorKind::UnknownDataset`] when the dataset was dropped
-    /// and everything was given; [`ErrorKind::Damaged`], and what reading the log fails with.
+    /// [`Error::PositionExpired`] when the log does not have the next change any more; [`Error::UnknownDataset`] when the dataset was dropped
+    /// and everything was given; [`Error::Damaged`], and what reading the log fails with.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -167,7 +167,7 @@ impl<K: PrimaryKey> Changes<K> {
     /// The next change; waits for it so long at most.
     ///
     /// # Errors
-    /// As [`Changes::next`]; [`ErrorKind::Closed`] when the store was closed and everything was given; [`ErrorKind::Cancelled`] of
+    /// As [`Changes::next`]; [`Error::Closed`] when the store was closed and everything was given; [`Error::Cancelled`] of
     /// a handle that was stopped ([`crate::Dataset::with_stop`]).
     pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
         // None is beyond what the clock can say: for ever.
@@ -190,10 +190,7 @@ impl<K: PrimaryKey> Changes<K> {
             };
             let Some(commit) = commit else {
                 if was_dropped {
-                    return Err(Error::new(
-                        ErrorKind::UnknownDataset,
-                        format!("dataset `{}` was dropped", self.dataset.name()),
-                    ));
+                    return Err(Error::unknown_dataset(self.dataset.name()));
                 }
                 // What came just before the drop is given first.
                 was_dropped = self.dataset.now().is_dropped();

@@ -58,24 +58,16 @@ mod trees;
 mod write;
 
 pub use advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource, Workload};
-#[doc(hidden)]
-pub use api::Tuning;
 pub use api::{
-    Answer, Batch, Database, Dataset, DatasetSnapshot, Keys, Options, Query, Scan, StoreSnapshot,
-    WriteBatch,
+    Answer, Batch, Database, Dataset, DatasetSnapshot, KeyVersions, Keys, Options, Query, Scan,
+    StoreSnapshot, Task, ValueVersions, WriteBatch,
 };
 pub use check::CheckReport;
-pub use ddl::{
-    IndexChange, IndexProgress, IndexStep, OnProgress, OnSwitch, SwitchProgress, SwitchReport,
-    SwitchStep,
-};
+pub use ddl::{IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use lsm::fs;
-pub use lsm::{
-    Budget, Clock, Durability, KeepLog, LookupOptions, NamedSnapshot, Position, Seq, Stop,
-};
-pub use maintenance::Validation;
+pub use lsm::{Budget, Clock, Durability, KeepLog, NamedSnapshot, Position, Seq, Stop};
 pub use model::Error as ModelError;
 pub use model::condition::{Expr, Field, Op, Operand, ParseError, field};
 pub use model::definition::{
@@ -102,15 +94,17 @@ pub use model::schema::{IntoPath, KeyType, Path, RecordError, RecordErrorKind, T
 pub use model::tokens::Tokenizer;
 pub use model::{AsKey, Key, KeyRange, PrimaryKey};
 pub use query::{
-    BulkOrder, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order, Page,
-    PageToken, ReadCost, Steps, ValuePage, ValueToken,
+    BulkOrder, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order, PageToken,
+    ReadCost, Steps, ValuePage, ValueToken,
 };
 pub use record::Record;
-pub use repair::{
-    Compaction, Lookups, OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport,
+pub use repair::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};
+pub use stats::{
+    ConsumerStats, DatasetStats, FailedJob, JobStats, LevelStats, MemoryStats, MemtableStats,
+    SnapshotStats, StoreStats, StrategyStats, TreeStats, UnfinishedIndex,
 };
 pub use store::check_dataset_name;
-pub use telemetry::{Asked, UsageCounts};
+pub use telemetry::{Asked, LastRepair, StrategyChoice, UsageCounts};
 pub use write::{IntoUpdate, Update};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.
@@ -124,6 +118,15 @@ pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
     infer_type(samples, path)?;
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     Some(model::schema::infer_key(&samples, path))
+}
+
+/// What the benchmarks and tests vary or look at, to show why things are as they are. There is nothing to gain here for a program that keeps records,
+/// and nothing of it is promised to stay.
+#[doc(hidden)]
+pub mod experimental {
+    pub use crate::api::Tuning;
+    pub use crate::maintenance::Validation;
+    pub use lsm::LookupOptions;
 }
 
 /// Compiles the example in the README.

@@ -49,7 +49,7 @@ impl<K> Record<K> {
     /// `float_roundtrip`.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::BadInput`] when it is none of these.
+    /// [`Error::BadInput`] when it is none of these.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
         let parsed = serde_json::from_slice(self.json());
         parsed.map_err(|why| Error::bad_input(format!("the record of write {}: {why}", self.seq)))

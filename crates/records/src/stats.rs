@@ -1,204 +1,445 @@
-//! What a store looks like, as JSON for people and programs.
+//! What a store looks like, for people and programs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lsm::version::{Run, TreeVersion};
 use lsm::{
-    EndedJob, Job, JobDescription, JobFailure, NamedSnapshot, Position, Retry, RunningJob, Why,
+    Job, JobDescription, JobFailure, NamedSnapshot, Position, Retry, Seq, Snapshot, Time, Why,
 };
-use serde_json::{Map, Value as Json, json};
+use model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
+use model::schema::{Path, Type};
+use serde::Serialize;
 
-use model::definition::DatasetDef;
-
-use crate::catalog::Layout;
+use crate::catalog::{Coverage, Layout};
 use crate::store::{Handle, Store};
+use crate::telemetry::{LastRepair, StrategyChoice};
+
+/// What a store looks like ([`Database::stats`](crate::Database::stats)). Serialises.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct StoreStats {
+    /// The datasets, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub datasets: BTreeMap<String, DatasetStats>,
+    /// How the memory budget is used.
+    pub memory: MemoryStats,
+    /// What the engine counted since the store was opened, by name: blocks read, files made, syncs and so on.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// The consumers that changes are kept for.
+    pub consumers: Vec<ConsumerStats>,
+    /// The named snapshots.
+    pub snapshots: Vec<SnapshotStats>,
+    /// Bytes of tables that are there for snapshots alone.
+    pub snapshot_bytes: u64,
+    /// The time of the clock in milliseconds since 1970, where it is so far ahead that nothing that expires is dropped before somebody
+    /// [confirms](crate::Database::confirm_time) it.
+    pub unconfirmed_time: Option<Time>,
+    /// Background jobs that fail.
+    pub failures: Vec<FailedJob>,
+    /// Running flushes and compactions.
+    pub jobs: Vec<JobStats>,
+    /// The last that ended, newest first.
+    pub ended_jobs: Vec<JobStats>,
+}
+
+/// How the memory budget of a store is used. In bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// The whole budget.
+    pub budget_bytes: usize,
+    /// What is held, by what it is held for.
+    pub held_bytes: BTreeMap<&'static str, usize>,
+    /// Threads that wait for memory.
+    pub waiting: usize,
+    /// How often somebody had to wait.
+    pub waits: u64,
+    /// How often more was lent than there was, since somebody had waited for long.
+    pub overdrafts: u64,
+    /// The most that the block cache may use now.
+    pub cache_limit_bytes: usize,
+    /// What it uses.
+    pub cache_bytes: usize,
+    /// What it could use at most.
+    pub cache_capacity_bytes: usize,
+    /// What memtables use.
+    pub memtable_bytes: usize,
+}
+
+/// A consumer that changes are kept for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ConsumerStats {
+    /// Its name.
+    pub name: String,
+    /// The place behind which changes are kept.
+    pub position: String,
+    /// The most bytes of log that are kept.
+    pub keeps_bytes: u64,
+}
+
+/// A named snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SnapshotStats {
+    /// Its name.
+    pub name: String,
+    /// The last write that it has.
+    pub seq: Seq,
+    /// Bytes of its tables.
+    pub bytes: u64,
+    /// Of them, those of tables that are there for it alone.
+    pub own_bytes: u64,
+}
+
+/// A background job that fails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FailedJob {
+    /// Its kind: `flush` or `merge`.
+    pub job: &'static str,
+    /// The name of its tree, of a compaction.
+    pub tree: Option<String>,
+    /// How often in a row it failed.
+    pub times: u64,
+    /// When it is tried again.
+    pub next_attempt: String,
+    /// The last error.
+    pub error: String,
+}
+
+/// A flush or compaction, running or ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct JobStats {
+    /// Its kind.
+    pub job: &'static str,
+    /// The name of its tree, or of the first of several.
+    pub tree: Option<String>,
+    /// The number of its trees.
+    pub trees: usize,
+    /// The first and the last level that it reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_levels: Option<[u32; 2]>,
+    /// The level that it writes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_level: Option<u32>,
+    /// Why it was begun.
+    pub why: String,
+    /// Bytes to read.
+    pub bytes_in: u64,
+    /// Bytes written so far.
+    pub bytes_written: u64,
+    /// How long it has run, or took.
+    pub seconds: f64,
+    /// How long ago it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_ago: Option<f64>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What a dataset looks like ([`Dataset::stats`](crate::Dataset::stats)). Serialises.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DatasetStats {
+    /// Its definition.
+    pub definition: DatasetDef,
+    /// The change of an index that was begun and is not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<UnfinishedIndex>,
+    /// How its indexes are kept exact, and what that costs.
+    pub strategy: StrategyStats,
+    /// Its trees: the records first.
+    pub trees: Vec<TreeStats>,
+    /// Background jobs of its trees that fail.
+    pub failures: Vec<FailedJob>,
+}
+
+/// The change of an index that is not complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UnfinishedIndex {
+    /// The attribute.
+    pub path: Path,
+    /// The kind that its index will have.
+    pub kind: IndexKind,
+    /// The type of its values.
+    #[serde(rename = "type")]
+    pub ty: Type,
+}
+
+/// How the indexes of a dataset are kept exact, and what that costs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct StrategyStats {
+    /// The maintenance strategy.
+    pub maintenance: Maintenance,
+    /// Whether measurements choose it.
+    pub automatic: bool,
+    /// False while queries still have to reckon with what an earlier strategy left behind.
+    pub settled: bool,
+    /// When obsolete writes are recorded as such.
+    pub repair: Repair,
+    /// How the trees are compacted.
+    pub merging: Merging,
+    /// How many versions of a record are kept.
+    pub versions: u32,
+    /// The last write of the store.
+    pub last_write: Seq,
+    /// All obsolete writes up to this one are known.
+    pub repaired_up_to: Seq,
+    /// How many are known, and still in some table.
+    pub known_obsolete: u64,
+    /// The share of writes that replaced a record, where enough was seen.
+    pub update_ratio: Option<f64>,
+    /// What queries have spent on obsolete entries since the last repair, about.
+    pub wasted_micros: u64,
+    /// What the next repair will take, about.
+    pub next_repair_micros: u64,
+    /// The last repair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_repair: Option<LastRepair>,
+    /// The last choice of a strategy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choice: Option<StrategyChoice>,
+    /// What went wrong last in the background, if nothing went well since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A tree of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TreeStats {
+    /// What it holds, in words.
+    pub name: String,
+    /// Of a table that cannot be opened; [`Database::check`](crate::Database::check) reads all there is.
+    pub damage: Option<String>,
+    /// What is not in tables yet.
+    pub memtable: MemtableStats,
+    /// Its runs, newest first; those of level 0 one by one.
+    pub levels: Vec<LevelStats>,
+    /// The bytes of its tables.
+    pub bytes: u64,
+}
+
+/// The part of a tree that is in memory and in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MemtableStats {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of memory.
+    pub bytes: usize,
+}
+
+/// A sorted run of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// Its level.
+    pub level: u32,
+    /// Its files.
+    pub files: usize,
+    /// Its entries.
+    pub entries: u64,
+    /// Of them, those that delete.
+    pub deletes: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Its first write.
+    pub min_seq: Seq,
+    /// Its last write.
+    pub max_seq: Seq,
+}
 
 impl Store {
     /// See [`crate::Database::stats`].
-    pub(crate) fn stats(self: &Arc<Store>) -> Json {
+    pub(crate) fn stats(self: &Arc<Store>) -> StoreStats {
         let group = &self.group;
-        let mut counters = Map::new();
-        for (name, value) in group.stats().each() {
-            counters.insert(name.to_string(), json!(value));
-        }
         let memory = group.memory();
         let held = memory.held.iter();
-        let held = held.map(|(account, bytes)| (account.name().to_string(), json!(bytes)));
-        let held: Map<String, Json> = held.collect();
-        let mut datasets = Map::new();
-        for current in self.currents() {
+        let of_dataset = |current: Arc<crate::store::Current>| {
             let name = current.name.clone();
-            let handle = Handle::new(self.clone(), current, None);
-            datasets.insert(name, handle.stats());
-        }
-        json!({
-            "datasets": datasets,
-            "memory": {
-                "held_bytes": held,
-                "waiting": memory.waiting,
-                "waits": memory.waits,
-                "overdrafts": memory.overdrafts,
-                "cache_limit_bytes": memory.cache_limit,
-                "budget_bytes": group.options().memory_budget,
-                "memtable_bytes": group.memtable_bytes(),
-                "cache_bytes": group.cache().used_bytes(),
-                "cache_capacity_bytes": group.cache().capacity(),
+            (name, Handle::new(self.clone(), current, None).stats())
+        };
+        StoreStats {
+            datasets: self.currents().into_iter().map(of_dataset).collect(),
+            memory: MemoryStats {
+                budget_bytes: group.options().memory_budget,
+                held_bytes: held
+                    .map(|(account, bytes)| (account.name(), *bytes))
+                    .collect(),
+                waiting: memory.waiting,
+                waits: memory.waits,
+                overdrafts: memory.overdrafts,
+                cache_limit_bytes: memory.cache_limit,
+                cache_bytes: group.cache().used_bytes(),
+                cache_capacity_bytes: group.cache().capacity(),
+                memtable_bytes: group.memtable_bytes(),
             },
-            "counters": counters,
-            "consumers": group.log_consumers().iter().map(consumer).collect::<Vec<_>>(),
-            "snapshots": group.snapshots().iter().map(snapshot).collect::<Vec<_>>(),
-            // Of tables that are there for snapshots alone.
-            "snapshot_bytes": group.snapshot_bytes(),
-            // Milliseconds since 1970; nothing that expires is dropped before somebody confirms it.
-            "unconfirmed_time": group.unconfirmed_time(),
-            "failures": group.failures().iter().map(failure).collect::<Vec<_>>(),
-            "jobs": group.jobs().iter().map(running).collect::<Vec<_>>(),
-            "ended_jobs": group.ended_jobs().iter().map(ended).collect::<Vec<_>>(),
-        })
+            counters: group.stats().each().into_iter().collect(),
+            consumers: group.log_consumers().into_iter().map(consumer).collect(),
+            snapshots: group.snapshots().into_iter().map(snapshot).collect(),
+            snapshot_bytes: group.snapshot_bytes(),
+            unconfirmed_time: group.unconfirmed_time(),
+            failures: group.failures().iter().map(failure).collect(),
+            jobs: (group.jobs().into_iter())
+                .map(|job| JobStats {
+                    bytes_written: job.written,
+                    seconds: job.age.as_secs_f64(),
+                    ..about(job.about)
+                })
+                .collect(),
+            ended_jobs: (group.ended_jobs().into_iter())
+                .map(|job| JobStats {
+                    bytes_written: job.written,
+                    seconds: job.took.as_secs_f64(),
+                    seconds_ago: Some(job.ago.as_secs_f64()),
+                    error: job.error.map(|error| error.to_string()),
+                    ..about(job.about)
+                })
+                .collect(),
+        }
     }
 }
 
-/// Of changes, with how much of the log is kept at most.
-fn consumer((name, position, bytes): &(String, Position, u64)) -> Json {
-    json!({ "name": name, "position": position.to_string(), "keeps_bytes": bytes })
+fn consumer((name, position, keeps_bytes): (String, Position, u64)) -> ConsumerStats {
+    ConsumerStats {
+        name,
+        position: position.to_string(),
+        keeps_bytes,
+    }
 }
 
-fn snapshot(kept: &NamedSnapshot) -> Json {
-    json!({
-        "name": kept.name,
-        "seq": kept.seq,
-        "bytes": kept.bytes,
-        "own_bytes": kept.own_bytes,
-    })
+fn snapshot(kept: NamedSnapshot) -> SnapshotStats {
+    SnapshotStats {
+        name: kept.name,
+        seq: kept.seq,
+        bytes: kept.bytes,
+        own_bytes: kept.own_bytes,
+    }
 }
 
 impl Handle {
     /// See [`crate::Dataset::stats`].
-    pub(crate) fn stats(&self) -> Json {
+    pub(crate) fn stats(&self) -> DatasetStats {
         let snapshot = self.shared.group.snapshot();
-        let mut trees = Vec::new();
         let layout = self.current.layout_in(snapshot.version());
-        for id in layout.trees() {
-            let Some(tree) = snapshot.version().trees.get(&id) else {
-                continue;
-            };
-            let memtables = snapshot.components(id);
-            let (mut entries, mut bytes) = (0, 0);
-            for component in &memtables {
-                if let lsm::Component::Memtable(memtable) = component {
-                    entries += memtable.len();
-                    bytes += memtable.memory();
-                }
-            }
-            trees.push(json!({
-                "name": tree_label(&layout, tree),
-                // Of a table that cannot be opened; `check` reads all there is.
-                "damage": tree.tables().find_map(|table| table.table().err()).map(|error| error.to_string()),
-                "memtable": { "entries": entries, "bytes": bytes },
-                "levels": levels(tree),
-                "bytes": tree.size(),
-            }));
-        }
+        let own = layout.trees();
+        let trees = own.iter().filter_map(|id| snapshot.version().trees.get(id));
         let failures = self.shared.group.failures();
-        let own = |failure: &&JobFailure| match &failure.tree {
-            Some((id, _)) => layout.trees().contains(id),
+        let concerns = |failure: &&JobFailure| match &failure.tree {
+            Some((id, _)) => own.contains(id),
             None => true,
         };
-        let failures: Vec<Json> = failures.iter().filter(own).map(failure).collect();
-        let def = layout.stored.def();
-        let mut stats = json!({
-            "definition": definition(&def),
-            "upkeep": self.upkeep_stats(&layout, &snapshot),
-            "trees": trees,
-            "failures": failures,
-        });
-        if let (Some(change), Json::Object(fields)) = (&layout.stored.change, &mut stats) {
-            let def = &change.attribute.def;
-            let unfinished = json!({
-                "path": def.path.to_string(),
-                "kind": def.kind.to_string(),
-                "type": def.ty.to_string(),
-            });
-            fields.insert("unfinished".to_string(), unfinished);
+        DatasetStats {
+            definition: layout.stored.def(),
+            unfinished: layout.stored.change.as_ref().map(|change| {
+                let def = &change.attribute.def;
+                UnfinishedIndex {
+                    path: def.path.clone(),
+                    kind: def.kind,
+                    ty: def.ty,
+                }
+            }),
+            strategy: self.strategy_stats(&layout, &snapshot),
+            trees: trees.map(|id| tree(&layout, &snapshot, id)).collect(),
+            failures: failures.iter().filter(concerns).map(failure).collect(),
         }
-        stats
+    }
+
+    fn strategy_stats(&self, layout: &Layout, snapshot: &Snapshot) -> StrategyStats {
+        let settings = &layout.stored.upkeep;
+        let obsolete = layout.superseded;
+        let obsolete = obsolete.and_then(|tree| snapshot.version().trees.get(&tree));
+        let whole = obsolete
+            .filter(|tree| tree.damage().is_none())
+            .map(|tree| tree.repair_watermark());
+        let kept = self.current.usage.maintenance().kept();
+        let pace = self.pace(layout, snapshot);
+        StrategyStats {
+            maintenance: settings.maintenance,
+            automatic: settings.auto,
+            settled: settings.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
+            repair: settings.repair,
+            merging: settings.merging,
+            versions: settings.versions,
+            last_write: snapshot.seq(),
+            repaired_up_to: obsolete.map_or(0, |tree| tree.repair_watermark()),
+            known_obsolete: obsolete.map_or(0, |tree| tree.bitmap().len()),
+            update_ratio: pace.update_ratio,
+            wasted_micros: pace.wasted_micros,
+            next_repair_micros: pace.next_repair_micros,
+            last_repair: kept.last_repair,
+            choice: kept.choice,
+            error: kept.error,
+        }
     }
 }
 
-fn definition(def: &DatasetDef) -> Json {
-    let indexes = def.indexes.iter().map(|index| {
-        json!({
-            "path": index.path.to_string(),
-            "kind": index.kind.to_string(),
-            "type": index.ty.to_string(),
-            "tokenizer": index.tokenizer.to_string(),
-        })
-    });
-    json!({
-        "key": def.key.to_string(),
-        "key_type": def.key_type.to_string(),
-        "indexes": indexes.collect::<Vec<_>>(),
-        "ttl_ms": def.expiry.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
-        "expires": def.expiry.path.as_ref().map(ToString::to_string),
-    })
+fn tree(layout: &Layout, snapshot: &Snapshot, tree: &TreeVersion) -> TreeStats {
+    let mut memtable = MemtableStats {
+        entries: 0,
+        bytes: 0,
+    };
+    for component in snapshot.components(tree.id) {
+        if let lsm::Component::Memtable(part) = component {
+            memtable.entries += part.len() as u64;
+            memtable.bytes += part.memory();
+        }
+    }
+    let damage = tree.tables().find_map(|table| table.table().err());
+    TreeStats {
+        name: tree_label(layout, tree),
+        damage: damage.map(|error| error.to_string()),
+        memtable,
+        levels: tree.runs.iter().map(level).collect(),
+        bytes: tree.size(),
+    }
 }
 
-/// A background job that fails: what, where, why, how often, and when it is tried again.
-fn failure(failure: &JobFailure) -> Json {
-    let retry = match failure.retry {
-        Retry::In(pause) => format!("in {:.1} s", pause.as_secs_f64()),
-        Retry::AfterFlushes(0) => "at the next flush".to_string(),
-        Retry::AfterFlushes(n) => format!("after {n} flushes"),
-    };
-    json!({
-        "job": match failure.job {
+fn failure(failure: &JobFailure) -> FailedJob {
+    FailedJob {
+        job: match failure.job {
             Job::Flush => "flush",
             Job::Merge => "merge",
         },
-        "tree": failure.tree.as_ref().map(|(_, name)| name),
-        "times": failure.times,
-        "next_attempt": retry,
-        "error": failure.error.to_string(),
-    })
+        tree: failure.tree.as_ref().map(|(_, name)| name.clone()),
+        times: failure.times,
+        next_attempt: match failure.retry {
+            Retry::In(pause) => format!("in {:.1} s", pause.as_secs_f64()),
+            Retry::AfterFlushes(0) => "at the next flush".to_string(),
+            Retry::AfterFlushes(n) => format!("after {n} flushes"),
+        },
+        error: failure.error.to_string(),
+    }
 }
 
 /// What a job is about.
-fn about(job: &JobDescription) -> Map<String, Json> {
-    let why = match job.why {
-        Why::Memtables => "memtables".to_string(),
-        Why::Due(score) => format!("due, {score:.2}"),
-        Why::Newer => "newer runs of a tree that cannot be merged".to_string(),
-        Why::Asked => "asked for".to_string(),
-        Why::Space => "unused space".to_string(),
-    };
-    let mut fields = Map::new();
-    fields.insert("job".to_string(), json!(job.kind.name()));
-    fields.insert("tree".to_string(), json!(job.tree));
-    fields.insert("trees".to_string(), json!(job.trees));
-    if let Some(((first, last), to)) = job.levels {
-        fields.insert("from_levels".to_string(), json!([first, last]));
-        fields.insert("to_level".to_string(), json!(to));
+fn about(job: JobDescription) -> JobStats {
+    JobStats {
+        job: job.kind.name(),
+        tree: job.tree,
+        trees: job.trees,
+        from_levels: job.levels.map(|((first, last), _)| [first, last]),
+        to_level: job.levels.map(|(_, to)| to),
+        why: match job.why {
+            Why::Memtables => "memtables".to_string(),
+            Why::Due(score) => format!("due, {score:.2}"),
+            Why::Newer => "newer runs of a tree that cannot be merged".to_string(),
+            Why::Asked => "asked for".to_string(),
+            Why::Space => "unused space".to_string(),
+        },
+        bytes_in: job.bytes_in,
+        bytes_written: 0,
+        seconds: 0.0,
+        seconds_ago: None,
+        error: None,
     }
-    fields.insert("why".to_string(), json!(why));
-    fields.insert("bytes_in".to_string(), json!(job.bytes_in));
-    fields
-}
-
-fn running(job: &RunningJob) -> Json {
-    let mut fields = about(&job.about);
-    fields.insert("bytes_written".to_string(), json!(job.written));
-    fields.insert("seconds".to_string(), json!(job.age.as_secs_f64()));
-    Json::Object(fields)
-}
-
-fn ended(job: &EndedJob) -> Json {
-    let mut fields = about(&job.about);
-    fields.insert("bytes_written".to_string(), json!(job.written));
-    fields.insert("seconds".to_string(), json!(job.took.as_secs_f64()));
-    fields.insert("seconds_ago".to_string(), json!(job.ago.as_secs_f64()));
-    let error = job.error.as_ref().map(ToString::to_string);
-    fields.insert("error".to_string(), json!(error));
-    Json::Object(fields)
 }
 
 fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
@@ -238,23 +479,18 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     )
 }
 
-/// The runs of a tree, newest first; those of level 0 one by one.
-fn levels(tree: &TreeVersion) -> Vec<Json> {
-    tree.runs.iter().map(level).collect()
-}
-
-fn level(run: &Run) -> Json {
+fn level(run: &Run) -> LevelStats {
     let component = run.component();
     let count = |of: fn(&lsm::table::TableMeta) -> u64| {
         run.tables.iter().map(|t| of(t.meta())).sum::<u64>()
     };
-    json!({
-        "level": run.level,
-        "files": run.tables.len(),
-        "entries": count(|meta| meta.entries),
-        "deletes": count(|meta| meta.deletes),
-        "bytes": run.size(),
-        "min_seq": component.min,
-        "max_seq": component.max,
-    })
+    LevelStats {
+        level: run.level,
+        files: run.tables.len(),
+        entries: count(|meta| meta.entries),
+        deletes: count(|meta| meta.deletes),
+        bytes: run.size(),
+        min_seq: component.min,
+        max_seq: component.max,
+    }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{DIR, open, path};
+use common::{DIR, TextQuery, open, path};
 use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{

@@ -11,7 +11,7 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{DIR, Doing, check, number, path, small};
+use common::{DIR, Doing, TextQuery, check, number, path, small};
 use esker::fs::Fs;
 use esker::fs::hooked::Hooked;
 use esker::fs::memory::Memory;
@@ -76,10 +76,7 @@ fn agree(dataset: &Dataset) -> u64 {
 }
 
 fn repair(dataset: &Dataset) {
-    let report = dataset.repair(
-        &RepairOptions::default(),
-        &mut |_| ControlFlow::Continue(()),
-    );
+    let report = dataset.repair(&RepairOptions::default()).run();
     report.unwrap();
 }
 
@@ -201,20 +198,18 @@ fn a_build_that_was_broken_off_goes_on_in_the_backup() {
     put(&dataset, 0..100, 0);
     let report = dataset
         .add_index(
-            &path("id"),
-            IndexKind::Composite,
-            Some(Type::Int),
-            &mut |_| ControlFlow::Break(()),
+            path("id"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
         )
+        .on_progress(|_| ControlFlow::Break(()))
+        .run()
         .unwrap();
     assert!(!report.complete);
     db.backup(FsPath::new("/copy")).unwrap();
     let copy = open(fs.clone(), FsPath::new("/copy"));
     let dataset = copy.dataset::<esker::Key>("d").unwrap();
     put(&dataset, 50..120, 2);
-    let report = dataset
-        .resume_index(&mut |_| ControlFlow::Continue(()))
-        .unwrap();
+    let report = dataset.resume_index().run().unwrap();
     assert!(report.is_some_and(|report| report.complete));
     check(&copy);
     agree(&dataset);

@@ -108,7 +108,7 @@ fn random_batches_over_two_datasets_are_as_a_model_says() {
             }
             if round == 30 && seed % 3 == 0 {
                 // The batch is made again, for what the dataset is now.
-                visits.drop_index(&"n".parse().unwrap()).unwrap();
+                visits.drop_index("n").unwrap();
             }
             match batch.commit() {
                 Ok(()) => {

@@ -8,7 +8,7 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{DIR, INDEXED, PATHS, converge, open, path, row};
+use common::{DIR, INDEXED, PATHS, TextQuery, converge, open, path, row};
 use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;

@@ -9,16 +9,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{check, converge, keys, open, path, small};
+use common::{TextQuery, check, converge, keys, open, path, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
     IndexProgress, KeyType, Options, Type,
 };
-
-fn go_on(_: IndexProgress) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
 
 fn stop(_: IndexProgress) -> ControlFlow<()> {
     ControlFlow::Break(())
@@ -56,7 +52,9 @@ fn pairs() -> Vec<(Option<IndexKind>, IndexKind)> {
 /// Makes the attribute `v` of a store be indexed so.
 fn prepare(dataset: &Dataset, kind: Option<IndexKind>) {
     if let Some(kind) = kind {
-        let change = dataset.add_index(&path("v"), kind, Some(Type::Int), &mut go_on);
+        let change = dataset
+            .add_index(path("v"), esker::Index::new(kind).of_type(Type::Int))
+            .run();
         assert!(change.unwrap().complete);
     }
 }
@@ -65,11 +63,14 @@ fn change(
     dataset: &Dataset,
     from: Option<IndexKind>,
     to: IndexKind,
-    progress: &mut esker::OnProgress<'_>,
+    progress: &mut dyn FnMut(esker::IndexProgress) -> ControlFlow<()>,
 ) -> esker::Result<esker::IndexChange> {
     match from {
-        None => dataset.add_index(&path("v"), to, None, progress),
-        Some(_) => dataset.switch_index(&path("v"), to, progress),
+        None => dataset.add_index(path("v"), to).on_progress(progress).run(),
+        Some(_) => dataset
+            .switch_index(path("v"), to)
+            .on_progress(progress)
+            .run(),
     }
 }
 
@@ -100,7 +101,9 @@ fn an_index_of_a_store_that_was_never_written_to_is_added() {
     for kind in IndexKind::ALL {
         let (db, dataset) = store(0);
         let v = path("v");
-        let change = dataset.add_index(&v, kind, Some(Type::Int), &mut go_on);
+        let change = dataset
+            .add_index(&v, esker::Index::new(kind).of_type(Type::Int))
+            .run();
         assert!(change.unwrap().complete);
         put(&dataset, 1, 5);
         agree(&dataset.snapshot(), 4..7);
@@ -149,7 +152,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
         db.compact(None).unwrap();
         check(&db);
         agree(&dataset.snapshot(), 0..7);
-        let trees = dataset.stats()["trees"].as_array().unwrap().len();
+        let trees = dataset.stats().trees.len();
         // The data, and the obsolete set.
         assert_eq!(trees, 2 + usize::from(to.is_standalone()), "{from:?} {to}");
         let plan = dataset.query().equals(&path("v"), "1").run().unwrap();
@@ -209,23 +212,25 @@ fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_m
             assert_eq!(dataset.def(), def, "queries go the old way");
             let unfinished = dataset.unfinished_index().unwrap();
             assert_eq!((unfinished.path, unfinished.kind), (path("v"), to));
-            let stats = dataset.stats();
-            assert_eq!(stats["unfinished"]["kind"], to.to_string());
+            assert_eq!(
+                dataset.stats().unfinished.map(|change| change.kind),
+                Some(to)
+            );
             put(&dataset, 3, 4);
             put(&dataset, 500, 4);
             check(&db);
             agree(&dataset.snapshot(), 0..7);
-            let other = dataset.add_index(&path("pad"), IndexKind::Lazy, None, &mut go_on);
+            let other = dataset.add_index(path("pad"), IndexKind::Lazy).run();
             let error = other.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Busy);
             assert!(error.to_string().contains("`v`"), "{error}");
             if resume {
-                let done = dataset.resume_index(&mut go_on).unwrap().unwrap();
+                let done = dataset.resume_index().run().unwrap().unwrap();
                 assert_eq!((done.from, done.to, done.complete), (from, to, true));
                 assert_eq!(dataset.def().indexes[0].kind, to);
-                assert_eq!(dataset.resume_index(&mut go_on).unwrap(), None);
+                assert_eq!(dataset.resume_index().run().unwrap(), None);
             } else {
-                dataset.drop_index(&path("v")).unwrap();
+                dataset.drop_index(path("v")).unwrap();
                 assert_eq!(dataset.def(), def);
                 assert_eq!(dataset.unfinished_index(), None);
             }
@@ -285,7 +290,7 @@ fn a_batch_that_does_not_fit_a_new_attribute_is_refused_at_its_commit_and_stays_
         assert_eq!(batch.len(), 2);
         assert_eq!(dataset.query().count().unwrap(), 20);
     }
-    dataset.drop_index(&path("v")).unwrap();
+    dataset.drop_index(path("v")).unwrap();
     let error = batch.durability(Durability::Os).commit().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadInput, "it stays declared");
     check(&db);
@@ -298,14 +303,18 @@ fn a_record_that_does_not_fit_fails_the_add_and_leaves_everything_as_before() {
         dataset.put_json(br#"{"id":150,"v":1.5}"#).unwrap();
         dataset.put_json(br#"{"id":151,"v":[1,{}]}"#).unwrap();
         let def = dataset.def();
-        let try_add = || dataset.add_index(&path("v"), kind, Some(Type::Int), &mut go_on);
+        let try_add = || {
+            dataset
+                .add_index(path("v"), esker::Index::new(kind).of_type(Type::Int))
+                .run()
+        };
         let error = try_add().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadInput);
         let text = "record 150: field v must be of type int, found float";
         assert_eq!(error.to_string(), text);
         assert_eq!(dataset.def(), def);
         assert_eq!(dataset.unfinished_index(), None);
-        assert_eq!(dataset.stats()["trees"].as_array().unwrap().len(), 2);
+        assert_eq!(dataset.stats().trees.len(), 2);
         // Any type goes as before.
         dataset.put_json(br#"{"id":152,"v":"x"}"#).unwrap();
         for id in [150, 151, 152] {
@@ -327,7 +336,11 @@ fn a_record_that_does_not_fit_fails_the_add_and_leaves_everything_as_before() {
 #[test]
 fn an_added_attribute_has_the_type_of_the_first_records_unless_it_is_said() {
     let (_db, dataset) = store(20);
-    let add = |at: &str, ty| dataset.add_index(&path(at), IndexKind::Lazy, ty, &mut go_on);
+    let add = |at: &str, ty| {
+        dataset
+            .add_index(path(at), esker::Index::new(IndexKind::Lazy).of_type(ty))
+            .run()
+    };
     let error = add("nothing", None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadInput);
     add("nothing", Some(Type::Bool)).unwrap();
@@ -336,14 +349,14 @@ fn an_added_attribute_has_the_type_of_the_first_records_unless_it_is_said() {
     let types: Vec<Type> = dataset.def().indexes.iter().map(|index| index.ty).collect();
     assert_eq!(types, [Type::Bool, Type::Int, Type::String]);
     assert_eq!(add("v", None).unwrap_err().kind(), ErrorKind::Exists);
-    dataset.drop_index(&path("v")).unwrap();
+    dataset.drop_index(path("v")).unwrap();
     let error = add("v", Some(Type::String)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadInput, "it is declared as int");
     add("v", None).unwrap();
-    let error = dataset.switch_index(&path("w"), IndexKind::Lazy, &mut go_on);
+    let error = dataset.switch_index(path("w"), IndexKind::Lazy).run();
     assert_eq!(error.unwrap_err().kind(), ErrorKind::BadInput);
     assert_eq!(
-        dataset.drop_index(&path("w")).unwrap_err().kind(),
+        dataset.drop_index(path("w")).unwrap_err().kind(),
         ErrorKind::BadInput
     );
 }
@@ -359,7 +372,7 @@ fn a_snapshot_from_before_a_drop_is_answered_by_the_dropped_index() {
         converge(&db);
         let before = dataset.snapshot();
         let answer = before.query().equals(&path("v"), "2").run().unwrap();
-        dataset.drop_index(&path("v")).unwrap();
+        dataset.drop_index(path("v")).unwrap();
         put(&dataset, 300, 2);
         db.compact(None).unwrap();
         assert_eq!(answer.count(), 40, "{kind}: begun before");
@@ -376,14 +389,17 @@ fn one_change_goes_at_a_time_and_a_dropped_dataset_is_gone() {
     let (db, dataset) = store(50);
     let mut refused = Vec::new();
     let mut progress = |_| {
-        let again = dataset.add_index(&path("pad"), IndexKind::Lazy, None, &mut go_on);
+        let again = dataset.add_index(path("pad"), IndexKind::Lazy).run();
         refused.push(again.unwrap_err().kind());
-        refused.push(dataset.drop_index(&path("v")).unwrap_err().kind());
+        refused.push(dataset.drop_index(path("v")).unwrap_err().kind());
         refused.push(db.drop_dataset("d").unwrap_err().kind());
         ControlFlow::Break(())
     };
     let v = path("v");
-    let add = dataset.add_index(&v, IndexKind::Eager, None, &mut progress);
+    let add = dataset
+        .add_index(&v, IndexKind::Eager)
+        .on_progress(&mut progress)
+        .run();
     assert!(!add.unwrap().complete);
     assert_eq!(refused, [ErrorKind::Busy; 3]);
     let mut batch = dataset.batch();
@@ -448,7 +464,11 @@ fn writers_go_on_while_the_kind_is_switched() {
                     ControlFlow::Continue(())
                 };
                 let before = written.load(Ordering::Relaxed);
-                let done = dataset.switch_index(&path("v"), to, &mut progress).unwrap();
+                let done = dataset
+                    .switch_index(path("v"), to)
+                    .on_progress(&mut progress)
+                    .run()
+                    .unwrap();
                 assert!(done.complete);
                 agree(&dataset.snapshot(), 0..7);
                 from = to;

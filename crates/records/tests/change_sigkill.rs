@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::process::{Command, Stdio};
 
-use common::{Doing, check, keys, number, path, scan, seeds};
+use common::{Doing, TextQuery, check, keys, number, path, scan, seeds};
 use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 
 /// Tells the child where the store is, and from which batch on it writes.
@@ -98,13 +98,20 @@ fn change_until_killed() {
             say("step".to_string());
             ControlFlow::Continue(())
         };
-        if let Some(done) = dataset.resume_index(&mut progress).unwrap() {
+        if let Some(done) = dataset
+            .resume_index()
+            .on_progress(&mut progress)
+            .run()
+            .unwrap()
+        {
             say(format!("resumed {}", done.to));
         }
         for kind in IndexKind::ALL.into_iter().cycle() {
             if dataset.def().indexes[0].kind != kind {
                 dataset
-                    .switch_index(&path("v"), kind, &mut progress)
+                    .switch_index(path("v"), kind)
+                    .on_progress(&mut progress)
+                    .run()
                     .unwrap();
                 say(format!("done {kind}"));
             }
@@ -240,8 +247,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
     // Whatever was left is finished.
     let db = Database::open(dir, options()).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();
-    let mut go_on = |_| ControlFlow::Continue(());
-    dataset.resume_index(&mut go_on).unwrap();
+    dataset.resume_index().run().unwrap();
     assert_eq!(dataset.unfinished_index(), None);
     check(&db);
     println!(

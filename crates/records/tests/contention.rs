@@ -14,13 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use common::{
-    Doing, INDEXED, PATHS, check, check_set, keys, keys_in_every_way, number, path, seeds, small,
-    upkeep,
+    Doing, INDEXED, PATHS, TextQuery, check, check_set, keys, keys_in_every_way, number, path,
+    seeds, small, upkeep,
 };
+use esker::experimental::Tuning;
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, KeyType, Maintenance,
-    Options, Record, RepairOptions, Tuning, Type,
+    Options, Record, RepairOptions, Type,
 };
 use lsm::{BitmapMerges, Seq};
 
@@ -175,7 +176,14 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
                     5 => {
                         let options = RepairOptions::default();
                         let go_on = &mut |_| ControlFlow::Continue(());
-                        assert!(dataset.repair(&options, go_on).unwrap().complete);
+                        assert!(
+                            dataset
+                                .repair(&options)
+                                .on_progress(go_on)
+                                .run()
+                                .unwrap()
+                                .complete
+                        );
                     }
                     _ => std::thread::sleep(std::time::Duration::from_millis(2)),
                 }
@@ -223,7 +231,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
         }
         let options = RepairOptions::default();
         let go_on = &mut |_| ControlFlow::Continue(());
-        dataset.repair(&options, go_on).unwrap();
+        dataset.repair(&options).on_progress(go_on).run().unwrap();
         db.compact(None).unwrap();
     }
 }

@@ -5,14 +5,14 @@
 
 mod common;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::{Doing, INDEXED, check, open, path};
+use common::{Doing, INDEXED, TextQuery, check, open, path};
+use esker::experimental::Validation;
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, RepairOptions,
-    Type, Validation,
+    Type,
 };
 
 /// What is asked of `a` under all validations: count, keys, records.
@@ -50,7 +50,7 @@ fn put(dataset: &Dataset, key: u64, a: u64) {
 }
 
 fn change(dataset: &Dataset, to: Maintenance) {
-    let report = dataset.set_maintenance(to, &mut |_| ControlFlow::Continue(()));
+    let report = dataset.set_maintenance(to).run();
     assert!(report.unwrap().complete);
 }
 
@@ -173,7 +173,7 @@ fn what_is_deleted_stays_so_when_nothing_is_left_of_the_primary_key_index() {
             db.flush().unwrap();
             if repaired {
                 let options = RepairOptions::default();
-                let report = dataset.repair(&options, &mut |_| ControlFlow::Continue(()));
+                let report = dataset.repair(&options).run();
                 assert!(report.unwrap().complete);
             }
             let first = dataset.parse_key("1").unwrap();

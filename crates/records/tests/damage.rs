@@ -9,7 +9,8 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use common::{
-    DIR, Doing, INDEXED, PATHS, Row, check, converge, number, open, path, row, scan, small,
+    DIR, Doing, INDEXED, PATHS, Row, TextQuery, check, converge, number, open, path, row, scan,
+    small,
 };
 use esker::fs::memory::Memory;
 use esker::{Database, Dataset, DatasetDef, Error, ErrorKind, KeyType, Type};

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use common::{DIR, Doing, check, path, small};
+use common::{DIR, Doing, TextQuery, check, path, small};
 use esker::fs::Fs;
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Options,
@@ -134,10 +134,10 @@ fn a_handle_does_not_wait_for_maintenance_to_give_way_to_a_drop() {
     // A strategy that is not settled: the next look repairs by index, which nobody may change meanwhile.
     let busy = db.create_dataset::<esker::Key>("busy", def()).unwrap();
     fill(&busy, 6000);
-    busy.set_maintenance(Maintenance::Validation, &mut |_| {
-        std::ops::ControlFlow::Break(())
-    })
-    .unwrap();
+    busy.set_maintenance(Maintenance::Validation)
+        .on_progress(|_| std::ops::ControlFlow::Break(()))
+        .run()
+        .unwrap();
     db.flush().unwrap();
     let gate = gate(&fs, "read", "0");
     std::thread::scope(|scope| {
@@ -269,8 +269,8 @@ fn what_goes_through_all_datasets_passes_over_those_that_are_dropped_meanwhile()
                     continue;
                 };
                 dataset.advise(None).unwrap();
-                let error = dataset.stats()["upkeep"]["error"].clone();
-                assert!(error.is_null(), "{name}: {error}");
+                let error = dataset.stats().strategy.error;
+                assert_eq!(error, None, "{name}");
             }
             rounds += 1;
         }

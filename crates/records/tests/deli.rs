@@ -5,16 +5,15 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::{Doing, check, keys, open, path, seeds};
+use common::{Doing, TextQuery, check, keys, open, path, seeds};
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Page, Repair, Tokenizer, Type,
+    Repair, Tokenizer, Type,
 };
 use serde_json::Value as Json;
 
@@ -102,7 +101,11 @@ fn a_snapshot_from_before_still_sees_what_later_queries_find_to_be_over() {
                 dataset.put_json(record.as_bytes()).unwrap();
             }
             let found = |snapshot: &DatasetSnapshot| {
-                let page = snapshot.read_value(&path("v"), "old", None, 2, Page::newest(9));
+                let page = snapshot
+                    .versions_with(path("v"), "old")
+                    .latest(2)
+                    .limit(9)
+                    .read();
                 let versions = page.unwrap().records.len();
                 let query = snapshot.query().equals(&path("v"), "old");
                 (versions, keys(query).len())
@@ -145,7 +148,11 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
             .unwrap();
         let written = db.group().write(&mut batch, Durability::Os).unwrap();
         for _ in 0..2 {
-            let page = dataset.read_value(&path("v"), "a", None, 3, Page::newest(9));
+            let page = dataset
+                .versions_with(path("v"), "a")
+                .latest(3)
+                .limit(9)
+                .read();
             let found: Vec<u64> = page.unwrap().records.iter().map(|r| r.seq()).collect();
             assert!(!found.contains(&dangling) && !found.contains(&written));
             let query = dataset.query().equals(&path("v"), "a");
@@ -184,14 +191,14 @@ fn tokenizers_go_with_their_types_and_with_indexes_that_stand_alone() {
     // A switch keeps it, where it can.
     let dataset = db.dataset::<esker::Key>("z").unwrap();
     dataset.put_json(br#"{"id":1,"a":"x"}"#).unwrap();
-    let mut go_on = |_: esker::IndexProgress| ControlFlow::Continue(());
-    let refused = dataset.switch_index(&path("a"), embedded, &mut go_on);
+    let refused = dataset.switch_index(path("a"), embedded).run();
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadInput);
     dataset
-        .switch_index(&path("a"), IndexKind::Eager, &mut go_on)
+        .switch_index(path("a"), IndexKind::Eager)
+        .run()
         .unwrap();
     assert_eq!(dataset.def().indexes[0].tokenizer, Tokenizer::Prefix);
-    dataset.drop_index(&path("a")).unwrap();
+    dataset.drop_index(path("a")).unwrap();
     assert_eq!(dataset.def().indexes[0].tokenizer, Tokenizer::Exact);
 }
 
@@ -316,11 +323,13 @@ fn a_range_filter_hides_no_version() {
         if flushed {
             db.flush().unwrap();
         }
-        let of_a = dataset.read_value(&path("v"), "a", None, 2, Page::newest(9));
+        let of_a = dataset
+            .versions_with(path("v"), "a")
+            .latest(2)
+            .limit(9)
+            .read();
         assert_eq!(of_a.unwrap().records.len(), 1);
-        let (v, w) = (path("v"), path("w"));
-        let both = [(&v, "a"), (&w, "x")];
-        let both = dataset.read_values(&both, None, 2, Page::newest(9));
-        assert_eq!(both.unwrap().records.len(), 1);
+        let both = dataset.versions_with(path("v"), "a").and(path("w"), "x");
+        assert_eq!(both.latest(2).limit(9).read().unwrap().records.len(), 1);
     }
 }

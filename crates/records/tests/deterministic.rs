@@ -11,7 +11,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use common::{DIR, path, small};
+use common::{DIR, TextQuery, path, small};
 use esker::fs::memory::Memory;
 use esker::fs::{Fs, Lock, ReadFile, WriteFile};
 use esker::{
@@ -306,10 +306,13 @@ impl Run {
                     ..RepairOptions::default()
                 };
                 let mut told = Vec::new();
-                let report = dataset.repair(&options, &mut |progress| {
-                    told.push(progress);
-                    ControlFlow::Continue(())
-                });
+                let report = dataset
+                    .repair(&options)
+                    .on_progress(|progress| {
+                        told.push(progress);
+                        ControlFlow::Continue(())
+                    })
+                    .run();
                 let counts = report.map(|report| (report.entries, report.found, report.sorted));
                 format!("{counts:?} {told:?}")
             }
@@ -322,8 +325,8 @@ impl Run {
                     ControlFlow::Continue(())
                 };
                 let report = match auto {
-                    true => dataset.set_auto(&mut progress),
-                    false => dataset.set_maintenance(to, &mut progress),
+                    true => dataset.set_auto().on_progress(&mut progress).run(),
+                    false => dataset.set_maintenance(to).on_progress(&mut progress).run(),
                 };
                 let report = report.map(|report| (report.from, report.to, report.keys));
                 format!("{report:?} {told:?}")
@@ -333,8 +336,8 @@ impl Run {
                 let at = path(["a", "b"][self.rng.usize(0..2)]);
                 let go = &mut |_| ControlFlow::Continue(());
                 let change = match dataset.def().indexes.iter().any(|i| i.path == at) {
-                    true => dataset.switch_index(&at, kind, go),
-                    false => dataset.add_index(&at, kind, None, go),
+                    true => dataset.switch_index(&at, kind).on_progress(go).run(),
+                    false => dataset.add_index(&at, kind).on_progress(go).run(),
                 };
                 format!("{:?}", change.map(|change| (change.from, change.to)))
             }
@@ -359,7 +362,7 @@ impl Run {
                 let dest = PathBuf::from(format!("/backup{}", self.backups));
                 format!("{:?}", self.db().backup(&dest))
             }
-            94 => format!("{:?}", dataset.advise(None).unwrap().to_json()),
+            94 => format!("{:?}", dataset.advise(None).unwrap()),
             95 => {
                 drop(dataset);
                 self.db().drop_dataset(&name).unwrap();

@@ -3,14 +3,13 @@
 
 mod common;
 
-use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, keys, path, small};
+use common::{DIR, TextQuery, keys, path, small};
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Page,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
     RepairMethod, RepairOptions, Type,
 };
 
@@ -41,9 +40,10 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
             dataset.put_json(body.as_bytes()).unwrap();
         }
         let ts = ts.map(|later| dataset.snapshot().seq().saturating_add(later));
-        let (mut page, mut found) = (Page::newest(2), Vec::new());
+        let (mut after, mut found) = (None, Vec::new());
+        let of_a = || dataset.versions_with(path("a"), "1").limit(2);
         loop {
-            let values = dataset.read_value(&path("a"), "1", ts, 1, page).unwrap();
+            let values = of_a().as_of(ts).after(after).read().unwrap();
             let records = values.records.iter();
             found.extend(records.map(|record| record.key().to_string()));
             let Some(next) = values.next else { break };
@@ -53,8 +53,8 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
             if found.len() == 2 {
                 dataset.put_json(br#"{"id":0,"a":2}"#).unwrap();
             }
-            page = Page::newest(2).after(next);
-            let other = dataset.read_value(&path("a"), "1", Some(3), 1, page);
+            after = Some(next);
+            let other = of_a().as_of(3).after(after).read();
             assert_eq!(other.unwrap_err().kind(), ErrorKind::BadInput);
         }
         assert_eq!(found, ["6", "5", "4", "3", "2", "1", "0"], "{ts:?}");
@@ -99,7 +99,9 @@ fn the_integer_minus_zero_is_zero() {
     let go = &mut |_| std::ops::ControlFlow::Continue(());
     let lazy = IndexKind::Lazy;
     dataset
-        .add_index(&path("x"), lazy, Some(Type::Int), go)
+        .add_index(path("x"), esker::Index::new(lazy).of_type(Type::Int))
+        .on_progress(go)
+        .run()
         .unwrap();
     let query = dataset.query().equals(&path("x"), "0");
     assert_eq!(keys(query), ["0"]);
@@ -269,7 +271,7 @@ fn repaired(options: &RepairOptions) -> esker::Result<esker::RepairReport> {
         let body = format!("{{\"id\":{},\"a\":{}}}", id % 50, id % 3);
         dataset.put_json(body.as_bytes()).unwrap();
     }
-    let report = dataset.repair(options, &mut |_| ControlFlow::Continue(()));
+    let report = dataset.repair(options).run();
     assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
     report
 }
@@ -339,13 +341,14 @@ fn limits_at_their_ends_give_nothing_or_all() {
             let query = dataset.query().equals(&path("a"), "1").limit(Some(limit));
             let found = common::keys_in_every_way(&query);
             assert_eq!(found.len(), right, "{kind:?}");
-            let versions = dataset.read_key(&key, None, limit).unwrap();
+            let versions = dataset.versions(&key).latest(limit).read().unwrap();
             assert_eq!(versions.len(), limit.min(2));
         }
         for m in [0, 1, usize::MAX] {
-            let read = |page| dataset.read_value(&path("a"), "1", None, m, page);
-            let none = read(Page::newest(0)).err().map(|error| error.kind());
-            let all = read(Page::newest(usize::MAX));
+            let versions = || dataset.versions_with(path("a"), "1").latest(m);
+            let read = |limit| versions().limit(limit).read();
+            let none = read(0).err().map(|error| error.kind());
+            let all = read(usize::MAX);
             assert_eq!(none, Some(ErrorKind::BadInput), "{kind:?}");
             match all {
                 Ok(page) => assert_eq!(page.records.len(), [0, 15, 20][m.min(2)], "{kind:?} {m}"),

@@ -16,8 +16,8 @@ use esker::fs::hooked::Hooked;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, Durability, ErrorKind, Index,
-    IndexKind, KeepLog, Key, KeyType, Maintenance, Options, Order, Page, RepairOptions, Type,
-    Update, field,
+    IndexKind, KeepLog, Key, KeyType, Maintenance, Options, Order, RepairOptions, Type, Update,
+    field,
 };
 
 /// Where the clock begins: some day.
@@ -313,10 +313,10 @@ impl World {
             by_key.sort_unstable();
             assert_eq!(bulk, by_key);
             if lo == hi {
-                let page = Page::newest(100);
-                let found =
-                    self.dataset
-                        .read_value(&common::path(path), &lo.to_string(), None, 1, page);
+                let found = self
+                    .dataset
+                    .versions_with(common::path(path), lo.to_string())
+                    .read();
                 let found: Vec<String> = found
                     .unwrap()
                     .records
@@ -365,18 +365,24 @@ impl World {
             11 => {
                 let to = Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())];
                 // Not of a dataset with staged repair.
-                let _ = self
-                    .dataset
-                    .set_maintenance(to, &mut |_| ControlFlow::Continue(()));
+                let _ = self.dataset.set_maintenance(to).run();
             }
             12 => {
                 let (options, mut on) = (RepairOptions::default(), |_| ControlFlow::Continue(()));
-                self.dataset.repair(&options, &mut on).unwrap();
+                self.dataset
+                    .repair(&options)
+                    .on_progress(&mut on)
+                    .run()
+                    .unwrap();
             }
             13 => {
                 let to = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
                 let mut on = |_| ControlFlow::Continue(());
-                let _ = self.dataset.switch_index(&path("n"), to, &mut on);
+                let _ = self
+                    .dataset
+                    .switch_index(path("n"), to)
+                    .on_progress(&mut on)
+                    .run();
             }
             14 => {
                 check(&self.db);
@@ -562,10 +568,13 @@ fn a_version_that_has_expired_is_a_deletion() {
     db.keep_snapshot("all").unwrap();
     for (time, wanted) in [(0, 3), (2000, 1), (3000, 1), (4000, 0)] {
         hand.set(START + time);
-        let by_key = dataset.read_key(&key, None, 9).unwrap();
+        let by_key = dataset.versions(&key).latest(9).read().unwrap();
         assert_eq!(by_key.len(), wanted, "{time}");
         let by_value = dataset
-            .read_value(&path("n"), "1", None, 9, Page::newest(9))
+            .versions_with(path("n"), "1")
+            .latest(9)
+            .limit(9)
+            .read()
             .unwrap();
         assert_eq!(by_value.records, by_key, "{time}");
         assert_eq!(dataset.get(&key).unwrap().as_ref(), by_key.first());
@@ -577,6 +586,6 @@ fn a_version_that_has_expired_is_a_deletion() {
         .unwrap()
         .dataset::<Key>("d")
         .unwrap();
-    assert_eq!(kept.read_key(&key, None, 9).unwrap().len(), 3);
+    assert_eq!(kept.versions(&key).latest(9).read().unwrap().len(), 3);
     check(&db);
 }

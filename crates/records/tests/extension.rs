@@ -349,7 +349,7 @@ fn names_and_configurations_are_refused_with_the_reason() {
 
     let without = Database::open(FsPath::new(DIR), small(Arc::new(memory.clone())));
     let error = without.err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::BadInput);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
         error
             .to_string()

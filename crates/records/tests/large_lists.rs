@@ -10,7 +10,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use common::{check, number, path};
+use common::{TextQuery, check, number, path};
 use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Order, Type};
 
 struct Counting;

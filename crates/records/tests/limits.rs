@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{check, open, path, rows};
+use common::{TextQuery, check, open, path, rows};
 use esker::fs::memory::Memory;
 use esker::{DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
 use serde_json::json;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::{number, path};
+use common::{TextQuery, number, path};
 use esker::{
     BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
     RepairOptions, Type,
@@ -116,14 +116,13 @@ fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budge
                 db.compact(None).unwrap();
             }
         });
-        let mut go_on = |_| ControlFlow::Continue(());
+        dataset.repair(&RepairOptions::default()).run().unwrap();
         dataset
-            .repair(&RepairOptions::default(), &mut go_on)
-            .unwrap();
-        dataset
-            .add_index(&path("w"), IndexKind::Lazy, Some(Type::Int), &mut |_| {
-                ControlFlow::Continue(())
-            })
+            .add_index(
+                path("w"),
+                esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+            )
+            .run()
             .unwrap();
         for query in queries {
             query.join().unwrap();

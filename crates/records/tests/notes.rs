@@ -88,11 +88,15 @@ fn notes_live_beside_everything_that_is_done_to_a_dataset() {
     assert_eq!(noted(&dataset), want);
     let go = &mut |_| std::ops::ControlFlow::Continue(());
     dataset
-        .switch_index(&"v".parse().unwrap(), IndexKind::Lazy, go)
+        .switch_index("v", IndexKind::Lazy)
+        .on_progress(go)
+        .run()
         .unwrap();
     let go = &mut |_| std::ops::ControlFlow::Continue(());
     dataset
-        .set_maintenance(Maintenance::MutableBitmap, go)
+        .set_maintenance(Maintenance::MutableBitmap)
+        .on_progress(go)
+        .run()
         .unwrap();
     db.compact(None).unwrap();
     assert_eq!(noted(&dataset), want);

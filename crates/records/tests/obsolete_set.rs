@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, Doing, check, check_set, converge, open, path, small};
+use common::{DIR, Doing, TextQuery, check, check_set, converge, open, path, small};
+use esker::experimental::Tuning;
 use esker::fs::memory::Memory;
 use esker::{
-    Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, RepairOptions,
-    Tuning, Type,
+    Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, RepairOptions, Type,
 };
 use lsm::version::TreeVersion;
 
@@ -101,7 +101,11 @@ fn a_store_whose_sets_are_lists_of_numbers_opens_answers_and_is_converted() {
     for name in names {
         let dataset = db.dataset::<esker::Key>(name).unwrap();
         let go = &mut |_| ControlFlow::Continue(());
-        dataset.repair(&RepairOptions::default(), go).unwrap();
+        dataset
+            .repair(&RepairOptions::default())
+            .on_progress(go)
+            .run()
+            .unwrap();
     }
     converge(&db);
     for (name, known) in names.iter().zip(known) {

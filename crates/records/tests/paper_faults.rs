@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use common::{INDEXED, PATHS, check, converge, keys, open, path, rows, scan};
+use common::{INDEXED, PATHS, TextQuery, check, converge, keys, open, path, rows, scan};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Order, Type,
@@ -309,13 +309,8 @@ fn fault_4_2_3_the_top_k_are_the_k_newest() {
     }
     batch.durability(Durability::Os).commit().unwrap();
     let stats = dataset.stats();
-    let deepest = stats["trees"][0]["levels"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|level| level["level"].as_u64().unwrap())
-        .max();
-    assert!(deepest >= Some(3), "the tree is too shallow: {stats}");
+    let deepest = stats.trees[0].levels.iter().map(|level| level.level).max();
+    assert!(deepest >= Some(3), "the tree is too shallow: {stats:?}");
     let newest = |lo: u64, hi: u64, order: Order| -> Vec<String> {
         let mut ids: Vec<String> = written
             .iter()
@@ -612,7 +607,7 @@ fn fault_4_3_4_a_quotation_mark_in_a_key_is_a_character() {
 fn fault_4_3_5_the_cost_of_a_put_does_not_grow_with_the_list() {
     for kind in INDEXED {
         let store = store(kind, Type::String, KeyType::Int);
-        let counter = |name: &str| store.db.stats()["counters"][name].as_u64().unwrap();
+        let counter = |name: &str| store.db.stats().counters[name];
         let work = || counter("log_bytes") + counter("flush_bytes") + counter("merge_write_bytes");
         let mut each = Vec::new();
         for round in 0..20 {

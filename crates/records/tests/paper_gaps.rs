@@ -6,19 +6,19 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use common::{
-    Doing, check, check_set, converge, keys_in_every_way, open, path, scan, seeds, small,
+    Doing, TextQuery, check, check_set, converge, keys_in_every_way, open, path, scan, seeds, small,
 };
+use esker::experimental::Tuning;
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Maintenance, Merging, Options, Repair, RepairOptions, Tuning, Type,
+    Maintenance, Merging, Options, Repair, RepairOptions, Type,
 };
 use lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
 
@@ -119,9 +119,7 @@ impl Store {
 
     fn repair(&self) {
         let options = RepairOptions::default();
-        let report = self
-            .dataset
-            .repair(&options, &mut |_| ControlFlow::Continue(()));
+        let report = self.dataset.repair(&options).run();
         assert!(report.unwrap().complete);
     }
 

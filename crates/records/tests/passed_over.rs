@@ -7,7 +7,7 @@ mod common;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::{open, path, scan};
+use common::{TextQuery, open, path, scan};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Type};
 
@@ -75,13 +75,21 @@ fn what_a_change_passed_over_because_it_was_replaced_does_not_come_back_by_a_pow
             for kind in IndexKind::ALL {
                 let add = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
                     let progress = &mut |_| go();
-                    dataset.add_index(&path("b"), kind, None, progress).unwrap();
+                    dataset
+                        .add_index(path("b"), kind)
+                        .on_progress(progress)
+                        .run()
+                        .unwrap();
                 };
                 begun_broken_off_emptied(&kind.to_string(), replaced, cut, &add);
             }
             for to in Maintenance::ALL {
                 let change = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
-                    dataset.set_maintenance(to, &mut |_| go()).unwrap();
+                    dataset
+                        .set_maintenance(to)
+                        .on_progress(|_| go())
+                        .run()
+                        .unwrap();
                 };
                 begun_broken_off_emptied(&to.to_string(), replaced, cut, &change);
             }

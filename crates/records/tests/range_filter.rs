@@ -7,7 +7,7 @@ mod common;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, converge, path, small};
+use common::{DIR, TextQuery, converge, path, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Options, Type,

@@ -7,12 +7,13 @@ use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
-use common::{DIR, Doing, INDEXED, PATHS, check, converge, keys, path, small};
+use common::{DIR, Doing, INDEXED, PATHS, TextQuery, check, converge, keys, path, small};
+use esker::experimental::Tuning;
 use esker::fs::Fs;
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Maintenance, Options,
-    RepairOptions, Tuning, Type,
+    RepairOptions, Type,
 };
 
 /// What becomes of a file.
@@ -126,10 +127,6 @@ fn exact(dataset: &Dataset) {
     }
 }
 
-fn go<T>(_: T) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
 fn damaged(kind: IndexKind, damage: Damage) -> (Memory, Database, Dataset) {
     let fs = store();
     let db = open(Arc::new(fs.clone())).unwrap();
@@ -155,7 +152,7 @@ fn an_index_whose_files_cannot_be_read_is_built_again_from_the_records() {
             if kind != IndexKind::Eager {
                 put(&dataset, 7, 1);
             }
-            let change = dataset.rebuild_index(&path(&kind.to_string()), &mut go);
+            let change = dataset.rebuild_index(path(&kind.to_string())).run();
             let change = change.unwrap();
             assert!(change.complete);
             assert_eq!((change.from, change.to), (Some(kind), kind));
@@ -183,7 +180,7 @@ fn an_index_whose_files_cannot_be_read_is_dropped() {
             dataset.drop_index(&at).unwrap();
             exact(&dataset);
             check(&db);
-            dataset.add_index(&at, kind, None, &mut go).unwrap();
+            dataset.add_index(&at, kind).run().unwrap();
             exact(&dataset);
             check(&db);
         }
@@ -206,7 +203,9 @@ fn every_kind_can_be_built_again_and_stays_exact() {
         };
         assert!(
             dataset
-                .rebuild_index(&path(at), &mut amid)
+                .rebuild_index(path(at))
+                .on_progress(&mut amid)
+                .run()
                 .unwrap()
                 .complete
         );
@@ -225,34 +224,33 @@ fn a_rebuild_that_was_broken_off_goes_on_or_is_taken_back() {
     let mut stop = |_| ControlFlow::Break(());
     assert!(
         !dataset
-            .rebuild_index(&path("lazy"), &mut stop)
+            .rebuild_index(path("lazy"))
+            .on_progress(&mut stop)
+            .run()
             .unwrap()
             .complete
     );
     exact(&dataset);
-    let error = dataset.rebuild_index(&path("recent"), &mut go).unwrap_err();
+    let error = dataset.rebuild_index(path("recent")).run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(
-        dataset
-            .rebuild_index(&path("lazy"), &mut go)
-            .unwrap()
-            .complete
-    );
+    assert!(dataset.rebuild_index(path("lazy")).run().unwrap().complete);
     exact(&dataset);
     assert!(
         !dataset
-            .rebuild_index(&path("lazy"), &mut stop)
+            .rebuild_index(path("lazy"))
+            .on_progress(&mut stop)
+            .run()
             .unwrap()
             .complete
     );
-    let change = dataset.drop_index(&path("lazy")).unwrap();
+    let change = dataset.drop_index(path("lazy")).unwrap();
     assert_eq!(change.to, IndexKind::Lazy);
     exact(&dataset);
     check(&db);
-    let unknown = dataset.rebuild_index(&path("none"), &mut go).unwrap_err();
+    let unknown = dataset.rebuild_index(path("none")).run().unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::BadInput);
-    dataset.drop_index(&path("lazy")).unwrap();
-    let none = dataset.rebuild_index(&path("lazy"), &mut go).unwrap_err();
+    dataset.drop_index(path("lazy")).unwrap();
+    let none = dataset.rebuild_index(path("lazy")).run().unwrap_err();
     assert_eq!(none.kind(), ErrorKind::BadInput);
     let key = dataset.parse_key("1").unwrap();
     dataset.delete(&key).unwrap();
@@ -269,7 +267,7 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
             let db = open(Arc::new(fs.clone())).unwrap();
             let dataset = db.dataset::<esker::Key>("d").unwrap();
             // So that there is something in the set, under every strategy.
-            let repaired = dataset.repair(&RepairOptions::default(), &mut go).unwrap();
+            let repaired = dataset.repair(&RepairOptions::default()).run().unwrap();
             assert!(repaired.complete);
             drop(dataset);
             db.close().unwrap();
@@ -292,7 +290,7 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
             exact(&dataset);
             db.flush().unwrap();
             exact(&dataset);
-            let repaired = dataset.repair(&RepairOptions::default(), &mut go).unwrap();
+            let repaired = dataset.repair(&RepairOptions::default()).run().unwrap();
             assert!(repaired.complete);
             exact(&dataset);
             check(&db);
@@ -315,8 +313,7 @@ fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_
     let other = db
         .create_dataset::<esker::Key>("other", DatasetDef::new(path("id"), KeyType::Int))
         .unwrap();
-    let failures = |stats: &serde_json::Value| stats["failures"].as_array().unwrap().clone();
-    assert!(failures(&db.stats()).is_empty());
+    assert!(db.stats().failures.is_empty());
     for round in 0..12 {
         (0..20).for_each(|id| put(&dataset, id, round % 5));
         db.flush().unwrap();
@@ -324,20 +321,19 @@ fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_
     // All others are merged.
     db.group().run_compactions().unwrap_err();
     let place = PATHS.iter().position(|path| *path == "lazy").unwrap();
-    for stats in [db.stats(), dataset.stats()] {
-        let [failure] = &failures(&stats)[..] else {
-            panic!("one tree fails: {stats}");
+    for failures in [db.stats().failures, dataset.stats().failures] {
+        let [failure] = &failures[..] else {
+            panic!("one tree fails: {failures:?}");
         };
-        assert_eq!(failure["job"], "merge");
-        assert_eq!(failure["tree"], format!("d/index/{place}"));
-        let text = failure["error"].as_str().unwrap();
-        assert!(text.contains(".tbl"), "{text}");
-        assert!(failure["times"].as_u64() > Some(0), "{failure}");
+        assert_eq!(failure.job, "merge");
+        assert_eq!(failure.tree, Some(format!("d/index/{place}")));
+        assert!(failure.error.contains(".tbl"), "{}", failure.error);
+        assert!(failure.times > 0, "{failure:?}");
     }
-    assert!(failures(&other.stats()).is_empty());
-    let rebuilt = dataset.rebuild_index(&path("lazy"), &mut go).unwrap();
+    assert!(other.stats().failures.is_empty());
+    let rebuilt = dataset.rebuild_index(path("lazy")).run().unwrap();
     assert!(rebuilt.complete);
     converge(&db);
-    assert!(failures(&db.stats()).is_empty());
+    assert!(db.stats().failures.is_empty());
     exact(&dataset);
 }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, Doing, check, keys, open, path, small};
+use common::{DIR, Doing, TextQuery, check, keys, open, path, small};
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::Memory;
@@ -114,8 +114,7 @@ impl Life {
     }
 
     fn repair(&self, options: &RepairOptions) -> esker::Result<RepairReport> {
-        self.dataset
-            .repair(options, &mut |_| ControlFlow::Continue(()))
+        self.dataset.repair(options).run()
     }
 }
 
@@ -215,7 +214,9 @@ fn a_repair_that_is_broken_off_keeps_its_mark_and_what_it_found() {
     let options = RepairOptions::default();
     let report = life
         .dataset
-        .repair(&options, &mut |_| ControlFlow::Break(()))
+        .repair(&options)
+        .on_progress(|_| ControlFlow::Break(()))
+        .run()
         .unwrap();
     assert!(!report.complete);
     assert_eq!((report.mark, report.found), (0, 0));
@@ -277,9 +278,7 @@ fn writes_go_on_during_a_repair() {
                         method,
                         ..RepairOptions::default()
                     };
-                    dataset
-                        .repair(&options, &mut |_| ControlFlow::Continue(()))
-                        .unwrap();
+                    dataset.repair(&options).run().unwrap();
                 }
                 done.store(true, std::sync::atomic::Ordering::SeqCst);
             });
@@ -322,7 +321,7 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
     let mut failed = 0;
     for at in 1..40 {
         faulty.fail_reads_at(at * 3);
-        match dataset.repair(&options, &mut |_| ControlFlow::Continue(())) {
+        match dataset.repair(&options).run() {
             Ok(_) => {}
             Err(error) => {
                 failed += 1;
@@ -335,9 +334,7 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
             .unwrap();
     }
     assert!(failed > 0);
-    dataset
-        .repair(&options, &mut |_| ControlFlow::Continue(()))
-        .unwrap();
+    dataset.repair(&options).run().unwrap();
     check(&db);
 }
 
@@ -374,7 +371,9 @@ fn a_store_without_a_set_gets_one() {
         let go = &mut |_| ControlFlow::Continue(());
         assert!(
             dataset
-                .repair(&RepairOptions::default(), go)
+                .repair(&RepairOptions::default())
+                .on_progress(go)
+                .run()
                 .unwrap()
                 .complete
         );

@@ -12,9 +12,11 @@ use std::path::Path as FsPath;
 use std::process::{Command, Stdio};
 
 use common::{
-    Doing, INDEXED, PATHS, check, check_set, keys_in_every_way, number, path, scan, upkeep,
+    Doing, INDEXED, PATHS, TextQuery, check, check_set, keys_in_every_way, number, path, scan,
+    upkeep,
 };
-use esker::{Database, DatasetDef, Durability, KeyType, Maintenance, Options, Tuning, Type};
+use esker::experimental::Tuning;
+use esker::{Database, DatasetDef, Durability, KeyType, Maintenance, Options, Type};
 
 /// Tells the child where to load, and from which batch on.
 const DIR: &str = "ESKER_SIGKILL_DIR";

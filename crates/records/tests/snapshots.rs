@@ -4,11 +4,10 @@
 
 mod common;
 
-use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, path, row, small};
+use common::{DIR, TextQuery, path, row, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
@@ -20,10 +19,6 @@ const VALUES: u64 = 7;
 
 fn open(fs: &Memory) -> Database {
     Database::create_or_open(FsPath::new(DIR), small(Arc::new(fs.clone()))).unwrap()
-}
-
-fn go<T>(_: T) -> ControlFlow<()> {
-    ControlFlow::Continue(())
 }
 
 /// Puts some records again, and deletes some.
@@ -93,7 +88,7 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
             db.flush().unwrap();
             write(&dataset, 2);
             if at % 2 == 0 {
-                dataset.repair(&RepairOptions::default(), &mut go).unwrap();
+                dataset.repair(&RepairOptions::default()).run().unwrap();
                 write(&dataset, 3);
             }
             let seen = answers(&dataset.snapshot());
@@ -102,17 +97,18 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
             // Everything about it changes.
             let other = IndexKind::ALL[(at + 3) % IndexKind::ALL.len()];
             if other != kind {
-                dataset.switch_index(&path("a"), other, &mut go).unwrap();
+                dataset.switch_index(path("a"), other).run().unwrap();
             }
             dataset
-                .add_index(&path("b"), kind, Some(Type::Int), &mut go)
+                .add_index(path("b"), esker::Index::new(kind).of_type(Type::Int))
+                .run()
                 .unwrap();
             let next = Maintenance::ALL
                 .into_iter()
                 .find(|m| *m != maintenance)
                 .unwrap();
-            dataset.set_maintenance(next, &mut go).unwrap();
-            dataset.repair(&RepairOptions::default(), &mut go).unwrap();
+            dataset.set_maintenance(next).run().unwrap();
+            dataset.repair(&RepairOptions::default()).run().unwrap();
             db.compact(None).unwrap();
             let check = |db: &Database| {
                 let then = db.kept_snapshot("then").unwrap();
@@ -173,8 +169,8 @@ fn what_is_refused_is_said_by_kind() {
     );
     assert_eq!(kind(reader.drop_snapshot("one")), ErrorKind::ReadOnly);
     let stats = db.stats();
-    assert_eq!(stats["snapshots"][0]["name"], "one");
-    assert_eq!(stats["snapshot_bytes"], 0);
+    assert_eq!(stats.snapshots[0].name, "one");
+    assert_eq!(stats.snapshot_bytes, 0);
 }
 
 /// What queries of the past find out is not noted for the dataset of now, nor do they count for its choices.
@@ -193,7 +189,7 @@ fn asking_the_past_changes_nothing_of_now() {
     write(&dataset, 2);
     db.keep_snapshot("then").unwrap();
     write(&dataset, 3);
-    let before = dataset.stats();
+    let before = (dataset.stats(), dataset.usage());
     let then = db
         .kept_snapshot("then")
         .unwrap()
@@ -202,5 +198,5 @@ fn asking_the_past_changes_nothing_of_now() {
     for _ in 0..50 {
         answers(&then);
     }
-    assert_eq!(dataset.stats(), before);
+    assert_eq!((dataset.stats(), dataset.usage()), before);
 }

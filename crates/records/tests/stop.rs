@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use common::{DIR, Doing, INDEXED, PATHS, path, small, upkeep};
+use common::{DIR, Doing, INDEXED, PATHS, TextQuery, path, small, upkeep};
+use esker::experimental::Validation;
 use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Options,
-    Order, Page, Query, RepairOptions, Result, Stop, Type, Validation,
+    Order, Query, RepairOptions, Result, Stop, Type,
 };
 
 const RECORDS: u64 = 3000;
@@ -170,14 +171,17 @@ fn reads() -> Vec<(String, Read)> {
     };
     read("get".to_string(), Box::new(get));
     let versions = move |db: &Database| {
-        let found = dataset(db).read_key(key_of(&dataset(db), 14), None, 3)?;
+        let found = dataset(db)
+            .versions(key_of(&dataset(db), 14))
+            .latest(3)
+            .read()?;
         Ok(vec![found.len().to_string()])
     };
     read("versions of a key".to_string(), Box::new(versions));
     for name in PATHS.into_iter().chain(["other"]) {
         let versions = move |db: &Database| {
-            let page = Page::newest(5000);
-            let found = dataset(db).read_value(&path(name), "2", None, 1, page)?;
+            let db = dataset(db);
+            let found = db.versions_with(path(name), "2").limit(5000).read()?;
             Ok(vec![found.records.len().to_string()])
         };
         read(format!("versions by {name}"), Box::new(versions));
@@ -368,10 +372,16 @@ fn a_stop_is_for_reads_alone() {
         let lazy = path("lazy");
         let go_on = &mut |_| ControlFlow::Continue(());
         dataset
-            .switch_index(&lazy, IndexKind::Composite, go_on)
+            .switch_index(&lazy, IndexKind::Composite)
+            .on_progress(go_on)
+            .run()
             .unwrap();
         let go_on = &mut |_| ControlFlow::Continue(());
-        if let Err(error) = dataset.repair(&RepairOptions::default(), go_on) {
+        if let Err(error) = dataset
+            .repair(&RepairOptions::default())
+            .on_progress(go_on)
+            .run()
+        {
             // Not every strategy has one.
             assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
         }

@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use common::{INDEXED, PATHS, check, number, path};
+use common::{INDEXED, PATHS, TextQuery, check, number, path};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, KeyType, Options, Order, Record,
     Type,
@@ -184,10 +184,10 @@ fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
     println!(
         "{} snapshots, {} flushes, {} merges",
         snapshots.into_inner(),
-        stats["counters"]["flushes"],
-        stats["counters"]["merges"]
+        stats.counters["flushes"],
+        stats.counters["merges"]
     );
-    assert!(stats["counters"]["merges"].as_u64() > Some(5), "{stats}");
+    assert!(stats.counters["merges"] > 5, "{stats:?}");
     drop(dataset);
     db.close().unwrap();
     let options = Options::default();

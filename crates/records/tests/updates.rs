@@ -6,7 +6,7 @@ mod common;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, small};
+use common::{DIR, TextQuery, small};
 use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Maintenance,

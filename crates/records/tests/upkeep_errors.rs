@@ -12,13 +12,13 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use common::{DIR, check, path, small};
+use common::{DIR, TextQuery, check, path, small};
 use esker::fs::Fs;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, Type,
+    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
+    StrategyStats, Type,
 };
 use hooked::Hooked;
-use serde_json::Value as Json;
 
 fn body(id: u64, a: u64) -> String {
     format!("{{\"id\":{id},\"a\":{a}}}")
@@ -53,8 +53,8 @@ fn put(dataset: &Dataset, ids: std::ops::Range<u64>, a: u64) {
     batch.durability(Durability::Os).commit().unwrap();
 }
 
-fn upkeep(dataset: &Dataset) -> Json {
-    dataset.stats()["upkeep"].clone()
+fn strategy(dataset: &Dataset) -> StrategyStats {
+    dataset.stats().strategy
 }
 
 /// The largest table of a tree.
@@ -98,9 +98,9 @@ fn errors_of_the_maintenance_are_told_and_it_is_tried_again_after_growing_pauses
                 tried.push(at);
             }
         }
-        let told = upkeep(&dataset)["error"].to_string();
+        let told = strategy(&dataset).error.unwrap_or_default();
         assert!(told.contains(".tbl: "), "{told}");
-        assert_eq!(upkeep(&dataset)["repaired_up_to"], 0);
+        assert_eq!(strategy(&dataset).repaired_up_to, 0);
         // Each pause is longer than the one before.
         let pauses: Vec<i32> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(pauses.len() >= 3, "{tried:?}");
@@ -108,10 +108,10 @@ fn errors_of_the_maintenance_are_told_and_it_is_tried_again_after_growing_pauses
         fs.clear();
         let done = (0..40).find(|_| {
             look(&db, &dataset);
-            upkeep(&dataset)["error"].is_null()
+            strategy(&dataset).error.is_none()
         });
-        assert!(done.is_some(), "{}", upkeep(&dataset));
-        assert!(upkeep(&dataset)["repaired_up_to"].as_u64().unwrap() > 6000);
+        assert!(done.is_some(), "{:?}", strategy(&dataset));
+        assert!(strategy(&dataset).repaired_up_to > 6000);
         check(&db);
     }
 }
@@ -126,16 +126,25 @@ fn a_change_that_is_under_way_is_no_error_and_delays_nothing() {
     let mut progress = |_| {
         look(&db, &dataset);
         looks += 1;
-        assert!(upkeep(&dataset)["error"].is_null(), "{}", upkeep(&dataset));
+        assert!(
+            strategy(&dataset).error.is_none(),
+            "{:?}",
+            strategy(&dataset)
+        );
         ControlFlow::Continue(())
     };
     dataset
-        .add_index(&path("b"), IndexKind::Lazy, Some(Type::Int), &mut progress)
+        .add_index(
+            path("b"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+        )
+        .on_progress(&mut progress)
+        .run()
         .unwrap();
     assert!(looks > 0);
     look(&db, &dataset);
-    assert!(upkeep(&dataset)["error"].is_null());
-    assert!(upkeep(&dataset)["repaired_up_to"].as_u64().unwrap() >= 6000);
+    assert!(strategy(&dataset).error.is_none());
+    assert!(strategy(&dataset).repaired_up_to >= 6000);
 }
 
 #[test]
@@ -163,12 +172,16 @@ fn what_queries_found_and_cannot_be_written_fails_no_flush_and_is_told() {
     });
     db.flush().unwrap();
     assert!(failed.load(SeqCst) > 1, "the rest was flushed");
-    let told = upkeep(&dataset)["error"].to_string();
+    let told = strategy(&dataset).error.unwrap_or_default();
     assert!(told.contains(".tbl: cannot create"), "{told}");
     // It is found again, and then it can be written.
     assert_eq!(count(), 50);
     db.flush().unwrap();
-    assert!(upkeep(&dataset)["error"].is_null(), "{}", upkeep(&dataset));
-    assert_eq!(upkeep(&dataset)["known_to_be_over"], 50);
+    assert!(
+        strategy(&dataset).error.is_none(),
+        "{:?}",
+        strategy(&dataset)
+    );
+    assert_eq!(strategy(&dataset).known_obsolete, 50);
     check(&db);
 }

@@ -15,7 +15,8 @@ mod store;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use esker::{IndexKind, Tuning};
+use esker::IndexKind;
+use esker::experimental::Tuning;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 

@@ -2,9 +2,10 @@
 
 use std::path::Path as FsPath;
 
+use esker::experimental::Tuning;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Merging, Options, Path,
-    Tuning, Type, Value, WriteBatch,
+    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Merging, Operand, Options,
+    Path, Type, Value, WriteBatch, field,
 };
 use lsm::{Cost, Stats};
 
@@ -167,8 +168,10 @@ impl Reader {
         let text = |value| self.set.text(find.attribute, value);
         let query = self.dataset.query().limit(find.limit);
         match find.lo == find.hi {
-            true => query.equals(path, &text(find.lo)),
-            false => query.between(path, &text(find.lo), &text(find.hi)),
+            true => query.filter(field(path).eq(Operand::text(text(find.lo)))),
+            false => query.filter(
+                field(path).range(Operand::text(text(find.lo))..=Operand::text(text(find.hi))),
+            ),
         }
     }
 

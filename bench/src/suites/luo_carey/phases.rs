@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use esker::{BulkOrder, Compaction, LookupOptions, RepairMethod, RepairOptions, Validation};
+use esker::experimental::{LookupOptions, Validation};
+use esker::{BulkOrder, Compaction, RepairMethod, RepairOptions};
 use serde_json::Value as Json;
 
 use super::{Method, Task, What};

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
+use esker::experimental::{LookupOptions, Tuning, Validation};
 use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType,
-    LookupOptions, Maintenance, Merging, Options, Path, Repair, RepairOptions, RepairReport,
-    Tuning, Type, Validation, Value, WriteBatch,
+    BulkOrder, Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Maintenance,
+    Merging, Operand, Options, Path, Repair, RepairOptions, RepairReport, Type, Value, WriteBatch,
+    field,
 };
 use serde::{Deserialize, Serialize};
 
@@ -301,7 +302,7 @@ impl Store {
         open.batch.insert_json(&record.body)?;
         match open.batch.durability(Durability::Os).commit() {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::Exists => {
+            Err(esker::Error::Exists(_)) => {
                 open.batch.clear();
                 Ok(false)
             }
@@ -317,7 +318,8 @@ impl Store {
     fn query(&self, name: &str, lo: u64, hi: u64) -> Result<esker::Query> {
         let path: Path = name.parse()?;
         let query = self.open()?.dataset.query();
-        Ok(query.between(&path, &lo.to_string(), &hi.to_string()))
+        let [lo, hi] = [lo, hi].map(|n| Operand::text(n.to_string()));
+        Ok(query.filter(field(&path).range(lo..=hi)))
     }
 
     /// Finds records, not by recency: in the order and by the way that is asked for.
@@ -349,7 +351,7 @@ impl Store {
     /// Finds out what is obsolete.
     pub fn repair(&self, options: &RepairOptions) -> Result<RepairReport> {
         let dataset = &self.open()?.dataset;
-        Ok(dataset.repair(options, &mut |_| ControlFlow::Continue(()))?)
+        Ok(dataset.repair(options).run()?)
     }
 
     /// Reads every record, in the order of keys; tells how many.

@@ -123,7 +123,7 @@ pub(crate) struct QueryArgs {
     /// primary-key index)
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = validation(), hide_possible_values = true,
           hide_short_help = true, help_heading = BASELINES)]
-    pub(crate) validation: esker::Validation,
+    pub(crate) validation: esker::experimental::Validation,
     /// Read the snapshot that is kept under this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use esker::{DatasetDef, Maintenance, Merging, Mix, Repair, Validation};
+use esker::experimental::Validation;
+use esker::{DatasetDef, Maintenance, Merging, Mix, Repair};
 
 /// The kinds of index that a user chooses from, as help and errors list them.
 pub(crate) const KINDS: &str = "lazy, recent, composite, embedded, fingerprint, filter";

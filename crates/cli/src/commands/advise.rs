@@ -2,7 +2,7 @@
 
 use esker::{Advice, AdvisedChange, AttributeAdvice, IndexKind, KindCost, Mix, MixSource};
 
-use super::{dataset, open_to_read};
+use super::{dataset, json, open_to_read};
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, columns, thousands};
@@ -17,7 +17,7 @@ pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failur
     let advice = dataset(&db, &args.dataset)?.advise(mix.as_ref())?;
     let mut output = Output::new();
     if args.json {
-        output.line(advice.to_json())?;
+        output.line(json(&advice))?;
     } else {
         let dir = args.dir.display().to_string();
         output.line(picture(&advice, &dir).trim_end())?;
@@ -96,7 +96,8 @@ fn picture(advice: &Advice, dir: &str) -> String {
     text += &columns(&rows);
     for attribute in &advice.attributes {
         text += &format!("\n{}: {}\n", attribute.path, attribute.why);
-        if let Some(command) = index_command(attribute, dir, &advice.dataset) {
+        let advised = (&attribute.path, attribute.kind, attribute.change);
+        if let Some(command) = index_command(advised, dir, &advice.dataset) {
             text += &format!("  esker index {command}\n");
         }
     }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use esker::{
-    DatasetDef, Expiry, IndexDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type,
-};
+use esker::{DatasetDef, IndexDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type};
 
 use super::fields::known_paths;
 use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
@@ -193,20 +191,15 @@ impl Wanted {
     ) -> Result<DatasetDef, Failure> {
         let mut def = DatasetDef::new(key, key_type);
         let indexes = self.indexes.iter().zip(types);
-        let indexes = indexes.map(|(wanted, ty)| IndexDef {
-            path: wanted.path.clone(),
-            kind: wanted.kind,
-            ty,
-            tokenizer: wanted.tokenizer,
+        let indexes = indexes.map(|(wanted, ty)| {
+            IndexDef::new(wanted.path.clone(), wanted.kind, ty).tokenizer(wanted.tokenizer)
         });
         def.indexes = indexes.collect();
         def.repair = self.repair.unwrap_or(def.repair);
         def.merging = self.merging.unwrap_or(def.merging);
         def.versions = self.versions.unwrap_or(def.versions);
-        def.expiry = Expiry {
-            ttl: self.ttl,
-            path: self.expires.clone(),
-        };
+        def.expiry.ttl = self.ttl;
+        def.expiry.path = self.expires.clone();
         let def = match self.maintenance {
             Some(strategy) => strategy.apply(def),
             None => def,

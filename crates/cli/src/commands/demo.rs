@@ -50,12 +50,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     tour.writes()?;
 
     output.line("\nThe layers now, newest first:\n")?;
-    let stats = dataset.stats();
-    output.line(
-        picture::layers(&stats)
-            .unwrap_or_else(|| picture::table(&stats))
-            .trim_end(),
-    )?;
+    output.line(picture::layers(&dataset.stats()).trim_end())?;
     db.close()?;
     if !folder.temporary {
         let dir = folder.path.display();

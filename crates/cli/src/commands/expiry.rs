@@ -33,7 +33,7 @@ pub(crate) fn expire(args: &ExpireArgs, memory: usize) -> Result<Outcome, Failur
     for name in &names {
         records += dataset(&db, name)?.expire_now()?;
     }
-    let unconfirmed = db.group().unconfirmed_time().is_some();
+    let unconfirmed = db.unconfirmed_time().is_some();
     db.close()?;
     note(format_args!("{} records had expired", thousands(records)));
     if unconfirmed {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, IndexChange, IndexKind, IndexProgress, OnProgress};
+use esker::{Database, Dataset, Index, IndexChange, IndexKind, IndexProgress};
 
 use super::definition::{USUAL, WantedIndex, parse_index, parse_path};
 use super::{dataset, open};
@@ -12,21 +12,26 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{note, thousands};
 use crate::progress::Progress;
 
+/// What the progress of a change is told to.
+type Tell<'t> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 't;
+
 /// `esker index ...`
 pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure> {
     match &args.change {
         IndexCommand::Add(args) => change(args, memory, "add", |dataset, wanted, progress| {
-            let WantedIndex {
-                path,
-                kind,
-                ty,
-                tokenizer,
-            } = wanted;
-            dataset.add_tokenized(path, *kind, *ty, *tokenizer, progress)
+            let index = Index::new(wanted.kind).of_type(wanted.ty);
+            let index = index.tokenizer(wanted.tokenizer);
+            dataset
+                .add_index(&wanted.path, index)
+                .on_progress(progress)
+                .run()
         }),
         IndexCommand::Switch(args) => {
             change(args, memory, "switch", |dataset, wanted, progress| {
-                dataset.switch_index(&wanted.path, wanted.kind, progress)
+                dataset
+                    .switch_index(&wanted.path, wanted.kind)
+                    .on_progress(progress)
+                    .run()
             })
         }
         IndexCommand::Drop(args) => drop_index(args, memory),
@@ -38,7 +43,7 @@ fn change(
     args: &IndexChangeArgs,
     memory: usize,
     verb: &str,
-    make: impl Fn(&Dataset, &WantedIndex, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
+    make: impl Fn(&Dataset, &WantedIndex, &mut Tell<'_>) -> esker::Result<IndexChange>,
 ) -> Result<Outcome, Failure> {
     let text = &args.index;
     let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
@@ -63,7 +68,7 @@ pub(super) fn follow(
     dir: &FilePath,
     name: &str,
     dataset: &Dataset,
-    make: impl FnOnce(&mut OnProgress<'_>) -> esker::Result<Option<IndexChange>>,
+    make: impl FnOnce(&mut Tell<'_>) -> esker::Result<Option<IndexChange>>,
 ) -> Result<bool, Failure> {
     if let Some(def) = dataset.unfinished_index() {
         note(format_args!(
@@ -150,6 +155,6 @@ fn resume(args: &IndexResumeArgs, memory: usize) -> Result<Outcome, Failure> {
 fn resume_one(args: &IndexResumeArgs, db: &Database, name: &str) -> Result<bool, Failure> {
     let dataset = dataset(db, name)?;
     follow(&args.dir, name, &dataset, |progress| {
-        dataset.resume_index(progress)
+        dataset.resume_index().on_progress(progress).run()
     })
 }

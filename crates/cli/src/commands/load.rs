@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Type, WriteBatch};
+use esker::{Database, Dataset, DatasetDef, Durability, Error, KeyType, Type, WriteBatch};
 use serde_json::json;
 
 use super::definition::Wanted;
@@ -107,12 +107,12 @@ fn existing(
 ) -> Result<Option<(Database, Option<Dataset>)>, Failure> {
     let db = match Database::open(dir, options(memory)) {
         Ok(db) => db,
-        Err(error) if error.kind() == ErrorKind::NoStore => return Ok(None),
+        Err(Error::NoStore { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     match db.dataset(name) {
         Ok(dataset) => Ok(Some((db, Some(dataset)))),
-        Err(error) if error.kind() == ErrorKind::UnknownDataset => Ok(Some((db, None))),
+        Err(Error::UnknownDataset { .. }) => Ok(Some((db, None))),
         Err(error) => Err(error.into()),
     }
 }

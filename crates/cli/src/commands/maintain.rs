@@ -20,8 +20,11 @@ pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Fa
         ControlFlow::Continue(())
     };
     let report = match args.strategy {
-        Strategy::Auto => dataset.set_auto(&mut tell),
-        Strategy::Fixed(maintenance) => dataset.set_maintenance(maintenance, &mut tell),
+        Strategy::Auto => dataset.set_auto().on_progress(&mut tell).run(),
+        Strategy::Fixed(maintenance) => dataset
+            .set_maintenance(maintenance)
+            .on_progress(&mut tell)
+            .run(),
     };
     progress.clear();
     let report = report?;

@@ -23,7 +23,7 @@ pub(crate) mod write;
 
 use std::path::Path;
 
-use esker::{Database, Dataset, DatasetSnapshot, Durability, ErrorKind, Options};
+use esker::{Database, Dataset, DatasetSnapshot, Durability, Error, Options};
 
 use crate::failure::Failure;
 use crate::nearest::meant;
@@ -70,9 +70,9 @@ fn dataset_at(
 }
 
 /// An error, with the names that there are where it says that this one is not.
-fn unknown(error: esker::Error, what: &str, name: &str, names: &[String]) -> Failure {
-    match error.kind() {
-        ErrorKind::UnknownDataset | ErrorKind::UnknownSnapshot => {
+fn unknown(error: Error, what: &str, name: &str, names: &[String]) -> Failure {
+    match error {
+        Error::UnknownDataset { .. } | Error::UnknownSnapshot { .. } => {
             let known = match names.is_empty() {
                 true => "none".to_string(),
                 false => names.join(", "),

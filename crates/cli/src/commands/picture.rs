@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use esker::DatasetStats;
 use serde_json::{Map, Value};
 
 use crate::output;
@@ -104,56 +105,37 @@ fn scalar(name: &str, value: &Value) -> String {
 ///   memory  ##                       5,000    2.6 MiB
 ///   level 0 ####                    20,000    6.0 MiB      2
 /// ```
-///
-/// `None` where the statistics do not list trees with levels.
-pub(crate) fn layers(stats: &Value) -> Option<String> {
+pub(crate) fn layers(stats: &DatasetStats) -> String {
     const BAR: f64 = 28.0;
-    let trees = stats.get("trees")?.as_array()?;
-    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let levels_of = |tree: &Value| tree.get("levels").and_then(Value::as_array).cloned();
-    let largest = trees
-        .iter()
-        .filter_map(levels_of)
-        .flatten()
-        .map(|level| number(&level, "bytes"))
-        .max()
-        .unwrap_or(0)
-        .max(1);
+    let levels = stats.trees.iter().flat_map(|tree| &tree.levels);
+    let largest = levels.map(|level| level.bytes).max().unwrap_or(0).max(1);
     let mut text = String::new();
-    let layer = |text: &mut String, name: &str, value: &Value, files: String| {
-        let bytes = number(value, "bytes");
+    let layer = |text: &mut String, name: &str, entries: u64, bytes: u64, files: String| {
         // The root keeps small layers visible beside large ones.
         let length = ((bytes as f64 / largest as f64).sqrt().min(1.0) * BAR).ceil() as usize;
-        let entries = output::thousands(number(value, "entries"));
-        let (bytes, bar) = (output::bytes(bytes), "#".repeat(length));
+        let (entries, bar) = (output::thousands(entries), "#".repeat(length));
+        let bytes = output::bytes(bytes);
         let _ = writeln!(
             text,
             "  {name:8} {bar:28} {entries:>12} {bytes:>12} {files:>6}"
         );
     };
-    for tree in trees {
-        let name = tree.get("name").and_then(Value::as_str).unwrap_or("tree");
+    for tree in &stats.trees {
         let _ = writeln!(
             text,
-            "{name:10} {:28} {:>12} {:>12} {:>6}",
-            "", "entries", "bytes", "files"
+            "{:10} {:28} {:>12} {:>12} {:>6}",
+            tree.name, "", "entries", "bytes", "files"
         );
-        if let Some(memory) = tree.get("memtable") {
-            layer(&mut text, "memory", memory, String::new());
-        }
-        for level in levels_of(tree)? {
-            if number(&level, "files") > 0 {
-                let name = format!("level {}", number(&level, "level"));
-                layer(
-                    &mut text,
-                    &name,
-                    &level,
-                    output::thousands(number(&level, "files")),
-                );
-            }
+        let memory = &tree.memtable;
+        let bytes = memory.bytes as u64;
+        layer(&mut text, "memory", memory.entries, bytes, String::new());
+        for level in tree.levels.iter().filter(|level| level.files > 0) {
+            let name = format!("level {}", level.level);
+            let files = output::thousands(level.files as u64);
+            layer(&mut text, &name, level.entries, level.bytes, files);
         }
     }
-    Some(text)
+    text
 }
 
 /// The figures of a plan that are not zero, as `name=value`, in one line.

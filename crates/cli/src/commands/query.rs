@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
 use esker::{
-    BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, Path, Query,
+    BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, Path, Query, field,
 };
 
 use super::{dataset_at, fields, open_to_read, plan};
@@ -179,7 +179,7 @@ fn between(
             "LO is larger than HI: `{attribute}` cannot be both >= {lo} and <= {hi}"
         )));
     }
-    Ok(dataset.query().between(&path, lo, hi))
+    Ok(dataset.find(field(path).range(low..=high)))
 }
 
 /// Runs a query and prints what it finds.

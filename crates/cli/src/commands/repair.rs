@@ -22,10 +22,13 @@ pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failur
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let progress = Progress::records(0);
-    let report = dataset.repair(&options, &mut |now: RepairProgress| {
-        progress.update_of(now.done, now.total);
-        ControlFlow::Continue(())
-    });
+    let report = dataset
+        .repair(&options)
+        .on_progress(|now: RepairProgress| {
+            progress.update_of(now.done, now.total);
+            ControlFlow::Continue(())
+        })
+        .run();
     progress.clear();
     let report = report?;
     db.close()?;
@@ -44,7 +47,11 @@ fn rebuild(args: &RepairArgs, path: &str, memory: usize) -> Result<Outcome, Fail
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     follow(&args.dir, &args.dataset, &dataset, |progress| {
-        dataset.rebuild_index(&path, progress).map(Some)
+        dataset
+            .rebuild_index(&path)
+            .on_progress(progress)
+            .run()
+            .map(Some)
     })?;
     db.close()?;
     Ok(Outcome::Done)

@@ -7,7 +7,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use esker::{Dataset, ErrorKind, WriteBatch};
+use esker::{Dataset, Error, WriteBatch};
 use serde_json::{Value as Json, json};
 
 use crate::failure::Failure;
@@ -120,7 +120,7 @@ impl Resume {
 /// While somebody changes the dataset there is no place for its first note: the load goes on without.
 fn keep(noted: esker::Result<()>) -> Result<(), Failure> {
     match noted {
-        Err(error) if error.kind() == ErrorKind::Busy => Ok(()),
+        Err(Error::Busy(_)) => Ok(()),
         other => Ok(other?),
     }
 }

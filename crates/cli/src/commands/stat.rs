@@ -1,14 +1,16 @@
 //! `stat`: what is in a store, how it is indexed, whether it is well, and what to do; internals when asked for.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset};
-use serde_json::{Map, Value as Json, json};
+use esker::{Database, Dataset, DatasetStats, StoreStats, TreeStats};
+use serde::Serialize;
+use serde_json::Value as Json;
 
 use super::resume::interrupted_loads;
-use super::{dataset, open_to_read, picture};
+use super::{dataset, json, open_to_read, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bold, bytes, columns, thousands};
@@ -24,22 +26,22 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     if let Some(name) = &args.dataset {
         let of_dataset = of_dataset(&args.dir, &dataset(&db, name)?)?;
         match args.json {
-            true => output.line(of_dataset)?,
+            true => output.line(json(&of_dataset))?,
             false => {
                 output.text(summary(name, &of_dataset))?;
                 if args.verbose {
-                    output.text(internals(&of_dataset))?;
+                    output.text(internals(json(&of_dataset.internals)))?;
                 }
             }
         }
     } else {
-        let stats = of_store(&args.dir, &db)?;
+        let of_store = of_store(&args.dir, &db)?;
         match args.json {
-            true => output.line(stats)?,
+            true => output.line(json(&of_store))?,
             false => {
-                output.text(overview(&args.dir, &stats))?;
+                output.text(overview(&args.dir, &of_store))?;
                 if args.verbose {
-                    output.text(internals(&stats))?;
+                    output.text(internals(json(&of_store.internals)))?;
                 }
             }
         }
@@ -48,18 +50,59 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// What the library knows of the store, with a summary of each dataset before it.
-fn of_store(dir: &FilePath, db: &Database) -> Result<Json, Failure> {
-    let mut stats = db.stats();
-    if let Some(fields) = stats.as_object_mut() {
-        let mut datasets = Map::new();
-        for name in db.dataset_names() {
-            datasets.insert(name.clone(), of_dataset(dir, &dataset(db, &name)?)?);
-        }
-        fields.insert("datasets".to_string(), Json::Object(datasets));
-        fields.insert("bytes".to_string(), json!(size_of(dir)));
+/// What is said of a store.
+#[derive(Serialize)]
+struct OfStore {
+    datasets: BTreeMap<String, OfDataset>,
+    /// Of its files, the log included.
+    bytes: u64,
+    #[serde(flatten)]
+    internals: StoreStats,
+}
+
+/// What is said of a dataset.
+#[derive(Serialize)]
+struct OfDataset {
+    records: u64,
+    /// False where the records are too many to be counted: there are at most so many.
+    records_counted: bool,
+    bytes: u64,
+    indexes: Vec<OfIndex>,
+    maintenance: String,
+    /// The options of `esker create` that make a dataset like it.
+    arguments: String,
+    health: String,
+    advice: String,
+    #[serde(flatten)]
+    internals: DatasetStats,
+}
+
+#[derive(Serialize)]
+struct OfIndex {
+    path: String,
+    kind: String,
+    #[serde(rename = "type")]
+    ty: String,
+    /// `None` for an index that is a part of the records.
+    bytes: Option<u64>,
+    state: String,
+}
+
+const DAMAGED: &str = "damaged";
+
+fn of_store(dir: &FilePath, db: &Database) -> Result<OfStore, Failure> {
+    let mut datasets = BTreeMap::new();
+    for name in db.dataset_names() {
+        datasets.insert(name.clone(), of_dataset(dir, &dataset(db, &name)?)?);
     }
-    Ok(stats)
+    let mut internals = db.stats();
+    // They are told of with a summary each.
+    internals.datasets.clear();
+    Ok(OfStore {
+        datasets,
+        bytes: size_of(dir),
+        internals,
+    })
 }
 
 /// The bytes of the files of a store, its log included.
@@ -69,89 +112,83 @@ fn size_of(dir: &FilePath) -> u64 {
     sizes.sum()
 }
 
-/// What the library knows of a dataset, behind a summary.
-fn of_dataset(dir: &FilePath, dataset: &Dataset) -> Result<Json, Failure> {
+fn of_dataset(dir: &FilePath, dataset: &Dataset) -> Result<OfDataset, Failure> {
     let stats = dataset.stats();
-    let def = dataset.def();
-    let trees = list(&stats["trees"]);
-    let data = trees.iter().find(|tree| tree["name"] == "data");
+    let def = &stats.definition;
+    let data = stats.trees.iter().find(|tree| tree.name == "data");
     let entries = data.map_or(0, entries);
-    let is_counted = entries <= COUNTED && data.is_some_and(|tree| tree["damage"].is_null());
+    let is_counted = entries <= COUNTED && data.is_some_and(|tree| tree.damage.is_none());
     let records = match is_counted {
         true => dataset.query().count()?,
         false => entries,
     };
-    let unfinished = stats.get("unfinished");
+    let unfinished = stats.unfinished.as_ref();
     let mut indexes = Vec::new();
     for index in def.indexes.iter().filter(|index| index.kind.is_indexed()) {
-        let path = index.path.to_string();
-        let label = format!("{} index of {path}", index.kind);
-        let tree = trees.iter().find(|tree| tree["name"] == label.as_str());
-        let damage = tree.or(data).map_or(&Json::Null, |tree| &tree["damage"]);
-        let change = unfinished.filter(|change| change["path"] == path.as_str());
-        let state = match (damage.as_str(), change) {
-            (Some(_), _) => "damaged".to_string(),
-            (None, Some(change)) => format!("ready; {} being built", text(&change["kind"])),
-            (None, None) => "ready".to_string(),
-        };
-        indexes.push(json!({
-            "path": path,
-            "kind": index.kind.to_string(),
-            "type": index.ty.to_string(),
-            // The others are a part of the records.
-            "bytes": tree.map(size),
-            "state": state,
-        }));
+        let label = format!("{} index of {}", index.kind, index.path);
+        let tree = stats.trees.iter().find(|tree| tree.name == label);
+        let damage = tree.or(data).and_then(|tree| tree.damage.as_ref());
+        let change = unfinished.filter(|change| change.path == index.path);
+        indexes.push(OfIndex {
+            path: index.path.to_string(),
+            kind: index.kind.to_string(),
+            ty: index.ty.to_string(),
+            bytes: tree.map(size),
+            state: match (damage, change) {
+                (Some(_), _) => DAMAGED.to_string(),
+                (None, Some(change)) => format!("ready; {} being built", change.kind),
+                (None, None) => "ready".to_string(),
+            },
+        });
     }
     if let Some(change) = unfinished
-        && !indexes.iter().any(|index| index["path"] == change["path"])
+        && !(def.indexes.iter()).any(|index| index.path == change.path && index.kind.is_indexed())
     {
-        indexes.push(json!({
-            "path": change["path"], "kind": change["kind"], "type": change["type"], "bytes": null, "state": "being built",
-        }));
+        indexes.push(OfIndex {
+            path: change.path.to_string(),
+            kind: change.kind.to_string(),
+            ty: change.ty.to_string(),
+            bytes: None,
+            state: "being built".to_string(),
+        });
     }
     let (health, advice) = health(dir, dataset, &stats, &indexes, records, is_counted)?;
-    let mut all = json!({
-        "records": records,
-        "records_counted": is_counted,
-        "bytes": trees.iter().map(size).sum::<u64>(),
-        "indexes": indexes,
-        "maintenance": match Strategy::of(&def) {
+    Ok(OfDataset {
+        records,
+        records_counted: is_counted,
+        bytes: stats.trees.iter().map(size).sum(),
+        indexes,
+        maintenance: match Strategy::of(def) {
             Strategy::Auto => format!("auto, now {}", def.maintenance),
             Strategy::Fixed(maintenance) => maintenance.to_string(),
         },
-        "health": health,
-        "advice": advice,
-    });
-    if let (Json::Object(all), Json::Object(rest)) = (&mut all, stats) {
-        all.extend(rest);
-        all.insert("definition".to_string(), json!(definition(&def)));
-    }
-    Ok(all)
+        arguments: definition(def),
+        health,
+        advice,
+        internals: stats,
+    })
 }
 
 /// The state of a dataset in a line, and what to do about it.
 fn health(
     dir: &FilePath,
     dataset: &Dataset,
-    stats: &Json,
-    indexes: &[Json],
+    stats: &DatasetStats,
+    indexes: &[OfIndex],
     records: u64,
     is_counted: bool,
 ) -> Result<(String, String), Failure> {
     let (dir, name) = (dir.display(), dataset.name());
-    let trees = list(&stats["trees"]);
-    if let Some(tree) = trees.iter().find(|tree| !tree["damage"].is_null()) {
-        let label = text(&tree["name"]);
-        let health = format!("damaged: {label}: {}", text(&tree["damage"]));
+    let damage = |tree: &TreeStats| Some((tree.name.clone(), tree.damage.clone()?));
+    if let Some((label, damage)) = stats.trees.iter().find_map(damage) {
+        let health = format!("damaged: {label}: {damage}");
         let damaged = indexes.iter().find(|index| {
-            index["state"] == "damaged"
-                && label.ends_with(&format!("index of {}", text(&index["path"])))
+            index.state == DAMAGED && label.ends_with(&format!("index of {}", index.path))
         });
         let advice = match damaged {
             Some(index) => format!(
                 "build it again: esker repair {dir} {name} --rebuild-index {}",
-                text(&index["path"])
+                index.path
             ),
             None if label == "obsolete writes" => {
                 format!("make it anew: esker repair {dir} {name}")
@@ -160,17 +197,16 @@ fn health(
         };
         return Ok((health, advice));
     }
-    if let Some(failure) = list(&stats["failures"]).first() {
-        let (job, error) = (text(&failure["job"]), text(&failure["error"]));
-        let health = format!("a {job} fails: {error}");
-        let next = text(&failure["next_attempt"]);
+    if let Some(failure) = stats.failures.first() {
+        let health = format!("a {} fails: {}", failure.job, failure.error);
+        let next = &failure.next_attempt;
         return Ok((health, format!("mend the cause; it is tried again {next}")));
     }
     let health = "ok".to_string();
-    if let Some(change) = stats.get("unfinished") {
-        let (path, kind) = (text(&change["path"]), text(&change["kind"]));
+    if let Some(change) = &stats.unfinished {
         let advice = format!(
-            "the change of `{path}` to {kind} is unfinished: esker index resume {dir} {name}"
+            "the change of `{}` to {} is unfinished: esker index resume {dir} {name}",
+            change.path, change.kind
         );
         return Ok((health, advice));
     }
@@ -181,11 +217,8 @@ fn health(
         );
         return Ok((health, advice));
     }
-    let stored: u64 = trees
-        .iter()
-        .filter(|tree| tree["name"] == "data")
-        .map(entries)
-        .sum();
+    let data = stats.trees.iter().filter(|tree| tree.name == "data");
+    let stored: u64 = data.map(entries).sum();
     if is_counted && stored > 10_000 && stored / 2 > records {
         let advice = format!(
             "{} of {} stored records are replaced or deleted: esker compact {dir} {name}",
@@ -204,38 +237,36 @@ fn health(
 }
 
 /// A store for people: a line for all, and a paragraph a dataset.
-fn overview(dir: &FilePath, stats: &Json) -> String {
-    let empty = Map::new();
-    let datasets = stats["datasets"].as_object().unwrap_or(&empty);
-    let number = match datasets.len() {
+fn overview(dir: &FilePath, of: &OfStore) -> String {
+    let number = match of.datasets.len() {
         1 => "1 dataset".to_string(),
         number => format!("{} datasets", thousands(number as u64)),
     };
-    let size = bytes(stats["bytes"].as_u64().unwrap_or(0));
+    let size = bytes(of.bytes);
     let mut text = format!("{}: {number}, {size} on disk\n", dir.display());
-    for (name, of_dataset) in datasets {
+    for (name, of_dataset) in &of.datasets {
         text.push('\n');
         text += &summary(name, of_dataset);
     }
     text
 }
 
-fn summary(name: &str, stats: &Json) -> String {
-    let records = thousands(stats["records"].as_u64().unwrap_or(0));
-    let least = match stats["records_counted"].as_bool() {
-        Some(false) => "at most ",
-        _ => "",
+fn summary(name: &str, of: &OfDataset) -> String {
+    let records = thousands(of.records);
+    let least = match of.records_counted {
+        false => "at most ",
+        true => "",
     };
-    let size = bytes(stats["bytes"].as_u64().unwrap_or(0));
+    let size = bytes(of.bytes);
     let mut summary = format!("{}: {least}{records} records, {size}\n", bold(name));
     let mut rows = vec![["index", "kind", "type", "size", "state"].map(str::to_string)];
-    for index in list(&stats["indexes"]) {
-        let size = match index["bytes"].as_u64() {
+    for index in &of.indexes {
+        let size = match index.bytes {
             Some(size) => bytes(size),
             None => "within the records".to_string(),
         };
-        let [path, kind, ty, state] =
-            ["path", "kind", "type", "state"].map(|name| text(&index[name]));
+        let cell = String::clone;
+        let [path, kind, ty, state] = [&index.path, &index.kind, &index.ty, &index.state].map(cell);
         rows.push([path, kind, ty, size, state]);
     }
     if rows.len() > 1 {
@@ -244,52 +275,31 @@ fn summary(name: &str, stats: &Json) -> String {
             let _ = writeln!(summary, "  {line}");
         }
     }
-    for name in ["maintenance", "health", "advice"] {
-        let _ = writeln!(summary, "  {name}: {}", text(&stats[name]));
+    for (name, text) in [
+        ("maintenance", &of.maintenance),
+        ("health", &of.health),
+        ("advice", &of.advice),
+    ] {
+        let _ = writeln!(summary, "  {name}: {text}");
     }
     summary
 }
 
 /// All the rest, for those who know the engine.
-fn internals(stats: &Json) -> String {
-    let mut rest = stats.clone();
-    if let Some(fields) = rest.as_object_mut() {
-        for name in [
-            "records",
-            "records_counted",
-            "indexes",
-            "maintenance",
-            "health",
-            "advice",
-        ] {
-            fields.shift_remove(name);
-        }
-    }
-    format!("\n{}\n{}", bold("internals"), picture::table(&rest))
+fn internals(stats: Json) -> String {
+    format!("\n{}\n{}", bold("internals"), picture::table(&stats))
 }
 
 /// The entries of a tree that are no deletions.
-fn entries(tree: &Json) -> u64 {
-    let levels = list(&tree["levels"]).iter();
-    let of_level = |level: &Json| {
-        let entries = level["entries"].as_u64().unwrap_or(0);
-        entries.saturating_sub(level["deletes"].as_u64().unwrap_or(0))
-    };
-    levels.map(of_level).sum::<u64>() + tree["memtable"]["entries"].as_u64().unwrap_or(0)
+fn entries(tree: &TreeStats) -> u64 {
+    let levels = tree.levels.iter();
+    let of_tables: u64 = levels
+        .map(|level| level.entries.saturating_sub(level.deletes))
+        .sum();
+    of_tables + tree.memtable.entries
 }
 
 /// The bytes of a tree: its tables, and what is still in memory and the log.
-fn size(tree: &Json) -> u64 {
-    tree["bytes"].as_u64().unwrap_or(0) + tree["memtable"]["bytes"].as_u64().unwrap_or(0)
-}
-
-fn text(value: &Json) -> String {
-    match value {
-        Json::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn list(value: &Json) -> &[Json] {
-    value.as_array().map_or(&[], Vec::as_slice)
+fn size(tree: &TreeStats) -> u64 {
+    tree.bytes + tree.memtable.bytes as u64
 }

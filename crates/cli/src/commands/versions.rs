@@ -1,6 +1,6 @@
 //! `read-key`, `read-value`: versions of records on standard output, newest first.
 
-use esker::{Page, Path, Record};
+use esker::{Path, Record};
 
 use super::definition::parse_path;
 use super::{dataset_at, open_to_read};
@@ -14,7 +14,8 @@ pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Fai
     let db = open_to_read(&args.record.dir, memory)?;
     let dataset = dataset_at(&db, &args.record.dataset, args.wanted.snapshot.as_deref())?;
     let key = dataset.parse_key(&args.record.key)?;
-    let records = dataset.read_key(&key, args.wanted.at, args.wanted.versions)?;
+    let versions = dataset.versions(&key).as_of(args.wanted.at);
+    let records = versions.latest(args.wanted.versions).read()?;
     print(&records, &args.wanted)
 }
 
@@ -22,14 +23,20 @@ pub(crate) fn read_key(args: &ReadKeyArgs, memory: usize) -> Result<Outcome, Fai
 pub(crate) fn read_value(args: &ReadValueArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset_at(&db, &args.dataset, args.wanted.snapshot.as_deref())?;
-    let tokens = args.tokens.iter().map(|text| parse_token(text));
-    let tokens: Vec<(Path, &str)> = tokens.collect::<Result<_, _>>()?;
-    let tokens: Vec<(&Path, &str)> = tokens.iter().map(|(path, token)| (path, *token)).collect();
-    let mut page = Page::newest(args.limit);
-    if let Some(token) = args.after {
-        page = page.after(token);
+    let mut tokens = args.tokens.iter().map(|text| parse_token(text));
+    let Some(first) = tokens.next() else {
+        return Err(Failure::Usage(
+            "at least one PATH=TOKEN is needed".to_string(),
+        ));
+    };
+    let (path, token) = first?;
+    let mut versions = dataset.versions_with(path, token);
+    for more in tokens {
+        let (path, token) = more?;
+        versions = versions.and(path, token);
     }
-    let found = dataset.read_values(&tokens, args.wanted.at, args.wanted.versions, page)?;
+    let versions = versions.as_of(args.wanted.at).latest(args.wanted.versions);
+    let found = versions.limit(args.limit).after(args.after).read()?;
     let outcome = print(&found.records, &args.wanted)?;
     if let Some(next) = found.next {
         note(format_args!("there is more: --after {next}"));

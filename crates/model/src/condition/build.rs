@@ -3,7 +3,7 @@
 use std::ops::{BitAnd, BitOr, Bound, Not, RangeBounds};
 
 use super::{Expr, Node, Op, Operand, Predicate};
-use crate::schema::Path;
+use crate::schema::{IntoPath, Path};
 
 /// The field at a path, the left side of a comparison.
 #[derive(Debug, Clone)]
@@ -20,8 +20,8 @@ pub struct Field(Result<Path, String>);
 /// assert_eq!(written.parse::<model::condition::Expr>()?, condition);
 /// # Ok::<(), model::condition::ParseError>(())
 /// ```
-pub fn field(path: &str) -> Field {
-    Field(Path::parse(path))
+pub fn field(path: impl IntoPath) -> Field {
+    Field(path.into_path().map_err(|error| error.to_string()))
 }
 
 impl From<Path> for Field {

@@ -12,6 +12,8 @@ pub use strategy::{Maintenance, Merging, Repair};
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::schema::{IntoPath, KeyType, Path, Type};
 use crate::tokens::Tokenizer;
@@ -20,41 +22,84 @@ use crate::tokens::Tokenizer;
 pub const MAX_INDEXES: usize = 64;
 
 /// One indexed attribute.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct IndexDef {
     /// Its path in the record.
     pub path: Path,
     /// The kind of its index.
     pub kind: IndexKind,
     /// The type of its values.
+    #[serde(rename = "type")]
     pub ty: Type,
     /// How its values become tokens of the index.
+    #[serde(default)]
     pub tokenizer: Tokenizer,
 }
 
-/// The definition of a dataset.
-#[derive(Debug, Clone, PartialEq, Eq)]
+impl IndexDef {
+    /// An attribute whose values are indexed as they are.
+    pub fn new(path: Path, kind: IndexKind, ty: Type) -> IndexDef {
+        IndexDef {
+            path,
+            kind,
+            ty,
+            tokenizer: Tokenizer::default(),
+        }
+    }
+
+    /// The same, with values that become several tokens of the index.
+    pub fn tokenizer(self, tokenizer: Tokenizer) -> IndexDef {
+        IndexDef { tokenizer, ..self }
+    }
+}
+
+/// The definition of a dataset. Serialised, it needs a key and its type alone; it is checked when a dataset is made of it.
+///
+/// ```
+/// # use model as esker;
+/// use esker::definition::DatasetDef;
+///
+/// let text = r#"{"key": "id", "key_type": "int", "indexes": [{"path": "at", "kind": "embedded", "type": "time"}]}"#;
+/// let def: DatasetDef = serde_json::from_str(text)?;
+/// assert_eq!(def.indexes[0].path.to_string(), "at");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DatasetDef {
     /// The path of the primary key in the record.
     pub key: Path,
     /// Whether keys are integers or strings.
     pub key_type: KeyType,
     /// The indexed attributes, each path once.
+    #[serde(default)]
     pub indexes: Vec<IndexDef>,
     /// When index entries of replaced records are found to be obsolete.
+    #[serde(default)]
     pub maintenance: Maintenance,
     /// The strategy is chosen by measurements, `maintenance` being the current choice ([`DatasetDef::auto`]).
+    #[serde(default)]
     pub auto: bool,
     /// When obsolete writes are recorded as such.
+    #[serde(default)]
     pub repair: Repair,
     /// How the trees are compacted.
+    #[serde(default)]
     pub merging: Merging,
     /// How many versions of a record are kept; more than one with deferred maintenance only.
+    #[serde(default = "one")]
     pub versions: u32,
     /// When records expire.
+    #[serde(default, flatten)]
     pub expiry: Expiry,
     /// What is wrong with what it was made of: reported by [`DatasetDef::validate`].
+    #[serde(skip)]
     mistake: Option<String>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// The path; where it is none, a stand-in and what is wrong with it.
@@ -66,12 +111,41 @@ fn path_or_mistake(path: impl IntoPath) -> (Path, Option<String>) {
 }
 
 /// When records expire: the earlier one of the two counts, and a record for which neither says anything never does.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Expiry {
     /// So long after they were written, to the millisecond.
+    #[serde(
+        default,
+        rename = "ttl_ms",
+        with = "millis",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ttl: Option<Duration>,
     /// At the time that stands there in the record: RFC 3339, or seconds since 1970; the earliest of several. Absent or null: never.
+    #[serde(default, rename = "expires", skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
+}
+
+/// A time to live, serialised in milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        ttl: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let millis = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        millis.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Duration::from_millis))
+    }
 }
 
 impl Expiry {

@@ -12,7 +12,7 @@ use std::fmt;
 use model::definition::IndexKind;
 use model::schema::{Extraction, Path, infer};
 use sample::Reader;
-use serde_json::{Value as Json, json};
+use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Result};
 pub use crate::index::cost::Workload;
@@ -58,17 +58,22 @@ pub enum MixSource {
 }
 
 /// What a kind would cost, in microseconds of CPU time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct KindCost {
     /// The kind.
     pub kind: IndexKind,
     /// A put, beyond a put without indexes.
+    #[serde(rename = "write_us")]
     pub write: f64,
     /// A query of the attribute, as the workload has them.
+    #[serde(rename = "query_us")]
     pub query: f64,
     /// An operation of the mix.
+    #[serde(rename = "operation_us")]
     pub operation: f64,
     /// Bytes on disk, in per cent of the data's.
+    #[serde(rename = "bytes_percent")]
     pub bytes: f64,
 }
 
@@ -86,13 +91,15 @@ pub enum AdvisedChange {
 }
 
 /// What is advised for an attribute, and why.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct AttributeAdvice {
     /// The attribute.
     pub path: Path,
     /// How it is indexed; `None` when it is not declared, but was asked for.
     pub now: Option<IndexKind>,
     /// What was counted of it.
+    #[serde(rename = "counted")]
     pub asked: Asked,
     /// What is expected of it.
     pub workload: Workload,
@@ -108,6 +115,7 @@ pub struct AttributeAdvice {
     /// What each kind would cost: first the one in use, then those that are compared.
     pub costs: Vec<KindCost>,
     /// The kind that fits best; the one in use when the best is hardly better.
+    #[serde(rename = "advised")]
     pub kind: IndexKind,
     /// What to do about it.
     pub change: AdvisedChange,
@@ -116,15 +124,18 @@ pub struct AttributeAdvice {
 }
 
 /// What is advised for a dataset.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Advice {
     /// Its name.
     pub dataset: String,
     /// Its records, about.
     pub records: u64,
     /// Where the workloads come from.
+    #[serde(rename = "mix")]
     pub source: MixSource,
     /// What was counted.
+    #[serde(rename = "counted")]
     pub counts: UsageCounts,
     /// The attributes: declared ones first, then others that queries asked for.
     pub attributes: Vec<AttributeAdvice>,
@@ -357,54 +368,11 @@ impl AttributeAdvice {
     pub fn cost_of(&self, kind: IndexKind) -> Option<&KindCost> {
         self.costs.iter().find(|cost| cost.kind == kind)
     }
-
-    fn to_json(&self) -> Json {
-        let costs = self.costs.iter().map(|cost| {
-            json!({
-                "kind": cost.kind.to_string(),
-                "write_us": cost.write,
-                "query_us": cost.query,
-                "operation_us": cost.operation,
-                "bytes_percent": cost.bytes,
-            })
-        });
-        let work = &self.workload;
-        json!({
-            "path": self.path.to_string(),
-            "now": self.now.map(|kind| kind.to_string()),
-            "advised": self.kind.to_string(),
-            "change": self.change.to_string(),
-            "why": self.why,
-            "records": self.records,
-            "pruned": self.pruned,
-            "distinct": self.distinct,
-            "top_share": self.top_share,
-            "counted": self.asked.to_json(),
-            "workload": {
-                "writes": work.writes,
-                "gets": work.gets,
-                "lookups": work.lookups,
-                "ranges": work.ranges,
-                "limited": work.limited,
-                "limit": work.limit,
-                "range_rows": work.range_rows,
-            },
-            "costs": costs.collect::<Vec<Json>>(),
-        })
-    }
 }
 
-impl Advice {
-    /// All of it, for programs.
-    pub fn to_json(&self) -> Json {
-        let attributes = self.attributes.iter().map(AttributeAdvice::to_json);
-        json!({
-            "dataset": self.dataset,
-            "records": self.records,
-            "mix": self.source.to_string(),
-            "counted": self.counts.to_json(),
-            "attributes": attributes.collect::<Vec<Json>>(),
-        })
+impl Serialize for MixSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -415,6 +383,12 @@ impl fmt::Display for MixSource {
             MixSource::Counted => "counted",
             MixSource::Assumed => "assumed",
         })
+    }
+}
+
+impl Serialize for AdvisedChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

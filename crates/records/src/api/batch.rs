@@ -138,7 +138,7 @@ impl Batch {
     }
 
     /// The batch is committed only where there is no record of `key` then, whatever it writes itself: else the commit fails with
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict), which names the key ([`Error::conflict`]), and nothing is written.
+    /// [`Error::Conflict`], which names the key ([`Error::conflict`]), and nothing is written.
     pub fn if_absent<K: PrimaryKey>(
         &mut self,
         dataset: &Dataset<K>,
@@ -252,7 +252,7 @@ impl<K> WriteBatch<K> {
     /// The first note of a dataset makes a place for them, which is durable at once.
     ///
     /// # Errors
-    /// [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) for a name that is empty or longer than 1,024 bytes; [`ErrorKind::Busy`](crate::ErrorKind::Busy) for a dataset's first note, while the
+    /// [`Error::BadInput`] for a name that is empty or longer than 1,024 bytes; [`Error::Busy`] for a dataset's first note, while the
     /// dataset is changed.
     pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
         self.part.note(name, value)

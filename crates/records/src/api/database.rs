@@ -7,15 +7,15 @@ use std::sync::Arc;
 use lsm::{Budget, Clock, Durability, Group, KeepLog, Position, Stop};
 use model::PrimaryKey;
 use model::definition::{DatasetDef, StoredDef};
-use serde_json::Value as Json;
 
 use super::batch::Batch;
 use super::dataset::{Dataset, check_key_type};
 use crate::background::MaintenanceThread;
 use crate::catalog::{Layout, Step, is_of_extension};
 use crate::check::{self, CheckReport};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::extension::{Extension, ExtensionStore, Extensions};
+use crate::stats::StoreStats;
 use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
 use crate::telemetry::{self, Usage};
 use crate::trees::{Trees, new_trees};
@@ -131,8 +131,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the store in `dir`, which must exist ([`ErrorKind::NoStore`]). One process at a time
-    /// can have it open ([`ErrorKind::Locked`]).
+    /// Opens the store in `dir`, which must exist ([`Error::NoStore`]). One process at a time
+    /// can have it open ([`Error::Locked`]).
     pub fn open(dir: &FsPath, options: Options) -> Result<Database> {
         Database::open_with(dir, options, false)
     }
@@ -144,7 +144,7 @@ impl Database {
 
     /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or without one): every query
     /// works, and no file of the store is written or locked. It sees what is there now, and after [`Database::refresh`]
-    /// what is there then. Whatever would write is refused with [`ErrorKind::ReadOnly`].
+    /// what is there then. Whatever would write is refused with [`Error::ReadOnly`].
     ///
     /// ```
     /// use esker::{DatasetDef, Database, Options, Type};
@@ -171,7 +171,7 @@ impl Database {
     /// nothing elsewhere.
     ///
     /// # Errors
-    /// What reading fails with; [`ErrorKind::OtherHistory`] when another store is in the place of this one. What was seen before stays.
+    /// What reading fails with; [`Error::OtherHistory`] when another store is in the place of this one. What was seen before stays.
     pub fn refresh(&self) -> Result<()> {
         let group = &self.shared.group;
         if !group.is_reader() {
@@ -248,7 +248,7 @@ impl Database {
         }
     }
 
-    /// A handle whose reads `stop` stops, with [`ErrorKind::Cancelled`]: [`Database::check`], [`Database::backup`], and those of the
+    /// A handle whose reads `stop` stops, with [`Error::Cancelled`]: [`Database::check`], [`Database::backup`], and those of the
     /// datasets that it gives ([`Dataset::with_stop`]).
     pub fn with_stop(&self, stop: &Stop) -> Database {
         Database {
@@ -266,7 +266,7 @@ impl Database {
     /// nothing, also while datasets are created and dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownDataset`]; [`ErrorKind::BadInput`] where its keys are none of `K`.
+    /// [`Error::UnknownDataset`]; [`Error::BadInput`] where its keys are none of `K`.
     pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<Dataset<K>> {
         Dataset::new(self.handle(self.current(name)?))
     }
@@ -281,7 +281,7 @@ impl Database {
         def: DatasetDef,
     ) -> Result<Dataset<K>> {
         match self.create_dataset(name, def) {
-            Err(error) if error.kind() == ErrorKind::Exists => self.dataset(name),
+            Err(Error::Exists(_)) => self.dataset(name),
             made => made,
         }
     }
@@ -293,12 +293,7 @@ impl Database {
 
     fn current(&self, name: &str) -> Result<Arc<Current>> {
         let current = self.shared.datasets.lock().get(name).cloned();
-        current.ok_or_else(|| {
-            Error::new(
-                ErrorKind::UnknownDataset,
-                format!("no dataset `{name}` here"),
-            )
-        })
+        current.ok_or_else(|| Error::unknown_dataset(name))
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
@@ -308,10 +303,7 @@ impl Database {
         check_key_type::<K>(name, def.key_type)?;
         let _reserved = self.shared.names.reserve(name);
         if self.shared.datasets.lock().contains_key(name) {
-            return Err(Error::new(
-                ErrorKind::Exists,
-                format!("dataset `{name}` exists"),
-            ));
+            return Err(Error::exists(format!("dataset `{name}` exists")));
         }
         let stored = StoredDef::new(&def);
         let group = &self.shared.group;
@@ -326,7 +318,7 @@ impl Database {
     }
 
     /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
-    /// ([`ErrorKind::Busy`]).
+    /// ([`Error::Busy`]).
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let _reserved = self.shared.names.reserve(name);
         let current = self.current(name)?;
@@ -340,12 +332,17 @@ impl Database {
     }
 
     /// Believes the clock, however far it is ahead of the last time that the store was used with: what has expired by it may be deleted for good. What the
-    /// clock says in milliseconds since 1970, where that is not believed yet, is `unconfirmed_time` in [`Database::stats`].
+    /// clock says in milliseconds since 1970, where that is not believed yet, says [`Database::unconfirmed_time`].
     ///
     /// # Errors
     /// It could not be written down.
     pub fn confirm_time(&self) -> Result<()> {
         Ok(self.shared.group.confirm_time()?)
+    }
+
+    /// The time of the clock in milliseconds since 1970, where it is so far ahead that it is not believed yet ([`Database::confirm_time`]).
+    pub fn unconfirmed_time(&self) -> Option<u64> {
+        self.shared.group.unconfirmed_time()
     }
 
     /// Makes everything that was written durable.
@@ -401,7 +398,7 @@ impl Database {
     /// dealt with misses nothing, whenever it or the store ends; after a failure it may see changes twice.
     ///
     /// # Errors
-    /// [`ErrorKind::PositionExpired`] and [`ErrorKind::OtherHistory`] as [`Dataset::changes`]; [`ErrorKind::BadInput`] for a name over 255
+    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Dataset::changes`]; [`Error::BadInput`] for a name over 255
     /// bytes and for more than 1024 consumers; what a write fails with.
     pub fn keep_changes_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
         Ok(self.shared.group.keep_log_for(name, position, bytes)?)
@@ -431,13 +428,13 @@ impl Database {
     /// damage is reported, not the first only.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
+    /// [`Error::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
     pub fn check(&self) -> Result<CheckReport> {
         check::check(&self.shared, self.stop.as_ref())
     }
 
     /// The state of the whole store: datasets, memory, counters since opening.
-    pub fn stats(&self) -> Json {
+    pub fn stats(&self) -> StoreStats {
         self.shared.stats()
     }
 
@@ -449,7 +446,8 @@ impl Database {
         ExtensionStore::new(self.shared.clone(), &self.extensions, name)
     }
 
-    /// The engine below, for its counters and snapshots.
+    /// The engine below, for tests and the benchmarks.
+    #[doc(hidden)]
     pub fn group(&self) -> &Group {
         &self.shared.group
     }

@@ -12,10 +12,11 @@ use serde::Serialize;
 
 use super::batch::WriteBatch;
 use super::query::{Query, Scan};
+use super::versions::{KeyVersions, ValueVersions};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
-use crate::query::{self, Page, ValuePage};
+use crate::query;
 use crate::record::Record;
 use crate::store::{Handle, View};
 use crate::write::{IntoUpdate, Update};
@@ -27,7 +28,7 @@ use crate::write::{IntoUpdate, Update};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, ErrorKind, KeyType, Options};
+/// use esker::{Database, DatasetDef, Error, KeyType, Options};
 /// use serde_json::json;
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
@@ -41,7 +42,7 @@ use crate::write::{IntoUpdate, Update};
 ///     last.push(*user?.key());
 /// }
 /// assert_eq!(last, [9, 8, 6, 5]);
-/// assert_eq!(db.dataset::<String>("users").err().map(|error| error.kind()), Some(ErrorKind::BadInput));
+/// assert!(matches!(db.dataset::<String>("users"), Err(Error::BadInput(_))));
 /// # Ok(())
 /// # }
 /// ```
@@ -76,7 +77,7 @@ impl<K: PrimaryKey> Dataset<K> {
         Ok(Dataset { handle, key })
     }
 
-    /// A handle whose reads `stop` stops, with [`crate::ErrorKind::Cancelled`]: gets, queries, scans, versions and
+    /// A handle whose reads `stop` stops, with [`Error::Cancelled`]: gets, queries, scans, versions and
     /// [`Dataset::advise`], and those of its snapshots. What writes, repairs and changes of indexes read is not affected.
     /// In the place of one that the handle had.
     ///
@@ -88,7 +89,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// # let dir = tempfile::tempdir()?;
     /// use std::time::Duration;
     ///
-    /// use esker::{Database, DatasetDef, ErrorKind, KeyType, Options, Stop};
+    /// use esker::{Database, DatasetDef, Error, KeyType, Options, Stop};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
     /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
@@ -100,7 +101,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// let stop = Stop::new();
     /// let waiting = events.with_stop(&stop);
     /// stop.cancel(); // From another thread, say.
-    /// assert_eq!(waiting.query().count().unwrap_err().kind(), ErrorKind::Cancelled);
+    /// assert!(matches!(waiting.query().count(), Err(Error::Cancelled { .. })));
     /// # Ok(())
     /// # }
     /// ```
@@ -178,7 +179,7 @@ impl<K: PrimaryKey> Dataset<K> {
         batch.commit()
     }
 
-    /// Puts a record whose key must be new ([`crate::ErrorKind::Exists`]).
+    /// Puts a record whose key must be new ([`Error::Exists`]).
     pub fn insert(&self, record: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut batch = self.batch();
         batch.insert(record)?;
@@ -229,7 +230,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Conflict`] where others wrote the record a hundred times in a row; [`crate::ErrorKind::BadInput`] for a record that does not fit, or
+    /// [`Error::Conflict`] where others wrote the record a hundred times in a row; [`Error::BadInput`] for a record that does not fit, or
     /// has another key; what reads and writes fail with.
     pub fn update<U: IntoUpdate>(
         &self,
@@ -276,43 +277,14 @@ impl<K: PrimaryKey> Dataset<K> {
         scan(self.handle.snapshot(), range)
     }
 
-    /// [`DatasetSnapshot::read_key`], as of now.
-    pub fn read_key(
-        &self,
-        key: impl AsKey<K>,
-        ts: Option<Seq>,
-        m: usize,
-    ) -> Result<Vec<Record<K>>> {
-        let view = self.handle.snapshot();
-        let key = key.as_key(view.dataset.key_type())?;
-        typed_all(view.read_key(&key, ts, m)?)
+    /// [`DatasetSnapshot::versions`], as of now.
+    pub fn versions(&self, key: impl AsKey<K>) -> KeyVersions<K> {
+        KeyVersions::new(self.handle.snapshot(), key)
     }
 
-    /// [`DatasetSnapshot::read_values`] of one attribute, as of now.
-    pub fn read_value(
-        &self,
-        path: &Path,
-        token: &str,
-        ts: Option<Seq>,
-        m: usize,
-        page: Page,
-    ) -> Result<ValuePage<K>> {
-        typed_page(
-            self.handle
-                .snapshot()
-                .read_value(path, token, ts, m, page)?,
-        )
-    }
-
-    /// [`DatasetSnapshot::read_values`], as of now.
-    pub fn read_values(
-        &self,
-        tokens: &[(&Path, &str)],
-        ts: Option<Seq>,
-        m: usize,
-        page: Page,
-    ) -> Result<ValuePage<K>> {
-        typed_page(self.handle.snapshot().read_values(tokens, ts, m, page)?)
+    /// [`DatasetSnapshot::versions_with`], as of now.
+    pub fn versions_with(&self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
+        ValueVersions::new(self.handle.snapshot()).and(path, token)
     }
 
     /// The committed changes of the dataset from a place on, in order, and then those to come.
@@ -345,7 +317,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`crate::ErrorKind::PositionExpired`] when the log does not go back to the place; [`crate::ErrorKind::OtherHistory`] for a place of another
+    /// [`Error::PositionExpired`] when the log does not go back to the place; [`Error::OtherHistory`] for a place of another
     /// store, of a copy that went its own way, or behind writes that a power cut took.
     pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes<K>> {
         Changes::new(self.handle.clone(), from.into())
@@ -369,17 +341,6 @@ fn scan<K: PrimaryKey>(view: View, range: impl KeyRange<K>) -> Scan<K> {
     let bounds = range.bounds(view.dataset.key_type());
     let bounds = bounds.map_err(Error::from);
     Scan::new(bounds.and_then(|bounds| query::Scan::new(view, bounds)))
-}
-
-fn typed_all<K: PrimaryKey>(records: Vec<Record>) -> Result<Vec<Record<K>>> {
-    records.into_iter().map(Record::typed).collect()
-}
-
-fn typed_page<K: PrimaryKey>(page: ValuePage) -> Result<ValuePage<K>> {
-    Ok(ValuePage {
-        records: typed_all(page.records)?,
-        next: page.next,
-    })
 }
 
 fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
@@ -459,11 +420,11 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         self.view.seq()
     }
 
-    /// The `m` latest versions of `key` that were written up to the write `ts` (or now), newest first. They end where the
+    /// The latest versions of `key`, as of now or of an earlier write, newest first (DELI's ReadKey). They end where the
     /// record was deleted; there are fewer where it was written less often.
     ///
     /// Of a dataset that keeps `v` versions, one is gone once the key was written (put or deleted) `v` more times. So the
-    /// answer is all that there was when, of the writes to the key, at most `v - m` are newer than `ts`;
+    /// answer to the `m` latest as of a write is all that there was when, of the writes to the key, at most `v - m` are newer;
     /// else it may be the newer part of it.
     ///
     /// Goes from the newest component to the oldest and stops when it has enough: at most `v` entries are read.
@@ -479,38 +440,19 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// for price in [10, 12, 11] {
     ///     prices.put_json(format!(r#"{{"id": 7, "price": {price}}}"#))?;
     /// }
-    /// let latest = prices.read_key(7, None, 2)?;
+    /// let latest = prices.versions(7).latest(2).read()?;
     /// assert_eq!(latest[0].json(), br#"{"id": 7, "price": 11}"#);
-    /// let before = prices.read_key(7, Some(latest[1].seq()), 1)?;
+    /// let before = prices.versions(7).as_of(latest[1].seq()).read()?;
     /// assert_eq!(before[0].json(), br#"{"id": 7, "price": 12}"#);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn read_key(
-        &self,
-        key: impl AsKey<K>,
-        ts: Option<Seq>,
-        m: usize,
-    ) -> Result<Vec<Record<K>>> {
-        let view = &self.view;
-        let key = key.as_key(view.dataset.key_type())?;
-        typed_all(view.read_key(&key, ts, m)?)
+    pub fn versions(&self, key: impl AsKey<K>) -> KeyVersions<K> {
+        KeyVersions::new(self.view.clone(), key)
     }
 
-    /// [`DatasetSnapshot::read_values`] of one attribute.
-    pub fn read_value(
-        &self,
-        path: &Path,
-        token: &str,
-        ts: Option<Seq>,
-        m: usize,
-        page: Page,
-    ) -> Result<ValuePage<K>> {
-        typed_page(self.view.read_value(path, token, ts, m, page)?)
-    }
-
-    /// The versions of records whose value at each path matches the token beside it, and which are among the `m` latest
-    /// versions of their key up to the write `ts` (or now): those that [`DatasetSnapshot::read_key`] gives. Newest first.
+    /// The versions of records that have a value at a path (or several, with [`ValueVersions::and`]), and which are among the latest
+    /// versions of their key, those that [`DatasetSnapshot::versions`] gives (DELI's ReadValue). Newest first, a page at a time.
     ///
     /// A token matches the value that it is, and where the attribute's tokenizer is [`Tokenizer::Prefix`](crate::Tokenizer::Prefix) each
     /// string that begins with it.
@@ -521,35 +463,25 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options, Page, Path, Type};
+    /// use esker::{Database, DatasetDef, Index, KeyType, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let state: Path = "state".parse()?;
     /// let def = DatasetDef::new("id", KeyType::Int)
-    ///     .index(state.clone(), Index::recent().string())
+    ///     .index("state", Index::recent().string())
     ///     .versions(2);
     /// let jobs = db.create_dataset::<u64>("jobs", def)?;
     /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
     ///     jobs.put_json(format!(r#"{{"id": {id}, "state": "{state}"}}"#))?;
     /// }
     /// // Who is ready, and who was, one version ago?
-    /// assert_eq!(jobs.read_value(&state, "ready", None, 1, Page::newest(10))?.records.len(), 1);
-    /// assert_eq!(jobs.read_value(&state, "ready", None, 2, Page::newest(10))?.records.len(), 2);
+    /// let ready = || jobs.versions_with("state", "ready");
+    /// assert_eq!(ready().read()?.records.len(), 1);
+    /// assert_eq!(ready().latest(2).read()?.records.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::BadInput`]: no token, one that is not of the attribute's type, `m` or the limit is 0, or
-    /// `ts` is not the moment of the page before.
-    pub fn read_values(
-        &self,
-        tokens: &[(&Path, &str)],
-        ts: Option<Seq>,
-        m: usize,
-        page: Page,
-    ) -> Result<ValuePage<K>> {
-        typed_page(self.view.read_values(tokens, ts, m, page)?)
+    pub fn versions_with(&self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
+        ValueVersions::new(self.view.clone()).and(path, token)
     }
 
     /// A query for the records that match the condition.

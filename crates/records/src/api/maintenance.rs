@@ -2,64 +2,62 @@
 
 use std::time::Duration;
 
-use model::definition::{IndexDef, IndexKind, Maintenance};
-use model::schema::{Path, Type};
-use model::tokens::Tokenizer;
-use serde_json::Value as Json;
+use model::definition::{Index, IndexDef, IndexKind, Maintenance};
+use model::schema::IntoPath;
 
 use super::Dataset;
+use super::task::Task;
 use crate::advise::{Advice, Mix};
-use crate::ddl::{IndexChange, OnProgress, OnSwitch, SwitchReport};
+use crate::ddl::{IndexChange, IndexProgress, SwitchProgress, SwitchReport};
 use crate::error::Result;
-use crate::repair::{OnRepair, RepairOptions, RepairReport};
+use crate::repair::{RepairOptions, RepairProgress, RepairReport};
+use crate::stats::DatasetStats;
 use crate::telemetry::UsageCounts;
 
 impl<K> Dataset<K> {
     /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
-    /// inferred from the first records if it is not said. Writes and queries go on meanwhile; queries use the index when this
-    /// returns. Called again after it was cut off, it goes on where it was.
+    /// inferred from the first records where `index` does not say it. Writes and queries go on meanwhile; queries use the index when the task has
+    /// run. Run again after it was cut off, it goes on where it was.
     ///
     /// Reads every record once; memory is borrowed from the budget, a sixteenth of it at most.
     ///
-    /// # Errors
-    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) when the attribute has an index; [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) when a record does
-    /// not fit the type, and then everything is as before; [`ErrorKind::Busy`](crate::ErrorKind::Busy) while another index of the dataset
-    /// is changed, or that is unfinished.
-    pub fn add_index(
-        &self,
-        path: &Path,
-        kind: IndexKind,
-        ty: Option<Type>,
-        progress: &mut OnProgress<'_>,
-    ) -> Result<IndexChange> {
-        self.handle.add_index(path, kind, ty, progress)
-    }
-
-    /// As [`Dataset::add_index`], with an index of tokens.
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let pages = db.create_dataset::<u64>("pages", DatasetDef::new("id", KeyType::Int))?;
+    /// pages.put_json(br#"{"id": 1, "path": "/a"}"#)?;
+    ///
+    /// pages.add_index("path", Index::lazy()).run()?;
+    /// assert_eq!(pages.find(field("path").eq("/a")).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) too when the tokenizer does not go with the kind or the type.
-    pub fn add_tokenized(
+    /// [`crate::Error::Exists`] when the attribute has an index; [`crate::Error::Record`] when a record does not fit the type, and then everything is as
+    /// before; [`crate::Error::BadInput`] when the tokenizer does not go with the kind or the type; [`crate::Error::Busy`] while another index of the
+    /// dataset is changed, or that is unfinished.
+    pub fn add_index(
         &self,
-        path: &Path,
-        kind: IndexKind,
-        ty: Option<Type>,
-        tokenizer: Tokenizer,
-        progress: &mut OnProgress<'_>,
-    ) -> Result<IndexChange> {
-        self.handle
-            .add_tokenized(path, kind, ty, tokenizer, progress)
+        path: impl IntoPath,
+        index: impl Into<Index>,
+    ) -> Task<'_, IndexProgress, IndexChange> {
+        let (path, index) = (path.into_path(), index.into());
+        Task::new(move |progress| self.handle.add_index(&path?, index, progress))
     }
 
     /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
     /// tells the errors too; the old index answers until the new one is complete. The tokenizer stays.
     pub fn switch_index(
         &self,
-        path: &Path,
+        path: impl IntoPath,
         kind: IndexKind,
-        progress: &mut OnProgress<'_>,
-    ) -> Result<IndexChange> {
-        self.handle.switch_index(path, kind, progress)
+    ) -> Task<'_, IndexProgress, IndexChange> {
+        let path = path.into_path();
+        Task::new(move |progress| self.handle.switch_index(&path?, kind, progress))
     }
 
     /// Builds the index of the attribute at `path` again, from the records alone: the way out when its files are damaged or
@@ -67,16 +65,17 @@ impl<K> Dataset<K> {
     /// [`Dataset::add_index`] does, which tells the other errors too.
     ///
     /// # Errors
-    /// [`ErrorKind::BadInput`](crate::ErrorKind::BadInput) when the attribute has no index; what reading the records gives.
-    pub fn rebuild_index(&self, path: &Path, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
-        self.handle.rebuild_index(path, progress)
+    /// [`crate::Error::BadInput`] when the attribute has no index; what reading the records gives.
+    pub fn rebuild_index(&self, path: impl IntoPath) -> Task<'_, IndexProgress, IndexChange> {
+        let path = path.into_path();
+        Task::new(move |progress| self.handle.rebuild_index(&path?, progress))
     }
 
     /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind
     /// [`IndexKind::None`]: records are still refused where they do not fit its type. An index that is being
     /// built, and was cut off, is taken back instead: everything is as before the change.
-    pub fn drop_index(&self, path: &Path) -> Result<IndexChange> {
-        self.handle.drop_index(path)
+    pub fn drop_index(&self, path: impl IntoPath) -> Result<IndexChange> {
+        self.handle.drop_index(&path.into_path()?)
     }
 
     /// The change of an index that was begun and is not complete: the attribute as it will be.
@@ -85,42 +84,41 @@ impl<K> Dataset<K> {
         self.handle.unfinished_index()
     }
 
-    /// Goes on with a change of an index that was cut off; `None` when there is none.
-    pub fn resume_index(&self, progress: &mut OnProgress<'_>) -> Result<Option<IndexChange>> {
-        self.handle.resume_index(progress)
+    /// Goes on with a change of an index that was cut off; its report is `None` when there is none.
+    pub fn resume_index(&self) -> Task<'_, IndexProgress, Option<IndexChange>> {
+        Task::new(move |progress| self.handle.resume_index(progress))
     }
 
     /// Changes the maintenance strategy. Writes and queries go on meanwhile and stay exact: the new strategy
-    /// is in force for all writes after the first moment, and queries use what it knows when this
-    /// returns. Called again after it was cut off, it goes on.
+    /// is in force for all writes after the first moment, and queries use what it knows when the task has
+    /// run. Run again after it was cut off, it goes on.
     ///
     /// To a strategy with a primary-key index from one without, every record is read once. What the old
     /// strategy left behind is found by a repair by index, unless the old one was eager or
     /// mutable-bitmap, which leave nothing.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::BadInput`] when the strategy does not go with the definition (several versions, staged
-    /// repair); [`crate::ErrorKind::Busy`] while an index of the dataset is changed, or that is unfinished.
+    /// [`crate::Error::BadInput`] when the strategy does not go with the definition (several versions, staged
+    /// repair); [`crate::Error::Busy`] while an index of the dataset is changed, or that is unfinished.
     pub fn set_maintenance(
         &self,
         maintenance: Maintenance,
-        progress: &mut OnSwitch<'_>,
-    ) -> Result<SwitchReport> {
-        self.handle.set_maintenance(maintenance, progress)
+    ) -> Task<'_, SwitchProgress, SwitchReport> {
+        Task::new(move |progress| self.handle.set_maintenance(maintenance, progress))
     }
 
     /// From now on the strategy is chosen by what is measured ([`crate::DatasetDef::auto`]). Begins with the present
     /// one if it is among the choices, else changes to validation, as [`Dataset::set_maintenance`] does,
     /// which tells the errors too.
-    pub fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
-        self.handle.set_auto(progress)
+    pub fn set_auto(&self) -> Task<'_, SwitchProgress, SwitchReport> {
+        Task::new(move |progress| self.handle.set_auto(progress))
     }
 
     /// From now on records expire so long after they were written, or, with `None`, at the time that they have themselves at most
     /// ([`crate::DatasetDef::expires_at`]). Records that are there keep the time that they were written with. One edit, at once; reads and writes go on.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::BadInput`] for a time to live under a millisecond; [`crate::ErrorKind::Busy`] while the dataset is changed.
+    /// [`crate::Error::BadInput`] for a time to live under a millisecond; [`crate::Error::Busy`] while the dataset is changed.
     pub fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
         self.handle.set_ttl(ttl)
     }
@@ -133,25 +131,22 @@ impl<K> Dataset<K> {
     /// [`Database::confirm_time`](crate::Database::confirm_time).
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Conflict`] where others wrote these records a hundred times in a row; what reads and writes fail with.
+    /// [`crate::Error::Conflict`] where others wrote these records a hundred times in a row; what reads and writes fail with.
     pub fn expire_now(&self) -> Result<u64> {
         self.handle.expire(&|| true)
     }
 
     /// Finds what writes are obsolete and not known to be: those that were superseded by anything written before the
-    /// call. Reads and writes go on meanwhile; snapshots see what they saw. Flushes the store first.
+    /// task runs. Reads and writes go on meanwhile; snapshots see what they saw. Flushes the store first.
     ///
     /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::BadInput`] when the method does not fit the dataset; [`crate::ErrorKind::Busy`] by index while an
+    /// [`crate::Error::BadInput`] when the method does not fit the dataset; [`crate::Error::Busy`] by index while an
     /// index is changed, or that is unfinished; what reading and writing files gives.
-    pub fn repair(
-        &self,
-        options: &RepairOptions,
-        progress: &mut OnRepair<'_>,
-    ) -> Result<RepairReport> {
-        self.handle.repair(options, progress)
+    pub fn repair(&self, options: &RepairOptions) -> Task<'_, RepairProgress, RepairReport> {
+        let options = options.clone();
+        Task::new(move |progress| self.handle.repair(&options, progress))
     }
 
     /// What was counted of the dataset's use: by this handle, and by those before that wrote and were closed. A handle that
@@ -164,13 +159,13 @@ impl<K> Dataset<K> {
     /// counted ([`Dataset::usage`]). Reads about two thousand data blocks, spread evenly, whatever the size of the dataset.
     ///
     /// # Errors
-    /// Those of reading; [`crate::ErrorKind::BadInput`] when the mix is negative or empty.
+    /// Those of reading; [`crate::Error::BadInput`] when the mix is negative or empty.
     pub fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
         self.handle.advise(mix)
     }
 
     /// The state of the dataset: its definition, and its trees level by level.
-    pub fn stats(&self) -> Json {
+    pub fn stats(&self) -> DatasetStats {
         self.handle.stats()
     }
 }

@@ -6,6 +6,8 @@ mod dataset;
 mod maintenance;
 mod query;
 mod snapshots;
+mod task;
+mod versions;
 
 pub use batch::{Batch, WriteBatch};
 #[doc(hidden)]
@@ -14,3 +16,5 @@ pub use database::{Database, Options};
 pub use dataset::{Dataset, DatasetSnapshot};
 pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
+pub use task::Task;
+pub use versions::{KeyVersions, ValueVersions};

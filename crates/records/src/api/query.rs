@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use lsm::LookupOptions;
-use model::condition::{Expr, Op, Operand};
-use model::schema::Path;
+use model::condition::Expr;
 use model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
@@ -60,17 +59,6 @@ impl<K: PrimaryKey> Query<K> {
         self.with(|query| query.filter(condition))
     }
 
-    /// Adds the condition that the attribute at `path` is `value` (read as the attribute's type).
-    pub fn equals(self, path: &Path, value: &str) -> Query<K> {
-        self.filter(Expr::compare(path.clone(), Op::Eq, Operand::text(value)))
-    }
-
-    /// Adds the condition that the attribute at `path` lies between two values, both included.
-    pub fn between(self, path: &Path, lo: &str, hi: &str) -> Query<K> {
-        let bound = |op, text| Expr::compare(path.clone(), op, Operand::text(text));
-        self.filter(bound(Op::Ge, lo) & bound(Op::Le, hi))
-    }
-
     /// At most this many records: the first of the order. Without a limit, all.
     pub fn limit(self, limit: impl Into<Option<usize>>) -> Query<K> {
         self.with(|query| query.limit(limit.into()))
@@ -97,12 +85,13 @@ impl<K: PrimaryKey> Query<K> {
     }
 
     /// How candidates of an index are validated.
+    #[doc(hidden)]
     pub fn validation(self, validation: Validation) -> Query<K> {
         self.with(|query| query.validation(validation))
     }
 
-    /// How the records of candidates are looked up: for experiments, or to give the lookups of an answer
-    /// without a limit more memory at a time, or less. The answer is the same.
+    /// How the records of candidates are looked up: for experiments. The answer is the same.
+    #[doc(hidden)]
     pub fn lookup(self, options: LookupOptions) -> Query<K> {
         self.with(|query| query.lookup(options))
     }
@@ -126,7 +115,7 @@ impl<K: PrimaryKey> Query<K> {
     /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::BadInput`] for a query that goes on behind a page, and those of the reads.
+    /// [`Error::BadInput`] for a query that goes on behind a page, and those of the reads.
     pub fn visit(
         self,
         order: BulkOrder,

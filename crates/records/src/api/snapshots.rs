@@ -12,7 +12,7 @@ use lsm::{NamedSnapshot, Seq, Snapshot, Stop};
 use model::PrimaryKey;
 
 use super::{Database, DatasetSnapshot};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::store::{Current, Handle, Store, View, check_dataset_name, found_datasets};
 use crate::telemetry::Usage;
 
@@ -41,7 +41,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`]; [`ErrorKind::BadInput`] for other names, and for more than 1024 snapshots; what a write fails with.
+    /// [`Error::Exists`]; [`Error::BadInput`] for other names, and for more than 1024 snapshots; what a write fails with.
     pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
         check_name(name)?;
         Ok(self.shared.group.keep_snapshot(name)?)
@@ -50,7 +50,7 @@ impl Database {
     /// Drops the snapshot that is kept under `name`, and gives back the space of what only it needed.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownSnapshot`]; what a write fails with.
+    /// [`Error::UnknownSnapshot`]; what a write fails with.
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
         Ok(self.shared.group.drop_snapshot(name)?)
     }
@@ -63,7 +63,7 @@ impl Database {
     /// The snapshot that is kept under `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownSnapshot`].
+    /// [`Error::UnknownSnapshot`].
     pub fn kept_snapshot(&self, name: &str) -> Result<StoreSnapshot> {
         let snapshot = self.shared.group.kept_snapshot(name)?;
         let datasets = found_datasets(&snapshot, &BTreeMap::new(), |_| Usage::default())?;
@@ -108,12 +108,13 @@ impl StoreSnapshot {
     /// The dataset called `name`, as it was.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownDataset`]; [`ErrorKind::BadInput`] where its keys are none of `K`.
+    /// [`Error::UnknownDataset`]; [`Error::BadInput`] where its keys are none of `K`.
     pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<DatasetSnapshot<K>> {
-        let current = self.datasets.get(name).cloned().ok_or_else(|| {
-            let text = format!("no dataset `{name}` in this snapshot");
-            Error::new(ErrorKind::UnknownDataset, text)
-        })?;
+        let current = self
+            .datasets
+            .get(name)
+            .cloned()
+            .ok_or_else(|| Error::unknown_dataset(name))?;
         DatasetSnapshot::new(View {
             layout: current.layout_in(self.snapshot.version()),
             dataset: Handle::new(self.shared.clone(), current, None),

@@ -6,17 +6,16 @@ use std::ops::ControlFlow;
 use lsm::version::TreeVersion;
 use lsm::{Component, Snapshot, TreeId};
 use model::definition::{Maintenance, Repair};
-use serde_json::json;
 
 use super::choose::choose;
 use super::pacing::{Backlog, due};
-use crate::catalog::{Coverage, Layout};
-use crate::error::Result;
+use crate::catalog::Layout;
+use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::maintenance::cost::Workload;
 use crate::repair::RepairOptions;
 use crate::store::Handle;
-use crate::telemetry::{LastRepair, Measured};
+use crate::telemetry::{LastRepair, Measured, StrategyChoice};
 
 /// Bytes that repairs in the background read in a second.
 const RATE: u64 = 64 << 20;
@@ -25,7 +24,7 @@ impl Handle {
     /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks, and tried again
     /// after growing pauses.
     pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
-        let live = self.current.usage.upkeep();
+        let live = self.current.usage.maintenance();
         if live.remembered.lock().pauses() {
             return;
         }
@@ -35,7 +34,7 @@ impl Handle {
         match result {
             Ok(()) => remembered.succeeded(),
             // Somebody is changing the dataset, or an index is unfinished: later.
-            Err(error) if error.is_busy() || ended => {}
+            Err(error) if ended || matches!(error, Error::Busy(_)) => {}
             Err(error) => remembered.failed(&error),
         }
     }
@@ -112,9 +111,9 @@ impl Handle {
         let over = over.map_or(0, TreeVersion::noted);
         let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
         let mut repair = LastRepair {
-            mark: report.mark,
+            up_to: report.mark,
             writes: usage.writes(),
-            over,
+            known_obsolete: over,
             entries: report.entries + report.looked_up,
             found: report.found,
             micros: report.elapsed.as_micros() as u64,
@@ -124,7 +123,7 @@ impl Handle {
             // It is kept in a file, and a run of the store is to be the same each time.
             repair.micros = 0;
         }
-        usage.upkeep().repaired(repair, blind);
+        usage.maintenance().repaired(repair, blind);
     }
 
     /// Thinks about the strategy, where enough happened since it was last done; true when it was changed.
@@ -134,7 +133,7 @@ impl Handle {
         snapshot: &Snapshot,
         go_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let live = self.current.usage.upkeep();
+        let live = self.current.usage.maintenance();
         let operations = live.operations();
         let considered = live.remembered.lock().considered;
         if operations < considered.saturating_add(self.shared.choose_every) {
@@ -147,13 +146,13 @@ impl Handle {
         let present = layout.stored.upkeep.maintenance;
         let choice = choose(&work, present);
         let costs = choice.costs.iter();
-        let costs = costs.map(|(s, cost)| (s.to_string(), json!((cost * 100.0).round() / 100.0)));
-        live.remembered.lock().choice = Some(json!({
-            "strategy": choice.strategy.to_string(),
-            "why": choice.reason,
-            "would_change": choice.change,
-            "micros_per_write": serde_json::Map::from_iter(costs),
-        }));
+        let costs = costs.map(|(s, cost)| (s.to_string(), (cost * 100.0).round() / 100.0));
+        live.remembered.lock().choice = Some(StrategyChoice {
+            strategy: choice.strategy.to_string(),
+            why: choice.reason,
+            would_change: choice.change,
+            micros_per_write: costs.collect(),
+        });
         if choice.strategy == present {
             return Ok(false);
         }
@@ -207,7 +206,7 @@ impl Handle {
             }
         }
         let usage = &self.current.usage;
-        let live = usage.upkeep();
+        let live = usage.maintenance();
         let (asked, wasted) = live.wasted();
         let remembered = live.remembered.lock();
         let last = remembered.repair.as_ref();
@@ -227,37 +226,23 @@ impl Handle {
         }
     }
 
-    /// What `stat` says of the upkeep.
-    pub(crate) fn upkeep_stats(&self, layout: &Layout, snapshot: &Snapshot) -> serde_json::Value {
-        let upkeep = &layout.stored.upkeep;
-        let over = layout.superseded.and_then(|tree| version(snapshot, tree));
-        let mark = over.map_or(0, TreeVersion::repair_watermark);
-        let whole = over
-            .filter(|tree| tree.damage().is_none())
-            .map(TreeVersion::repair_watermark);
-        let usage = &self.current.usage;
+    /// What the times of repairs are chosen by, about.
+    pub(crate) fn pace(&self, layout: &Layout, snapshot: &Snapshot) -> Pace {
+        let measured = self.current.usage.maintenance().read();
         let backlog = self.backlog(layout, snapshot);
-        let mut json = json!({
-            "maintenance": upkeep.maintenance.to_string(),
-            "automatic": upkeep.auto,
-            "settled": upkeep.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
-            "repair": upkeep.repair.to_string(),
-            "merging": upkeep.merging.to_string(),
-            "versions": upkeep.versions,
-            "last_write": snapshot.seq(),
-            "repaired_up_to": mark,
-            "known_to_be_over": over.map_or(0, |tree| tree.bitmap().len()),
-            "update_ratio": usage.upkeep().read().update_ratio(self.known_least()),
-            "wasted_micros": backlog.waste().round() as u64,
-            "next_repair_micros": backlog.cost().round() as u64,
-        });
-        if let (Some(fields), serde_json::Value::Object(more)) =
-            (json.as_object_mut(), usage.upkeep().to_json())
-        {
-            fields.extend(more);
+        Pace {
+            update_ratio: measured.update_ratio(self.known_least()),
+            wasted_micros: backlog.waste().round() as u64,
+            next_repair_micros: backlog.cost().round() as u64,
         }
-        json
     }
+}
+
+/// What the times of repairs are chosen by: see [`crate::StrategyStats`].
+pub(crate) struct Pace {
+    pub(crate) update_ratio: Option<f64>,
+    pub(crate) wasted_micros: u64,
+    pub(crate) next_repair_micros: u64,
 }
 
 fn version(snapshot: &Snapshot, tree: TreeId) -> Option<&TreeVersion> {

@@ -86,7 +86,7 @@ pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckRepo
             ..Handle::new(store.clone(), current, None)
         };
         match check_dataset(&dataset, &mut report) {
-            Err(error) if error.is_cancelled() => return Err(error),
+            Err(error @ Error::Cancelled { .. }) => return Err(error),
             Err(error) => report
                 .errors
                 .push(format!("dataset {}: {error}", dataset.name())),
@@ -183,7 +183,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     report.errors.extend(derived.finish()?.map(wrong));
     match expiring.finish(layout, snapshot) {
         Ok(what) => report.errors.extend(what.map(wrong)),
-        Err(error) if error.is_cancelled() => return Err(error),
+        Err(error @ Error::Cancelled { .. }) => return Err(error),
         Err(error) => report.errors.push(wrong(format!("what expires: {error}"))),
     }
     let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
@@ -219,7 +219,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
             // One that cannot be read keeps nobody from checking the others.
             match current_entries(snapshot, layout, &known, |visit| all(attribute, visit)) {
                 Ok(found) => compare(format!("{what} has"), expected, found),
-                Err(error) if error.is_cancelled() => return Err(error),
+                Err(error @ Error::Cancelled { .. }) => return Err(error),
                 Err(error) => unreadable.push(wrong(format!("{what}: {error}"))),
             }
         }

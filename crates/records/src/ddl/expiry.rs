@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use lsm::TreeChange;
-use model::definition::Expiry;
 
 use crate::catalog::{Role, TreeConfig, expiry_tree};
 use crate::error::Result;
@@ -15,10 +14,7 @@ impl Handle {
         let _claim = self.current.claim()?;
         let layout = self.layout();
         let mut stored = layout.stored.clone();
-        stored.expiry = Expiry {
-            ttl,
-            ..stored.expiry
-        };
+        stored.expiry.ttl = ttl;
         stored.expiry.validate()?;
         if stored.expiry == layout.stored.expiry {
             return Ok(());

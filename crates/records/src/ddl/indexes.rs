@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 use lsm::TreeChange;
 use model::definition::{
-    IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
+    Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
 use model::schema::{Path, Type, infer};
 use model::tokens::Tokenizer;
@@ -22,7 +22,7 @@ use super::build::{Build, Stop};
 use crate::catalog::{
     Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::query::Scan;
 use crate::store::Handle;
@@ -54,7 +54,7 @@ pub struct IndexProgress {
 /// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but
 /// not change its indexes. A change that is broken off stays unfinished, see
 /// [`Dataset::resume_index`](crate::Dataset::resume_index).
-pub type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
+pub(crate) type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 
 /// What came of a change of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,22 +76,10 @@ impl Handle {
     pub(crate) fn add_index(
         &self,
         path: &Path,
-        kind: IndexKind,
-        ty: Option<Type>,
+        index: Index,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        self.add_tokenized(path, kind, ty, Tokenizer::Exact, progress)
-    }
-
-    /// See [`crate::Dataset::add_tokenized`].
-    pub(crate) fn add_tokenized(
-        &self,
-        path: &Path,
-        kind: IndexKind,
-        ty: Option<Type>,
-        tokenizer: Tokenizer,
-        progress: &mut OnProgress<'_>,
-    ) -> Result<IndexChange> {
+        let (kind, ty, tokenizer) = (index.kind(), index.type_of(), index.tokens());
         let _claim = self.current.claim()?;
         let layout = self.layout();
         if goes_on(&layout, path, kind, ty, Some(tokenizer))? {
@@ -105,7 +93,7 @@ impl Handle {
                     "`{path}` has an index already, of kind {}; `switch` changes it",
                     known.def.kind
                 );
-                return Err(Error::new(ErrorKind::Exists, what));
+                return Err(Error::exists(what));
             }
             if let Some(ty) = differs {
                 let declared = known.def.ty;
@@ -115,7 +103,7 @@ impl Handle {
             }
             if !kind.is_indexed() {
                 let what = format!("`{path}` is declared already, without an index");
-                return Err(Error::new(ErrorKind::Exists, what));
+                return Err(Error::exists(what));
             }
         } else if layout.attributes.len() >= MAX_INDEXES {
             return Err(Error::bad_input(format!(
@@ -147,7 +135,7 @@ impl Handle {
         let known = known.ok_or_else(|| undeclared(&layout, path))?;
         if known.def.kind == kind {
             let what = format!("the index of `{path}` is of kind {kind} already");
-            return Err(Error::new(ErrorKind::Exists, what));
+            return Err(Error::exists(what));
         }
         if !kind.is_indexed() {
             drop(claim);
@@ -266,12 +254,7 @@ impl Handle {
         let name = self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();
-        let def = IndexDef {
-            path: path.clone(),
-            kind,
-            ty,
-            tokenizer,
-        };
+        let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
         let mut attribute = match known {
             Some(known) => StoredAttribute {
                 id: known.id,

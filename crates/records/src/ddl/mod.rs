@@ -7,5 +7,5 @@ mod expiry;
 mod indexes;
 mod strategy;
 
-pub use indexes::{IndexChange, IndexProgress, IndexStep, OnProgress};
-pub use strategy::{OnSwitch, SwitchProgress, SwitchReport, SwitchStep};
+pub use indexes::{IndexChange, IndexProgress, IndexStep};
+pub use strategy::{SwitchProgress, SwitchReport, SwitchStep};

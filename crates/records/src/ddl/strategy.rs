@@ -59,7 +59,7 @@ pub struct SwitchProgress {
 
 /// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but not
 /// change its strategy or its indexes.
-pub type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p;
+pub(crate) type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p;
 
 /// What came of a change of strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 use super::of;
 use model::definition::IndexKind;
+use serde::Serialize;
 
 /// Records of a lookup whose cost is in [`Figures::lookup`].
 const FIRST_ROWS: f64 = 10.0;
@@ -21,7 +22,8 @@ const BLOCKS_OF_A_RANGE: f64 = 40.0;
 const FILTERS: f64 = 2000.0;
 
 /// How an attribute is used, in shares of all operations of the dataset.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Workload {
     /// Share of puts, inserts and deletes.
     pub writes: f64,

@@ -21,7 +21,8 @@ pub use explain::{
     Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
 };
 pub(crate) use scan::Scan;
-pub use versions::{Page, ValuePage, ValueToken};
+pub(crate) use versions::Page;
+pub use versions::{ValuePage, ValueToken};
 
 use std::ops::ControlFlow;
 
@@ -120,7 +121,7 @@ impl Query {
     /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::BadInput`] for a query that goes on behind a page, and those of the reads.
+    /// [`Error::BadInput`] for a query that goes on behind a page, and those of the reads.
     pub(crate) fn visit(
         self,
         order: BulkOrder,

@@ -24,21 +24,25 @@ use crate::telemetry::Asked;
 
 /// Which part of the versions with a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
+pub(crate) struct Page {
     limit: usize,
     after: Option<ValueToken>,
 }
 
 impl Page {
     /// The newest, at most `limit`, which is more than 0. They are in memory together.
-    pub fn newest(limit: usize) -> Page {
+    pub(crate) fn newest(limit: usize) -> Page {
         let after = None;
         Page { limit, after }
     }
 
+    /// At most so many.
+    pub(crate) fn limit(self, limit: usize) -> Page {
+        Page { limit, ..self }
+    }
+
     /// Those behind the page that gave this token.
-    pub fn after(self, token: ValueToken) -> Page {
-        let after = Some(token);
+    pub(crate) fn after(self, after: Option<ValueToken>) -> Page {
         Page { after, ..self }
     }
 }
@@ -92,7 +96,7 @@ impl FromStr for ValueToken {
 }
 
 impl View {
-    /// See [`crate::DatasetSnapshot::read_key`].
+    /// See [`crate::DatasetSnapshot::versions`].
     pub(crate) fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
         self.dataset.current.usage.got();
         let at = ts.unwrap_or(self.seq());
@@ -113,19 +117,7 @@ impl View {
         Ok(records)
     }
 
-    /// See [`crate::DatasetSnapshot::read_value`].
-    pub(crate) fn read_value(
-        &self,
-        path: &Path,
-        token: &str,
-        ts: Option<Seq>,
-        m: usize,
-        page: Page,
-    ) -> Result<ValuePage> {
-        self.read_values(&[(path, token)], ts, m, page)
-    }
-
-    /// See [`crate::DatasetSnapshot::read_values`].
+    /// See [`crate::DatasetSnapshot::versions_with`].
     pub(crate) fn read_values(
         &self,
         tokens: &[(&Path, &str)],

@@ -124,7 +124,7 @@ pub struct RepairProgress {
 }
 
 /// Is told of the progress from time to time, and says whether to go on. It may use the dataset.
-pub type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p;
+pub(crate) type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p;
 
 /// What came of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]

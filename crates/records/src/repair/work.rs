@@ -10,7 +10,7 @@ use lsm::{Account, Component, Cost, Group, Loan, Seq, SeqSet, Snapshot, Supersed
 use parking_lot::Mutex;
 
 use super::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Entries between two looks at the brake and at whether to go on.
 const STEP: u64 = 1024;
@@ -254,10 +254,7 @@ impl<'a> Work<'a> {
 
     fn go_on(&self) -> Result<()> {
         match self.broken.load(Relaxed) {
-            true => Err(Error::new(
-                ErrorKind::Cancelled,
-                "the repair was broken off",
-            )),
+            true => Err(Error::Cancelled { deadline: false }),
             false => Ok(()),
         }
     }

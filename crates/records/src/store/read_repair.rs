@@ -114,7 +114,7 @@ impl Current {
     /// As [`Current::keep_obsolete`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
     pub(crate) fn try_keep_obsolete(&self, group: &Group) {
         if let Err(error) = self.keep_obsolete(group) {
-            self.usage.upkeep().remembered.lock().not_kept = Some(error.to_string());
+            self.usage.maintenance().remembered.lock().not_kept = Some(error.to_string());
         }
     }
 
@@ -142,7 +142,7 @@ impl Current {
             }
         });
         if result.is_ok() {
-            self.usage.upkeep().remembered.lock().not_kept = None;
+            self.usage.maintenance().remembered.lock().not_kept = None;
         }
         result
     }

@@ -3,11 +3,12 @@
 //! They fade by operations and not by time, so what follows from them is the same on every machine. Kept with the
 //! counters of use (`usage.rs`), as statistics.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lsm::Seq;
 use parking_lot::Mutex;
-use serde_json::{Map, Value as Json, json};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
@@ -15,7 +16,8 @@ use crate::error::Error;
 const WINDOW: u64 = 1 << 16;
 
 /// Counts of the last operations: about as many as were half of the window ago count for half.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Measured {
     /// Records put, inserted and deleted.
     pub(crate) written: u64,
@@ -24,10 +26,12 @@ pub(crate) struct Measured {
     pub(crate) replaced: u64,
     /// Queries that need no records but to know what is current; the index entries that they went through,
     /// and those whose keys were asked for in the primary-key index.
+    #[serde(rename = "index_only_queries")]
     pub(crate) bare: u64,
     pub(crate) entries: u64,
     pub(crate) asked: u64,
     /// Other queries of an index, the records that they fetched, and those of them that were obsolete.
+    #[serde(rename = "fetching_queries")]
     pub(crate) fetching: u64,
     pub(crate) fetched: u64,
     pub(crate) wasted: u64,
@@ -35,22 +39,9 @@ pub(crate) struct Measured {
     pub(crate) scanned: u64,
 }
 
-const NAMES: [&str; 10] = [
-    "written",
-    "known",
-    "replaced",
-    "index_only_queries",
-    "entries",
-    "asked",
-    "fetching_queries",
-    "fetched",
-    "wasted",
-    "scanned",
-];
-
 impl Measured {
     /// How many counts there are.
-    pub(crate) const COUNTS: usize = NAMES.len();
+    pub(crate) const COUNTS: usize = 10;
 
     pub(crate) fn values(&self) -> [u64; 10] {
         [
@@ -99,61 +90,58 @@ impl Measured {
         (self.known >= least.max(1)).then(|| (self.replaced as f64 / self.known as f64).min(1.0))
     }
 
-    pub(crate) fn to_json(self) -> Json {
-        let fields = NAMES.iter().zip(self.values());
-        Json::Object(
-            fields
-                .map(|(name, n)| ((*name).to_string(), json!(n)))
-                .collect(),
-        )
-    }
-
-    fn from_json(json: &Json) -> Measured {
-        let number = |name| json.get(name).and_then(Json::as_u64).unwrap_or(0);
-        Measured::from_values(NAMES.map(|name| number(name).min(1 << 32)))
+    /// So small that no sum of them overflows.
+    fn bounded(self) -> Measured {
+        Measured::from_values(self.values().map(|n| n.min(1 << 32)))
     }
 }
 
-/// The last repair.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct LastRepair {
-    /// Everything that was replaced up to this write was known then.
-    pub(crate) mark: Seq,
-    /// Records written before it, ever, and numbers in the set.
-    pub(crate) writes: u64,
-    pub(crate) over: u64,
-    pub(crate) entries: u64,
-    pub(crate) found: u64,
-    pub(crate) micros: u64,
+/// A repair that was done, and what it found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LastRepair {
+    /// All writes up to this sequence number that were replaced were known to be obsolete when it ended.
+    pub up_to: Seq,
+    /// Records written before it, ever.
+    pub writes: u64,
+    /// Obsolete writes that were known when it ended.
+    #[serde(alias = "known_to_be_over")]
+    pub known_obsolete: u64,
+    /// Entries that it went through.
+    pub entries: u64,
+    /// Obsolete writes that it found.
+    pub found: u64,
+    /// How long it took, in microseconds.
+    pub micros: u64,
     /// Why it was done.
-    pub(crate) why: String,
+    pub why: String,
 }
 
-impl LastRepair {
-    fn to_json(&self) -> Json {
-        json!({
-            "up_to": self.mark,
-            "writes": self.writes,
-            "known_to_be_over": self.over,
-            "entries": self.entries,
-            "found": self.found,
-            "micros": self.micros,
-            "why": self.why,
-        })
-    }
+/// The maintenance strategy that measurements chose last, and why.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StrategyChoice {
+    /// The strategy.
+    pub strategy: String,
+    /// Why, in words.
+    pub why: String,
+    /// The change that is nearest.
+    pub would_change: String,
+    /// What each candidate is expected to cost: microseconds of one core per write, queries divided among the writes.
+    pub micros_per_write: BTreeMap<String, f64>,
+}
 
-    fn from_json(json: &Json) -> Option<LastRepair> {
-        let number = |name| json.get(name).and_then(Json::as_u64);
-        Some(LastRepair {
-            mark: number("up_to")?,
-            writes: number("writes")?,
-            over: number("known_to_be_over")?,
-            entries: number("entries")?,
-            found: number("found")?,
-            micros: number("micros")?,
-            why: json.get("why")?.as_str()?.to_string(),
-        })
-    }
+/// What is kept of a dataset's maintenance when its handle is closed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct KeptMaintenance {
+    pub(crate) measured: Measured,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_repair: Option<LastRepair>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) choice: Option<StrategyChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
 }
 
 /// What is remembered beside the counts.
@@ -161,7 +149,7 @@ impl LastRepair {
 pub(crate) struct Remembered {
     pub(crate) repair: Option<LastRepair>,
     /// Why the present strategy was chosen, and what would change it: for people.
-    pub(crate) choice: Option<Json>,
+    pub(crate) choice: Option<StrategyChoice>,
     /// What went wrong last, if nothing went well since.
     pub(crate) error: Option<String>,
     /// Operations that were counted when the strategy was last thought about.
@@ -255,7 +243,9 @@ impl Live {
             let known = repair.writes.saturating_sub(last.writes);
             self.add(Measured {
                 known,
-                replaced: repair.over.saturating_sub(last.over).min(known),
+                replaced: (repair.known_obsolete)
+                    .saturating_sub(last.known_obsolete)
+                    .min(known),
                 ..Measured::default()
             });
         }
@@ -263,36 +253,28 @@ impl Live {
         remembered.error = None;
     }
 
-    pub(crate) fn to_json(&self) -> Json {
-        let mut fields = Map::new();
-        fields.insert("measured".to_string(), self.read().to_json());
+    pub(crate) fn kept(&self) -> KeptMaintenance {
         let remembered = self.remembered.lock();
-        let repair = remembered.repair.as_ref().map(LastRepair::to_json);
         let error = remembered.error.as_ref().or(remembered.not_kept.as_ref());
-        for (name, value) in [
-            ("last_repair", repair),
-            ("choice", remembered.choice.clone()),
-            ("error", error.map(|error| json!(error))),
-        ] {
-            if let Some(value) = value {
-                fields.insert(name.to_string(), value);
-            }
+        KeptMaintenance {
+            measured: self.read(),
+            last_repair: remembered.repair.clone(),
+            choice: remembered.choice.clone(),
+            error: error.cloned(),
         }
-        Json::Object(fields)
     }
 
-    pub(crate) fn from_json(json: &Json) -> Live {
-        let measured = json.get("measured").map(Measured::from_json);
-        let live = Live {
-            counts: measured.unwrap_or_default().values().map(AtomicU64::new),
+    pub(crate) fn new(kept: KeptMaintenance) -> Live {
+        let counts = kept.measured.bounded().values();
+        Live {
+            counts: counts.map(AtomicU64::new),
+            remembered: Mutex::new(Remembered {
+                repair: kept.last_repair,
+                choice: kept.choice,
+                error: kept.error,
+                ..Remembered::default()
+            }),
             ..Live::default()
-        };
-        *live.remembered.lock() = Remembered {
-            repair: json.get("last_repair").and_then(LastRepair::from_json),
-            choice: json.get("choice").cloned(),
-            error: json.get("error").and_then(Json::as_str).map(String::from),
-            ..Remembered::default()
-        };
-        live
+        }
     }
 }

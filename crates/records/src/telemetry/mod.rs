@@ -3,6 +3,7 @@
 mod measured;
 mod usage;
 
-pub(crate) use measured::{LastRepair, Live, Measured};
+pub(crate) use measured::{KeptMaintenance, Live, Measured};
+pub use measured::{LastRepair, StrategyChoice};
 pub use usage::{Asked, UsageCounts};
 pub(crate) use usage::{Usage, keep, load};

@@ -14,9 +14,10 @@ use lsm::LazyStriped;
 use lsm::fs::Fs;
 use model::definition::MAX_INDEXES;
 use model::schema::Path;
-use serde_json::{Map, Value as Json, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
-use super::{Live, Measured};
+use super::{KeptMaintenance, Live, Measured};
 
 const NAME: &str = "USAGE";
 const TEMPORARY: &str = "USAGE.new";
@@ -35,7 +36,9 @@ const WASTE_WINDOW: u64 = 1 << 20;
 const FOLDED_TOGETHER: u64 = 64;
 
 /// What was asked of an attribute.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
 pub struct Asked {
     /// Queries for one value that this attribute's index answered, or a scan for want of one.
     pub lookups: u64,
@@ -56,15 +59,6 @@ pub struct Asked {
 struct LiveAsked(LazyStriped<[AtomicU64; 6]>);
 
 impl Asked {
-    const NAMES: [&str; 6] = [
-        "lookups",
-        "ranges",
-        "limited",
-        "limits",
-        "range_rows",
-        "scans",
-    ];
-
     fn values(&self) -> [u64; 6] {
         [
             self.lookups,
@@ -88,17 +82,8 @@ impl Asked {
         }
     }
 
-    pub(crate) fn to_json(self) -> Json {
-        let fields = Asked::NAMES.iter().zip(self.values());
-        Json::Object(
-            fields
-                .map(|(name, n)| ((*name).to_string(), json!(n)))
-                .collect(),
-        )
-    }
-
-    fn from_json(json: &Json) -> Asked {
-        Asked::from_values(Asked::NAMES.map(|name| number(json, name)))
+    fn bounded(self) -> Asked {
+        Asked::from_values(self.values().map(bounded))
     }
 }
 
@@ -129,7 +114,9 @@ impl LiveAsked {
 }
 
 /// What was counted of a dataset at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
 pub struct UsageCounts {
     /// Records put or inserted, new or not.
     pub puts: u64,
@@ -139,53 +126,37 @@ pub struct UsageCounts {
     pub gets: u64,
     /// What was asked of each attribute, declared or not.
     pub attributes: BTreeMap<Path, Asked>,
-    /// What the upkeep measured.
-    pub(crate) upkeep: Json,
+    /// What was measured of its maintenance.
+    #[serde(alias = "upkeep")]
+    pub(crate) maintenance: KeptMaintenance,
 }
 
 impl UsageCounts {
-    pub(crate) fn to_json(&self) -> Json {
-        let attributes = self.attributes.iter();
-        let attributes: Map<String, Json> = attributes
-            .map(|(path, asked)| (path.to_string(), asked.to_json()))
-            .collect();
-        json!({
-            "puts": self.puts,
-            "deletes": self.deletes,
-            "gets": self.gets,
-            "attributes": attributes,
-            "upkeep": self.upkeep,
-        })
-    }
-
-    fn from_json(json: &Json) -> UsageCounts {
-        let attributes = json.get("attributes").and_then(Json::as_object);
-        let attributes = attributes.into_iter().flatten();
+    /// What a file has; nothing where it is malformed.
+    fn from_json(json: Json) -> UsageCounts {
+        let counts: UsageCounts = serde_json::from_value(json).unwrap_or_default();
+        let attributes = counts.attributes.into_iter().take(MAX_PATHS);
         UsageCounts {
-            puts: number(json, "puts"),
-            deletes: number(json, "deletes"),
-            gets: number(json, "gets"),
-            upkeep: json.get("upkeep").cloned().unwrap_or_default(),
+            puts: bounded(counts.puts),
+            deletes: bounded(counts.deletes),
+            gets: bounded(counts.gets),
             attributes: attributes
-                .take(MAX_PATHS)
-                .filter_map(|(path, asked)| {
-                    Some((Path::parse(path).ok()?, Asked::from_json(asked)))
-                })
+                .map(|(path, asked)| (path, asked.bounded()))
                 .collect(),
+            maintenance: counts.maintenance,
         }
     }
 }
 
 /// Numbers are kept below 2^53, so that no sum of them overflows.
-fn number(json: &Json, name: &str) -> u64 {
-    let n = json.get(name).and_then(Json::as_u64).unwrap_or(0);
+fn bounded(n: u64) -> u64 {
     n.min(1 << 53)
 }
 
 /// The live counters of a dataset, shared by its handles.
 ///
 /// Reads count by stripe, so that they write to nothing that other threads write to. What decides something is folded into the
-/// shared counters: some queries at a time, and all of it when it is asked for ([`Usage::upkeep`]).
+/// shared counters: some queries at a time, and all of it when it is asked for ([`Usage::maintenance`]).
 #[derive(Default)]
 pub(crate) struct Usage {
     puts: AtomicU64,
@@ -214,7 +185,7 @@ struct Reads {
 impl Usage {
     pub(crate) fn new(counts: &UsageCounts) -> Usage {
         let usage = Usage {
-            live: Live::from_json(&counts.upkeep),
+            live: Live::new(counts.maintenance.clone()),
             ..Usage::default()
         };
         usage.puts.store(counts.puts, Relaxed);
@@ -227,8 +198,8 @@ impl Usage {
         usage
     }
 
-    /// What is measured for the upkeep, with all that was counted so far.
-    pub(crate) fn upkeep(&self) -> &Live {
+    /// What is measured for maintenance, with all that was counted so far.
+    pub(crate) fn maintenance(&self) -> &Live {
         for reads in self.reads.iter() {
             self.fold(reads);
         }
@@ -321,7 +292,7 @@ impl Usage {
         UsageCounts {
             puts: self.puts.load(Relaxed),
             deletes: self.deletes.load(Relaxed),
-            upkeep: self.upkeep().to_json(),
+            maintenance: self.maintenance().kept(),
             gets: self.reads.iter().map(|r| r.gets.load(Relaxed)).sum(),
             attributes: attributes
                 .iter()
@@ -346,15 +317,13 @@ fn add(counter: &AtomicU64, n: u64) {
 
 /// What earlier handles counted, by dataset.
 pub(crate) fn load(fs: &dyn Fs, dir: &FsPath) -> BTreeMap<String, UsageCounts> {
-    let json = read(fs, &dir.join(NAME));
-    let datasets = json.as_ref().and_then(Json::as_object);
-    let datasets = datasets.into_iter().flatten();
+    let datasets = read(fs, &dir.join(NAME)).unwrap_or_default().into_iter();
     datasets
-        .map(|(name, counts)| (name.clone(), UsageCounts::from_json(counts)))
+        .map(|(name, counts)| (name, UsageCounts::from_json(counts)))
         .collect()
 }
 
-fn read(fs: &dyn Fs, path: &FsPath) -> Option<Json> {
+fn read(fs: &dyn Fs, path: &FsPath) -> Option<Map<String, Json>> {
     if !fs.exists(path) {
         return None;
     }
@@ -371,13 +340,10 @@ pub(crate) fn keep(
     dir: &FsPath,
     datasets: &BTreeMap<String, UsageCounts>,
 ) -> io::Result<()> {
-    let datasets = datasets.iter();
-    let json: Map<String, Json> = datasets
-        .map(|(name, counts)| (name.clone(), counts.to_json()))
-        .collect();
+    let json = serde_json::to_vec(datasets)?;
     let temporary = dir.join(TEMPORARY);
     let file = fs.create(&temporary)?;
-    file.append(Json::Object(json).to_string().as_bytes())?;
+    file.append(&json)?;
     drop(file);
     fs.rename(&temporary, &dir.join(NAME))
 }
@@ -418,12 +384,12 @@ mod tests {
             }
             // Whoever asks meanwhile disturbs nothing.
             for _ in 0..100 {
-                assert!(usage.upkeep().operations() <= THREADS * QUERIES);
+                assert!(usage.maintenance().operations() <= THREADS * QUERIES);
             }
         });
         let all = THREADS * QUERIES;
-        assert_eq!(usage.upkeep().operations(), all);
-        assert_eq!(usage.upkeep().wasted(), (0, 3 * all));
+        assert_eq!(usage.maintenance().operations(), all);
+        assert_eq!(usage.maintenance().wasted(), (0, 3 * all));
         assert_eq!(usage.validated.load(Relaxed), 4 * all);
         assert_eq!(usage.over.load(Relaxed), 2 * all);
         let counts = usage.read();

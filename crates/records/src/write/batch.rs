@@ -11,7 +11,7 @@ use model::schema::Extracted;
 
 use super::pre_images::{Expectation, Replaced, Touched};
 use crate::catalog::Layout;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::index::{self, IndexEntry, Writes};
 use crate::store::{Due, Handle, expiry_key};
 use crate::telemetry::Measured;
@@ -422,10 +422,7 @@ impl Part {
         let snapshot = self.dataset.shared.group.snapshot();
         let current = &self.dataset.current;
         if !snapshot.version().trees.contains_key(&current.data) {
-            return Err(Error::new(
-                ErrorKind::UnknownDataset,
-                format!("dataset `{}` was dropped", current.name),
-            ));
+            return Err(Error::unknown_dataset(&current.name));
         }
         let layout = current.layout_in(snapshot.version());
         if Arc::ptr_eq(&layout, &self.layout) {
@@ -511,10 +508,7 @@ impl Part {
 
     pub(super) fn exists(&self, key: &[u8]) -> Error {
         let key = Key::display(self.dataset.key_type(), key);
-        Error::new(
-            ErrorKind::Exists,
-            format!("there is a record of key {key} already"),
-        )
+        Error::exists(format!("there is a record of key {key} already"))
     }
 
     pub(super) fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {

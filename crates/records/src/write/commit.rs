@@ -22,19 +22,22 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
     loop {
         parts.iter_mut().for_each(Part::save);
         let added = parts.iter_mut().try_for_each(Part::add_notes);
-        let appended = added.and_then(|()| append(parts, &shared.group, durability));
+        let appended = added.map_err(Refused::Error);
+        let appended = appended.and_then(|()| append(parts, &shared.group, durability));
         let result = appended.and_then(|ticket| {
             // From here on the batch is in the log, whatever happens to its acknowledgement.
             Ok(shared.group.acknowledge(ticket)?)
         });
-        let Err(error) = result else {
+        let Err(refused) = result else {
             parts.iter_mut().for_each(Part::committed);
             return Ok(());
         };
         parts.iter_mut().for_each(Part::restore);
-        // What expires is looked at again by whoever deletes it.
-        if !error.is_stale() || parts.iter().any(|part| part.is_sweep) {
-            return Err(error);
+        match refused {
+            // What expires is looked at again by whoever deletes it.
+            Refused::Stale if parts.iter().all(|part| !part.is_sweep) => {}
+            Refused::Stale => return Err(Error::overtaken("the dataset has changed")),
+            Refused::Error(error) => return Err(error),
         }
         parts.iter_mut().try_for_each(Part::renew)?;
         // The strategy may be one now for which it matters.
@@ -81,8 +84,34 @@ impl Found {
     }
 }
 
+/// Why a batch is not in the log.
+enum Refused {
+    /// The trees have changed since it was made for them: it is to be made again.
+    Stale,
+    Error(Error),
+}
+
+impl From<lsm::Error> for Refused {
+    fn from(error: lsm::Error) -> Refused {
+        match error {
+            lsm::Error::Stale => Refused::Stale,
+            error => Refused::Error(error.into()),
+        }
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Error(error)
+    }
+}
+
 /// Gives the batch its place in the log.
-fn append(parts: &mut [Part], group: &Group, durability: Durability) -> Result<Ticket> {
+fn append(
+    parts: &mut [Part],
+    group: &Group,
+    durability: Durability,
+) -> std::result::Result<Ticket, Refused> {
     let seen = parts.iter().map(|part| part.layout.seen()).min();
     let seen = seen.unwrap_or_default();
     let is_blind = parts.iter().all(Part::is_blind);
@@ -140,10 +169,10 @@ fn append(parts: &mut [Part], group: &Group, durability: Durability) -> Result<T
                 return Ok(ticket);
             }
             (Err(_), Some((at, Conflict::Exists(key)))) => {
-                return Err(refusal(parts, at, |part| part.exists(&key)));
+                return Err(refusal(parts, at, |part| part.exists(&key)).into());
             }
             (Err(_), Some((at, Conflict::Unexpected(key, seq)))) => {
-                return Err(refusal(parts, at, |part| part.unexpected(key, seq)));
+                return Err(refusal(parts, at, |part| part.unexpected(key, seq)).into());
             }
             (Err(lsm::Error::Conflict(_)), _) => parts.iter_mut().for_each(Part::restore),
             (Err(error), _) => return Err(error.into()),

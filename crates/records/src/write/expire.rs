@@ -11,7 +11,7 @@ use lsm::Cost;
 
 use super::batch::Part;
 use super::commit::commit;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::store::{Due, Handle};
 
 /// Records that are looked at together.
@@ -87,5 +87,5 @@ impl Handle {
 
 /// Somebody wrote one of the records, or changed the dataset: it is looked at again.
 fn is_overtaken(error: &Error) -> bool {
-    error.kind() == ErrorKind::Conflict || matches!(error.engine(), Some(lsm::Error::Stale))
+    matches!(error, Error::Conflict { .. })
 }

@@ -4,7 +4,7 @@ use model::Key;
 use serde::Serialize;
 
 use super::{Part, commit};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::record::{self, Record};
 use crate::store::Handle;
 
@@ -24,7 +24,7 @@ impl Update {
     /// This record takes its place: anything that serialises as a JSON object with the same key.
     ///
     /// # Errors
-    /// [`ErrorKind::BadInput`] when it cannot be serialised.
+    /// [`Error::BadInput`] when it cannot be serialised.
     pub fn put(record: &(impl Serialize + ?Sized)) -> Result<Update> {
         let mut json = Vec::new();
         record::serialise(record, &mut json)?;
@@ -94,6 +94,6 @@ impl Handle {
             }
         }
         let text = format!("the record of key {key} was written by others {MOST} times in a row");
-        Err(Error::new(ErrorKind::Conflict, text))
+        Err(Error::overtaken(text))
     }
 }

@@ -7,13 +7,31 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
+use esker::experimental::Validation;
 use esker::fs::Fs;
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Maintenance, Merging, Op,
-    Operand, Options, Order, Path, Query, Repair, Type, Validation, Value,
+    Operand, Options, Order, Path, Query, Repair, Type, Value,
 };
 use lsm::Cursor;
 use serde_json::{Map, Value as Json, json};
+
+/// Conditions whose values are given as text, which is read as the attribute's type.
+pub(crate) trait TextQuery {
+    fn equals(self, path: &Path, value: &str) -> Self;
+    fn between(self, path: &Path, lo: &str, hi: &str) -> Self;
+}
+
+impl<K: esker::PrimaryKey> TextQuery for Query<K> {
+    fn equals(self, path: &Path, value: &str) -> Self {
+        self.filter(Expr::compare(path.clone(), Op::Eq, Operand::text(value)))
+    }
+
+    fn between(self, path: &Path, lo: &str, hi: &str) -> Self {
+        let bound = |op, text| Expr::compare(path.clone(), op, Operand::text(text));
+        self.filter(bound(Op::Ge, lo) & bound(Op::Le, hi))
+    }
+}
 
 /// Where the stores of tests in memory are.
 pub(crate) const DIR: &str = "/store";

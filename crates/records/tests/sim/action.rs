@@ -4,9 +4,8 @@
 
 use std::fmt;
 
-use esker::{
-    DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Tuning, Type,
-};
+use esker::experimental::Tuning;
+use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Type};
 use lsm::{BitmapMerges, KeepLog};
 
 use crate::common::path;

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 
 use std::ops::Bound;
 
+use esker::experimental::{LookupOptions, Validation};
 use esker::{
-    BulkOrder, DatasetDef, DatasetSnapshot, KeyType, LookupOptions, Op, Order, Page, Path, Query,
-    Result, Tokenizer, Type, Validation, Value,
+    BulkOrder, DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Tokenizer,
+    Type, Value,
 };
 
 use crate::action::PATHS;
@@ -403,7 +404,7 @@ impl Asker<'_> {
         let key = key(self.view.key_type, number);
         let (ts, m) = (self.moment(), self.rng.usize(1..self.view.kept() + 2));
         let api = self.snapshot.parse_key(&key.to_string())?;
-        let found = self.snapshot.read_key(&api, ts, m)?;
+        let found = self.snapshot.versions(&api).as_of(ts).latest(m).read()?;
         let found: Vec<(u64, &[u8])> = found.iter().map(|r| (r.seq(), r.json())).collect();
         let right = self.records.versions(&key, ts.unwrap_or(u64::MAX), m);
         let right: Vec<(u64, &[u8])> = right
@@ -443,11 +444,6 @@ impl Asker<'_> {
         }
         let paths: Vec<Path> = wanted.iter().map(|w| path(&w.path)).collect();
         let tokens: Vec<String> = wanted.iter().map(|w| w.value.to_string()).collect();
-        let tokens: Vec<(&Path, &str)> = paths
-            .iter()
-            .zip(&tokens)
-            .map(|(path, token)| (path, token.as_str()))
-            .collect();
         let at = ts.unwrap_or(u64::MAX);
         let keys = self.records.keys.keys();
         let versions = keys.flat_map(|key| self.records.versions(key, at, m));
@@ -457,15 +453,23 @@ impl Asker<'_> {
             .collect();
         right.sort_unstable_by(|a, b| b.cmp(a));
         let limit = self.rng.usize(1..6);
-        let mut page = Page::newest(limit);
-        let mut found = Vec::new();
+        let (mut after, mut found) = (None, Vec::new());
         loop {
-            let part = self.snapshot.read_values(&tokens, ts, m, page)?;
+            let mut asked = (paths.iter().zip(&tokens)).map(|(path, token)| (path, token.as_str()));
+            let (path, token) = asked.next().unwrap();
+            let versions = self.snapshot.versions_with(path, token);
+            let versions = asked.fold(versions, |all, (path, token)| all.and(path, token));
+            let part = versions
+                .as_of(ts)
+                .latest(m)
+                .limit(limit)
+                .after(after)
+                .read()?;
             found.extend(part.records.iter().map(|record| record.seq()));
             let Some(next) = part.next else { break };
             assert_eq!(part.records.len(), limit, "a page that is not the last");
             assert!(found.len() <= right.len(), "versions by value, too many");
-            page = Page::newest(limit).after(next.to_string().parse()?);
+            after = Some(next.to_string().parse()?);
         }
         assert_eq!(found, right, "versions by value: {wanted:?} {m} at {ts:?}");
         Ok(())

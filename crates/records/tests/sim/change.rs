@@ -176,18 +176,18 @@ impl World {
         let mut within = Within::new(inside);
         let result = match change {
             Change::Add => {
-                let mut go = |_| within.go_on(self);
-                let done = dataset.add_tokenized(&name, kind, Some(ty), tokenizer, &mut go);
-                done.map(Some)
+                let index = esker::Index::new(kind).of_type(ty).tokenizer(tokenizer);
+                let task = dataset.add_index(&name, index);
+                task.on_progress(|_| within.go_on(self)).run().map(Some)
             }
             Change::Switch => {
-                let mut go = |_| within.go_on(self);
-                dataset.switch_index(&name, kind, &mut go).map(Some)
+                let task = dataset.switch_index(&name, kind);
+                task.on_progress(|_| within.go_on(self)).run().map(Some)
             }
             Change::DropIndex => dataset.drop_index(&name).map(Some),
             Change::Resume => {
-                let mut go = |_| within.go_on(self);
-                dataset.resume_index(&mut go)
+                let task = dataset.resume_index();
+                task.on_progress(|_| within.go_on(self)).run()
             }
         };
         let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
@@ -235,8 +235,9 @@ impl World {
             return;
         }
         let kind = pick(&IndexKind::ALL, kind);
-        let mut go = |_| std::ops::ControlFlow::Continue(());
-        let result = dataset.add_index(&path("pad"), kind, Some(Type::Int), &mut go);
+        let result = dataset
+            .add_index(path("pad"), esker::Index::new(kind).of_type(Type::Int))
+            .run();
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadInput);
         let text = error.to_string();
@@ -300,11 +301,11 @@ impl World {
         let set = self.stores[at].sets.iter_mut().find(|s| s.uid == uid);
         set.unwrap().known.partial = true;
         let mut within = Within::new(inside);
-        let mut go = |_| within.go_on(self);
-        let result = match auto {
-            true => dataset.set_auto(&mut go),
-            false => dataset.set_maintenance(to, &mut go),
+        let task = match auto {
+            true => dataset.set_auto(),
+            false => dataset.set_maintenance(to),
         };
+        let result = task.on_progress(|_| within.go_on(self)).run();
         let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
         let leaves = auto || to != Maintenance::Deferred;
         let unfit = leaves && (def.versions > 1 || def.repair == Repair::Staged);
@@ -345,7 +346,10 @@ impl World {
         let set = self.stores[at].sets.iter().find(|s| s.uid == uid).unwrap();
         let unfinished = set.unfinished.is_some();
         let mut within = Within::new(inside);
-        let result = dataset.repair(options, &mut |_| within.go_on(self));
+        let result = dataset
+            .repair(options)
+            .on_progress(|_| within.go_on(self))
+            .run();
         let mut allowed = Vec::new();
         if options.method != RepairMethod::Auto {
             allowed.push(ErrorKind::BadInput);
@@ -381,7 +385,7 @@ impl World {
         assert!(report.mark <= seq, "the mark is ahead");
         if report.complete && !eventful && self.depth == 0 && !self.stores[at].excused {
             // What was found is known now.
-            let again = dataset.repair(options, &mut |_| std::ops::ControlFlow::Continue(()));
+            let again = dataset.repair(options).run();
             // By index, what has no entries there is not looked for; from the records it is.
             if let Some(again) = self.decide(at, again, &[])
                 && again.method == report.method

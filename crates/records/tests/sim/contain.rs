@@ -1,7 +1,7 @@
 //! What one damaged table costs: nothing but itself. Other datasets are written and merged, the store closes, and where the
 //! table is of something derived (an index, the obsolete set), that is made again and everything is as it was.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::Path as FsPath;
 
 use esker::fs::memory::Memory;
@@ -11,10 +11,6 @@ use crate::ask;
 use crate::common::path;
 use crate::runner::count;
 use crate::world::{State, Store};
-
-fn go<T>(_: T) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
 
 /// The tree whose table is damaged, if it is one: others may have tables in the same file.
 fn owner(db: &Database, file: &FsPath, damaged: &Range<u64>) -> Option<String> {
@@ -75,7 +71,7 @@ pub(crate) fn live_on(
         count("damage: made again");
         let dataset = db.dataset::<esker::Key>(name).unwrap();
         if role == "superseded" {
-            let repaired = dataset.repair(&RepairOptions::default(), &mut go);
+            let repaired = dataset.repair(&RepairOptions::default()).run();
             assert!(repaired.unwrap().complete);
         }
         for index in dataset
@@ -85,7 +81,7 @@ pub(crate) fn live_on(
             .filter(|_| role != "superseded")
         {
             if index.kind.is_standalone() {
-                let rebuilt = dataset.rebuild_index(&index.path, &mut go);
+                let rebuilt = dataset.rebuild_index(&index.path).run();
                 assert!(rebuilt.unwrap().complete);
             }
         }

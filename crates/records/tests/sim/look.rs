@@ -1,7 +1,5 @@
 //! The questions after a step, and those at the end of a run.
 
-use std::ops::ControlFlow;
-
 use esker::{Database, Repair, RepairOptions};
 
 use crate::ask;
@@ -178,24 +176,21 @@ impl World {
         let db = store.db.clone().unwrap();
         for set in &store.sets {
             let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
-            let mut go = |_| ControlFlow::Continue(());
             let options = RepairOptions {
                 threads: 1,
                 ..RepairOptions::default()
             };
-            assert!(dataset.repair(&options, &mut go).unwrap().complete);
+            assert!(dataset.repair(&options).run().unwrap().complete);
             db.compact(Some(&set.name)).unwrap();
             let records = store.records(set.uid).rows().count() as u64;
-            let stats = dataset.stats();
-            for tree in stats["trees"].as_array().unwrap() {
-                let name = tree["name"].as_str().unwrap();
+            for tree in dataset.stats().trees {
+                let name = &tree.name;
                 // A run that is alone is not merged again, whatever was repaired since.
                 let kept = set.def.versions > 1 || set.def.repair == Repair::Staged;
-                if kept || !["data", "primary-key index"].contains(&name) {
+                if kept || !["data", "primary-key index"].contains(&name.as_str()) {
                     continue;
                 }
-                let levels = tree["levels"].as_array().unwrap().iter();
-                let found: u64 = levels.map(|level| level["entries"].as_u64().unwrap()).sum();
+                let found: u64 = tree.levels.iter().map(|level| level.entries).sum();
                 assert_eq!(found, records, "entries of the {name} of {}", set.name);
             }
         }

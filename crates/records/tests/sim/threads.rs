@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use esker::experimental::Tuning;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Compaction, Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Lookups, Maintenance, Options, RepairMethod, RepairOptions, Result, Tuning, Type,
+    Lookups, Maintenance, Options, RepairMethod, RepairOptions, Result, Type,
 };
 use lsm::BitmapMerges;
 
@@ -259,21 +260,34 @@ impl Shared {
                         lookups: [Lookups::Auto, Lookups::Points][rng.usize(0..2)],
                         ..RepairOptions::default()
                     };
-                    self.decide(dataset.repair(&options, &mut |_| go()), &busy);
+                    self.decide(dataset.repair(&options).on_progress(|_| go()).run(), &busy);
                 }
-                5 => drop(self.decide(
-                    dataset.add_index(&path(PATHS[at]), kind, Some(TYPES[at]), &mut |_| go()),
-                    &busy,
-                )),
-                6 => drop(self.decide(
-                    dataset.switch_index(&path(PATHS[at]), kind, &mut |_| go()),
-                    &busy,
-                )),
-                7 => drop(self.decide(dataset.drop_index(&path(PATHS[at])), &busy)),
-                8 => drop(self.decide(dataset.resume_index(&mut |_| go()), &busy)),
+                5 => drop(
+                    self.decide(
+                        dataset
+                            .add_index(path(PATHS[at]), esker::Index::new(kind).of_type(TYPES[at]))
+                            .on_progress(|_| go())
+                            .run(),
+                        &busy,
+                    ),
+                ),
+                6 => drop(
+                    self.decide(
+                        dataset
+                            .switch_index(path(PATHS[at]), kind)
+                            .on_progress(|_| go())
+                            .run(),
+                        &busy,
+                    ),
+                ),
+                7 => drop(self.decide(dataset.drop_index(path(PATHS[at])), &busy)),
+                8 => drop(self.decide(dataset.resume_index().on_progress(|_| go()).run(), &busy)),
                 9 => {
                     let to = Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())];
-                    self.decide(dataset.set_maintenance(to, &mut |_| go()), &busy);
+                    self.decide(
+                        dataset.set_maintenance(to).on_progress(|_| go()).run(),
+                        &busy,
+                    );
                 }
                 _ => self.other(db, &format!("x{}", seed % 10), &mut rng),
             }

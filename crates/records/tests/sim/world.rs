@@ -7,12 +7,12 @@ use std::path::{Path as FsPath, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use esker::experimental::Tuning;
 use esker::fs::faulty::Faulty;
 use esker::fs::hooked::Hooked;
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options, Tuning,
-    Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options, Type,
 };
 
 use crate::action::{Action, Inside, PATHS, Settings, Step, Write};

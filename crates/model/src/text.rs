@@ -1,0 +1,31 @@
+//! Types that are written as text wherever they are serialised, as people write them.
+
+/// Serialises types as what they display, and reads them back by parsing that.
+macro_rules! serde_as_text {
+    ($($ty:ty),* $(,)?) => {$(
+        impl serde::Serialize for $ty {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $ty {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+serde_as_text!(
+    crate::condition::Expr,
+    crate::definition::IndexKind,
+    crate::definition::Maintenance,
+    crate::definition::Merging,
+    crate::definition::Repair,
+    crate::schema::KeyType,
+    crate::schema::Path,
+    crate::schema::Type,
+    crate::tokens::Tokenizer,
+);

@@ -1,0 +1,134 @@
+//! Versions of records: what is wanted, said in a chain.
+
+use std::marker::PhantomData;
+
+use lsm::Seq;
+use model::schema::{IntoPath, Path};
+use model::{AsKey, Key, PrimaryKey};
+
+use crate::error::Result;
+use crate::query::{Page, ValuePage, ValueToken};
+use crate::record::Record;
+use crate::store::View;
+
+/// Records of a page of versions where nothing else is said.
+const PAGE: usize = 100;
+
+/// A question for the versions of a key ([`DatasetSnapshot::versions`](crate::DatasetSnapshot::versions)).
+#[must_use = "nothing is read before `read`"]
+pub struct KeyVersions<K = Key> {
+    view: View,
+    key: Result<Key>,
+    as_of: Option<Seq>,
+    latest: usize,
+    typed: PhantomData<fn() -> K>,
+}
+
+impl<K: PrimaryKey> KeyVersions<K> {
+    pub(super) fn new(view: View, key: impl AsKey<K>) -> KeyVersions<K> {
+        let key = key.as_key(view.dataset.key_type());
+        KeyVersions {
+            view,
+            key: key.map_err(Into::into),
+            as_of: None,
+            latest: 1,
+            typed: PhantomData,
+        }
+    }
+
+    /// As of this write instead of now: versions that are newer do not count.
+    pub fn as_of(self, seq: impl Into<Option<Seq>>) -> KeyVersions<K> {
+        let as_of = seq.into();
+        KeyVersions { as_of, ..self }
+    }
+
+    /// At most so many versions. Default 1.
+    pub fn latest(self, versions: usize) -> KeyVersions<K> {
+        let latest = versions;
+        KeyVersions { latest, ..self }
+    }
+
+    /// The versions, newest first.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadInput`] for a key that is none of the dataset; what reading files gives.
+    pub fn read(self) -> Result<Vec<Record<K>>> {
+        let records = self.view.read_key(&self.key?, self.as_of, self.latest)?;
+        records.into_iter().map(Record::typed).collect()
+    }
+}
+
+/// A question for the versions that have some values ([`DatasetSnapshot::versions_with`](crate::DatasetSnapshot::versions_with)).
+#[must_use = "nothing is read before `read`"]
+pub struct ValueVersions<K = Key> {
+    view: View,
+    tokens: Result<Vec<(Path, String)>>,
+    as_of: Option<Seq>,
+    latest: usize,
+    page: Page,
+    typed: PhantomData<fn() -> K>,
+}
+
+impl<K: PrimaryKey> ValueVersions<K> {
+    pub(super) fn new(view: View) -> ValueVersions<K> {
+        ValueVersions {
+            view,
+            tokens: Ok(Vec::new()),
+            as_of: None,
+            latest: 1,
+            page: Page::newest(PAGE),
+            typed: PhantomData,
+        }
+    }
+
+    /// And this value at this path, too.
+    pub fn and(mut self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
+        self.tokens = self.tokens.and_then(|mut tokens| {
+            tokens.push((path.into_path()?, token.into()));
+            Ok(tokens)
+        });
+        self
+    }
+
+    /// As of this write instead of now: versions that are newer do not count.
+    pub fn as_of(self, seq: impl Into<Option<Seq>>) -> ValueVersions<K> {
+        let as_of = seq.into();
+        ValueVersions { as_of, ..self }
+    }
+
+    /// Among so many latest versions of each key. Default 1: what is current.
+    pub fn latest(self, versions: usize) -> ValueVersions<K> {
+        let latest = versions;
+        ValueVersions { latest, ..self }
+    }
+
+    /// At most so many, which are in memory together. Default 100.
+    pub fn limit(self, limit: usize) -> ValueVersions<K> {
+        let page = self.page.limit(limit);
+        ValueVersions { page, ..self }
+    }
+
+    /// Goes on behind the page that gave this token.
+    pub fn after(self, token: impl Into<Option<ValueToken>>) -> ValueVersions<K> {
+        let page = self.page.after(token.into());
+        ValueVersions { page, ..self }
+    }
+
+    /// The versions, newest first, and a token to go on with where there are more.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadInput`]: a value that is not of its attribute's type, 0 for a number of versions or records, or a moment that is not that of the
+    /// page before; what reading files gives.
+    pub fn read(self) -> Result<ValuePage<K>> {
+        let tokens = self.tokens?;
+        let tokens = tokens.iter().map(|(path, token)| (path, token.as_str()));
+        let tokens: Vec<_> = tokens.collect();
+        let found = (self.view).read_values(&tokens, self.as_of, self.latest, self.page)?;
+        Ok(ValuePage {
+            records: (found.records.into_iter())
+                .map(Record::typed)
+                .collect::<Result<_>>()?,
+            next: found.next,
+        })
+    }
+}
