@@ -52,6 +52,10 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Backup(args) => commands::admin::backup(&args, memory),
         Command::Snapshot(args) => commands::admin::snapshot(&args, memory),
         Command::Changes(args) => commands::changes::changes(&args, memory),
+        Command::Publish(args) => commands::pubsub::publish(&args, memory),
+        Command::Subscribe(args) => commands::pubsub::subscribe(&args, memory),
+        Command::Topics(args) => commands::pubsub::topics(&args, memory),
+        Command::Replay(args) => commands::replay::replay(&args, memory),
         Command::Completions(args) => commands::shell::completions(&args),
         Command::Man(args) => commands::shell::man(&args),
     }

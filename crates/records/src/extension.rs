@@ -50,7 +50,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use lsm::entry::{Kind, MAX_SEQ, Time, Timed};
+pub use lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
 pub use lsm::{
     Account, Batch, Commit, Complete, Component, Cost, Cursor, Error as EngineError, Loan,
     Observer, Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
@@ -244,6 +244,11 @@ impl ExtensionStore {
     /// Everything that is visible now, in all trees.
     pub fn snapshot(&self) -> Snapshot {
         self.store.group.snapshot()
+    }
+
+    /// The time of the store's clock in milliseconds since 1970; never before a time by which anything has expired, even when the clock is set back.
+    pub fn now(&self) -> Time {
+        self.store.group.now()
     }
 
     /// The place in the log behind everything that is visible now.

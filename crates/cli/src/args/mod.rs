@@ -4,12 +4,16 @@ mod changes;
 mod expiry;
 mod help;
 mod manage;
+mod pubsub;
 mod query;
 mod values;
 mod write;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::pubsub::{
+    AreaArgs, PublishArgs, ReplayArchitecture, ReplayArgs, ReplayGranularity, SubscribeArgs,
+};
 pub(crate) use changes::ChangesArgs;
 pub(crate) use expiry::{ExpireArgs, TtlArgs};
 pub(crate) use manage::{
@@ -125,6 +129,18 @@ pub(crate) enum Command {
     /// Print the changes of a dataset in the order in which they were committed
     #[command(after_help = changes::CHANGES_HELP)]
     Changes(ChangesArgs),
+    /// Publish JSON objects from standard input, one a line
+    #[command(after_help = self::pubsub::PUBLISH_HELP)]
+    Publish(PublishArgs),
+    /// Print what was published to a topic, and what will be
+    #[command(after_help = self::pubsub::SUBSCRIBE_HELP)]
+    Subscribe(SubscribeArgs),
+    /// List the topics of a store that something lives in
+    #[command(after_help = "Example:\n  esker topics db")]
+    Topics(DirArgs),
+    /// Run subscriptions over publications that happened, merged by time, and print each match once
+    #[command(after_help = self::pubsub::REPLAY_HELP)]
+    Replay(ReplayArgs),
     /// Print the completions for a shell
     #[command(after_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),

@@ -13,8 +13,10 @@ pub(crate) mod load;
 pub(crate) mod maintain;
 mod picture;
 mod plan;
+pub(crate) mod pubsub;
 pub(crate) mod query;
 pub(crate) mod repair;
+pub(crate) mod replay;
 mod resume;
 pub(crate) mod shell;
 pub(crate) mod stat;
@@ -23,6 +25,7 @@ pub(crate) mod write;
 
 use std::path::Path;
 
+use ::pubsub::PubSub;
 use esker::{Database, Dataset, DatasetSnapshot, Durability, Error, Options};
 
 use crate::failure::Failure;
@@ -30,10 +33,10 @@ use crate::nearest::meant;
 
 /// The options of every command: only memory (in bytes) is the user's to choose.
 fn options(memory: usize) -> Options {
-    Options {
+    PubSub::with(Options {
         memory_budget: memory,
         ..Options::default()
-    }
+    })
 }
 
 /// Opens a store that exists; a command that asks must not make one.

@@ -355,6 +355,11 @@ impl Group {
         self.inner.core.clock.drop_time()
     }
 
+    /// The time of the clock; never before a time by which entries were hidden or dropped.
+    pub fn now(&self) -> Time {
+        self.inner.core.clock.read_time()
+    }
+
     /// The time of the clock, where it is more than a day past the last time that the store acted by: nothing that
     /// expires is dropped before it is [confirmed](Group::confirm_time).
     pub fn unconfirmed_time(&self) -> Option<Time> {

@@ -12,6 +12,7 @@ mod readable;
 pub(crate) mod time;
 mod types;
 mod value;
+mod values;
 mod walk;
 
 pub use error::{RecordError, RecordErrorKind};
@@ -22,6 +23,7 @@ pub use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;
 pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
+pub use values::{Scalar, Values};
 pub(crate) use walk::{Bits, Found, Rest, Sink, Trie};
 
 #[cfg(test)]

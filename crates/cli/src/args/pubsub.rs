@@ -1,0 +1,170 @@
+//! The arguments of publish/subscribe.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use esker::{Expr, Path};
+
+pub(super) const PUBLISH_HELP: &str = "\
+Topics are levels: `traffic/a7`. A subscription to `traffic` gets what is published to `traffic/a7`, too.
+
+Examples:
+  echo '{\"lanes\":2}' | esker publish db traffic/a7 --expires 10m
+  esker publish db cars --position lon,lat < cars.ndjson";
+
+pub(super) const SUBSCRIBE_HELP: &str = "\
+One line a publication, as it was published. Reads beside a process that publishes. Without --for or --follow
+it prints what is there and ends.
+
+A topic without wildcards gets what is published to it, to the topics below and to those above. With
+wildcards it is as in MQTT: `+` is one level, `#` at the end any number of them.
+
+Examples:
+  esker subscribe db traffic --since 10m
+  esker subscribe db 'traffic/+' --follow --where 'lanes >= 2'
+  esker subscribe db cars --since 60s --for 60s --circle=9.99,53.55,2000";
+
+pub(super) const REPLAY_HELP: &str = "\
+Makes a store in DIR, publishes and subscribes in the order of time, and prints a line for each match:
+{\"subscription\":ID,\"publication\":ID}. Times are numbers in the unit of the data.
+
+A subscription is {\"id\":.., \"user\":.., \"at\":.., \"from\":.., \"to\":..}: made at `at`, it asks for what is published
+from `from` to `to`, both included; with any of \"topic\":\"..\", \"rect\":[W,S,E,N], \"circle\":[LON,LAT,METRES],
+\"where\":\"CONDITION\", and \"join\":true where its user wants nothing a second time. A publication is any
+object with an `id` and a time; with `expires` it is gone from then on. Files may be compressed (.zst, .gz).
+
+Examples:
+  esker replay db --subscriptions s.ndjson --publications moves.ndjson.zst --time time --position lon,lat
+  esker replay db --subscriptions s.ndjson --publications trades.ndjson --time at --topic symbol";
+
+#[derive(Args)]
+pub(crate) struct PublishArgs {
+    /// The store's directory; made where it is new
+    pub(crate) dir: PathBuf,
+    /// The topic, such as traffic/a7
+    pub(crate) topic: String,
+    /// How long they live: 20s, 10m, 2h, 1d [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) expires: Option<Duration>,
+    /// The fields that have longitude and latitude
+    #[arg(long, value_name = "LON,LAT", value_parser = position)]
+    pub(crate) position: Option<(Path, Path)>,
+}
+
+/// An area to ask for.
+#[derive(Args)]
+#[group(multiple = false)]
+pub(crate) struct AreaArgs {
+    /// Only what is between these degrees, borders included
+    #[arg(long, value_name = "W,S,E,N", value_parser = numbers::<4>, allow_hyphen_values = true)]
+    pub(crate) rect: Option<[f64; 4]>,
+    /// Only what is at most so far from a point
+    #[arg(long, value_name = "LON,LAT,METRES", value_parser = numbers::<3>, allow_hyphen_values = true)]
+    pub(crate) circle: Option<[f64; 3]>,
+    /// Only what is in the polygons of a GeoJSON file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) polygon: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct SubscribeArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The topic, or a filter with + and # as in MQTT
+    pub(crate) topic: String,
+    /// How far back: 60s, 10m, 2h, 1d [default: all that is there, or nothing with --for or --follow]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) since: Option<Duration>,
+    /// How long to wait for more
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "follow")]
+    pub(crate) lasting: Option<Duration>,
+    /// Wait for more until it is stopped
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Only what satisfies this condition
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub(crate) condition: Option<Expr>,
+    #[command(flatten)]
+    pub(crate) area: AreaArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ReplayArgs {
+    /// The store's directory; it must not be there yet
+    pub(crate) dir: PathBuf,
+    /// Subscriptions, by `at`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) subscriptions: PathBuf,
+    /// Publications, by time
+    #[arg(long, value_name = "FILE")]
+    pub(crate) publications: PathBuf,
+    /// The field of publications that has their time
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) time: Path,
+    /// The field of publications that has their topic
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) topic: Option<Path>,
+    /// The fields of publications that have longitude and latitude
+    #[arg(long, value_name = "LON,LAT", value_parser = position)]
+    pub(crate) position: Option<(Path, Path)>,
+    /// How both are stored: in one tree (dual), in two (two), or publications alone, asked again and again (rep)
+    #[arg(long, value_enum, default_value_t = ReplayArchitecture::Dual, help_heading = "To compare")]
+    pub(crate) architecture: ReplayArchitecture,
+    /// How areas are stored: in few cells of any size, or in all of the smallest
+    #[arg(long, value_enum, default_value_t = ReplayGranularity::Variable, help_heading = "To compare")]
+    pub(crate) granularity: ReplayGranularity,
+    /// With rep: ask every so many units of time
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "To compare",
+        required_if_eq("architecture", "rep")
+    )]
+    pub(crate) every: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplayArchitecture {
+    Dual,
+    Two,
+    Rep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplayGranularity {
+    Variable,
+    Fixed,
+}
+
+/// A duration with its unit.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no duration: 20s, 500ms, 10m, 2h or 1d are");
+    let at = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(wrong()),
+    };
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
+}
+
+fn position(text: &str) -> Result<(Path, Path), String> {
+    let (lon, lat) = text
+        .split_once(',')
+        .ok_or("two fields with a comma between them: the longitude's and the latitude's")?;
+    Ok((Path::parse(lon.trim())?, Path::parse(lat.trim())?))
+}
+
+fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
+    let each: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
+    let all = each.ok().and_then(|all| <[f64; N]>::try_from(all).ok());
+    all.ok_or_else(|| format!("{N} numbers with commas between them are needed"))
+}

@@ -1,0 +1,539 @@
+//! `replay`: subscriptions over publications that happened, merged by time.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ::pubsub::{
+    Architecture, Broker, Config, Granularity, Notification, PubSub, Publication, Region,
+    RepeatedQueries, Subscription, Time, Topic, TopicFilter,
+};
+use esker::{Database, Durability, Expr, Options, Path};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::args::{ReplayArchitecture, ReplayArgs, ReplayGranularity};
+use crate::failure::{Failure, Outcome};
+use crate::input::sources;
+use crate::output::Output;
+
+/// `esker replay DIR --subscriptions FILE --publications FILE --time FIELD`
+pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failure> {
+    if args.dir.exists() {
+        return Err(Failure::Usage(format!(
+            "{} is there already: a replay makes a store of its own",
+            args.dir.display()
+        )));
+    }
+    let mut units = None;
+    let mut subscriptions = Lines::open(&args.subscriptions)?;
+    let mut publications = Lines::open(&args.publications)?;
+    let mut next_subscription = subscriptions.next(&mut |text| wish(text, &mut units))?;
+    let mut next_publication = publications.next(&mut |text| news(text, args, &mut units))?;
+    let units = units.unwrap_or(Units::SMALL);
+    let clock = Arc::new(AtomicU64::new(0));
+    let mut replay = Replay::open(args, memory, units, clock)?;
+    let mut units = Some(units);
+    loop {
+        let publishes = match (&next_publication, &next_subscription) {
+            (Some(publication), Some(subscription)) => publication.at <= subscription.at,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => break,
+        };
+        if publishes {
+            if let Some(publication) = next_publication.take() {
+                replay.publish(&publication)?;
+            }
+            next_publication = publications.next(&mut |text| news(text, args, &mut units))?;
+        } else {
+            if let Some(subscription) = next_subscription.take() {
+                let line = subscriptions.line;
+                replay.subscribe(&subscription, &subscriptions.name, line)?;
+            }
+            next_subscription = subscriptions.next(&mut |text| wish(text, &mut units))?;
+        }
+    }
+    replay.finish()
+}
+
+struct Replay {
+    db: Database,
+    broker: Broker,
+    repeated: Option<RepeatedQueries>,
+    clock: Arc<AtomicU64>,
+    units: Units,
+    output: Output,
+    found: u64,
+}
+
+impl Replay {
+    fn open(
+        args: &ReplayArgs,
+        memory: usize,
+        units: Units,
+        clock: Arc<AtomicU64>,
+    ) -> Result<Replay, Failure> {
+        let time = clock.clone();
+        let options = Options {
+            memory_budget: memory,
+            durability: Durability::Os,
+            clock: Arc::new(move || time.load(Ordering::Relaxed)),
+            ..Options::default()
+        };
+        let db = PubSub::open(&args.dir, options)?;
+        let config = Config::new()
+            .architecture(match args.architecture {
+                ReplayArchitecture::Dual => Architecture::DualDb,
+                ReplayArchitecture::Two => Architecture::TwoDb,
+                ReplayArchitecture::Rep => Architecture::RepQueries,
+            })
+            .granularity(match args.granularity {
+                ReplayGranularity::Variable => Granularity::Variable,
+                ReplayGranularity::Fixed => Granularity::Fixed,
+            })
+            .remember(None)
+            .resolution(units.per_tick);
+        let broker = Broker::create_or_open(&db, config)?;
+        let every = args.every.filter(|every| *every > 0.0);
+        let repeated = match (args.architecture, every) {
+            (ReplayArchitecture::Rep, Some(every)) => {
+                let every = units.time_of(every).unwrap_or(Time::MAX);
+                Some(RepeatedQueries::new(&broker, every))
+            }
+            (ReplayArchitecture::Rep, None) => {
+                return Err(Failure::Usage("--every is a number above 0".to_owned()));
+            }
+            _ => None,
+        };
+        Ok(Replay {
+            db,
+            broker,
+            repeated,
+            clock,
+            units,
+            output: Output::new(),
+            found: 0,
+        })
+    }
+
+    /// Brings the clock to a time.
+    fn advance(&mut self, to: Time) -> Result<(), Failure> {
+        self.ask(to.saturating_sub(1))?;
+        self.set_clock(to)
+    }
+
+    fn set_clock(&mut self, to: Time) -> Result<(), Failure> {
+        let ticks = to.div_euclid(Time::from(self.units.per_tick)).max(0);
+        self.clock.fetch_max(ticks as u64, Ordering::Relaxed);
+        if self.db.unconfirmed_time().is_some() {
+            // What the data says is right.
+            self.db.confirm_time()?;
+        }
+        Ok(())
+    }
+
+    /// Repeats the queries that are due by then.
+    fn ask(&mut self, by: Time) -> Result<(), Failure> {
+        let Some(mut repeated) = self.repeated.take() else {
+            return Ok(());
+        };
+        let mut failed = None;
+        while let Some(due) = repeated.next_due().filter(|due| *due <= by) {
+            self.set_clock(due)?;
+            repeated.advance(due, &mut |_, tag, notification| {
+                failed = self.print(tag, &notification.body).err().or(failed.take());
+            })?;
+        }
+        self.repeated = Some(repeated);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn publish(&mut self, news: &News) -> Result<(), Failure> {
+        self.advance(news.at)?;
+        let mut publication =
+            Publication::new(news.topic.clone(), news.body.as_bytes()).at_time(news.at);
+        if let Some(expires) = news.expires {
+            publication = publication.expires(expires);
+        }
+        if let Some((longitude, latitude)) = news.position {
+            publication = publication.at_point(longitude, latitude);
+        }
+        let published = self.broker.publish(&publication)?;
+        for matched in published.matches {
+            self.print(&matched.tag, news.body.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn subscribe(&mut self, wish: &Wish, file: &str, line: u64) -> Result<(), Failure> {
+        self.advance(wish.at)?;
+        let mut subscription = Subscription::to(wish.topics.clone())
+            .at_time(wish.at)
+            .from(wish.from)
+            .until(wish.to)
+            .user(wish.user.as_bytes())
+            .tag(wish.id.get().as_bytes());
+        if let Some(region) = &wish.region {
+            subscription = subscription.within(region.clone());
+        }
+        if let Some(condition) = &wish.condition {
+            subscription = subscription.matching(condition.clone());
+        }
+        if wish.joins {
+            subscription = subscription.join();
+        }
+        if wish.from > wish.to {
+            return Ok(());
+        }
+        let located = |error: esker::Error| match Failure::from(error) {
+            Failure::Usage(what) => Failure::Usage(format!("{file}, line {line}: {what}")),
+            other => other,
+        };
+        let id = wish.id.get().as_bytes();
+        let Some(mut repeated) = self.repeated.take() else {
+            let subscribed = self.broker.subscribe(&subscription).map_err(located)?;
+            for notification in &subscribed.past {
+                self.print(id, &notification.body)?;
+            }
+            return Ok(());
+        };
+        let mut failed = None;
+        let mut tell = |_: u64, tag: &[u8], notification: &Notification| {
+            failed = self.print(tag, &notification.body).err().or(failed.take());
+        };
+        repeated
+            .subscribe(&subscription, &mut tell)
+            .map_err(located)?;
+        self.repeated = Some(repeated);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn print(&mut self, subscription: &[u8], body: &[u8]) -> Result<(), Failure> {
+        #[derive(Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            id: &'a RawValue,
+        }
+        let named: Named<'_> = serde_json::from_slice(body)
+            .map_err(|error| Failure::Store(format!("a publication has no id: {error}")))?;
+        self.found += 1;
+        self.output.text("{\"subscription\":")?;
+        self.output.bytes(subscription)?;
+        self.output
+            .line(format_args!(",\"publication\":{}}}", named.id.get()))
+    }
+
+    fn finish(mut self) -> Result<Outcome, Failure> {
+        self.ask(Time::MAX)?;
+        self.output.finish()?;
+        self.db.close()?;
+        Ok(Outcome::found(self.found))
+    }
+}
+
+/// A line of subscriptions.
+struct Wish {
+    id: Box<RawValue>,
+    user: String,
+    at: Time,
+    from: Time,
+    to: Time,
+    topics: TopicFilter,
+    region: Option<Region>,
+    condition: Option<Expr>,
+    joins: bool,
+}
+
+/// A line of publications.
+struct News {
+    at: Time,
+    expires: Option<Time>,
+    topic: Topic,
+    position: Option<(f64, f64)>,
+    body: String,
+}
+
+trait Timed {
+    fn at(&self) -> Time;
+}
+
+impl Timed for Wish {
+    fn at(&self) -> Time {
+        self.at
+    }
+}
+
+impl Timed for News {
+    fn at(&self) -> Time {
+        self.at
+    }
+}
+
+fn wish(text: &str, units: &mut Option<Units>) -> Result<Wish, String> {
+    #[derive(Deserialize)]
+    struct Line {
+        id: Box<RawValue>,
+        #[serde(default)]
+        user: Value,
+        at: Box<RawValue>,
+        from: Box<RawValue>,
+        to: Box<RawValue>,
+        topic: Option<Value>,
+        rect: Option<[f64; 4]>,
+        circle: Option<[f64; 3]>,
+        #[serde(rename = "where")]
+        condition: Option<String>,
+        #[serde(default)]
+        join: bool,
+    }
+    let line: Line = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let user = plain(&line.user);
+    if line.join && user.is_empty() {
+        return Err("`join` is about what a `user` got, and there is none".to_owned());
+    }
+    let time = |name: &str, raw: &RawValue, units: &mut Option<Units>| {
+        Units::read(raw.get(), units).map_err(|why| format!("`{name}`: {why}"))
+    };
+    let region = match (line.rect, line.circle) {
+        (Some(_), Some(_)) => return Err("it has both `rect` and `circle`".to_owned()),
+        (Some([west, south, east, north]), None) => Some(Region::Rect {
+            west,
+            south,
+            east,
+            north,
+        }),
+        (None, Some([longitude, latitude, metres])) => Some(Region::Circle {
+            longitude,
+            latitude,
+            metres,
+        }),
+        (None, None) => None,
+    };
+    if let Some(region) = &region {
+        region.area().map_err(|error| error.to_string())?;
+    }
+    let topics = match &line.topic {
+        None | Some(Value::Null) => TopicFilter::everything(),
+        Some(topic) => plain(topic)
+            .parse()
+            .map_err(|error: esker::Error| error.to_string())?,
+    };
+    let condition = line.condition.map(|text| text.parse::<Expr>());
+    Ok(Wish {
+        user,
+        at: time("at", &line.at, units)?,
+        from: time("from", &line.from, units)?,
+        to: time("to", &line.to, units)?,
+        topics,
+        region,
+        condition: condition.transpose().map_err(|error| error.to_string())?,
+        joins: line.join,
+        id: line.id,
+    })
+}
+
+fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News, String> {
+    let record: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if record.get("id").is_none() {
+        return Err("it has no `id`".to_owned());
+    }
+    let mut time = |name: &str, value: Option<&Value>| match value {
+        Some(Value::Number(number)) => {
+            Units::read(&number.to_string(), units).map_err(|why| format!("`{name}`: {why}"))
+        }
+        Some(_) => Err(format!("`{name}` is no number")),
+        None => Err(format!("it has no `{name}`")),
+    };
+    let at = time(&args.time.to_string(), at_path(&record, &args.time))?;
+    let expires = match record.get("expires") {
+        None | Some(Value::Null) => None,
+        some => Some(time("expires", some)?),
+    };
+    let topic = match &args.topic {
+        None => Topic::root(),
+        Some(path) => match at_path(&record, path) {
+            // Nobody asks for it but those who ask for everything.
+            None | Some(Value::Null) => Topic::named("").map_err(|error| error.to_string())?,
+            Some(value) => plain(value)
+                .parse()
+                .map_err(|error: esker::Error| error.to_string())?,
+        },
+    };
+    let coordinate = |path: &Path| match at_path(&record, path) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value
+            .as_f64()
+            .map(Some)
+            .ok_or_else(|| format!("`{path}` is no number")),
+    };
+    let position = match &args.position {
+        None => None,
+        Some((lon, lat)) => coordinate(lon)?.zip(coordinate(lat)?),
+    };
+    if let Some((longitude, latitude)) = position {
+        // A circle of nothing about it: the coordinates are checked.
+        let region = Region::Circle {
+            longitude,
+            latitude,
+            metres: 0.0,
+        };
+        region.area().map_err(|error| error.to_string())?;
+    }
+    Ok(News {
+        at,
+        expires,
+        topic,
+        position,
+        body: text.to_owned(),
+    })
+}
+
+fn at_path<'v>(record: &'v Value, path: &Path) -> Option<&'v Value> {
+    path.names().try_fold(record, |value, name| value.get(name))
+}
+
+/// A string as it is, anything else as JSON.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// How times of the data are held: as whole numbers of fractions of their unit, and how many of these are a tick of the
+/// store's clock. Chosen by the first time: seconds and milliseconds since 1970 get six decimals, microseconds three,
+/// nanoseconds none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Units {
+    decimals: u32,
+    per_tick: u32,
+}
+
+impl Units {
+    const SMALL: Units = Units {
+        decimals: 6,
+        per_tick: 1_000_000,
+    };
+
+    fn of(whole: i128) -> Units {
+        match whole.unsigned_abs() {
+            0..4_000_000_000_000 => Units::SMALL,
+            4_000_000_000_000..4_000_000_000_000_000 => Units {
+                decimals: 3,
+                per_tick: 1_000_000,
+            },
+            _ => Units {
+                decimals: 0,
+                per_tick: 1_000_000,
+            },
+        }
+    }
+
+    /// A time from its JSON.
+    fn read(text: &str, units: &mut Option<Units>) -> Result<Time, String> {
+        let wrong = || format!("`{text}` is no time: a number is");
+        let is_plain = !text.contains(['e', 'E']);
+        let exact = match is_plain {
+            true => text.to_owned(),
+            false => {
+                let number: f64 = text.parse().map_err(|_| wrong())?;
+                format!("{number:.9}")
+            }
+        };
+        let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
+        let whole: i128 = whole.parse().map_err(|_| wrong())?;
+        let units = *units.get_or_insert_with(|| Units::of(whole));
+        let mut digits = fraction.to_owned();
+        digits.truncate(units.decimals as usize);
+        let has_more = fraction
+            .bytes()
+            .skip(units.decimals as usize)
+            .any(|b| b != b'0');
+        while digits.len() < units.decimals as usize {
+            digits.push('0');
+        }
+        let part: i128 = match digits.as_str() {
+            "" => 0,
+            digits => digits.parse().map_err(|_| wrong())?,
+        };
+        let is_negative = exact.starts_with('-');
+        let part = if is_negative { -part } else { part };
+        // Rounded down, so that the order of times stays.
+        let down = i128::from(has_more && is_negative);
+        let scaled = whole
+            .checked_mul(10_i128.pow(units.decimals))
+            .map(|whole| whole + part - down);
+        scaled
+            .and_then(|time| Time::try_from(time).ok())
+            .filter(|time| *time != Time::MAX)
+            .ok_or_else(|| format!("`{text}` is of another unit than the times before it"))
+    }
+
+    /// A duration in the unit of the data.
+    fn time_of(self, units: f64) -> Option<Time> {
+        let scaled = units * 10_f64.powi(self.decimals as i32);
+        (scaled.is_finite() && scaled < 9e18).then_some(scaled as Time)
+    }
+}
+
+/// The lines of a file, in the order of their times.
+struct Lines {
+    name: String,
+    reader: BufReader<Box<dyn Read>>,
+    line: u64,
+    last: Time,
+    text: String,
+}
+
+impl Lines {
+    fn open(path: &FilePath) -> Result<Lines, Failure> {
+        let sources = sources(std::slice::from_ref(&path.to_path_buf()), None);
+        let name = path.display().to_string();
+        let unreadable = |error| Failure::Usage(format!("cannot read {name}: {error}"));
+        let source = sources.map_err(Failure::Usage)?.pop();
+        let Some(source) = source else {
+            return Err(Failure::Usage(format!("cannot read {name}")));
+        };
+        let reader = source.open(&Arc::default()).map_err(unreadable)?;
+        Ok(Lines {
+            name,
+            reader: BufReader::new(reader),
+            line: 0,
+            last: Time::MIN,
+            text: String::new(),
+        })
+    }
+
+    /// The next line that is not empty.
+    fn next<T: Timed>(
+        &mut self,
+        parse: &mut dyn FnMut(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        loop {
+            self.text.clear();
+            self.line += 1;
+            let wrong =
+                |what: String| Failure::Usage(format!("{}, line {}: {what}", self.name, self.line));
+            let read = self.reader.read_line(&mut self.text);
+            if read.map_err(|error| wrong(error.to_string()))? == 0 {
+                return Ok(None);
+            }
+            let text = self.text.trim();
+            if text.is_empty() {
+                continue;
+            }
+            let parsed = parse(text).map_err(&wrong)?;
+            if parsed.at() < self.last {
+                return Err(wrong(
+                    "its time is before that of the line before: sort the file by time".to_owned(),
+                ));
+            }
+            self.last = parsed.at();
+            return Ok(Some(parsed));
+        }
+    }
+}

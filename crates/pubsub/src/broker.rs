@@ -1,0 +1,338 @@
+//! The broker: what its handles share, opening, times, and the directory of subscriptions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use coding::{Reader, put_bytes};
+use esker::extension::{Cost, Cursor, ExtensionStore, MAX_SEQ, MAX_TIME, Snapshot, TreeId};
+use esker::{Database, Durability, Error, Result, Seq};
+use parking_lot::Mutex;
+
+use crate::cell::Cell;
+use crate::config::{Architecture, Config, Granularity};
+use crate::element::{NEVER, StoredSubscription, Time, damaged, subscription};
+use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
+use crate::matching::Compiled;
+use crate::message::{End, Start};
+use crate::place;
+use crate::shape::{Shape, Shapes};
+use crate::topic::TopicFilter;
+
+/// The most cells under which an area is stored with variable granularity.
+const CELLS: usize = 6;
+/// The most cells under which one is stored with fixed granularity.
+const LEAVES: usize = 64 << 10;
+
+/// Publish/subscribe in a store. Cheap to clone; all handles of a store are one broker.
+///
+/// See the [crate documentation](crate) for what it does, and an example.
+#[derive(Clone)]
+pub struct Broker {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: ExtensionStore,
+    pub(crate) config: Config,
+    pub(crate) trees: Trees,
+    pub(crate) durability: Durability,
+    pub(crate) shapes: Shapes,
+    pub(crate) compiled: Compiled,
+    /// No publication has a later time.
+    pub(crate) latest: AtomicI64,
+    /// What of it is written down.
+    pub(crate) kept_latest: AtomicI64,
+    /// Held while a subscription that is there is changed.
+    pub(crate) changing: Mutex<()>,
+    reads: Reads,
+}
+
+/// The trees of a broker. Where there is one for both, both are that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trees {
+    pub(crate) publications: TreeId,
+    pub(crate) subscriptions: TreeId,
+    pub(crate) directory: TreeId,
+}
+
+#[derive(Default)]
+struct Reads {
+    walks: AtomicU64,
+    data_blocks: AtomicU64,
+    blocks_read: AtomicU64,
+}
+
+/// What a broker has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ReadStats {
+    /// Reads of lists: one a publication or subscription, or two with two trees.
+    pub walks: u64,
+    /// Blocks with entries that they needed, in the cache or not: the disk accesses of the paper's Table 3.
+    pub data_blocks: u64,
+    /// Blocks that were read from the file system.
+    pub blocks_read: u64,
+}
+
+impl Broker {
+    /// Opens the store's broker, and makes it with `config` if there is none. The store must have been opened with the
+    /// extension [`PubSub`](crate::PubSub).
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] when the store was opened without the extension, or the configuration is none; what reading
+    /// and writing fail with.
+    pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
+        let store = db.extension(NAME)?;
+        if store.tree(DIRECTORY).is_none() {
+            config.check().map_err(Error::BadInput)?;
+            let encoded = config.encode();
+            let lists: &[&str] = match config.architecture {
+                Architecture::DualDb => &[LISTS],
+                Architecture::TwoDb => &[PUBLICATIONS, SUBSCRIPTIONS],
+                Architecture::RepQueries => &[PUBLICATIONS],
+            };
+            let mut trees: Vec<(&str, &[u8])> = vec![(DIRECTORY, &encoded)];
+            trees.extend(lists.iter().map(|name| (*name, &[][..])));
+            store.create_trees(&trees)?;
+        }
+        Broker::over(store)
+    }
+
+    /// Opens the store's broker.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] when the store was opened without the extension, or has no broker; what reading fails with.
+    pub fn open(db: &Database) -> Result<Broker> {
+        let store = db.extension(NAME)?;
+        match store.tree(DIRECTORY) {
+            Some(_) => Broker::over(store),
+            None => Err(Error::BadInput(
+                "nothing was ever published or subscribed to in this store".to_owned(),
+            )),
+        }
+    }
+
+    fn over(store: ExtensionStore) -> Result<Broker> {
+        let tree = |name: &str| {
+            store
+                .tree(name)
+                .ok_or_else(|| damaged(&format!("its tree `{name}` is not there")))
+        };
+        let directory = tree(DIRECTORY)?;
+        let snapshot = store.snapshot();
+        let stored = snapshot.version().trees.get(&directory);
+        let config = stored.and_then(|tree| Config::decode(&tree.config));
+        let config = config.ok_or_else(|| damaged("its configuration is malformed"))?;
+        let (publications, subscriptions) = match config.architecture {
+            Architecture::DualDb => (tree(LISTS)?, tree(LISTS)?),
+            Architecture::TwoDb => (tree(PUBLICATIONS)?, tree(SUBSCRIPTIONS)?),
+            Architecture::RepQueries => (tree(PUBLICATIONS)?, tree(PUBLICATIONS)?),
+        };
+        let trees = Trees {
+            publications,
+            subscriptions,
+            directory,
+        };
+        let latest = read_latest(&snapshot, directory)?;
+        let inner = Inner {
+            shapes: Shapes::load(read_shapes(&snapshot, directory)?),
+            compiled: Compiled::new(config.depth),
+            durability: store.durability(),
+            latest: AtomicI64::new(latest),
+            kept_latest: AtomicI64::new(latest),
+            changing: Mutex::new(()),
+            reads: Reads::default(),
+            store,
+            config,
+            trees,
+        };
+        Ok(Broker {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The time of its clock. It does not step back.
+    pub fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    /// What it has read since it was opened.
+    pub fn read_stats(&self) -> ReadStats {
+        let reads = &self.inner.reads;
+        ReadStats {
+            walks: reads.walks.load(Ordering::Relaxed),
+            data_blocks: reads.data_blocks.load(Ordering::Relaxed),
+            blocks_read: reads.blocks_read.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn now(&self) -> Time {
+        let ticks = i64::try_from(self.store.now()).unwrap_or(i64::MAX);
+        ticks.saturating_mul(i64::from(self.config.resolution))
+    }
+
+    /// The time of the store's clock by which something that ends at `time` has surely ended. Times that the broker
+    /// decides by are exact; by this one the store forgets.
+    pub(crate) fn useless_at(&self, time: Time) -> u64 {
+        if time == NEVER {
+            return MAX_TIME;
+        }
+        let ticks = time.div_euclid(i64::from(self.config.resolution)).max(0);
+        (ticks as u64).saturating_add(2).min(MAX_TIME)
+    }
+
+    /// Called where something is passed over because it ended at `time`: that is written down before anybody learns of
+    /// it, so that it does not come back when the clock is set back.
+    #[inline]
+    pub(crate) fn note_ended(&self, snapshot: &Snapshot, time: Time) {
+        let ticks = time.div_euclid(i64::from(self.config.resolution)).max(0);
+        snapshot.has_expired(ticks as u64);
+    }
+
+    /// A duration in the broker's unit.
+    pub(crate) fn units(&self, long: Duration) -> Time {
+        let units = long.as_nanos() * u128::from(self.config.resolution) / 1_000_000;
+        Time::try_from(units).unwrap_or(NEVER)
+    }
+
+    pub(crate) fn end(&self, end: End, now: Time) -> Time {
+        match end {
+            End::Never => NEVER,
+            End::At(time) => time,
+            End::After(long) => now.saturating_add(self.units(long)),
+        }
+    }
+
+    pub(crate) fn start(&self, start: Start, now: Time) -> Time {
+        match start {
+            Start::Now => now,
+            Start::At(time) => time,
+            Start::Before(long) => now.saturating_sub(self.units(long)),
+        }
+    }
+
+    /// Until when a subscription is of use: beyond its end, where that of a user is remembered.
+    pub(crate) fn remembered(&self, to: Time, user: &[u8]) -> Time {
+        if user.is_empty() {
+            return to;
+        }
+        match self.config.remember {
+            Some(remember) => to.saturating_add(self.units(remember)),
+            None => NEVER,
+        }
+    }
+
+    /// The cells under which something is stored.
+    pub(crate) fn cells(&self, shape: &place::Shape) -> Vec<Cell> {
+        let depth = self.config.depth;
+        match self.config.granularity {
+            Granularity::Variable => shape.cells(depth, CELLS),
+            Granularity::Fixed => shape.leaves(depth, LEAVES),
+        }
+    }
+
+    pub(crate) fn is_one_tree(&self) -> bool {
+        self.trees.publications == self.trees.subscriptions
+    }
+
+    pub(crate) fn count(&self, cost: &Cost) {
+        let reads = &self.reads;
+        reads.walks.fetch_add(1, Ordering::Relaxed);
+        let add = |counter: &AtomicU64, n| counter.fetch_add(n, Ordering::Relaxed);
+        add(&reads.data_blocks, cost.data_blocks.get());
+        add(&reads.blocks_read, cost.blocks_read.get());
+    }
+
+    /// What is written beside an element that needs these shapes until `needed`.
+    pub(crate) fn shapes_to_write(
+        &self,
+        shapes: &[Shape],
+        now: Time,
+        needed: Time,
+    ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+        let written = self.shapes.need(shapes, now, needed);
+        let each = written.into_iter().map(|(shape, until)| {
+            let key = [b"s", shape.encode().as_slice()].concat();
+            (key, until.to_le_bytes().to_vec(), self.useless_at(until))
+        });
+        each.collect()
+    }
+
+    /// The subscription with this number, if it is there.
+    pub(crate) fn lookup(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
+        let found = snapshot.get(self.trees.directory, &id_key(id), &snapshot.cost())?;
+        Ok(found.map(|found| found.value.to_vec()))
+    }
+}
+
+/// Under which a subscription is in the directory.
+pub(crate) fn id_key(id: Seq) -> Vec<u8> {
+    [b"i", id.to_be_bytes().as_slice()].concat()
+}
+
+/// The most forms of a subscription that the directory has.
+const FORMS: usize = 16;
+
+/// A subscription as it is in the directory: its topics, then its forms, the newest first.
+pub(crate) fn directory_entry(
+    topics: &TopicFilter,
+    newest: &StoredSubscription<'_>,
+    older: &[StoredSubscription<'_>],
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_bytes(&mut out, &topics.encode());
+    for form in std::iter::once(newest).chain(older).take(FORMS) {
+        form.encode(&mut out);
+    }
+    out
+}
+
+pub(crate) fn read_entry(stored: &[u8]) -> Result<(TopicFilter, Vec<StoredSubscription<'_>>)> {
+    let mut input = Reader::new(stored);
+    let topics = input.bytes().and_then(TopicFilter::decode);
+    let mut forms = Vec::new();
+    while !input.is_empty() {
+        forms.push(subscription(&mut input));
+    }
+    let forms: Option<Vec<StoredSubscription<'_>>> = forms.into_iter().collect();
+    let read = topics.zip(forms).filter(|(_, forms)| !forms.is_empty());
+    read.ok_or_else(|| damaged("a subscription in the directory is malformed"))
+}
+
+/// Under which the latest time of all publications is in the directory.
+pub(crate) const LATEST: &[u8] = b"t";
+
+fn read_latest(snapshot: &Snapshot, directory: TreeId) -> Result<Time> {
+    let Some(found) = snapshot.get(directory, LATEST, &snapshot.cost())? else {
+        return Ok(Time::MIN);
+    };
+    let bytes: &[u8] = &found.value;
+    let bytes = <[u8; 8]>::try_from(bytes).map_err(|_| damaged("the latest time is malformed"))?;
+    Ok(Time::from_le_bytes(bytes))
+}
+
+fn read_shapes(snapshot: &Snapshot, directory: TreeId) -> Result<Vec<(Shape, Time)>> {
+    let mut cursor = snapshot.cursor(directory, 0);
+    let mut found = Vec::new();
+    cursor.seek(b"s", MAX_SEQ)?;
+    while cursor.valid() {
+        let Some(encoded) = cursor.key().strip_prefix(b"s") else {
+            break;
+        };
+        let until = <[u8; 8]>::try_from(cursor.value())
+            .ok()
+            .map(Time::from_le_bytes);
+        let read = Shape::decode(encoded).zip(until);
+        found.push(read.ok_or_else(|| damaged("a shape in the directory is malformed"))?);
+        cursor.next()?;
+    }
+    Ok(found)
+}

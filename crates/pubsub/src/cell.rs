@@ -1,0 +1,183 @@
+//! Cells: the quad-tree over longitude and latitude (the paper's section 6.2.2, figure 9).
+//!
+//! The root is the whole sphere; each cell has four quarters, 1 and 2 in the north, 3 and 4 in the south, the odd
+//! ones in the west. A point lies in one cell of each level: borders belong to the cell in the east and north of
+//! them, and the outermost ones to the cells that they end.
+
+use std::fmt;
+
+use esker::{Error, Result};
+use model::geometry::{Area, Bounds, Point, Relation, Space};
+
+/// The most levels below the root. A cell of that level is about a metre wide.
+pub const MAX_DEPTH: u8 = 24;
+
+/// A cell of the quad-tree: the numbers (1 to 4) of the quarters that lead to it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Cell(Vec<u8>);
+
+impl Cell {
+    /// The whole sphere.
+    pub fn root() -> Cell {
+        Cell::default()
+    }
+
+    /// The cell that these quarters lead to.
+    ///
+    /// # Errors
+    /// A number is not 1 to 4, or there are more than [`MAX_DEPTH`].
+    pub fn new(quarters: &[u8]) -> Result<Cell> {
+        let fits = |quarter: &u8| (1..=4).contains(quarter);
+        match quarters.len() <= usize::from(MAX_DEPTH) && quarters.iter().all(fits) {
+            true => Ok(Cell(quarters.to_vec())),
+            false => Err(Error::BadInput(format!(
+                "a cell is at most {MAX_DEPTH} quarters, each 1 to 4: {quarters:?} is none"
+            ))),
+        }
+    }
+
+    /// The cell of level `depth` in which a point lies.
+    pub fn of(point: Point, depth: u8) -> Cell {
+        let (mut low, mut high) = ((-180.0, -90.0), (180.0, 90.0));
+        let mut path = Vec::with_capacity(usize::from(depth));
+        for _ in 0..depth {
+            let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
+            let (is_east, is_north) = (point.x() >= middle.0, point.y() >= middle.1);
+            match is_east {
+                true => low.0 = middle.0,
+                false => high.0 = middle.0,
+            }
+            match is_north {
+                true => low.1 = middle.1,
+                false => high.1 = middle.1,
+            }
+            path.push(1 + u8::from(is_east) + 2 * u8::from(!is_north));
+        }
+        Cell(path)
+    }
+
+    /// Its level: 0 for the root.
+    pub fn level(&self) -> u8 {
+        self.0.len() as u8
+    }
+
+    /// The quarters that lead to it.
+    pub fn quarters(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// True when `other` is this cell or one of those that it is divided into.
+    pub fn holds(&self, other: &Cell) -> bool {
+        other.0.starts_with(&self.0)
+    }
+
+    /// True when one of the two holds the other.
+    pub fn meets(&self, other: &Cell) -> bool {
+        self.holds(other) || other.holds(self)
+    }
+
+    /// Its border.
+    pub fn bounds(&self) -> Bounds {
+        let (mut low, mut high) = ((-180.0, -90.0), (180.0, 90.0));
+        for quarter in &self.0 {
+            let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
+            match quarter % 2 == 0 {
+                true => low.0 = middle.0,
+                false => high.0 = middle.0,
+            }
+            match *quarter <= 2 {
+                true => low.1 = middle.1,
+                false => high.1 = middle.1,
+            }
+        }
+        Bounds {
+            min_x: low.0,
+            min_y: low.1,
+            max_x: high.0,
+            max_y: high.1,
+        }
+    }
+
+    fn quarter(&self, number: u8) -> Cell {
+        let mut path = self.0.clone();
+        path.push(number);
+        Cell(path)
+    }
+
+    /// All its cells at level `depth`; itself where it is as deep. 4 to the power of the difference.
+    pub(crate) fn leaves(&self, depth: u8) -> Vec<Cell> {
+        let mut cells = vec![self.clone()];
+        for _ in self.level()..depth {
+            cells = cells
+                .iter()
+                .flat_map(|cell| (1..=4).map(|number| cell.quarter(number)))
+                .collect();
+        }
+        cells
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, quarter) in self.0.iter().enumerate() {
+            let dot = if at == 0 { "" } else { "." };
+            write!(f, "{dot}{quarter}")?;
+        }
+        Ok(())
+    }
+}
+
+/// At most `most` cells, none deeper than `depth`, that together cover an area: as small as that allows, none within
+/// another.
+pub(crate) fn cover(area: &Area, depth: u8, most: usize) -> Vec<Cell> {
+    // Cells that could be divided, the largest first, and those that are final.
+    let (mut open, mut done) = (std::collections::VecDeque::from([Cell::root()]), Vec::new());
+    while let Some(cell) = open.pop_front() {
+        let is_inside = area.relation(&cell.bounds()) == Relation::Inside;
+        if cell.level() >= depth || is_inside {
+            done.push(cell);
+            continue;
+        }
+        let quarters = (1..=4).map(|number| cell.quarter(number));
+        let within: Vec<Cell> = quarters
+            .filter(|quarter| area.relation(&quarter.bounds()) != Relation::Outside)
+            .collect();
+        if within.is_empty() {
+            // Nothing of it is in the area, but that of its quarters cannot be told for sure.
+            continue;
+        }
+        match open.len() + done.len() + within.len() <= most {
+            true => open.extend(within),
+            false => done.push(cell),
+        }
+    }
+    done.sort_unstable();
+    done
+}
+
+/// All cells of level `depth` that an area meets; `None` when there are more than `most`.
+pub(crate) fn leaves(area: &Area, depth: u8, most: usize) -> Option<Vec<Cell>> {
+    let mut cells = vec![Cell::root()];
+    for _ in 0..depth {
+        let quarters = cells
+            .iter()
+            .flat_map(|cell| (1..=4).map(|n| cell.quarter(n)));
+        cells = quarters
+            .filter(|cell| area.relation(&cell.bounds()) != Relation::Outside)
+            .collect();
+        if cells.len() > most {
+            return None;
+        }
+    }
+    Some(cells)
+}
+
+/// The space of all positions.
+pub(crate) const SPACE: Space = Space::Sphere;
+
+impl Cell {
+    /// Its quarters, deeper than [`MAX_DEPTH`], too: for comparing areas.
+    pub(crate) fn divided(&self) -> [Cell; 4] {
+        [1, 2, 3, 4].map(|number| self.quarter(number))
+    }
+}

@@ -1,0 +1,162 @@
+//! What a broker is made with.
+
+use std::time::Duration;
+
+use coding::Reader;
+
+use crate::cell::MAX_DEPTH;
+
+/// How publications and subscriptions are stored (the paper's section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Architecture {
+    /// One tree, in which the lists of a topic lie side by side (section 5.3).
+    #[default]
+    DualDb,
+    /// A tree of publications and a tree of subscriptions (section 5.2): a baseline.
+    TwoDb,
+    /// Publications only; subscriptions are queries that are repeated ([`crate::RepeatedQueries`], section 5.1): a
+    /// baseline.
+    RepQueries,
+}
+
+/// How areas and cells are stored (section 6.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Granularity {
+    /// In few cells of any level.
+    #[default]
+    Variable,
+    /// In all the cells of the deepest level that they meet: a baseline.
+    Fixed,
+}
+
+/// What a broker is made with. It does not change afterwards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Default: [`Architecture::DualDb`].
+    pub architecture: Architecture,
+    /// Default: [`Granularity::Variable`].
+    pub granularity: Granularity,
+    /// Levels of the quad-tree of cells, at most [`MAX_DEPTH`]. Default 12: cells of 10 by 5 kilometres at the equator.
+    pub depth: u8,
+    /// How long after its end a subscription of a named user is remembered, so that another one of the same user that
+    /// asks for it gets nothing a second time ([`crate::Subscription::join`]). Such a subscription looks back no
+    /// further. `None`: for ever. Default: a minute.
+    pub remember: Option<Duration>,
+    /// Units of the broker's times in a millisecond of the store's clock. Default 1.
+    pub resolution: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            architecture: Architecture::default(),
+            granularity: Granularity::default(),
+            depth: 12,
+            remember: Some(Duration::from_secs(60)),
+            resolution: 1,
+        }
+    }
+}
+
+impl Config {
+    /// DualDB with variable granularity.
+    pub fn new() -> Config {
+        Config::default()
+    }
+
+    /// The same with another architecture.
+    pub fn architecture(mut self, architecture: Architecture) -> Config {
+        self.architecture = architecture;
+        self
+    }
+
+    /// The same with another granularity.
+    pub fn granularity(mut self, granularity: Granularity) -> Config {
+        self.granularity = granularity;
+        self
+    }
+
+    /// The same with cells of another depth.
+    pub fn depth(mut self, depth: u8) -> Config {
+        self.depth = depth;
+        self
+    }
+
+    /// The same with another time for which subscriptions are remembered; `None` for ever.
+    pub fn remember(mut self, remember: Option<Duration>) -> Config {
+        self.remember = remember;
+        self
+    }
+
+    /// The same with another unit of times.
+    pub fn resolution(mut self, resolution: u32) -> Config {
+        self.resolution = resolution;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match () {
+            () if self.depth > MAX_DEPTH => Err(format!(
+                "cells have at most {MAX_DEPTH} levels, not {}",
+                self.depth
+            )),
+            () if self.resolution == 0 => Err("a resolution is at least 1".to_owned()),
+            () => Ok(()),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![1];
+        out.push(match self.architecture {
+            Architecture::DualDb => 1,
+            Architecture::TwoDb => 2,
+            Architecture::RepQueries => 3,
+        });
+        out.push(match self.granularity {
+            Granularity::Variable => 1,
+            Granularity::Fixed => 2,
+        });
+        out.push(self.depth);
+        out.extend_from_slice(&self.resolution.to_le_bytes());
+        let remember = self.remember.map_or(u64::MAX, |remember| {
+            u64::try_from(remember.as_millis()).unwrap_or(u64::MAX)
+        });
+        out.extend_from_slice(&remember.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(stored: &[u8]) -> Option<Config> {
+        let mut input = Reader::new(stored);
+        if input.u8()? != 1 {
+            return None;
+        }
+        let architecture = match input.u8()? {
+            1 => Architecture::DualDb,
+            2 => Architecture::TwoDb,
+            3 => Architecture::RepQueries,
+            _ => return None,
+        };
+        let granularity = match input.u8()? {
+            1 => Granularity::Variable,
+            2 => Granularity::Fixed,
+            _ => return None,
+        };
+        let depth = input.u8()?;
+        let resolution = input.u32()?;
+        let remember = match input.u64()? {
+            u64::MAX => None,
+            millis => Some(Duration::from_millis(millis)),
+        };
+        let config = Config {
+            architecture,
+            granularity,
+            depth,
+            remember,
+            resolution,
+        };
+        (config.check().is_ok() && input.is_empty()).then_some(config)
+    }
+}

@@ -1,0 +1,74 @@
+//! The trees of a broker in its store.
+//!
+//! | tree | keys | values |
+//! | --- | --- | --- |
+//! | `lists` (DualDB) | lists of publications and of subscriptions ([`crate::keys`]) | operands: elements ([`crate::element`]) |
+//! | `publications`, `subscriptions` (TwoDB) | the same, apart | the same |
+//! | `directory` | `s` and a shape; `i` and the number of a subscription | the time until which it is needed; the subscription |
+//!
+//! The configuration of `directory` is that of the broker ([`Config`]).
+
+use std::sync::Arc;
+
+use esker::extension::{Extension, TreeOptions};
+
+use crate::config::Config;
+use crate::lists::ValueLists;
+
+/// The extension that a store with a broker is opened with.
+///
+/// ```
+/// use std::sync::Arc;
+/// use esker::Options;
+///
+/// let options = Options { extensions: vec![Arc::new(esker_pubsub::PubSub)], ..Options::default() };
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PubSub;
+
+/// Its name in the store.
+pub(crate) const NAME: &str = "pubsub";
+
+pub(crate) const DIRECTORY: &str = "directory";
+pub(crate) const LISTS: &str = "lists";
+pub(crate) const PUBLICATIONS: &str = "publications";
+pub(crate) const SUBSCRIPTIONS: &str = "subscriptions";
+
+impl Extension for PubSub {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn tree_options(&self, tree: &str, config: &[u8]) -> Option<TreeOptions> {
+        match tree {
+            LISTS | PUBLICATIONS | SUBSCRIPTIONS => Some(TreeOptions {
+                operator: Some(Arc::new(ValueLists)),
+                ..TreeOptions::default()
+            }),
+            DIRECTORY => Config::decode(config).map(|_| TreeOptions::default()),
+            _ => None,
+        }
+    }
+}
+
+impl PubSub {
+    /// Opens a store with its extension, creating it if there is none.
+    ///
+    /// # Errors
+    /// Those of [`esker::Database::create_or_open`].
+    pub fn open(
+        folder: &std::path::Path,
+        options: esker::Options,
+    ) -> esker::Result<esker::Database> {
+        esker::Database::create_or_open(folder, PubSub::with(options))
+    }
+
+    /// The options, with the extension.
+    pub fn with(mut options: esker::Options) -> esker::Options {
+        let is_there = options.extensions.iter().any(|e| e.name() == NAME);
+        if !is_there {
+            options.extensions.push(Arc::new(PubSub));
+        }
+        options
+    }
+}

@@ -1,0 +1,73 @@
+//! Publish/subscribe over past and future, in an Esker store.
+//!
+//! Subscriptions and publications are both stored, both may be gone in seconds, and there may be millions of either: a
+//! subscription takes what was published a minute ago and what will be in the next one. It implements RepQueries, TwoDB
+//! and DualDB of Qader and Hristidis ("High-throughput Publish/Subscribe on top of LSM-based Storage") on the value lists
+//! and the expiry of Esker's engine, beside the datasets of the same store.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use esker::Options;
+//! use esker_pubsub::{Broker, Config, PubSub, Publication, Region, Subscription};
+//!
+//! # fn main() -> esker::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let db = PubSub::open(dir.path(), Options::default())?;
+//! let broker = Broker::create_or_open(&db, Config::new())?;
+//!
+//! let accident = Publication::new("traffic/accident".parse()?, br#"{"lanes": 2}"#);
+//! broker.publish(&accident.at_point(9.99, 53.55).lives(Duration::from_secs(600)))?;
+//!
+//! // What happened about here in the last minute, and what will in the next.
+//! let here = Region::Circle { longitude: 10.0, latitude: 53.5, metres: 10_000.0 };
+//! let subscription = Subscription::to("traffic".parse()?)
+//!     .since(Duration::from_secs(60))
+//!     .lasting(Duration::from_secs(60))
+//!     .within(here)
+//!     .user("ann");
+//! let made = broker.subscribe(&subscription)?;
+//! assert_eq!(made.past.len(), 1);
+//!
+//! let closed = Publication::new("traffic/closed".parse()?, br#"{"road": "A7"}"#);
+//! let published = broker.publish(&closed.at_point(10.01, 53.52))?;
+//! assert_eq!(published.matches[0].subscription, made.id);
+//! # Ok(())
+//! # }
+//! ```
+
+mod anchor;
+mod broker;
+mod cell;
+mod config;
+mod element;
+mod extension;
+mod follow;
+mod keys;
+mod lists;
+mod matching;
+mod message;
+mod past;
+mod place;
+mod publish;
+mod repeat;
+mod shape;
+mod spans;
+mod subscribe;
+mod topic;
+mod topics;
+mod walk;
+
+pub use broker::{Broker, ReadStats};
+pub use cell::{Cell, MAX_DEPTH};
+pub use config::{Architecture, Config, Granularity};
+pub use element::Time;
+pub use extension::PubSub;
+pub use follow::Follow;
+pub use message::{
+    Match, Notification, Publication, Published, Subscribed, Subscription, Threshold,
+};
+pub use place::{Place, Region};
+pub use repeat::{RepeatedQueries, Tell};
+pub use topic::{MAX_LEVELS, Topic, TopicFilter};
+pub use topics::TopicUse;

@@ -1,0 +1,102 @@
+//! Does a publication match a subscription? The part that looks at both.
+
+use std::sync::Arc;
+
+use esker::{Error, Expr, Result};
+use model::condition::Filter;
+use quick_cache::sync::Cache;
+
+use crate::element::{StoredChange, StoredSubscription, Time};
+use crate::place::{Place, Region, Shape};
+
+/// Compiled conditions and areas, kept while they are in use: many subscriptions share theirs, and all are met again.
+pub(crate) struct Compiled {
+    filters: Cache<Arc<str>, Arc<Filter>>,
+    polygons: Cache<Arc<str>, Arc<Shape>>,
+    depth: u8,
+}
+
+/// Compiled conditions that are kept, and polygons.
+const KEPT: (usize, usize) = (16 << 10, 4 << 10);
+
+/// What of a publication decides.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) time: Time,
+    pub(crate) place: &'a Shape,
+    pub(crate) body: &'a [u8],
+}
+
+impl Compiled {
+    pub(crate) fn new(depth: u8) -> Compiled {
+        Compiled {
+            filters: Cache::new(KEPT.0),
+            polygons: Cache::new(KEPT.1),
+            depth,
+        }
+    }
+
+    /// # Errors
+    /// The text is no condition.
+    pub(crate) fn filter(&self, condition: &str) -> Result<Arc<Filter>> {
+        if let Some(filter) = self.filters.get(condition) {
+            return Ok(filter);
+        }
+        let expr: Expr = condition.parse().map_err(Error::Condition)?;
+        let filter = Arc::new(Filter::new(&expr));
+        self.filters.insert(condition.into(), filter.clone());
+        Ok(filter)
+    }
+
+    /// # Errors
+    /// The place is none.
+    pub(crate) fn shape(&self, place: &Place) -> Result<Arc<Shape>> {
+        let Place::Region(Region::Polygon(text)) = place else {
+            return Ok(Arc::new(place.shape(self.depth)?));
+        };
+        if let Some(shape) = self.polygons.get(text) {
+            return Ok(shape);
+        }
+        let shape = Arc::new(place.shape(self.depth)?);
+        self.polygons.insert(text.clone(), shape.clone());
+        Ok(shape)
+    }
+
+    /// True when the interval, the place and the condition of a subscription admit a publication. Topics, expiry and
+    /// earlier publications are not looked at.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    pub(crate) fn admits(
+        &self,
+        subscription: &StoredSubscription<'_>,
+        subject: &Subject<'_>,
+    ) -> Result<bool> {
+        if subject.time < subscription.from || subject.time > subscription.to {
+            return Ok(false);
+        }
+        if subscription.place != Place::Anywhere
+            && !subject.place.is_for(&*self.shape(&subscription.place)?)
+        {
+            return Ok(false);
+        }
+        Ok(subscription.condition.is_empty()
+            || self
+                .filter(subscription.condition)?
+                .matches_json(subject.body))
+    }
+}
+
+impl StoredChange {
+    /// True when a number has changed enough. Without one before it has not.
+    pub(crate) fn is_met(&self, now: Option<f64>, before: Option<f64>) -> bool {
+        let (Some(now), Some(before)) = (now, before) else {
+            return false;
+        };
+        let moved = (now - before).abs();
+        match self.is_relative {
+            true => moved * 100.0 > self.threshold * before.abs(),
+            false => moved > self.threshold,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! GetData (the paper's Algorithms 1, 3, 4 and 5): what was published before, and is for a subscription.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+use esker::extension::{Cost, Snapshot};
+use esker::{Result, Seq};
+
+use crate::broker::Inner;
+use crate::cell::Cell;
+use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription};
+use crate::keys::{List, ListKey};
+use crate::matching::Subject;
+use crate::message::Notification;
+use crate::publish::{is_for, path_of};
+use crate::spans;
+use crate::subscribe::Ready;
+use crate::topic::Topic;
+use crate::walk::{Next, Span, Visit, tidy, walk};
+
+/// A publication found for a subscription.
+struct Candidate {
+    notification: Notification,
+    /// The number that it changes, and the one before it in its list.
+    number: Option<f64>,
+    before: Option<f64>,
+}
+
+/// Reads the lists of publications for a subscription.
+struct Past<'a> {
+    inner: &'a Inner,
+    snapshot: &'a Snapshot,
+    ready: &'a Ready,
+    stored: StoredSubscription<'a>,
+    path: Option<esker::Path>,
+    found: BTreeMap<Seq, Candidate>,
+    /// By list, the candidates that wait for the publication before them.
+    waiting: HashMap<Vec<u8>, Vec<Seq>>,
+    checked: (Vec<u8>, Option<Topic>),
+}
+
+/// An earlier subscription of the same user.
+struct Got {
+    key: Vec<u8>,
+    entry: Vec<u8>,
+}
+
+impl Past<'_> {
+    fn visit(&mut self, key: &[u8], raw: &Raw<'_>) -> Result<Next> {
+        if self.checked.0 != key {
+            self.checked = (key.to_vec(), self.topic_of(key));
+        }
+        let Some(topic) = self.checked.1.clone() else {
+            return Ok(Next::EndList);
+        };
+        let Element::Publication(publication) = raw.decode()? else {
+            return Ok(Next::On);
+        };
+        let is_waited_for = self.waiting.get(key).is_some_and(|seqs| !seqs.is_empty());
+        if publication.latest < self.ready.from && !is_waited_for {
+            return Ok(Next::EndList);
+        }
+        let number = self.path.as_ref();
+        let number = number.and_then(|path| spans::number_at(path, publication.body));
+        if publication.expires <= self.ready.made {
+            self.inner.note_ended(self.snapshot, publication.expires);
+            return Ok(Next::On);
+        }
+        if let Some(before) = number.filter(|_| is_waited_for) {
+            self.settle(key, before);
+        }
+        if raw.seq < self.ready.begins || !self.admits(&publication)? {
+            return Ok(Next::On);
+        }
+        let new = self.found.entry(raw.seq).or_insert_with(|| Candidate {
+            notification: Notification {
+                seq: raw.seq,
+                topic,
+                time: publication.time,
+                expires: Some(publication.expires).filter(|expires| *expires != NEVER),
+                place: publication.place.clone(),
+                body: publication.body.to_vec(),
+            },
+            number,
+            before: None,
+        });
+        if new.number.is_some() {
+            self.waiting.entry(key.to_vec()).or_default().push(raw.seq);
+        }
+        Ok(Next::On)
+    }
+
+    /// The topic of a list, if its publications can be for the subscription.
+    fn topic_of(&self, key: &[u8]) -> Option<Topic> {
+        let parsed = ListKey::parse(key)?;
+        if parsed.list != List::Publications {
+            return None;
+        }
+        let meets = |cell: &Cell| {
+            cell.quarters().starts_with(parsed.cell) || parsed.cell.starts_with(cell.quarters())
+        };
+        let topic = parsed.topic()?;
+        (self.ready.topics.matches(&topic) && self.ready.cells.iter().any(meets)).then_some(topic)
+    }
+
+    fn admits(&self, publication: &StoredPublication<'_>) -> Result<bool> {
+        let place = self.inner.compiled.shape(&publication.place)?;
+        let subject = Subject {
+            time: publication.time,
+            place: &place,
+            body: publication.body,
+        };
+        self.inner.compiled.admits(&self.stored, &subject)
+    }
+
+    /// A number in a list, for those that wait for one.
+    fn settle(&mut self, key: &[u8], number: f64) {
+        for seq in self.waiting.remove(key).unwrap_or_default() {
+            if let Some(candidate) = self.found.get_mut(&seq) {
+                // Of several lists that have it the first decides.
+                candidate.before = candidate.before.or(Some(number));
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// What a snapshot has for this form of a subscription, oldest first.
+    pub(crate) fn past(
+        &self,
+        snapshot: &Snapshot,
+        ready: &Ready,
+        form: Seq,
+    ) -> Result<Vec<Notification>> {
+        if ready.from > ready.to || ready.from > self.latest.load(Ordering::Acquire) {
+            return Ok(Vec::new());
+        }
+        let known = self.shapes.known();
+        let mut publications = spans::for_subscription(&known, &ready.topics, &ready.cells);
+        let change = ready.change.as_ref();
+        let mut past = Past {
+            inner: self,
+            snapshot,
+            ready,
+            stored: ready.stored(form),
+            path: change.map(|change| path_of(&change.path)).transpose()?,
+            found: BTreeMap::new(),
+            waiting: HashMap::new(),
+            checked: Default::default(),
+        };
+        let mut got: Vec<Got> = Vec::new();
+        let mut subscriptions = Vec::new();
+        if ready.joins {
+            subscriptions = spans::beside(&known, &ready.topics, &ready.cells);
+        }
+        let mut read = Vec::new();
+        if self.is_one_tree() {
+            // One walk reads both lists of each topic (Algorithm 4).
+            publications.append(&mut subscriptions);
+        } else if ready.joins {
+            read = tidy(subscriptions);
+            self.earlier(snapshot, &read, ready, form, &mut got)?;
+        }
+        let spans = tidy(publications);
+        let cost = snapshot.cost();
+        let mut visit = |key: &[u8], raw: &Raw<'_>| match raw.is_publication() {
+            true => past.visit(key, raw),
+            false if ready.joins => note(key, raw, ready, form, &mut got),
+            false => Ok(Next::EndList),
+        };
+        walk(snapshot, self.trees.publications, &spans, &cost, &mut visit)?;
+        self.count(&cost);
+        if self.is_one_tree() {
+            read = spans;
+        }
+        let mut found: Vec<Candidate> = past.found.into_values().collect();
+        if let Some(change) = change {
+            found.retain(|candidate| change.is_met(candidate.number, candidate.before));
+        }
+        if ready.joins && !found.is_empty() {
+            self.drop_what_was_got(snapshot, ready, form, &mut found, &read, got)?;
+        }
+        Ok(found.into_iter().map(|found| found.notification).collect())
+    }
+
+    /// Reads the user's earlier subscriptions in some lists.
+    fn earlier(
+        &self,
+        snapshot: &Snapshot,
+        spans: &[Span],
+        ready: &Ready,
+        form: Seq,
+        got: &mut Vec<Got>,
+    ) -> Result<()> {
+        let cost: Cost = snapshot.cost();
+        let visit: &mut Visit<'_> = &mut |key, raw| match raw.is_publication() {
+            true => Ok(Next::EndList),
+            false => note(key, raw, ready, form, got),
+        };
+        walk(snapshot, self.trees.subscriptions, spans, &cost, visit)?;
+        self.count(&cost);
+        Ok(())
+    }
+
+    /// Drops publications that an earlier subscription of the user got.
+    fn drop_what_was_got(
+        &self,
+        snapshot: &Snapshot,
+        ready: &Ready,
+        form: Seq,
+        found: &mut Vec<Candidate>,
+        read: &[Span],
+        mut got: Vec<Got>,
+    ) -> Result<()> {
+        let known = self.shapes.known();
+        // Lists that have subscriptions to what was found, and that lie elsewhere: above it, beside wildcards.
+        let mut elsewhere = HashSet::new();
+        for candidate in found.iter() {
+            let publication = &candidate.notification;
+            let cells = self.cells(&*self.compiled.shape(&publication.place)?);
+            elsewhere.extend(
+                spans::for_publication(&known, &publication.topic, &cells, &publication.body)
+                    .into_iter()
+                    .filter(|span| !read.iter().any(|read| read.holds(span))),
+            );
+        }
+        let elsewhere = tidy(elsewhere.into_iter().collect());
+        if !elsewhere.is_empty() {
+            self.earlier(snapshot, &elsewhere, ready, form, &mut got)?;
+        }
+        let mut kept = Vec::with_capacity(found.len());
+        for candidate in found.drain(..) {
+            let publication = &candidate.notification;
+            let place = self.compiled.shape(&publication.place)?;
+            let cells = self.cells(&place);
+            let subject = Subject {
+                time: publication.time,
+                place: &place,
+                body: &publication.body,
+            };
+            let mut was_got = false;
+            for earlier in &got {
+                let mut input = coding::Reader::new(&earlier.entry);
+                let Some(subscription) = crate::element::subscription(&mut input) else {
+                    continue;
+                };
+                let expires = publication.expires.unwrap_or(NEVER);
+                was_got |= subscription.was_told(publication.seq, publication.time, expires)
+                    && is_for(&earlier.key, &publication.topic, &cells)
+                    && self.compiled.admits(&subscription, &subject)?;
+            }
+            if !was_got {
+                kept.push(candidate);
+            }
+        }
+        *found = kept;
+        Ok(())
+    }
+}
+
+/// Notes a subscription, if it is another one of the user that reaches the time that is asked for.
+fn note(key: &[u8], raw: &Raw<'_>, ready: &Ready, form: Seq, got: &mut Vec<Got>) -> Result<Next> {
+    if let Element::Subscription(subscription) = raw.decode()?
+        && subscription.user == ready.user
+        && subscription.form != form
+        && subscription.to >= ready.from
+        // Whether it was told of a change can depend on what has expired since.
+        && subscription.change.is_none()
+    {
+        let mut entry = Vec::new();
+        subscription.encode(&mut entry);
+        got.push(Got {
+            key: key.to_vec(),
+            entry,
+        });
+    }
+    Ok(Next::On)
+}

@@ -1,0 +1,318 @@
+//! Where a publication or subscription is: nowhere in particular, at a point, in a cell, or in an area.
+
+use std::sync::Arc;
+
+use coding::Reader;
+use esker::{Error, Result};
+use model::geometry::{Area, Bounds, Point, Relation, distance};
+
+use crate::cell::{self, Cell, SPACE};
+
+/// An area, by what describes it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Region {
+    /// Longitudes from `west` to `east`, latitudes from `south` to `north`, in degrees, borders included. With `west`
+    /// greater than `east` it crosses the meridian of 180 degrees.
+    Rect {
+        /// The western border.
+        west: f64,
+        /// The southern border.
+        south: f64,
+        /// The eastern border.
+        east: f64,
+        /// The northern border.
+        north: f64,
+    },
+    /// All that is at most `metres` away from a point, along the sphere.
+    Circle {
+        /// The longitude of the centre.
+        longitude: f64,
+        /// The latitude of the centre.
+        latitude: f64,
+        /// The radius.
+        metres: f64,
+    },
+    /// The polygons of a GeoJSON text.
+    Polygon(Arc<str>),
+}
+
+impl Region {
+    /// The exact area.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] says what is wrong with it.
+    pub fn area(&self) -> Result<Area> {
+        let area = match self {
+            Region::Rect {
+                west,
+                south,
+                east,
+                north,
+            } => Area::rect(SPACE, *west, *south, *east, *north),
+            Region::Circle {
+                longitude,
+                latitude,
+                metres,
+            } => Point::new(SPACE, *longitude, *latitude)
+                .and_then(|centre| Area::circle(SPACE, centre, *metres)),
+            Region::Polygon(text) => Area::from_geojson(SPACE, text),
+        };
+        Ok(area?)
+    }
+}
+
+/// Where a publication is, and what a subscription asks for.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub enum Place {
+    /// Nowhere in particular. A subscription without a place takes publications of any place; a publication without
+    /// one reaches only such subscriptions.
+    #[default]
+    Anywhere,
+    /// A point, in degrees.
+    Point {
+        /// Longitude.
+        longitude: f64,
+        /// Latitude.
+        latitude: f64,
+    },
+    /// A cell of the quad-tree.
+    Cell(Cell),
+    /// An area.
+    Region(Region),
+}
+
+/// A place, prepared for comparisons.
+#[derive(Debug, Clone)]
+pub(crate) enum Shape {
+    Anywhere,
+    Point(Point),
+    Cell(Cell),
+    Area(Area, Region),
+}
+
+impl Place {
+    /// # Errors
+    /// Coordinates that are none, areas that are none, cells deeper than `depth`.
+    pub(crate) fn shape(&self, depth: u8) -> Result<Shape> {
+        Ok(match self {
+            Place::Anywhere => Shape::Anywhere,
+            Place::Point {
+                longitude,
+                latitude,
+            } => Shape::Point(Point::new(SPACE, *longitude, *latitude)?),
+            Place::Cell(cell) if cell.level() > depth => {
+                return Err(Error::BadInput(format!(
+                    "cell {cell} is {} levels deep, and this broker's cells are {depth}",
+                    cell.level()
+                )));
+            }
+            Place::Cell(cell) => Shape::Cell(cell.clone()),
+            Place::Region(region) => Shape::Area(region.area()?, region.clone()),
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut put = |tag: u8, numbers: &[f64]| {
+            out.push(tag);
+            for number in numbers {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        };
+        match self {
+            Place::Anywhere => put(0, &[]),
+            Place::Point {
+                longitude,
+                latitude,
+            } => put(1, &[*longitude, *latitude]),
+            Place::Cell(cell) => {
+                out.push(2);
+                coding::put_bytes(out, cell.quarters());
+            }
+            Place::Region(Region::Rect {
+                west,
+                south,
+                east,
+                north,
+            }) => put(3, &[*west, *south, *east, *north]),
+            Place::Region(Region::Circle {
+                longitude,
+                latitude,
+                metres,
+            }) => put(4, &[*longitude, *latitude, *metres]),
+            Place::Region(Region::Polygon(text)) => {
+                out.push(5);
+                coding::put_bytes(out, text.as_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn decode(input: &mut Reader<'_>) -> Option<Place> {
+        fn number(input: &mut Reader<'_>) -> Option<f64> {
+            Some(f64::from_bits(input.u64()?))
+        }
+        Some(match input.u8()? {
+            0 => Place::Anywhere,
+            1 => Place::Point {
+                longitude: number(input)?,
+                latitude: number(input)?,
+            },
+            2 => Place::Cell(Cell::new(input.bytes()?).ok()?),
+            3 => Place::Region(Region::Rect {
+                west: number(input)?,
+                south: number(input)?,
+                east: number(input)?,
+                north: number(input)?,
+            }),
+            4 => Place::Region(Region::Circle {
+                longitude: number(input)?,
+                latitude: number(input)?,
+                metres: number(input)?,
+            }),
+            5 => Place::Region(Region::Polygon(
+                std::str::from_utf8(input.bytes()?).ok()?.into(),
+            )),
+            _ => return None,
+        })
+    }
+}
+
+impl Shape {
+    /// The cells under which it is stored with variable granularity: few, and as small as they can be.
+    pub(crate) fn cells(&self, depth: u8, most: usize) -> Vec<Cell> {
+        match self {
+            Shape::Anywhere => vec![Cell::root()],
+            Shape::Point(point) => vec![Cell::of(*point, depth)],
+            Shape::Cell(cell) => vec![cell.clone()],
+            Shape::Area(area, _) => cell::cover(area, depth, most),
+        }
+    }
+
+    /// The cells under which it is stored with fixed granularity: all of the deepest level; the root alone for
+    /// everything, and where there would be too many.
+    pub(crate) fn leaves(&self, depth: u8, most: usize) -> Vec<Cell> {
+        let leaves = match self {
+            Shape::Anywhere => None,
+            Shape::Point(point) => Some(vec![Cell::of(*point, depth)]),
+            Shape::Cell(cell) => {
+                let count = 4_usize.checked_pow(u32::from(depth.saturating_sub(cell.level())));
+                count
+                    .filter(|count| *count <= most)
+                    .map(|_| cell.leaves(depth))
+            }
+            Shape::Area(area, _) => cell::leaves(area, depth, most),
+        };
+        leaves.unwrap_or_else(|| vec![Cell::root()])
+    }
+
+    /// True when a publication there is for a subscription to `wanted`.
+    pub(crate) fn is_for(&self, wanted: &Shape) -> bool {
+        match (self, wanted) {
+            (_, Shape::Anywhere) => true,
+            (Shape::Anywhere, _) => false,
+            (Shape::Point(a), Shape::Point(b)) => a == b,
+            (Shape::Cell(a), Shape::Cell(b)) => a.meets(b),
+            (Shape::Point(point), Shape::Cell(cell)) | (Shape::Cell(cell), Shape::Point(point)) => {
+                *cell == Cell::of(*point, cell.level())
+            }
+            (Shape::Point(point), Shape::Area(area, _))
+            | (Shape::Area(area, _), Shape::Point(point)) => area.contains(*point),
+            (Shape::Cell(cell), Shape::Area(area, region))
+            | (Shape::Area(area, region), Shape::Cell(cell)) => {
+                meets_box(area, region, &cell.bounds())
+            }
+            (Shape::Area(a, first), Shape::Area(b, second)) => meets(a, first, b, second),
+        }
+    }
+}
+
+/// True when two areas have a point in common. Exact for rectangles and circles; of a polygon, what is too close to
+/// the other to be told apart counts as common.
+fn meets(a: &Area, first: &Region, b: &Area, second: &Region) -> bool {
+    match (first, second) {
+        (Region::Circle { metres: r, .. }, Region::Circle { metres: s, .. }) => {
+            match (centre(first), centre(second)) {
+                (Some(c), Some(d)) => distance(SPACE, c, d) <= r + s,
+                _ => false,
+            }
+        }
+        (Region::Rect { .. }, _) => a.boxes().iter().any(|part| meets_box(b, second, part)),
+        (_, Region::Rect { .. }) => b.boxes().iter().any(|part| meets_box(a, first, part)),
+        _ => Search::new(a, b).finds_common(&Cell::root()),
+    }
+}
+
+fn centre(region: &Region) -> Option<Point> {
+    match region {
+        Region::Circle {
+            longitude,
+            latitude,
+            ..
+        } => Point::new(SPACE, *longitude, *latitude).ok(),
+        _ => None,
+    }
+}
+
+/// True when an area has a point in common with a box.
+fn meets_box(area: &Area, region: &Region, bounds: &Bounds) -> bool {
+    let relation = area.relation(bounds);
+    match region {
+        Region::Rect { .. } | Region::Circle { .. } => relation != Relation::Outside,
+        Region::Polygon(_) if relation == Relation::Crosses => {
+            let Bounds {
+                min_x,
+                min_y,
+                max_x,
+                max_y,
+            } = *bounds;
+            Area::rect(SPACE, min_x, min_y, max_x, max_y)
+                .is_ok_and(|rect| Search::new(area, &rect).finds_common(&Cell::root()))
+        }
+        Region::Polygon(_) => relation == Relation::Inside,
+    }
+}
+
+/// Looks for a point that two areas have in common, by dividing the sphere until a cell lies within both, a corner of
+/// one does, or no room is left between the two.
+struct Search<'a> {
+    a: &'a Area,
+    b: &'a Area,
+    left: u32,
+}
+
+impl Search<'_> {
+    fn new<'a>(a: &'a Area, b: &'a Area) -> Search<'a> {
+        Search { a, b, left: 20_000 }
+    }
+
+    fn finds_common(&mut self, cell: &Cell) -> bool {
+        /// Cells of that level are a tenth of a millimetre wide.
+        const FINEST: usize = 38;
+        let bounds = cell.bounds();
+        match (self.a.relation(&bounds), self.b.relation(&bounds)) {
+            (Relation::Outside, _) | (_, Relation::Outside) => return false,
+            (Relation::Inside, Relation::Inside) => return true,
+            _ if cell.quarters().len() >= FINEST || self.left == 0 => return true,
+            _ => self.left -= 1,
+        }
+        let middle = (
+            f64::midpoint(bounds.min_x, bounds.max_x),
+            f64::midpoint(bounds.min_y, bounds.max_y),
+        );
+        let points = [
+            (bounds.min_x, bounds.min_y),
+            (bounds.max_x, bounds.max_y),
+            middle,
+        ];
+        let is_common = |(x, y): &(f64, f64)| {
+            let point = Point::new(SPACE, *x, *y);
+            point.is_ok_and(|point| self.a.contains(point) && self.b.contains(point))
+        };
+        points.iter().any(is_common)
+            || cell
+                .divided()
+                .iter()
+                .any(|quarter| self.finds_common(quarter))
+    }
+}

@@ -1,0 +1,365 @@
+//! PUBLISH (the paper's Table 1, Algorithm 2): stores a publication, and finds whom it is for.
+//!
+//! The publication's place in the log decides: it is for the subscriptions before it, which it finds in a snapshot of
+//! everything before its batch; those behind it find it in theirs. So the two meet exactly once, whatever the threads.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::Ordering;
+
+use esker::extension::{Batch, Kind, Snapshot};
+use esker::{Path, Result, Seq};
+
+use crate::broker::{Broker, Inner, LATEST};
+use crate::cell::Cell;
+use crate::config::Architecture;
+use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time, damaged};
+use crate::keys::{self, List, ListKey};
+use crate::matching::Subject;
+use crate::message::{Match, Notification, Publication, Published};
+use crate::shape::Shape;
+use crate::spans;
+use crate::topic::{Topic, TopicFilter};
+use crate::walk::{Next, Span, tidy, walk};
+
+/// How far ahead of the latest publication's time what is written down of it is, in milliseconds.
+const AHEAD: Time = 10_000;
+
+impl Broker {
+    /// Stores a publication and finds the subscriptions that it is for; tells their consumers.
+    ///
+    /// Costs one write, and in each component of the tree a look at the lists that can have subscriptions to it.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`](esker::Error::BadInput) for a place that is none; what reading and writing fail with.
+    pub fn publish(&self, publication: &Publication) -> Result<Published> {
+        let inner = &*self.inner;
+        let time = publication.time.unwrap_or_else(|| inner.now());
+        let expires = inner.end(publication.end, time);
+        let shape = inner.compiled.shape(&publication.place)?;
+        let cells = inner.cells(&shape);
+        let (seq, before) = inner.store_publication(publication, &cells, time, expires)?;
+        let is_matched = inner.config.architecture != Architecture::RepQueries && expires > time;
+        let matches = match is_matched {
+            true => {
+                let subject = Subject {
+                    time,
+                    place: &shape,
+                    body: &publication.body,
+                };
+                inner.subscribers(&before, &publication.topic, &cells, &subject)?
+            }
+            false => Vec::new(),
+        };
+        Ok(Published { seq, matches })
+    }
+
+    /// Withdraws a publication that was received: nobody gets it from now on. False when it had expired.
+    ///
+    /// # Errors
+    /// What writing fails with.
+    pub fn retract(&self, publication: &Notification) -> Result<bool> {
+        let inner = &*self.inner;
+        let expires = publication.expires.unwrap_or(NEVER);
+        if expires <= inner.now() {
+            inner.note_ended(&inner.store.snapshot(), expires);
+            return Ok(false);
+        }
+        let shape = inner.compiled.shape(&publication.place)?;
+        let useless = inner.useless_at(expires);
+        let cells = inner.cells(&shape);
+        let target = publication.seq;
+        let mut complete = |batch: &mut Batch, first: Seq, _: &Snapshot| {
+            let mut operand = Vec::new();
+            Element::Retracted(target).encode(first, useless, &mut operand);
+            for key in list_keys(&publication.topic, &cells) {
+                let tree = inner.trees.publications;
+                batch.also_until(Kind::Operand, tree, &key, &operand, useless)?;
+            }
+            Ok(())
+        };
+        inner
+            .store
+            .write_with(&mut Batch::new(), inner.durability, &mut complete)?;
+        Ok(true)
+    }
+}
+
+/// The lists of a publication.
+fn list_keys<'a>(topic: &'a Topic, cells: &'a [Cell]) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let key = |cell: &Cell| keys::list(topic.encoded(), cell.quarters(), List::Publications);
+    cells.iter().map(key)
+}
+
+/// A subscription found for a publication.
+struct Found {
+    matched: Match,
+    joins: bool,
+    change: Option<StoredChange>,
+}
+
+impl Inner {
+    /// Writes a publication. Returns its number, and what was there before it.
+    fn store_publication(
+        &self,
+        publication: &Publication,
+        cells: &[Cell],
+        time: Time,
+        expires: Time,
+    ) -> Result<(Seq, Snapshot)> {
+        let useless = self.useless_at(expires);
+        let levels = publication.topic.levels() as u8;
+        let mut shapes: Vec<Shape> = cells
+            .iter()
+            .map(|cell| Shape::Publications {
+                levels,
+                cell: cell.level(),
+            })
+            .collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        let keys: Vec<Vec<u8>> = list_keys(&publication.topic, cells).collect();
+        let mut stored = None;
+        let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            let latest = self.latest.fetch_max(time, Ordering::AcqRel).max(time);
+            let element = Element::Publication(StoredPublication {
+                time,
+                latest,
+                expires,
+                place: publication.place.clone(),
+                body: &publication.body,
+            });
+            let mut operand = Vec::with_capacity(publication.body.len() + 64);
+            element.encode(first, useless, &mut operand);
+            for key in &keys {
+                let tree = self.trees.publications;
+                batch.also_until(Kind::Operand, tree, key, &operand, useless)?;
+            }
+            let directory = self.trees.directory;
+            for (key, value, useless) in self.shapes_to_write(&shapes, time, expires) {
+                batch.also_until(Kind::Put, directory, &key, &value, useless)?;
+            }
+            if latest > self.kept_latest.load(Ordering::Relaxed) {
+                let ahead = AHEAD.saturating_mul(i64::from(self.config.resolution));
+                let kept = latest.saturating_add(ahead);
+                batch.also(Kind::Put, directory, LATEST, &kept.to_le_bytes())?;
+                self.kept_latest.store(kept, Ordering::Relaxed);
+            }
+            stored = Some((first, before.clone()));
+            Ok(())
+        };
+        self.store
+            .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        stored.ok_or(esker::Error::Closed)
+    }
+
+    /// GetSubscribers: the subscriptions of a snapshot that a publication is for.
+    pub(crate) fn subscribers(
+        &self,
+        snapshot: &Snapshot,
+        topic: &Topic,
+        cells: &[Cell],
+        subject: &Subject<'_>,
+    ) -> Result<Vec<Match>> {
+        let known = self.shapes.known();
+        let mut spans = spans::for_publication(&known, topic, cells, subject.body);
+        // One walk for both lists.
+        let reads_both = known.has_changes && self.is_one_tree() && cells.len() == 1;
+        let own: Vec<Vec<u8>> = list_keys(topic, cells).collect();
+        if reads_both {
+            spans.extend(own.iter().cloned().map(Span::key));
+        }
+        let spans = tidy(spans);
+        let mut found: BTreeMap<Seq, Found> = BTreeMap::new();
+        let mut earlier = Earlier::new(subject.time);
+        let mut checked: (Vec<u8>, bool) = Default::default();
+        let cost = snapshot.cost();
+        let mut visit = |key: &[u8], raw: &Raw<'_>| {
+            if raw.is_publication() {
+                // Ranges have lists of publications elsewhere, too.
+                return match own.iter().any(|own| own == key) {
+                    true => earlier.visit(raw),
+                    false => Ok(Next::EndList),
+                };
+            }
+            if checked.0 != key {
+                checked = (key.to_vec(), is_for(key, topic, cells));
+            }
+            if !checked.1 {
+                return Ok(Next::EndList);
+            }
+            let Element::Subscription(subscription) = raw.decode()? else {
+                return Ok(Next::On);
+            };
+            if subscription.to < subject.time {
+                self.note_ended(snapshot, subscription.to.saturating_add(1));
+                return Ok(Next::On);
+            }
+            if subscription.ended == 0 && self.compiled.admits(&subscription, subject)? {
+                let matched = Match {
+                    subscription: subscription.id,
+                    user: subscription.user.to_vec(),
+                    tag: subscription.tag.to_vec(),
+                };
+                found.insert(
+                    subscription.id,
+                    Found {
+                        matched,
+                        joins: subscription.joins,
+                        change: subscription.change,
+                    },
+                );
+            }
+            Ok(Next::On)
+        };
+        walk(
+            snapshot,
+            self.trees.subscriptions,
+            &spans,
+            &cost,
+            &mut visit,
+        )?;
+        self.count(&cost);
+        self.settle(found, earlier, reads_both, snapshot, topic, cells, subject)
+    }
+
+    /// Drops what self-joins take away: publications that changed too little, and those that a user gets already.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the second half of `subscribers`"
+    )]
+    fn settle(
+        &self,
+        mut found: BTreeMap<Seq, Found>,
+        earlier: Earlier,
+        was_read: bool,
+        snapshot: &Snapshot,
+        topic: &Topic,
+        cells: &[Cell],
+        subject: &Subject<'_>,
+    ) -> Result<Vec<Match>> {
+        let changes: Vec<StoredChange> = found.values().filter_map(|f| f.change.clone()).collect();
+        if !changes.is_empty() {
+            let mut befores = BTreeMap::new();
+            for change in &changes {
+                let path = path_of(&change.path)?;
+                let known = was_read && earlier.decides(&path);
+                let before = match known {
+                    true => earlier.number(&path),
+                    false => self.number_before(snapshot, &path, topic, cells, subject.time)?,
+                };
+                befores.insert(change.path.clone(), before);
+            }
+            for (path, before) in befores {
+                let now = spans::number_at(&path_of(&path)?, subject.body);
+                found.retain(|_, found| {
+                    let change = found.change.as_ref().filter(|change| change.path == path);
+                    change.is_none_or(|change| change.is_met(now, before))
+                });
+            }
+        }
+        let mut users: HashSet<Vec<u8>> = HashSet::new();
+        let kept = found.into_values().filter(|found| {
+            let user = &found.matched.user;
+            let is_new = user.is_empty() || !users.contains(user);
+            if is_new && found.change.is_none() {
+                users.insert(user.clone());
+            }
+            is_new || !found.joins
+        });
+        Ok(kept.map(|found| found.matched).collect())
+    }
+
+    /// The number at a path in the newest publication of some lists that has one.
+    fn number_before(
+        &self,
+        snapshot: &Snapshot,
+        path: &Path,
+        topic: &Topic,
+        cells: &[Cell],
+        time: Time,
+    ) -> Result<Option<f64>> {
+        let mut earlier = Earlier::new(time);
+        earlier.wanted = Some(path.clone());
+        let spans = tidy(list_keys(topic, cells).map(Span::key).collect());
+        let cost = snapshot.cost();
+        let tree = self.trees.publications;
+        walk(snapshot, tree, &spans, &cost, &mut |_, raw| {
+            earlier.visit(raw)
+        })?;
+        self.count(&cost);
+        Ok(earlier.number(path))
+    }
+}
+
+/// The path of a change, which was one when it was stored.
+pub(crate) fn path_of(text: &str) -> Result<Path> {
+    Path::parse(text).map_err(|_| damaged("a path is malformed"))
+}
+
+/// True when the list at a key has subscriptions that take publications of the topic in one of the cells.
+pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> bool {
+    let Some(key) = ListKey::parse(key) else {
+        return false;
+    };
+    let List::Subscriptions(reach, _) = key.list else {
+        return false;
+    };
+    let meets = |cell: &Cell| {
+        cell.quarters().starts_with(key.cell) || key.cell.starts_with(cell.quarters())
+    };
+    TopicFilter::of(key.topic, reach).matches(topic) && cells.iter().any(meets)
+}
+
+/// The publications before one, of its own lists: the newest few.
+struct Earlier {
+    time: Time,
+    bodies: BTreeMap<Seq, Vec<u8>>,
+    /// Only what has a number there.
+    wanted: Option<Path>,
+    is_cut: bool,
+}
+
+impl Earlier {
+    /// So many are looked at beside the subscriptions, in the same walk.
+    const MOST: usize = 4;
+
+    fn new(time: Time) -> Earlier {
+        Earlier {
+            time,
+            bodies: BTreeMap::new(),
+            wanted: None,
+            is_cut: false,
+        }
+    }
+
+    fn visit(&mut self, raw: &Raw<'_>) -> Result<Next> {
+        let Element::Publication(publication) = raw.decode()? else {
+            return Ok(Next::On);
+        };
+        if publication.expires <= self.time {
+            return Ok(Next::On);
+        }
+        if let Some(path) = &self.wanted {
+            if spans::number_at(path, publication.body).is_none() {
+                return Ok(Next::On);
+            }
+            self.bodies.insert(raw.seq, publication.body.to_vec());
+            return Ok(Next::EndList);
+        }
+        self.bodies.insert(raw.seq, publication.body.to_vec());
+        self.is_cut = self.bodies.len() >= Earlier::MOST;
+        Ok(if self.is_cut { Next::EndList } else { Next::On })
+    }
+
+    /// True when the number before is known.
+    fn decides(&self, path: &Path) -> bool {
+        !self.is_cut || self.number(path).is_some()
+    }
+
+    fn number(&self, path: &Path) -> Option<f64> {
+        let newest_first = self.bodies.values().rev();
+        newest_first
+            .filter_map(|body| spans::number_at(path, body))
+            .next()
+    }
+}

@@ -1,0 +1,138 @@
+//! RepQueries (the paper's section 5.1): subscriptions that are queries, asked again and again. The baseline.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use esker::{Result, Seq};
+
+use crate::broker::Broker;
+use crate::element::Time;
+use crate::message::{Notification, Start, Subscription};
+
+/// Subscriptions that are queries, repeated every so often and once more when they end. They live in memory, and are
+/// gone with it; what expires between two repetitions they miss.
+pub struct RepeatedQueries {
+    broker: Broker,
+    every: Time,
+    queries: HashMap<u64, Repeated>,
+    /// When each is to be asked next.
+    due: BinaryHeap<Reverse<(Time, u64)>>,
+    next: u64,
+    /// What each user got, for self-joins.
+    got: HashMap<Vec<u8>, HashSet<Seq>>,
+}
+
+struct Repeated {
+    subscription: Subscription,
+    to: Time,
+    /// Everything up to this number was seen.
+    seen: Seq,
+}
+
+/// Calls it with the number of a query, its tag, and something that is for it.
+pub type Tell<'t> = dyn FnMut(u64, &[u8], &Notification) + 't;
+
+impl RepeatedQueries {
+    /// Repeats queries every `every` units of the broker's time.
+    pub fn new(broker: &Broker, every: Time) -> RepeatedQueries {
+        RepeatedQueries {
+            broker: broker.clone(),
+            every: every.max(1),
+            queries: HashMap::new(),
+            due: BinaryHeap::new(),
+            next: 1,
+            got: HashMap::new(),
+        }
+    }
+
+    /// Asks a query for the first time, and returns its number.
+    ///
+    /// # Errors
+    /// Those of [`Broker::query`].
+    pub fn subscribe(&mut self, subscription: &Subscription, tell: &mut Tell<'_>) -> Result<u64> {
+        let now = subscription.made.unwrap_or_else(|| self.broker.now());
+        let inner = &*self.broker.inner;
+        let to = inner.end(subscription.end, now);
+        let from = inner.start(subscription.from, now);
+        let mut subscription = subscription.clone().from(from).until(to);
+        // Whoever asks remembers what users got.
+        let joins = std::mem::take(&mut subscription.joins);
+        let mut query = Repeated {
+            subscription,
+            to,
+            seen: 0,
+        };
+        let id = self.next;
+        self.next += 1;
+        self.ask(id, &mut query, now, joins, tell)?;
+        query.subscription.joins = joins;
+        if to >= now {
+            self.due
+                .push(Reverse((now.saturating_add(self.every).min(to), id)));
+            self.queries.insert(id, query);
+        }
+        Ok(id)
+    }
+
+    /// Asks what is due at `now` or before it, in the order of time. Publications of the time of a repetition have to be
+    /// stored before.
+    ///
+    /// # Errors
+    /// Those of [`Broker::query`].
+    pub fn advance(&mut self, now: Time, tell: &mut Tell<'_>) -> Result<()> {
+        while let Some(Reverse((time, id))) = self.due.peek().copied().filter(|due| due.0.0 <= now)
+        {
+            self.due.pop();
+            let Some(mut query) = self.queries.remove(&id) else {
+                continue;
+            };
+            let joins = std::mem::take(&mut query.subscription.joins);
+            self.ask(id, &mut query, time, joins, tell)?;
+            query.subscription.joins = joins;
+            if time < query.to {
+                let next = time.saturating_add(self.every).min(query.to);
+                self.due.push(Reverse((next, id)));
+                self.queries.insert(id, query);
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next repetition is due.
+    pub fn next_due(&self) -> Option<Time> {
+        self.due.peek().map(|due| due.0.0)
+    }
+
+    fn ask(
+        &mut self,
+        id: u64,
+        query: &mut Repeated,
+        now: Time,
+        joins: bool,
+        tell: &mut Tell<'_>,
+    ) -> Result<()> {
+        let asked = query.subscription.clone().at_time(now);
+        let mut seen = query.seen;
+        for notification in self.broker.query(&asked)? {
+            if notification.seq <= query.seen {
+                continue;
+            }
+            seen = seen.max(notification.seq);
+            let user = &query.subscription.user;
+            let is_new = user.is_empty()
+                || self
+                    .got
+                    .entry(user.clone())
+                    .or_default()
+                    .insert(notification.seq);
+            if is_new || !joins {
+                tell(id, &query.subscription.tag, &notification);
+            }
+        }
+        query.seen = seen;
+        // What was published before now was asked for.
+        let from = self.broker.inner.start(query.subscription.from, now);
+        query.subscription.from = Start::At(from.max(now));
+        Ok(())
+    }
+}

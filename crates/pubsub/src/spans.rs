@@ -1,0 +1,232 @@
+//! Which lists a publication or a subscription has to read.
+//!
+//! Topics overlap where one is the other's ancestor, and so do cells. What lies at or above is a few keys, given the
+//! levels that exist ([`crate::shape`]); what lies below is a range (the paper's Algorithm 5, which leaves out what lies
+//! above).
+
+use model::schema::Scalar;
+
+use crate::cell::Cell;
+use crate::keys::{self, List};
+use crate::shape::{Known, Shape};
+use crate::topic::{Reach, Topic, TopicFilter, hides_from_wildcards, level_ends, with_wildcards};
+use crate::walk::Span;
+
+/// A scalar value of a publication's body.
+#[derive(Debug, Clone)]
+pub(crate) enum Held {
+    Bool(bool),
+    Number(f64),
+    Text(String),
+}
+
+impl Held {
+    fn scalar(&self) -> Scalar<'_> {
+        match self {
+            Held::Bool(v) => Scalar::Bool(*v),
+            Held::Number(v) => Scalar::Float(*v),
+            Held::Text(v) => Scalar::Str(v),
+        }
+    }
+}
+
+/// The values of a body at the paths of all anchors.
+pub(crate) fn values_of(known: &Known, body: &[u8]) -> Vec<(usize, Held)> {
+    let mut held = Vec::new();
+    if let Some(values) = &known.values {
+        values.visit(body, &mut |path, scalar| {
+            let value = match scalar {
+                Scalar::Bool(v) => Held::Bool(v),
+                Scalar::Str(v) => Held::Text(v.to_owned()),
+                Scalar::Int(_) | Scalar::Float(_) => Held::Number(scalar.as_f64().unwrap_or(0.0)),
+            };
+            held.push((path, value));
+        });
+    }
+    held
+}
+
+/// The encoding of a topic, cut after some levels.
+fn cut<'t>(encoded: &'t [u8], ends: &[usize], levels: u8) -> &'t [u8] {
+    let end = match usize::from(levels) {
+        0 => 0,
+        levels => ends.get(levels - 1).copied().unwrap_or(encoded.len()),
+    };
+    encoded.get(..end).unwrap_or(encoded)
+}
+
+fn quarters(cell: &Cell, level: u8) -> &[u8] {
+    let all = cell.quarters();
+    all.get(..usize::from(level)).unwrap_or(all)
+}
+
+/// The lists that can have subscriptions to a publication.
+pub(crate) fn for_publication(
+    known: &Known,
+    topic: &Topic,
+    cells: &[Cell],
+    body: &[u8],
+) -> Vec<Span> {
+    let encoded = topic.encoded();
+    let own = level_ends(encoded).len();
+    let values = values_of(known, body);
+    let mut spans = Vec::new();
+    for (shape, path) in &known.subscriptions {
+        let Shape::Subscriptions {
+            reach,
+            levels,
+            wild,
+            cell: level,
+            anchor,
+            ..
+        } = shape
+        else {
+            continue;
+        };
+        let deep = usize::from(*levels);
+        match reach {
+            Reach::Overlap if deep > own => {
+                let (low, high) = keys::below_topic(encoded);
+                spans.push(Span::Range(low, high));
+                continue;
+            }
+            Reach::Exact if deep != own => continue,
+            Reach::Below if deep > own => continue,
+            _ => {}
+        }
+        let is_wild_first = *reach != Reach::Overlap && (deep == 0 || wild & 1 == 1);
+        if is_wild_first && hides_from_wildcards(encoded) {
+            continue;
+        }
+        let pattern = with_wildcards(encoded, *levels, *wild);
+        for cell in cells {
+            if *level > cell.level() {
+                let (low, high) = keys::below_cell(&pattern, cell.quarters());
+                spans.push(Span::Range(low, high));
+                continue;
+            }
+            let of = List::Subscriptions(*reach, anchor.is_some());
+            let key = keys::list(&pattern, quarters(cell, *level), of);
+            let Some(anchor) = anchor else {
+                spans.push(Span::key(key));
+                continue;
+            };
+            let held = values.iter().filter(|(at, _)| Some(*at) == *path);
+            for (low, high) in held.filter_map(|(_, value)| anchor.probe(value.scalar())) {
+                let with = |value: &[u8]| [key.as_slice(), &anchor.prefix(), value].concat();
+                spans.push(match low == high {
+                    true => Span::key(with(&low)),
+                    false => Span::Range(with(&low), [with(&high), vec![0]].concat()),
+                });
+            }
+        }
+    }
+    spans
+}
+
+/// The lists that can have publications for a subscription.
+pub(crate) fn for_subscription(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for (levels, level) in &known.publications {
+        match place_of(topics, *levels) {
+            Some(Where::At(topic)) => {
+                nodes(&mut spans, &topic, *level, cells, &mut |key, spans| {
+                    let key = [key, &[1]].concat();
+                    spans.push(Span::key(key));
+                })
+            }
+            Some(Where::Below(topic)) => {
+                let (low, high) = keys::below_topic(&topic);
+                spans.push(Span::Range(low, high));
+            }
+            None => {}
+        }
+    }
+    spans
+}
+
+/// The lists, beside those of publications for a subscription, that can have other subscriptions to the same: a user's
+/// earlier ones.
+pub(crate) fn beside(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for (shape, _) in &known.subscriptions {
+        let Shape::Subscriptions {
+            reach: reach @ Reach::Overlap,
+            levels,
+            cell: level,
+            anchor,
+            ..
+        } = shape
+        else {
+            continue;
+        };
+        match place_of(topics, *levels) {
+            Some(Where::At(topic)) => {
+                nodes(&mut spans, &topic, *level, cells, &mut |key, spans| {
+                    let filed = List::Subscriptions(*reach, anchor.is_some());
+                    let list = [key, &[filed.byte()]].concat();
+                    spans.push(match anchor {
+                        None => Span::key(list),
+                        Some(_) => Span::Range(list, [key, &[filed.byte() + 1]].concat()),
+                    });
+                })
+            }
+            Some(Where::Below(topic)) => {
+                let (low, high) = keys::below_topic(&topic);
+                spans.push(Span::Range(low, high));
+            }
+            None => {}
+        }
+    }
+    spans
+}
+
+/// Where topics of some levels lie that a filter takes.
+enum Where {
+    At(Vec<u8>),
+    Below(Vec<u8>),
+}
+
+fn place_of(topics: &TopicFilter, levels: u8) -> Option<Where> {
+    let pattern = topics.pattern();
+    let (own, wild) = topics.shape();
+    let is_wild = wild != 0;
+    match topics.reach() {
+        Reach::Overlap if levels <= own => {
+            let ends = level_ends(pattern);
+            Some(Where::At(cut(pattern, &ends, levels).to_vec()))
+        }
+        Reach::Overlap => Some(Where::Below(pattern.to_vec())),
+        Reach::Exact if levels != own => None,
+        Reach::Below if levels < own => None,
+        _ if is_wild => Some(Where::Below(topics.fixed().to_vec())),
+        _ if levels == own => Some(Where::At(pattern.to_vec())),
+        _ => Some(Where::Below(pattern.to_vec())),
+    }
+}
+
+/// The nodes of a topic with cells of a level that meet some cells: adds the key of each, or the range below it.
+fn nodes(
+    spans: &mut Vec<Span>,
+    topic: &[u8],
+    level: u8,
+    cells: &[Cell],
+    add: &mut dyn FnMut(&[u8], &mut Vec<Span>),
+) {
+    for cell in cells {
+        if level <= cell.level() {
+            add(&keys::node(topic, quarters(cell, level)), spans);
+        } else {
+            let (low, high) = keys::below_cell(topic, cell.quarters());
+            spans.push(Span::Range(low, high));
+        }
+    }
+}
+
+/// A number in a body, the first that there is.
+pub(crate) fn number_at(path: &model::schema::Path, body: &[u8]) -> Option<f64> {
+    let mut found = None;
+    let values = model::schema::Values::new(std::slice::from_ref(path));
+    values.visit(body, &mut |_, scalar| found = found.or(scalar.as_f64()));
+    found
+}

@@ -1,0 +1,397 @@
+//! SUBSCRIBE (the paper's Table 1, Algorithms 1, 3 and 4): stores a subscription, and finds what was published before.
+
+use std::collections::BTreeMap;
+
+use esker::extension::{Batch, Kind, Snapshot};
+use esker::{Error, Result, Seq};
+
+use crate::anchor::{Anchor, anchors};
+use crate::broker::{Broker, Inner, directory_entry, id_key, read_entry};
+use crate::cell::Cell;
+use crate::config::Architecture;
+use crate::element::{Element, StoredChange, StoredSubscription, Time};
+use crate::keys;
+use crate::message::{Notification, Subscribed, Subscription, Threshold, bad_input};
+use crate::place::Place;
+use crate::shape::Shape;
+use crate::topic::TopicFilter;
+
+/// A subscription whose times are known, checked.
+#[derive(Clone)]
+pub(crate) struct Ready {
+    pub(crate) topics: TopicFilter,
+    pub(crate) place: Place,
+    pub(crate) cells: Vec<Cell>,
+    /// As in [`StoredSubscription`].
+    pub(crate) begins: Seq,
+    pub(crate) made: Time,
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+    pub(crate) user: Vec<u8>,
+    pub(crate) tag: Vec<u8>,
+    pub(crate) condition: String,
+    pub(crate) joins: bool,
+    pub(crate) filed: bool,
+    pub(crate) change: Option<StoredChange>,
+}
+
+impl Ready {
+    pub(crate) fn stored(&self, id: Seq) -> StoredSubscription<'_> {
+        StoredSubscription {
+            form: id,
+            id,
+            begins: self.begins,
+            ended: 0,
+            made: self.made,
+            from: self.from,
+            to: self.to,
+            joins: self.joins,
+            filed: self.filed,
+            user: &self.user,
+            tag: &self.tag,
+            place: self.place.clone(),
+            condition: &self.condition,
+            change: self.change.clone(),
+        }
+    }
+}
+
+impl Broker {
+    /// Stores a subscription, unless it ends in the past, and returns what was published before and is for it.
+    ///
+    /// Costs one write, and in each component of the tree a look at the lists that can have such publications.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for places and paths that are none, for a self-join without user or that looks back further
+    /// than users are remembered, and in a store of repeated queries; [`Error::Condition`] for a condition that cannot be
+    /// written as text; what reading and writing fail with.
+    pub fn subscribe(&self, subscription: &Subscription) -> Result<Subscribed> {
+        let inner = &*self.inner;
+        if inner.config.architecture == Architecture::RepQueries {
+            return bad_input("this broker stores no subscriptions: repeat a query instead");
+        }
+        let ready = inner.ready(subscription)?;
+        let (id, before) = inner.store_subscription(&ready)?;
+        let past = inner.past(&before, &ready, id)?;
+        let is_stored = inner.remembered(ready.to, &ready.user) >= ready.made;
+        let id = if is_stored { id } else { 0 };
+        Ok(Subscribed { id, past })
+    }
+
+    /// What was published and is for a subscription, oldest first; the subscription is not stored.
+    ///
+    /// # Errors
+    /// As [`Broker::subscribe`].
+    pub fn query(&self, subscription: &Subscription) -> Result<Vec<Notification>> {
+        let inner = &*self.inner;
+        let ready = inner.ready(subscription)?;
+        inner.past(&inner.store.snapshot(), &ready, Seq::MAX)
+    }
+
+    /// Ends a subscription. False when there was none of this number: it had ended.
+    ///
+    /// # Errors
+    /// What reading and writing fail with.
+    pub fn unsubscribe(&self, id: Seq) -> Result<bool> {
+        Ok(self.inner.change(id, &Change::End)?.is_some())
+    }
+
+    /// Lets a subscription end at another time, itself included: now at the earliest. Where it had ended meanwhile,
+    /// returns what it has missed. `None` when there is none of this number any more.
+    ///
+    /// # Errors
+    /// What reading and writing fail with.
+    pub fn renew(&self, id: Seq, until: Time) -> Result<Option<Vec<Notification>>> {
+        let inner = &*self.inner;
+        let Some(changed) = inner.change(id, &Change::Until(until))? else {
+            return Ok(None);
+        };
+        let mut late = changed.ready;
+        late.from = late.from.max(changed.ended.saturating_add(1));
+        inner.past(&changed.before, &late, changed.form).map(Some)
+    }
+
+    /// Lets a subscription ask for another place from now on: it gets what is published there after this call, and
+    /// nothing that was published there before. False when there is none of this number any more.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for a place that is none; what reading and writing fail with.
+    pub fn move_to(&self, id: Seq, place: Place) -> Result<bool> {
+        let inner = &*self.inner;
+        inner.compiled.shape(&place)?;
+        Ok(inner.change(id, &Change::To(place))?.is_some())
+    }
+}
+
+/// What a stored subscription is to become.
+enum Change {
+    End,
+    Until(Time),
+    To(Place),
+}
+
+/// A subscription that was changed.
+struct Changed {
+    /// Everything before the change.
+    before: Snapshot,
+    ready: Ready,
+    form: Seq,
+    /// When it was to end.
+    ended: Time,
+}
+
+impl Inner {
+    pub(crate) fn ready(&self, subscription: &Subscription) -> Result<Ready> {
+        let made = subscription.made.unwrap_or_else(|| self.now());
+        let (from, to) = (
+            self.start(subscription.from, made),
+            self.end(subscription.end, made),
+        );
+        if subscription.joins {
+            if subscription.user.is_empty() {
+                return bad_input("a self-join is about what its user got: it needs one");
+            }
+            let least = self
+                .config
+                .remember
+                .map(|remember| made.saturating_sub(self.units(remember)));
+            if least.is_some_and(|least| from < least) {
+                return bad_input(
+                    "a self-join looks back no further than users are remembered: the broker is to be made with a \
+                     longer time for that",
+                );
+            }
+        }
+        let condition = match &subscription.condition {
+            Some(expr) => {
+                expr.check().map_err(Error::BadInput)?;
+                let text = expr.to_string();
+                self.compiled.filter(&text)?;
+                text
+            }
+            None => String::new(),
+        };
+        let change = subscription.change.as_ref().map(|change| {
+            let (is_relative, threshold) = match change.threshold {
+                Threshold::Absolute(by) => (false, by),
+                Threshold::Percent(by) => (true, by),
+            };
+            StoredChange {
+                path: change.path.to_string().into(),
+                is_relative,
+                threshold,
+            }
+        });
+        let shape = self.compiled.shape(&subscription.place)?;
+        let anchors = self.anchors(&condition)?;
+        let takes = |anchor: &Anchor| self.shapes.takes(&anchor.shape.path);
+        Ok(Ready {
+            filed: !anchors.is_empty() && anchors.iter().all(takes),
+            topics: subscription.topics.clone(),
+            place: subscription.place.clone(),
+            cells: self.cells(&shape),
+            begins: 0,
+            made,
+            from,
+            to,
+            user: subscription.user.clone(),
+            tag: subscription.tag.clone(),
+            condition,
+            joins: subscription.joins,
+            change,
+        })
+    }
+
+    /// The anchors of a condition.
+    fn anchors(&self, condition: &str) -> Result<Vec<Anchor>> {
+        match condition {
+            "" => Ok(Vec::new()),
+            condition => Ok(anchors(&*self.compiled.filter(condition)?)),
+        }
+    }
+
+    /// The lists of a subscription, and their shapes.
+    fn lists(
+        &self,
+        topics: &TopicFilter,
+        cells: &[Cell],
+        form: &StoredSubscription<'_>,
+    ) -> Result<(Vec<Vec<u8>>, Vec<Shape>)> {
+        let anchors = match form.filed {
+            true => self.anchors(form.condition)?,
+            false => Vec::new(),
+        };
+        let anchors: Vec<Option<&Anchor>> = match form.filed {
+            true => anchors.iter().map(Some).collect(),
+            false => vec![None],
+        };
+        let changes = form.change.is_some();
+        let (reach, (levels, wild)) = (topics.reach(), topics.shape());
+        let (mut lists, mut shapes) = (Vec::new(), Vec::new());
+        for cell in cells {
+            for anchor in &anchors {
+                lists.push(keys::subscriptions(topics.pattern(), cell, reach, *anchor));
+                shapes.push(Shape::Subscriptions {
+                    reach,
+                    levels,
+                    wild,
+                    cell: cell.level(),
+                    anchor: anchor.map(|anchor| anchor.shape.clone()),
+                    changes,
+                });
+            }
+        }
+        shapes.sort_unstable();
+        shapes.dedup();
+        Ok((lists, shapes))
+    }
+
+    /// Writes a subscription. Returns its number, and what was there before it.
+    fn store_subscription(&self, ready: &Ready) -> Result<(Seq, Snapshot)> {
+        let until = self.remembered(ready.to, &ready.user);
+        let useless = self.useless_at(until);
+        let is_of_use = until >= ready.made;
+        let (lists, shapes) = self.lists(&ready.topics, &ready.cells, &ready.stored(0))?;
+        let mut stored = None;
+        let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            stored = Some((first, before.clone()));
+            if !is_of_use {
+                return Ok(());
+            }
+            let subscription = ready.stored(first);
+            let entry = directory_entry(&ready.topics, &subscription, &[]);
+            let mut operand = Vec::new();
+            Element::Subscription(subscription).encode(first, useless, &mut operand);
+            for key in &lists {
+                let tree = self.trees.subscriptions;
+                batch.also_until(Kind::Operand, tree, key, &operand, useless)?;
+            }
+            let directory = self.trees.directory;
+            batch.also_until(Kind::Put, directory, &id_key(first), &entry, useless)?;
+            for (key, value, useless) in self.shapes_to_write(&shapes, ready.made, until) {
+                batch.also_until(Kind::Put, directory, &key, &value, useless)?;
+            }
+            Ok(())
+        };
+        self.store
+            .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        stored.ok_or(Error::Closed)
+    }
+
+    /// Changes a subscription; `None` when there is none of this number.
+    fn change(&self, id: Seq, change: &Change) -> Result<Option<Changed>> {
+        let _guard = self.changing.lock();
+        let snapshot = self.store.snapshot();
+        let Some(entry) = self.lookup(&snapshot, id)? else {
+            return Ok(None);
+        };
+        let (topics, forms) = read_entry(&entry)?;
+        let now = self.now();
+        let Some((old, older)) = forms.split_first() else {
+            return Ok(None);
+        };
+        let until = self.remembered(old.to, old.user);
+        if until < now {
+            self.note_ended(&snapshot, until.saturating_add(1));
+        }
+        if until < now || old.ended != 0 {
+            return Ok(None);
+        }
+        let cells_of = |place: &Place| Ok::<_, Error>(self.cells(&*self.compiled.shape(place)?));
+        let mut new = old.copy();
+        match change {
+            Change::End => {}
+            // What was told already is not to be missed later.
+            Change::Until(time) => new.to = now.max(*time),
+            Change::To(place) => new.place = place.clone(),
+        }
+        let (moves, ends) = (
+            matches!(change, Change::To(_)),
+            matches!(change, Change::End),
+        );
+        let (old_lists, _) = self.lists(&topics, &cells_of(&old.place)?, old)?;
+        let cells = cells_of(&new.place)?;
+        let (new_lists, shapes) = self.lists(&topics, &cells, &new)?;
+        // What a user got stays known.
+        let is_remembered = !old.user.is_empty();
+        let new_until = self.remembered(new.to, new.user);
+        let (useless, new_useless) = (self.useless_at(until), self.useless_at(new_until));
+        let mut made = None;
+        let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            let (tree, directory) = (self.trees.subscriptions, self.trees.directory);
+            let mut over = old.copy();
+            over.ended = first;
+            let mut new = new.copy();
+            if moves {
+                (new.form, new.begins, new.made) = (first, first, now);
+            }
+            // An operand for each list, newest first: the new form, the old one as it has ended, and what makes the
+            // old one void for as long as it is there.
+            let mut operands: BTreeMap<&[u8], (Vec<u8>, u64)> = BTreeMap::new();
+            let mut add = |key, element: Element<'_>, until: u64| {
+                let (operand, latest) = operands.entry(key).or_default();
+                element.encode(first, until, operand);
+                *latest = until.max(*latest);
+            };
+            for key in new_lists.iter().filter(|_| !ends) {
+                add(key, Element::Subscription(new.copy()), new_useless);
+            }
+            for key in &old_lists {
+                if is_remembered && (moves || ends) {
+                    add(key, Element::Subscription(over.copy()), useless);
+                }
+                add(key, Element::Ended(old.form), useless);
+            }
+            for (key, (operand, until)) in &operands {
+                batch.also_until(Kind::Operand, tree, key, operand, *until)?;
+            }
+            let mut kept = older
+                .iter()
+                .map(StoredSubscription::copy)
+                .collect::<Vec<_>>();
+            if moves {
+                kept.insert(0, over.copy());
+            }
+            match ends {
+                true if is_remembered => {
+                    let entry = directory_entry(&topics, &over, &kept);
+                    batch.also_until(Kind::Put, directory, &id_key(id), &entry, useless)?;
+                }
+                true => batch.also(Kind::Delete, directory, &id_key(id), &[])?,
+                false => {
+                    let entry = directory_entry(&topics, &new, &kept);
+                    batch.also_until(Kind::Put, directory, &id_key(id), &entry, new_useless)?;
+                    for (key, value, useless) in self.shapes_to_write(&shapes, now, new_until) {
+                        batch.also_until(Kind::Put, directory, &key, &value, useless)?;
+                    }
+                }
+            }
+            made = Some((before.clone(), new.form));
+            Ok(())
+        };
+        self.store
+            .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        let (before, form) = made.ok_or(Error::Closed)?;
+        let ready = Ready {
+            cells,
+            begins: new.begins,
+            made: now,
+            from: new.from,
+            to: new.to,
+            user: new.user.to_vec(),
+            tag: new.tag.to_vec(),
+            condition: new.condition.to_owned(),
+            joins: new.joins,
+            filed: new.filed,
+            change: new.change,
+            place: new.place,
+            topics,
+        };
+        Ok(Some(Changed {
+            before,
+            ready,
+            form,
+            ended: old.to,
+        }))
+    }
+}

@@ -1,0 +1,426 @@
+//! Topics: paths in a hierarchy, encoded so that a topic and all below it are neighbours (the paper's Dewey numbers,
+//! section 6.2.2), and the filters of subscriptions.
+//!
+//! The encoding is that of one level after the other: a number is `2`, its length and its bytes, largest first, so
+//! that 10 comes after 2 and any fan-out fits; a name is `3`, its bytes and `0`; the wildcard `+` of a filter is `4`.
+//! No level's encoding begins another's, so one topic lies below another exactly when its encoding begins with the
+//! other's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use esker::{Error, Result};
+
+const NUMBER: u8 = 2;
+const NAME: u8 = 3;
+const ANY: u8 = 4;
+
+/// The most levels that a topic has.
+pub const MAX_LEVELS: usize = 64;
+
+/// A place in a hierarchy of topics, such as `politics/us` or `1/4/2`. The root, the empty text, is above all.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Topic {
+    encoded: Vec<u8>,
+}
+
+impl Topic {
+    /// The topic above all others.
+    pub fn root() -> Topic {
+        Topic::default()
+    }
+
+    /// A topic named by numbers, as the paper's `1.4.2`.
+    ///
+    /// # Errors
+    /// It has more than [`MAX_LEVELS`] levels.
+    pub fn dewey(numbers: &[u64]) -> Result<Topic> {
+        check_levels(numbers.len())?;
+        let mut encoded = Vec::new();
+        for number in numbers {
+            put_number(&mut encoded, *number);
+        }
+        Ok(Topic { encoded })
+    }
+
+    /// A topic with one level of this name, whatever is in it but NUL.
+    ///
+    /// # Errors
+    /// The name has a NUL.
+    pub fn named(name: &str) -> Result<Topic> {
+        let mut encoded = Vec::new();
+        put_level(&mut encoded, name)?;
+        Ok(Topic { encoded })
+    }
+
+    /// The number of its levels.
+    pub fn levels(&self) -> usize {
+        level_ends(&self.encoded).len()
+    }
+
+    /// True when `other` is this topic or below it.
+    pub fn holds(&self, other: &Topic) -> bool {
+        other.encoded.starts_with(&self.encoded)
+    }
+
+    pub(crate) fn encoded(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    /// A topic from its encoding; `None` for other bytes, wildcards among them.
+    pub(crate) fn decode(encoded: &[u8]) -> Option<Topic> {
+        let mut rest = encoded;
+        let mut levels = 0;
+        while !rest.is_empty() {
+            let (level, tail) = split_level(rest)?;
+            levels += 1;
+            if level.first() == Some(&ANY) || levels > MAX_LEVELS {
+                return None;
+            }
+            rest = tail;
+        }
+        let encoded = encoded.to_vec();
+        Some(Topic { encoded })
+    }
+}
+
+impl FromStr for Topic {
+    type Err = Error;
+
+    /// Levels are separated by `/`. A level of digits alone, without leading zeros, is a number.
+    fn from_str(text: &str) -> Result<Topic> {
+        if text.is_empty() {
+            return Ok(Topic::root());
+        }
+        if let Some(wild) = text.split('/').find(|level| level.contains(['+', '#'])) {
+            return Err(Error::BadInput(format!(
+                "topic `{text}`: `{wild}` has a wildcard, and only subscriptions have those"
+            )));
+        }
+        let mut encoded = Vec::new();
+        check_levels(text.split('/').count())?;
+        for level in text.split('/') {
+            put_level(&mut encoded, level)?;
+        }
+        Ok(Topic { encoded })
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_levels(&self.encoded, f)
+    }
+}
+
+impl fmt::Debug for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Topic({self})")
+    }
+}
+
+/// Which publications a filter takes, by the level at which it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Reach {
+    /// Those of topics that overlap: it, those above and those below.
+    Overlap,
+    /// Those of exactly this topic.
+    Exact,
+    /// Those of this topic and below (MQTT's `#`).
+    Below,
+}
+
+/// The topics that a subscription is about.
+///
+/// - Without wildcards, as `politics`, it takes what is published to topics that *overlap*: to `politics`, to
+///   anything below it (`politics/us`), and to anything above it, which concerns it, too.
+/// - With wildcards it is as in MQTT 5 (section 4.7): `+` stands for one level, `#` at the end for any number of
+///   levels. A wildcard at the first level takes no topic that begins with `$`.
+/// - [`TopicFilter::exact`] takes what is published to one topic alone, which is what a filter without wildcards
+///   means in MQTT.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct TopicFilter {
+    pattern: Vec<u8>,
+    reach: Reach,
+}
+
+impl TopicFilter {
+    /// Everything.
+    pub fn everything() -> TopicFilter {
+        TopicFilter::from(Topic::root())
+    }
+
+    /// One topic alone, nothing above and nothing below it.
+    pub fn exact(topic: Topic) -> TopicFilter {
+        TopicFilter {
+            pattern: topic.encoded,
+            reach: Reach::Exact,
+        }
+    }
+
+    /// As [`TopicFilter::from`] for an encoded topic.
+    pub(crate) fn of_topic(encoded: &[u8]) -> TopicFilter {
+        TopicFilter::of(encoded, Reach::Overlap)
+    }
+
+    /// The order of filters of one pattern.
+    pub(crate) fn rank(&self) -> u8 {
+        match self.reach {
+            Reach::Overlap => 0,
+            Reach::Exact => 1,
+            Reach::Below => 2,
+        }
+    }
+
+    pub(crate) fn of(pattern: &[u8], reach: Reach) -> TopicFilter {
+        TopicFilter {
+            pattern: pattern.to_vec(),
+            reach,
+        }
+    }
+
+    /// True when it takes publications of the topic.
+    pub fn matches(&self, topic: &Topic) -> bool {
+        if self.reach == Reach::Overlap {
+            let (a, b) = (&self.pattern, &topic.encoded);
+            return a.starts_with(b) || b.starts_with(a);
+        }
+        let (mut pattern, mut rest) = (self.pattern.as_slice(), topic.encoded.as_slice());
+        if is_reserved(rest) && (pattern.first() == Some(&ANY) || pattern.is_empty()) {
+            return false;
+        }
+        loop {
+            match (split_level(pattern), split_level(rest)) {
+                (None, None) => return true,
+                (None, Some(_)) => return self.reach == Reach::Below,
+                (Some((wanted, after)), Some((level, below))) => {
+                    if wanted.first() != Some(&ANY) && wanted != level {
+                        return false;
+                    }
+                    (pattern, rest) = (after, below);
+                }
+                (Some(_), None) => return false,
+            }
+        }
+    }
+
+    pub(crate) fn pattern(&self) -> &[u8] {
+        &self.pattern
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The number of its levels, and which of them are `+`, as bits.
+    pub(crate) fn shape(&self) -> (u8, u64) {
+        let (mut rest, mut levels, mut wild) = (self.pattern.as_slice(), 0_u8, 0_u64);
+        while let Some((level, tail)) = split_level(rest) {
+            if level.first() == Some(&ANY) {
+                wild |= 1 << levels;
+            }
+            levels += 1;
+            rest = tail;
+        }
+        (levels, wild)
+    }
+
+    /// The levels before its first `+`.
+    pub(crate) fn fixed(&self) -> &[u8] {
+        let mut rest = self.pattern.as_slice();
+        while let Some((level, tail)) = split_level(rest) {
+            if level.first() == Some(&ANY) {
+                break;
+            }
+            rest = tail;
+        }
+        let fixed = self.pattern.len() - rest.len();
+        self.pattern.get(..fixed).unwrap_or_default()
+    }
+
+    /// The stored form.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.rank()];
+        out.extend_from_slice(&self.pattern);
+        out
+    }
+
+    pub(crate) fn decode(stored: &[u8]) -> Option<TopicFilter> {
+        let (reach, pattern) = stored.split_first()?;
+        let reach = match reach {
+            0 => Reach::Overlap,
+            1 => Reach::Exact,
+            2 => Reach::Below,
+            _ => return None,
+        };
+        let mut rest = pattern;
+        let mut levels = 0;
+        while !rest.is_empty() {
+            rest = split_level(rest)?.1;
+            levels += 1;
+        }
+        let pattern = pattern.to_vec();
+        (levels <= MAX_LEVELS).then_some(TopicFilter { pattern, reach })
+    }
+}
+
+impl From<Topic> for TopicFilter {
+    /// The topics that overlap with it.
+    fn from(topic: Topic) -> TopicFilter {
+        TopicFilter {
+            pattern: topic.encoded,
+            reach: Reach::Overlap,
+        }
+    }
+}
+
+impl FromStr for TopicFilter {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<TopicFilter> {
+        if !text.contains(['+', '#']) {
+            return Ok(TopicFilter::from(Topic::from_str(text)?));
+        }
+        let wrong = |what: &str| Err(Error::BadInput(format!("topic filter `{text}`: {what}")));
+        let mut levels: Vec<&str> = text.split('/').collect();
+        let reach = match levels.last() {
+            Some(&"#") => Reach::Below,
+            _ => Reach::Exact,
+        };
+        if reach == Reach::Below {
+            levels.pop();
+        }
+        check_levels(levels.len())?;
+        let mut pattern = Vec::new();
+        for level in levels {
+            match level {
+                "+" => pattern.push(ANY),
+                "#" => return wrong("`#` can only be its last level"),
+                _ if level.contains(['+', '#']) => {
+                    return wrong("a wildcard is a whole level: `+`, or `#` at the end");
+                }
+                _ => put_level(&mut pattern, level)?,
+            }
+        }
+        Ok(TopicFilter { pattern, reach })
+    }
+}
+
+impl fmt::Display for TopicFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_levels(&self.pattern, f)?;
+        match self.reach {
+            Reach::Below if self.pattern.is_empty() => f.write_str("#"),
+            Reach::Below => f.write_str("/#"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for TopicFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TopicFilter({:?} {self})", self.reach)
+    }
+}
+
+/// MQTT's topics of the broker itself.
+fn is_reserved(encoded: &[u8]) -> bool {
+    encoded.starts_with(&[NAME, b'$'])
+}
+
+fn check_levels(levels: usize) -> Result<()> {
+    match levels <= MAX_LEVELS {
+        true => Ok(()),
+        false => Err(Error::BadInput(format!(
+            "a topic has at most {MAX_LEVELS} levels, and this has {levels}"
+        ))),
+    }
+}
+
+fn put_level(out: &mut Vec<u8>, level: &str) -> Result<()> {
+    let is_plain = level == "0" || !level.starts_with('0');
+    match level.parse::<u64>() {
+        Ok(number) if is_plain && level.bytes().all(|b| b.is_ascii_digit()) => {
+            put_number(out, number);
+        }
+        _ if level.contains('\0') => {
+            return Err(Error::BadInput("a topic cannot have a NUL".to_owned()));
+        }
+        _ => {
+            out.push(NAME);
+            out.extend_from_slice(level.as_bytes());
+            out.push(0);
+        }
+    }
+    Ok(())
+}
+
+fn put_number(out: &mut Vec<u8>, number: u64) {
+    let bytes = number.to_be_bytes();
+    let digits = bytes
+        .get(number.leading_zeros() as usize / 8..)
+        .unwrap_or_default();
+    out.extend([NUMBER, digits.len() as u8]);
+    out.extend_from_slice(digits);
+}
+
+/// The first level of an encoding, and the others; `None` at its end, or where it is none.
+pub(crate) fn split_level(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
+    let len = match *encoded.first()? {
+        NUMBER => 2 + usize::from(*encoded.get(1).filter(|len| **len <= 8)?),
+        NAME => encoded.iter().position(|b| *b == 0)? + 1,
+        ANY => 1,
+        _ => return None,
+    };
+    encoded.split_at_checked(len)
+}
+
+/// Where each level of an encoding ends.
+pub(crate) fn level_ends(encoded: &[u8]) -> Vec<usize> {
+    let (mut ends, mut rest) = (Vec::new(), encoded);
+    while let Some((_, tail)) = split_level(rest) {
+        ends.push(encoded.len() - tail.len());
+        rest = tail;
+    }
+    ends
+}
+
+/// The encoding with `+` for the levels whose bits are set in `wild`, cut after `levels`.
+pub(crate) fn with_wildcards(encoded: &[u8], levels: u8, wild: u64) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(encoded.len()), encoded);
+    for at in 0..levels {
+        let Some((level, tail)) = split_level(rest) else {
+            break;
+        };
+        match wild >> at & 1 {
+            1 => out.push(ANY),
+            _ => out.extend_from_slice(level),
+        }
+        rest = tail;
+    }
+    out
+}
+
+/// True when the first level cannot be taken by a wildcard.
+pub(crate) fn hides_from_wildcards(encoded: &[u8]) -> bool {
+    is_reserved(encoded)
+}
+
+fn write_levels(encoded: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (mut rest, mut first) = (encoded, true);
+    while let Some((level, tail)) = split_level(rest) {
+        if !first {
+            f.write_str("/")?;
+        }
+        first = false;
+        match level {
+            [NUMBER, _, digits @ ..] => {
+                let number = digits.iter().fold(0, |n: u64, b| n << 8 | u64::from(*b));
+                write!(f, "{number}")?;
+            }
+            [NAME, name @ .., _] => f.write_str(&String::from_utf8_lossy(name))?,
+            _ => f.write_str("+")?,
+        }
+        rest = tail;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Which topics there are.
+
+use std::collections::{BTreeMap, HashSet};
+
+use esker::Result;
+
+use crate::broker::Broker;
+use crate::element::{Element, Subject, Time};
+use crate::keys::{List, ListKey};
+use crate::topic::TopicFilter;
+use crate::walk::{Next, Span, tidy, walk};
+
+/// What a topic, or a filter of subscriptions, has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicUse {
+    /// The topic, or the filter.
+    pub topic: TopicFilter,
+    /// Publications that have not expired.
+    pub publications: u64,
+    /// Subscriptions that have not ended.
+    pub subscriptions: u64,
+    /// When something was last published there.
+    pub latest: Option<Time>,
+}
+
+impl Broker {
+    /// All topics that something lives in, in their order, numbers as such. Reads everything.
+    ///
+    /// # Errors
+    /// What reading fails with.
+    pub fn topics(&self) -> Result<Vec<TopicUse>> {
+        let inner = &*self.inner;
+        let now = inner.now();
+        let snapshot = inner.store.snapshot();
+        let mut topics: BTreeMap<(Vec<u8>, u8), (TopicUse, HashSet<Subject>)> = BTreeMap::new();
+        let mut trees = vec![inner.trees.publications, inner.trees.subscriptions];
+        trees.dedup();
+        for tree in trees {
+            let spans = tidy(vec![Span::Range(Vec::new(), vec![0xff])]);
+            let cost = snapshot.cost();
+            walk(&snapshot, tree, &spans, &cost, &mut |key, raw| {
+                let Some(parsed) = ListKey::parse(key) else {
+                    return Ok(Next::EndList);
+                };
+                let filter = match parsed.list {
+                    List::Publications => TopicFilter::of_topic(parsed.topic),
+                    List::Subscriptions(reach, _) => TopicFilter::of(parsed.topic, reach),
+                };
+                let element = raw.decode()?;
+                let is_alive = match &element {
+                    Element::Publication(publication) => publication.expires > now,
+                    Element::Subscription(form) => form.to >= now && form.ended == 0,
+                    Element::Retracted(_) | Element::Ended(_) => false,
+                };
+                if !is_alive {
+                    return Ok(Next::On);
+                }
+                let place = (parsed.topic.to_vec(), filter.rank());
+                let (topic, seen) = topics.entry(place).or_insert_with(|| {
+                    let topic = TopicUse {
+                        topic: filter,
+                        publications: 0,
+                        subscriptions: 0,
+                        latest: None,
+                    };
+                    (topic, HashSet::new())
+                });
+                // One that is in several cells counts once.
+                let is_new = raw.subject().is_some_and(|subject| seen.insert(subject));
+                match element {
+                    Element::Publication(publication) if is_new => {
+                        topic.publications += 1;
+                        topic.latest = topic.latest.max(Some(publication.time));
+                    }
+                    Element::Subscription(_) if is_new => topic.subscriptions += 1,
+                    _ => {}
+                }
+                Ok(Next::On)
+            })?;
+        }
+        Ok(topics.into_values().map(|(topic, _)| topic).collect())
+    }
+}

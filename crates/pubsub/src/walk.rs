@@ -1,0 +1,199 @@
+//! Reading value lists: some keys and ranges of one tree, from the newest component to the oldest.
+
+use std::collections::{HashMap, HashSet};
+
+use esker::Result;
+use esker::extension::{Component, Cost, Cursor, Kind, MAX_SEQ, Snapshot, TreeId};
+
+use crate::element::{Elements, Raw, Subject};
+
+/// What a walk reads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Span {
+    /// Lists that lie side by side: a component is read where its key filter admits one of them. Sorted.
+    Keys(Vec<Vec<u8>>),
+    /// All lists from a key on, and before another.
+    Range(Vec<u8>, Vec<u8>),
+}
+
+impl Span {
+    pub(crate) fn key(key: Vec<u8>) -> Span {
+        Span::Keys(vec![key])
+    }
+
+    fn first(&self) -> &[u8] {
+        match self {
+            Span::Keys(keys) => keys.first().map_or(&[], Vec::as_slice),
+            Span::Range(low, _) => low,
+        }
+    }
+
+    /// The place of `key` relative to the span.
+    fn takes(&self, key: &[u8]) -> Place {
+        match self {
+            Span::Range(low, high) => match key {
+                _ if key >= high.as_slice() => Place::Behind,
+                _ if key < low.as_slice() => Place::Between(low.clone()),
+                _ => Place::In,
+            },
+            Span::Keys(keys) => match keys.iter().find(|wanted| wanted.as_slice() >= key) {
+                None => Place::Behind,
+                Some(wanted) if wanted == key => Place::In,
+                Some(wanted) => Place::Between(wanted.clone()),
+            },
+        }
+    }
+
+    /// True when everything that `other` reads is read by this one.
+    pub(crate) fn holds(&self, other: &Span) -> bool {
+        match (self, other) {
+            (Span::Range(low, high), Span::Range(from, to)) => low <= from && high >= to,
+            (Span::Range(low, high), Span::Keys(keys)) => {
+                keys.iter().all(|key| key >= low && key < high)
+            }
+            (Span::Keys(mine), Span::Keys(keys)) => keys.iter().all(|key| mine.contains(key)),
+            (Span::Keys(_), Span::Range(..)) => false,
+        }
+    }
+}
+
+enum Place {
+    In,
+    /// The next key that matters is this one.
+    Between(Vec<u8>),
+    Behind,
+}
+
+/// What a walk does after an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Goes on.
+    On,
+    /// Reads nothing older of this list.
+    EndList,
+}
+
+/// Sees each element that is not void: the key of its list, and the element. Of one list the newest come first, of
+/// different lists in no order that means anything.
+pub(crate) type Visit<'v> = dyn FnMut(&[u8], &Raw<'_>) -> Result<Next> + 'v;
+
+/// Brings spans into order, drops those that others hold, and joins keys of lists of one node: they lie side by side.
+pub(crate) fn tidy(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable_by(|a, b| a.first().cmp(b.first()).then_with(|| a.cmp(b)));
+    spans.dedup();
+    let is_range = |span: &&Span| matches!(span, Span::Range(..));
+    let ranges: Vec<Span> = spans.iter().filter(is_range).cloned().collect();
+    spans.retain(|span| {
+        let held = |range: &Span| range != span && range.holds(span);
+        !ranges.iter().any(held)
+    });
+    let mut tidied: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        if let (Some(Span::Keys(before)), Span::Keys(keys)) = (tidied.last_mut(), &span)
+            && let (Some([node @ .., _]), [key]) =
+                (before.last().map(Vec::as_slice), keys.as_slice())
+            && key.len() == node.len() + 1
+            && key.starts_with(node)
+        {
+            before.push(key.clone());
+            continue;
+        }
+        tidied.push(span);
+    }
+    tidied
+}
+
+/// Visits the elements of the lists in `spans` (tidy) that a snapshot has.
+pub(crate) fn walk(
+    snapshot: &Snapshot,
+    tree: TreeId,
+    spans: &[Span],
+    cost: &Cost,
+    visit: &mut Visit<'_>,
+) -> Result<()> {
+    let mut lists = Lists::default();
+    for component in snapshot.components(tree) {
+        let mut cursor = None;
+        for span in spans {
+            if !may_hold(&component, span, &lists, cost)? {
+                continue;
+            }
+            let cursor = cursor
+                .get_or_insert_with(|| snapshot.entries_in(std::slice::from_ref(&component), 0));
+            cursor.seek(span.first(), MAX_SEQ)?;
+            while cursor.valid() {
+                match span.takes(cursor.key()) {
+                    Place::In => {}
+                    Place::Between(next) => {
+                        cursor.seek(&next, MAX_SEQ)?;
+                        continue;
+                    }
+                    Place::Behind => break,
+                }
+                cost.check()?;
+                let ended = lists.ended.contains(cursor.key());
+                let is_operand = cursor.kind() == Kind::Operand;
+                if ended || is_operand && lists.visit(cursor.key(), cursor.value(), visit)? {
+                    // Whatever else this component has of the list is older.
+                    let mut behind = cursor.key().to_vec();
+                    behind.push(0);
+                    cursor.seek(&behind, MAX_SEQ)?;
+                } else {
+                    cursor.next()?;
+                }
+            }
+        }
+        if let Some(cursor) = cursor {
+            cost.absorb(&cursor.cost());
+        }
+    }
+    Ok(())
+}
+
+fn may_hold(component: &Component, span: &Span, lists: &Lists, cost: &Cost) -> Result<bool> {
+    let Span::Keys(keys) = span else {
+        return Ok(true);
+    };
+    for key in keys {
+        if !lists.ended.contains(key.as_slice()) && component.may_contain(key, cost)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What a walk remembers of the lists that it has come through.
+#[derive(Default)]
+struct Lists {
+    ended: HashSet<Vec<u8>>,
+    /// By list, what newer elements have made void.
+    voided: HashMap<Vec<u8>, HashSet<Subject>>,
+}
+
+impl Lists {
+    /// True when nothing older of the list is wanted.
+    fn visit(&mut self, key: &[u8], operand: &[u8], visit: &mut Visit<'_>) -> Result<bool> {
+        for element in Elements::of(operand) {
+            let (raw, _) = element?;
+            let voided = self.voided.get(key);
+            let is_void = voided.is_some_and(|voided| {
+                raw.subject()
+                    .is_some_and(|subject| voided.contains(&subject))
+            });
+            if is_void {
+                continue;
+            }
+            if let Some(subject) = raw.voids() {
+                match self.voided.get_mut(key) {
+                    Some(voided) => voided.insert(subject),
+                    None => self.voided.entry(key.to_vec()).or_default().insert(subject),
+                };
+            }
+            if !raw.is_void() && visit(key, &raw)? == Next::EndList {
+                self.ended.insert(key.to_vec());
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
