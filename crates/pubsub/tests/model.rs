@@ -17,7 +17,7 @@ use fastrand::Rng;
 use model::geometry::{Area, Point, Space, distance};
 
 const DIR: &str = "/broker";
-const DEPTH: u8 = 6;
+const DEPTH: u8 = 5;
 
 const TOPICS: [&str; 12] = [
     "", "a", "a/b", "a/b/c", "a/c", "a/10", "a/2", "b", "b/c", "$sys", "$sys/a", "a//b",
@@ -700,7 +700,7 @@ impl Run {
 #[test]
 fn everything_meets_exactly_once() {
     let mut counts = [0; 3];
-    for seed in seeds(60) {
+    for seed in seeds(24) {
         println!("seed {seed}");
         let mut rng = Rng::with_seed(seed);
         let mut run = Run::new(seed);
