@@ -63,6 +63,7 @@ fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
         repair: 0,
         merging: maintenance,
         versions: 0,
+        expiry: 0,
     };
     Step(
         0,
