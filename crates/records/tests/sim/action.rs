@@ -162,6 +162,8 @@ pub(crate) struct Def {
     pub(crate) versions: u8,
     /// 1: records say when they expire; 2: they do so long after they were written; 3: both. The time is behind these bits.
     pub(crate) expiry: u8,
+    /// The feed has what changes replaced.
+    pub(crate) old_records: bool,
 }
 
 /// An item, by a number of any size.
@@ -225,6 +227,9 @@ impl Def {
             auto if auto == strategies => def.auto(),
             number => def.maintenance(pick(&Maintenance::ALL, number)),
         };
+        if self.old_records {
+            def = def.keep_old_records();
+        }
         if self.expiry & 1 != 0 {
             def = def.expires_at(path("until"));
         }

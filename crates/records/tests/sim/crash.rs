@@ -212,7 +212,7 @@ impl World {
         store.kept.adopt(&db, mode.is_some());
         store.attempts.clear();
         let last = store.now().seq;
-        store.acted.retain(|_, by| by.is_some_and(|by| by <= last));
+        store.acted.retain(|_, by| by.is_none_or(|by| by <= last));
         for set in &mut store.sets {
             set.known.forget(last);
         }

@@ -64,6 +64,7 @@ fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
         merging: maintenance,
         versions: 0,
         expiry: 0,
+        old_records: false,
     };
     Step(
         0,

@@ -52,6 +52,13 @@ impl Copy {
     /// the record.
     fn follow(&mut self, dataset: &Dataset, acted: &Expired) -> esker::Result<u64> {
         let mut changes = dataset.changes(self.from.position)?;
+        let has_old = dataset.def().old_records;
+        match dataset.changes(self.from.position)?.with_old() {
+            Ok(with_old) if has_old => changes = with_old,
+            Err(error) if !has_old => assert_eq!(error.kind(), ErrorKind::NoOldRecords),
+            Ok(_) => panic!("old records that nobody asked for"),
+            Err(error) => return Err(error),
+        }
         let (mut applied, mut before) = (0, self.from.position.seq);
         while let Some(change) = changes.next()? {
             assert!(
@@ -63,6 +70,14 @@ impl Copy {
             assert!(changes.position().seq >= before);
             let key = change.key().to_string();
             let old = self.rows.get(&key).map(|(seq, _)| *seq);
+            if has_old {
+                let row = |old: &esker::Record| (old.seq(), old.json().to_vec());
+                let given = change.old().map(row);
+                assert_eq!(given.as_ref(), self.rows.get(&key), "what {key} replaced");
+                if given.is_some() {
+                    count("feed: old records");
+                }
+            }
             let acted = old.and_then(|old| acted.get(&(key, old)));
             match acted {
                 None => assert_ne!(change.kind(), ChangeKind::Expired, "{change:?}"),

@@ -136,6 +136,7 @@ impl Swarm {
             merging: rng.u8(0..4),
             versions: [0, 0, 1, 2][rng.usize(0..4)],
             expiry: 0,
+            old_records: false,
         };
         for at in 0..rng.usize(0..=DECLARED).max(rng.usize(0..2)) {
             def.kinds[at] = self.kind(rng) + 1;

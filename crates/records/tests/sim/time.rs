@@ -46,7 +46,7 @@ impl Hand {
 pub(crate) struct Times {
     /// The latest that was believed.
     kept: u64,
-    /// The latest that was ever believed: also before a power cut, by which a store may forget it.
+    /// The latest by which something may have been acted on: also before a power cut, by which a store may forget it.
     latest: u64,
     /// Up to here it was seen that records have expired: they stay so.
     seen: u64,
@@ -286,6 +286,8 @@ impl World {
         let store = &mut self.stores[at];
         store.is_unsure = gone.is_none();
         let Some((seq, gone)) = gone else { return };
+        // What was acted on is known: by earlier times, which the store may have forgotten, nothing is any more.
+        store.times.latest = store.times.kept;
         if gone.is_empty() {
             // That something expires may have been forgotten, by commits of their own.
             let now = store.states.last_mut().unwrap();

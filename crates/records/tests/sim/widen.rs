@@ -1,4 +1,5 @@
-//! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes. It is
+//! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes,
+//! feeds with old records. It is
 //! put into some runs from a chance of its own, so that the others stay what they were.
 
 use fastrand::Rng;
@@ -10,6 +11,7 @@ struct Widening {
     expires: bool,
     over: bool,
     notes: bool,
+    old_records: bool,
     /// Writes that batches over several datasets can have.
     writes: Vec<List<Write>>,
 }
@@ -21,7 +23,9 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         over: rng.usize(0..4) == 0,
         notes: rng.usize(0..4) == 0,
         writes: Vec::new(),
+        old_records: false,
     };
+    widening.old_records = rng.usize(0..4) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| List(writes.clone())).collect();
@@ -57,6 +61,9 @@ impl Widening {
             && rng.usize(0..4) > 0
         {
             def.expiry = rng.u8(1..16);
+        }
+        if let Action::Create { def, .. } = action {
+            def.old_records = self.old_records;
         }
         if let Some(writes) = action.writes_mut() {
             self.writes(rng, writes);
