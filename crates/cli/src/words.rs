@@ -36,6 +36,9 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
     if let Some(path) = &def.expiry.path {
         let _ = write!(text, " --expires {path}");
     }
+    if def.old_records {
+        text += " --old-records";
+    }
     text
 }
 

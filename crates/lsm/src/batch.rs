@@ -226,6 +226,11 @@ impl Batch {
         self.add(kind, tree, key, &[value], self.sequences > 0)
     }
 
+    /// As [`Batch::also`] for a put, with the value in parts.
+    pub fn also_parts(&mut self, tree: TreeId, key: &[u8], value: &[&[u8]]) -> Result<()> {
+        self.add(Kind::Put, tree, key, value, self.sequences > 0)
+    }
+
     fn add(
         &mut self,
         kind: Kind,

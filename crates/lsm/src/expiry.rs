@@ -104,6 +104,12 @@ impl ExpiryClock {
         self.kept.load(Ordering::Acquire)
     }
 
+    /// Raises the kept time to the one that the writing process has written since: for a reader beside it.
+    pub(crate) fn refresh(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        self.keep(read(fs, &dir.join(NAME))?);
+        Ok(())
+    }
+
     /// Raises the kept time to one that another handle acted by.
     pub(crate) fn keep(&self, time: Time) {
         self.kept.fetch_max(time, Ordering::AcqRel);

@@ -125,6 +125,9 @@ impl Generation {
                 let Some(tree) = version.trees.get(&operation.tree) else {
                     return false;
                 };
+                if tree.options.log_only {
+                    return true;
+                }
                 let make = || {
                     let options = &tree.options;
                     let filtered = options.filter_bits_per_key > 0;

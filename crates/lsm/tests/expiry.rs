@@ -679,6 +679,33 @@ fn what_a_read_has_hidden_stays_hidden_when_the_process_is_killed_and_the_clock_
     }
 }
 
+/// A reader beside the writer may have a clock that is behind: it shows nothing that the writer has shown as expired.
+#[test]
+fn a_reader_learns_at_a_refresh_what_the_writer_has_hidden() {
+    let (fs, clock) = (Memory::new(), Arc::new(AtomicU64::new(START)));
+    let group = stopped(&fs, &clock);
+    let tree = group
+        .create_trees(&[("leveled".to_string(), vec![])])
+        .unwrap()[0];
+    let mut batch = Batch::new();
+    batch.put_until(tree, b"key", b"value", START + 10).unwrap();
+    group.write(&mut batch, Durability::Os).unwrap();
+    let options = Options {
+        clock: Arc::new(|| START),
+        ..small(Arc::new(fs.clone()))
+    };
+    let reader = Group::open_reader(Path::new(DIR), options, Arc::new(Trees)).unwrap();
+    let shows = |group: &Group| {
+        let found = group.snapshot().get(tree, b"key", &Cost::default());
+        found.unwrap().is_some()
+    };
+    assert!(shows(&reader));
+    clock.store(START + 20, Ordering::SeqCst);
+    assert!(!shows(&group));
+    reader.refresh().unwrap();
+    assert!(!shows(&reader));
+}
+
 /// Drops values that begin with a letter, and prefixes the others with another.
 struct Letters(u8, u8);
 

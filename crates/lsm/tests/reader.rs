@@ -121,6 +121,38 @@ fn a_reader_sees_what_is_acknowledged_and_writes_nothing() {
     put(&writer, tree, b"d", b"4", Durability::Os);
 }
 
+/// The writer ends after a write that a reader has not read yet; the next one begins its own segment behind that, and where
+/// the disk has no room does not flush the earlier one.
+#[test]
+fn a_reader_that_is_behind_finds_the_log_of_the_next_writer() {
+    let mut written = 0;
+    for room in (0..4000).step_by(50) {
+        let fs = Memory::new();
+        let first = write_to(&fs);
+        let tree = first.create_trees(&[("t".into(), vec![])]).unwrap()[0];
+        put(&first, tree, b"a", b"1", Durability::Os);
+        let reader = reader(&fs);
+        see_the_same(&reader, &first);
+        put(&first, tree, b"b", b"2", Durability::Os);
+        drop(first);
+        let faulty = Faulty::new(Arc::new(fs.clone()));
+        let options = Options {
+            fs: Arc::new(faulty.clone()),
+            ..options(&fs)
+        };
+        let open = Group::open(Path::new(DIR), options, Arc::new(PlainTrees), false);
+        let second = open.unwrap();
+        faulty.set_capacity(faulty.used() + room);
+        let mut batch = Batch::new();
+        batch.put(tree, b"c", b"3").unwrap();
+        if second.write(&mut batch, Durability::Os).is_ok() {
+            written += 1;
+            see_the_same(&reader, &second);
+        }
+    }
+    assert!(written > 10);
+}
+
 #[test]
 fn there_must_be_a_store() {
     let fs = Memory::new();

@@ -96,6 +96,12 @@ pub enum Error {
         /// True when the deadline has passed.
         deadline: bool,
     },
+    /// The change feed of the dataset has no old records: it was not made with
+    /// [`DatasetDef::keep_old_records`](crate::DatasetDef::keep_old_records).
+    NoOldRecords {
+        /// The dataset.
+        dataset: String,
+    },
     /// The log does not go back to the position any more.
     PositionExpired {
         /// The earliest position that is available.
@@ -153,6 +159,8 @@ pub enum ErrorKind {
     Poisoned,
     /// [`Error::Cancelled`].
     Cancelled,
+    /// [`Error::NoOldRecords`].
+    NoOldRecords,
     /// [`Error::PositionExpired`].
     PositionExpired,
     /// [`Error::OtherHistory`].
@@ -221,6 +229,7 @@ impl Error {
             Error::DiskFull { .. } => ErrorKind::DiskFull,
             Error::Poisoned { .. } => ErrorKind::Poisoned,
             Error::Cancelled { .. } => ErrorKind::Cancelled,
+            Error::NoOldRecords { .. } => ErrorKind::NoOldRecords,
             Error::PositionExpired { .. } => ErrorKind::PositionExpired,
             Error::OtherHistory { .. } => ErrorKind::OtherHistory,
             Error::Io { .. } => ErrorKind::Io,
@@ -278,6 +287,10 @@ impl fmt::Display for Error {
             ),
             Error::Cancelled { deadline: true } => f.write_str("stopped: the deadline has passed"),
             Error::Cancelled { deadline: false } => f.write_str("cancelled"),
+            Error::NoOldRecords { dataset } => write!(
+                f,
+                "the changes of dataset `{dataset}` do not have old records: that is said when a dataset is made"
+            ),
             Error::PositionExpired { oldest } => write!(
                 f,
                 "the log is not kept so far back; the oldest position is {oldest}"

@@ -2,14 +2,17 @@
 //!
 //! It reads the log, so writers pay nothing for it, and goes back as far as the log is kept: what is in no table yet, and behind
 //! that what [`crate::Options::keep_log`] or a named consumer ([`crate::Database::keep_changes_for`]) keeps.
+//! Where the dataset was made to ([`crate::DatasetDef::keep_old_records`]), each commit has in the log, in a tree that is nowhere else, what it replaced,
+//! so a change can be given with that.
+//!
 //! A change is given when readers see it, never before, and changes of one batch come in the order in which they were added.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use lsm::entry::Timed;
-use lsm::{Kind, Position, Seq, Slice, Tail};
+use lsm::{Commit, Kind, Position, Seq, Tail, TreeId};
 use model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
@@ -61,6 +64,7 @@ pub struct Change<K = Key> {
     key: K,
     position: Position,
     record: Option<Record<K>>,
+    old: Option<Record<K>>,
     kind: ChangeKind,
 }
 
@@ -71,6 +75,7 @@ impl Change {
             key: K::from_key(self.key)?,
             position: self.position,
             record: self.record.map(Record::typed).transpose()?,
+            old: self.old.map(Record::typed).transpose()?,
             kind: self.kind,
         })
     }
@@ -101,6 +106,13 @@ impl<K> Change<K> {
     pub fn record(&self) -> Option<&Record<K>> {
         self.record.as_ref()
     }
+
+    /// Of a feed with old records ([`Changes::with_old`]) the record that was replaced, deleted, or has expired: the one that the
+    /// change of this key before this one gave. So it is there of one that had expired when it was replaced, which was no change of its own.
+    /// `None` where there was no record, and of other feeds.
+    pub fn old(&self) -> Option<&Record<K>> {
+        self.old.as_ref()
+    }
 }
 
 /// Reads the changes of a dataset in order ([`crate::Dataset::changes`]).
@@ -112,6 +124,8 @@ pub struct Changes<K = Key> {
     given: Position,
     /// Of the commit that was read last.
     pending: VecDeque<Change>,
+    /// Changes are given with what they replaced.
+    with_old: bool,
 }
 
 /// Between two looks at whether the reader was stopped.
@@ -135,6 +149,41 @@ impl<K: PrimaryKey> Changes<K> {
             dataset,
             given: from,
             pending: VecDeque::new(),
+            with_old: false,
+        })
+    }
+
+    /// The same feed, whose changes say which record they replaced ([`Change::old`]).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let def = DatasetDef::new("id", KeyType::Int).keep_old_records();
+    /// let users = db.create_dataset::<u64>("users", def)?;
+    /// let mut changes = users.changes(0)?.with_old()?;
+    /// users.put_json(r#"{"id": 1, "name": "ann"}"#)?;
+    /// users.put_json(r#"{"id": 1, "name": "anne"}"#)?;
+    ///
+    /// assert!(changes.next()?.unwrap().old().is_none());
+    /// let renamed = changes.next()?.unwrap();
+    /// assert_eq!(renamed.old().unwrap().json(), br#"{"id": 1, "name": "ann"}"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoOldRecords`] where the dataset was not made with [`crate::DatasetDef::keep_old_records`].
+    pub fn with_old(self) -> Result<Changes<K>> {
+        if self.dataset.layout().old.is_none() {
+            let dataset = self.dataset.name().to_string();
+            return Err(Error::NoOldRecords { dataset });
+        }
+        Ok(Changes {
+            with_old: true,
+            ..self
         })
     }
 
@@ -199,50 +248,77 @@ impl<K: PrimaryKey> Changes<K> {
                 }
                 continue;
             };
-            let expiry = self.dataset.layout().expiry;
-            let (data, key_type) = (self.dataset.current.data, self.dataset.key_type());
-            let (history, given) = (commit.position().history, self.given.seq);
-            let mut malformed = None;
-            let pending = &mut self.pending;
-            commit.each(&mut |tree, seq, kind, key, value| {
-                if seq <= given {
-                    return;
-                }
-                // The deletion of what expires shares the number of the record's.
-                if Some(tree) == expiry
-                    && kind == Kind::Delete
-                    && let Some(last) = pending.back_mut()
-                    && last.position.seq == seq
-                {
-                    last.kind = ChangeKind::Expired;
-                }
-                if tree != data {
-                    return;
-                }
-                let key = Key::from_encoded(key_type, key.to_vec());
-                let stored = match kind {
-                    Kind::Put => Some(value),
-                    Kind::Timed => Timed::parse(value).map(|timed| timed.value),
-                    Kind::Delete | Kind::Operand => None,
-                };
-                let record =
-                    stored.map(|stored| Record::new(key.clone(), seq, Slice::from(stored)));
-                match record.transpose() {
-                    Ok(record) => pending.push_back(Change {
-                        kind: match record {
-                            Some(_) => ChangeKind::Put,
-                            None => ChangeKind::Deleted,
-                        },
-                        key,
-                        position: Position { history, seq },
-                        record,
-                    }),
-                    Err(error) => malformed = Some(error),
-                }
-            });
-            if let Some(error) = malformed {
-                return Err(error);
-            }
+            self.take(&commit)?;
         }
     }
+
+    /// Takes over what a commit changed in the dataset.
+    fn take(&mut self, commit: &Commit) -> Result<()> {
+        let layout = self.dataset.layout();
+        let (data, expiry, key_type) = (layout.data, layout.expiry, self.dataset.key_type());
+        let (history, given) = (commit.position().history, self.given.seq);
+        let old = layout.old.filter(|_| self.with_old);
+        let mut replaced = old.map_or_else(HashMap::new, |old| replaced(commit, old));
+        let mut malformed = None;
+        let pending = &mut self.pending;
+        commit.each(&mut |tree, seq, kind, key, value| {
+            // The deletion of what expires shares the number of the record's.
+            if Some(tree) == expiry
+                && kind == Kind::Delete
+                && let Some(last) = pending.back_mut()
+                && last.position.seq == seq
+            {
+                last.kind = ChangeKind::Expired;
+            }
+            if tree != data {
+                return;
+            }
+            let stored = match kind {
+                Kind::Put => Some(value),
+                Kind::Timed => Timed::parse(value).map(|timed| timed.value),
+                Kind::Delete | Kind::Operand => None,
+            };
+            // The next change of the key in this commit replaces this one.
+            let before = match (old, stored) {
+                (None, _) => None,
+                (Some(_), Some(stored)) => replaced.insert(key.to_vec(), (seq, stored.to_vec())),
+                (Some(_), None) => replaced.remove(key),
+            };
+            if seq <= given {
+                return;
+            }
+            let key = Key::from_encoded(key_type, key.to_vec());
+            let record = |seq: Seq, stored: &[u8]| Record::new(key.clone(), seq, stored.into());
+            let new = stored.map(|stored| record(seq, stored)).transpose();
+            let before = before.map(|(seq, stored)| record(seq, &stored)).transpose();
+            match new.and_then(|new| Ok((new, before?))) {
+                Ok((record, old)) => pending.push_back(Change {
+                    kind: match record {
+                        Some(_) => ChangeKind::Put,
+                        None => ChangeKind::Deleted,
+                    },
+                    key,
+                    position: Position { history, seq },
+                    record,
+                    old,
+                }),
+                Err(error) => malformed = Some(error),
+            }
+        });
+        malformed.map_or(Ok(()), Err)
+    }
+}
+
+/// What a commit replaced: by key the write, and the record as it was stored.
+fn replaced(commit: &Commit, old: TreeId) -> HashMap<Vec<u8>, (Seq, Vec<u8>)> {
+    let mut replaced = HashMap::new();
+    commit.each(&mut |tree, _, _, key, value| {
+        if tree == old
+            && let Some((seq, stored)) = value.split_first_chunk()
+        {
+            let seq = Seq::from_le_bytes(*seq);
+            replaced.insert(key.to_vec(), (seq, stored.to_vec()));
+        }
+    });
+    replaced
 }

@@ -460,6 +460,9 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if layout.notes == Some(tree.id) {
         return "notes".to_string();
     }
+    if layout.old == Some(tree.id) {
+        return "replaced records, in the log alone".to_string();
+    }
     if layout.expiry == Some(tree.id) {
         return "what expires".to_string();
     }

@@ -14,7 +14,7 @@ use model::record::RecordRef;
 
 use crate::catalog::{
     BackfillExtractor, Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree,
-    index_tree, keys_tree, superseded_tree, widened_tree,
+    index_tree, keys_tree, old_tree, superseded_tree, widened_tree,
 };
 use crate::extension::Extensions;
 use crate::index;
@@ -44,6 +44,9 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
     trees.push((superseded_tree(name), config(Role::Superseded)));
     if stored.expiry.is_some() {
         trees.push((expiry_tree(name), config(Role::Expiry)));
+    }
+    if stored.old_records {
+        trees.push((old_tree(name), config(Role::Old)));
     }
     trees
 }
@@ -227,6 +230,10 @@ impl TreeProvider for Trees {
             },
             Role::Notes => TreeOptions {
                 policy: self.policy(Merging::Leveled),
+                ..TreeOptions::default()
+            },
+            Role::Old => TreeOptions {
+                log_only: true,
                 ..TreeOptions::default()
             },
             Role::Superseded => TreeOptions {

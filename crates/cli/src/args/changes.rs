@@ -9,7 +9,7 @@ use super::size;
 
 pub(super) const CHANGES_HELP: &str = "\
 One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}, or \"change\":\"delete\", or
-\"expire\" of one that had expired, and no record. The log has what is in no table
+\"expire\" of one that had expired, and no record. With --old a change of a record that was there has it, too: \"old\":{...}. The log has what is in no table
 yet. With --consumer it is kept for whoever reads under that name, through restarts and from where that one stopped: it sees every change at
 least once; no other process may have the store open for writing meanwhile. Without, a process that writes is followed beside it.
 
@@ -27,6 +27,9 @@ pub(crate) struct ChangesArgs {
     /// Begin behind this write: its `seq`, or a place as `esker stat --json` shows it of consumers [default: with the oldest change that is kept]
     #[arg(long, value_name = "SEQ", value_parser = from)]
     pub(crate) from: Option<ChangesFrom>,
+    /// With each change the record that it replaced, of a dataset that was made with --old-records
+    #[arg(long)]
+    pub(crate) old: bool,
     /// Wait for further changes
     #[arg(long, conflicts_with = "consumer")]
     pub(crate) follow: bool,

@@ -39,6 +39,9 @@ pub(crate) struct DefinitionArgs {
     /// Records expire at the time that they have at PATH, RFC 3339 or seconds since 1970; absent or null: never. With --ttl the earlier counts
     #[arg(long, value_name = "PATH")]
     pub(crate) expires: Option<esker::Path>,
+    /// The change feed has the record that each change replaced, which `esker changes --old` prints; each write looks it up
+    #[arg(long)]
+    pub(crate) old_records: bool,
     /// When obsolete entries are noted for good: as compactions go (merge), by passes over the records (staged), or by
     /// `esker repair` alone (none) [default: merge]
     #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide_short_help = true, help_heading = BASELINES)]

@@ -47,6 +47,10 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         (Some(known), None) => known,
         (None, None) => db.position(),
     };
+    if args.old {
+        // Refused before a log is kept.
+        target.changes(ChangesFrom::Now)?.with_old()?;
+    }
     let keep = args.keep as u64;
     db.keep_changes_for(name, begin, keep)?;
     let outcome = print(&db, args, begin.into(), &mut |position| {
@@ -64,6 +68,9 @@ fn print(
     done: &mut dyn FnMut(Position) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     let mut changes = dataset(db, &args.dataset)?.changes(from)?;
+    if args.old {
+        changes = changes.with_old()?;
+    }
     let mut output = Output::new();
     let mut printed = 0_u64;
     loop {
@@ -99,22 +106,19 @@ fn write(output: &mut Output, change: &Change) -> Result<(), Failure> {
         other => serde_json::Value::String(other.to_string()).to_string(),
     };
     let seq = change.seq();
-    match change.record() {
-        None => {
-            let what = match change.kind() {
-                ChangeKind::Expired => "expire",
-                _ => "delete",
-            };
-            output.line(format_args!(
-                "{{\"seq\":{seq},\"change\":\"{what}\",\"key\":{key}}}"
-            ))
-        }
-        Some(record) => {
-            output.text(format_args!(
-                "{{\"seq\":{seq},\"change\":\"put\",\"key\":{key},\"record\":"
-            ))?;
+    let what = match change.kind() {
+        ChangeKind::Put => "put",
+        ChangeKind::Expired => "expire",
+        _ => "delete",
+    };
+    output.text(format_args!(
+        "{{\"seq\":{seq},\"change\":\"{what}\",\"key\":{key}"
+    ))?;
+    for (name, record) in [("record", change.record()), ("old", change.old())] {
+        if let Some(record) = record {
+            output.text(format_args!(",\"{name}\":"))?;
             output.json(record.json())?;
-            output.line("}")
         }
     }
+    output.line("}")
 }

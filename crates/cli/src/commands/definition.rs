@@ -26,6 +26,7 @@ pub(super) struct Wanted {
     versions: Option<u32>,
     ttl: Option<Duration>,
     expires: Option<Path>,
+    old_records: bool,
 }
 
 /// An attribute as the command line says it is to be indexed.
@@ -60,6 +61,7 @@ impl Wanted {
             versions: args.versions,
             ttl: args.ttl,
             expires: args.expires.clone(),
+            old_records: args.old_records,
         })
     }
 
@@ -86,7 +88,8 @@ impl Wanted {
             && self.merging.is_none_or(|said| said == def.merging)
             && self.versions.is_none_or(|said| said == def.versions)
             && (self.ttl.is_none() || self.ttl == def.expiry.ttl)
-            && (self.expires.is_none() || self.expires == def.expiry.path);
+            && (self.expires.is_none() || self.expires == def.expiry.path)
+            && (!self.old_records || def.old_records);
         if key && indexes && strategy {
             return Ok(());
         }
@@ -200,6 +203,7 @@ impl Wanted {
         def.versions = self.versions.unwrap_or(def.versions);
         def.expiry.ttl = self.ttl;
         def.expiry.path = self.expires.clone();
+        def.old_records = self.old_records;
         let def = match self.maintenance {
             Some(strategy) => strategy.apply(def),
             None => def,
@@ -234,6 +238,9 @@ impl Wanted {
             if let Some(said) = said {
                 text += &format!(" --{name} {said}");
             }
+        }
+        if self.old_records {
+            text += " --old-records";
         }
         text.trim_start().to_string()
     }

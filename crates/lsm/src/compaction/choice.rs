@@ -45,18 +45,17 @@ pub(crate) fn oldest_level(tree: &TreeVersion, bytes: u64) -> u32 {
     }
 }
 
-/// The choice of the same components in a tree that follows the choice's tree.
+/// The choice of the same components in a tree that follows the choice's tree. They go where the follower's own policy
+/// has them: it may still have older runs of components that its lead has nothing of any more, so a level below these
+/// is not free as it is there.
 pub(crate) fn followed_by(choice: &Choice, follower: &TreeVersion) -> Choice {
     let spans = choice.tables().map(|table| table.component());
     let span = spans.reduce(ComponentId::hull);
     let runs = follower.runs.iter();
     let runs = runs.filter(|run| span.is_some_and(|span| span.includes(run.component())));
-    let inputs = runs.map(|run| run.tables.to_vec()).collect();
-    Choice {
-        inputs,
-        cursor: None,
-        ..choice.clone()
-    }
+    let inputs: Vec<_> = runs.map(|run| run.tables.to_vec()).collect();
+    let bytes = inputs.iter().flatten().map(|table| table.meta().size).sum();
+    Choice::merge(inputs, follower.options.policy.level_for(bytes))
 }
 
 /// Refuses a choice that would place older entries in front of newer ones. Of one key, entries in an earlier run are

@@ -168,6 +168,28 @@ fn a_follower_merges_the_same_components() {
 }
 
 #[test]
+fn a_follower_with_older_runs_than_its_lead_merges_in_front_of_them() {
+    let mut make = Maker::new();
+    let mut follower: Vec<Run> = (0..3).map(|_| make.run(0, &[("k", "l", 1)])).collect();
+    follower.reverse();
+    // Of the oldest component the lead has nothing any more, so it merges the others to its bottom.
+    let lead = tree(follower[..2].to_vec());
+    let runs = lead.runs.iter().map(|run| run.tables.to_vec()).collect();
+    let choice = Choice::merge(runs, 1);
+    choice::check(&lead, &choice).unwrap();
+    let follower = TreeVersion {
+        options: TreeOptions {
+            policy: Arc::new(Tiered::default()),
+            ..TreeOptions::default()
+        },
+        ..tree(follower)
+    };
+    let followed = followed_by(&choice, &follower);
+    assert_eq!(numbers(&followed), vec![3, 2]);
+    choice::check(&follower, &followed).unwrap();
+}
+
+#[test]
 fn lazy_leveled_merges_tiers_among_themselves_and_all_of_them_into_the_bottom() {
     let lazy = LazyLeveled {
         runs: 3,

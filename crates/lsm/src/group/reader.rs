@@ -60,6 +60,9 @@ pub(super) struct Reader {
     /// The possible successor, and whether to search for it.
     next: Option<u64>,
     search: bool,
+    /// The manifest is another one than at the end of the last refresh. So what this one reads may be of the writer
+    /// before, whose segment does not name the one that continues it.
+    is_other: bool,
     waiting: PendingBatches,
     /// The last acknowledged write.
     applied: Seq,
@@ -263,6 +266,7 @@ impl Reader {
             last: recovery.last_seq,
             next: None,
             search: true,
+            is_other: false,
             waiting: recovery.waiting.unwrap_or_default(),
             applied: recovery.applied,
             generations,
@@ -347,7 +351,7 @@ impl Reader {
                 .version
                 .succeed(&inner.versions.view.load().version);
             (self.recovered, self.manifest) = (recovered, manifest);
-            (more, self.search) = (true, true);
+            (more, self.search, self.is_other) = (true, true, true);
         }
         self.recovered.current = current.clone();
         let writer_is_gone = || writer_is_gone(source, &current);
@@ -423,7 +427,7 @@ impl Reader {
                 break;
             };
             self.last = self.last.max(last.unwrap_or(0));
-            self.search &= last.is_none();
+            self.search &= last.is_none() || self.is_other;
         }
         waiting.release(|waits| waits.last <= durable, &mut apply)?;
         // A sync that was running when the log moved on to another segment is marked at the end of the earlier one.
@@ -518,8 +522,19 @@ impl Inner {
                 }
             }
         })?;
+        reader.is_other = false;
         self.show(&mut reader);
-        Ok(())
+        self.refresh_time()
+    }
+
+    /// What the writer has shown as expired stays so here, though this process's clock may be behind.
+    fn refresh_time(&self) -> Result<()> {
+        if !self.versions.view.load().is_timed() {
+            return Ok(());
+        }
+        let source = &self.core.source;
+        // Its end may be in the middle of being written.
+        with_retries(|_| self.core.clock.refresh(&*source.fs, &source.dir))
     }
 
     /// Opens the store anew.

@@ -62,6 +62,9 @@ pub struct TreeOptions {
     /// Older entries will still be ingested ([`crate::Group::ingest_oldest`]), so tombstones are kept even where
     /// nothing older exists yet.
     pub incomplete: bool,
+    /// True for a tree whose writes are in the log alone, for those who follow it ([`crate::Group::tail`]): they go to no
+    /// memtable and to no table, and no read shows them.
+    pub log_only: bool,
 }
 
 impl TreeOptions {
@@ -79,6 +82,7 @@ impl TreeOptions {
             bitmap: false,
             superseded: None,
             incomplete: false,
+            log_only: false,
         }
     }
 

@@ -93,6 +93,9 @@ pub struct DatasetDef {
     /// When records expire.
     #[serde(default, flatten)]
     pub expiry: Expiry,
+    /// The change feed has the records that changes replaced ([`DatasetDef::keep_old_records`]).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub old_records: bool,
     /// What is wrong with what it was made of: reported by [`DatasetDef::validate`].
     #[serde(skip)]
     mistake: Option<String>,
@@ -100,6 +103,10 @@ pub struct DatasetDef {
 
 fn one() -> u32 {
     1
+}
+
+fn is_false(set: &bool) -> bool {
+    !set
 }
 
 /// The path; where it is none, a stand-in and what is wrong with it.
@@ -184,6 +191,16 @@ impl DatasetDef {
             merging: Merging::default(),
             versions: 1,
             expiry: Expiry::default(),
+            old_records: false,
+        }
+    }
+
+    /// Has the change feed tell with each change which record it replaced or deleted. Each write then looks up what it
+    /// replaces, and logs it: docs/performance.md says what that costs. It is said when the dataset is made, and stays so.
+    pub fn keep_old_records(self) -> DatasetDef {
+        DatasetDef {
+            old_records: true,
+            ..self
         }
     }
 

@@ -50,6 +50,8 @@ pub struct StoredDef {
     pub upkeep: MaintenanceSettings,
     /// When records that are written from now on expire.
     pub expiry: Expiry,
+    /// Whether the log has the records that changes replaced.
+    pub old_records: bool,
 }
 
 /// The maintenance settings of a dataset.
@@ -101,6 +103,7 @@ impl StoredDef {
                 since: 0,
             },
             expiry: def.expiry.clone(),
+            old_records: def.old_records,
         }
     }
 
@@ -139,6 +142,7 @@ impl StoredDef {
             merging: self.upkeep.merging,
             versions: self.upkeep.versions,
             expiry: self.expiry.clone(),
+            old_records: self.old_records,
         }
     }
 
@@ -162,6 +166,9 @@ impl StoredDef {
             }
             if let Some(seq) = self.upkeep.keys_after {
                 fields.insert("keys_after".to_string(), json!(seq));
+            }
+            if self.old_records {
+                fields.insert("old_records".to_string(), json!(true));
             }
             if let Some(ttl) = self.expiry.ttl {
                 let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
@@ -202,6 +209,9 @@ impl StoredDef {
             change,
             upkeep: upkeep(&json)?,
             expiry: expiry(&json)?,
+            old_records: json
+                .get("old_records")
+                .is_some_and(|set| *set == json!(true)),
         })
     }
 }

@@ -12,8 +12,8 @@ use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
 use model::tokens::Tokenizer;
 
 use super::names::{
-    data_tree, deleted_tree, expiry_tree, index_tree, keys_tree, notes_tree, staging_tree,
-    superseded_tree, widened_tree,
+    data_tree, deleted_tree, expiry_tree, index_tree, keys_tree, notes_tree, old_tree,
+    staging_tree, superseded_tree, widened_tree,
 };
 use crate::error::{Error, Result};
 
@@ -191,6 +191,8 @@ pub(crate) struct Layout {
     pub(crate) superseded: Option<TreeId>,
     /// The tree of notes, once there is one.
     pub(crate) notes: Option<TreeId>,
+    /// The tree of what changes replaced, where the feed has that.
+    pub(crate) old: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) building: Option<Building>,
     /// The tree of what expires, once records do.
@@ -252,8 +254,13 @@ impl Layout {
             extracted.push((path.clone(), Type::Time));
             extracted.len() - 1
         });
+        let old = version.tree_named(&old_tree(name)).map(|tree| tree.id);
+        if old.is_none() && stored.old_records {
+            return None;
+        }
         Some(Layout {
             expiry,
+            old,
             expires_place,
             extraction: Extraction::new(key, extracted),
             data: data.id,
@@ -306,7 +313,10 @@ impl Layout {
                 let trees = written().filter_map(|a| a.tree).chain(staging);
                 trees.chain(self.expiry).collect()
             }
-            Step::Forget => self.superseded.into_iter().chain(self.notes).collect(),
+            Step::Forget => (self.superseded.into_iter())
+                .chain(self.notes)
+                .chain(self.old)
+                .collect(),
         };
         // An index that is being switched has its tree of keys twice.
         let mut seen = HashSet::new();

@@ -9,6 +9,7 @@
 //! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
 //! `d/notes` is what programs note beside the records (name -> bytes), once one has.
 //! Where records expire, `d/expiry` is what does so, by time (`crate::expiry`).
+//! `d/old` has what changes replaced, in the log alone, where the feed is to have that: by key, the write and the stored record.
 //! Trees of extensions are `@extension/tree`.
 
 use model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
@@ -76,6 +77,11 @@ pub(crate) fn notes_tree(dataset: &str) -> String {
     format!("{dataset}/notes")
 }
 
+/// The name of the tree of the records that changes replaced.
+pub(crate) fn old_tree(dataset: &str) -> String {
+    format!("{dataset}/old")
+}
+
 /// What the configuration of a dataset's tree says, other than the data tree's: words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeConfig {
@@ -100,6 +106,7 @@ pub(crate) enum Role {
     Widened,
     Notes,
     Expiry,
+    Old,
 }
 
 const INCOMPLETE: &str = "incomplete";
@@ -138,6 +145,7 @@ impl TreeConfig {
             Role::Widened => "widened".to_string(),
             Role::Notes => "notes".to_string(),
             Role::Expiry => "expiry".to_string(),
+            Role::Old => "old".to_string(),
         };
         if self.merging != Merging::Leveled {
             text += &format!(" {}", self.merging);
@@ -165,6 +173,7 @@ impl TreeConfig {
                 "widened" => Role::Widened,
                 "notes" => Role::Notes,
                 "expiry" => Role::Expiry,
+                "old" => Role::Old,
                 kind => Role::Index(kind.parse().ok()?),
             },
             merging: Merging::Leveled,

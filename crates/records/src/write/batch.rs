@@ -190,7 +190,8 @@ impl Part {
     /// Notes the record that was just added, by its key or the one that was just extracted, where it matters
     /// what it replaces.
     fn touch(&mut self, insert: bool, key: Option<&[u8]>) {
-        if insert || self.layout.stored.upkeep.maintenance.looks_at_writes() {
+        let looks = self.layout.stored.upkeep.maintenance.looks_at_writes();
+        if insert || looks || self.layout.old.is_some() {
             let key = key.unwrap_or_else(|| self.extracted.key()).to_vec();
             self.touched.push(Touched {
                 key,
@@ -379,7 +380,8 @@ impl Part {
     /// True where what is there of the records' keys matters to the commit.
     pub(super) fn depends_on_records(&self) -> bool {
         let maintenance = self.layout.stored.upkeep.maintenance;
-        self.inserts || !self.expected.is_empty() || maintenance.looks_at_writes()
+        let looks = maintenance.looks_at_writes() || self.layout.old.is_some();
+        self.inserts || !self.expected.is_empty() || looks
     }
 
     /// True where nothing that is there matters to the commit.

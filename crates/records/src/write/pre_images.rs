@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use lsm::{Batch, Cost, Kind, Seq, Snapshot, Time};
+use lsm::{Batch, Cost, Kind, Seq, Slice, Snapshot, Time, TreeId};
 use model::record::RecordRef;
 
 use crate::catalog::Layout;
@@ -42,6 +42,8 @@ struct Found {
     key: Vec<u8>,
     /// The write that put its record, where there is one.
     seq: Option<Seq>,
+    /// The record as it is stored. Read where the feed is to have what is replaced.
+    stored: Option<Slice>,
     /// It is there, and has expired. Known where the batch depends on it.
     expired: bool,
     /// The batch writes it: else it is only expected to be as it is.
@@ -78,7 +80,9 @@ impl Replaced {
     ) -> Result<Replaced> {
         let inserts = || touched.iter().any(|touched| touched.insert);
         let depends = layout.expiry.is_some() && (!expected.is_empty() || inserts());
-        let needed = |t: &&Touched| t.insert || layout.stored.upkeep.maintenance.looks_at_writes();
+        let keeps_old = layout.old.is_some();
+        let looks = layout.stored.upkeep.maintenance.looks_at_writes() || keeps_old;
+        let needed = |t: &&Touched| t.insert || looks;
         let written = touched.iter().filter(needed);
         let written = written.map(|touched| (touched.key.clone(), true));
         let expected = expected
@@ -87,6 +91,7 @@ impl Replaced {
         let found = written.chain(expected).map(|(key, written)| Found {
             key,
             seq: None,
+            stored: None,
             expired: false,
             written,
         });
@@ -96,20 +101,21 @@ impl Replaced {
         let keys: Vec<Vec<u8>> = found.iter().map(|found| found.key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         // Without a primary-key index, or while it lacks the older records, these tell the same numbers.
-        let tree = layout.keys.unwrap_or(layout.data);
+        let tree = looked_up(layout);
         let cost = Cost::default();
+        let mut is_there = |at: usize, entry: lsm::Found| {
+            if let Some(slot) = found.get_mut(at) {
+                slot.seq = Some(entry.seq);
+                slot.stored = Some(entry.value).filter(|_| keeps_old && slot.written);
+            }
+        };
         match keys.as_slice() {
             [key] => {
-                let entry = snapshot.get(tree, key, &cost)?;
-                if let (Some(entry), Some(slot)) = (entry, found.first_mut()) {
-                    slot.seq = Some(entry.seq);
+                if let Some(entry) = snapshot.get(tree, key, &cost)? {
+                    is_there(0, entry);
                 }
             }
-            _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| {
-                if let Some(slot) = found.get_mut(at) {
-                    slot.seq = Some(entry.seq);
-                }
-            })?,
+            _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| is_there(at, entry))?,
         }
         if depends {
             look_up_expired(layout, snapshot, &mut found)?;
@@ -176,6 +182,33 @@ impl Replaced {
         result
     }
 
+    /// Logs the records that are replaced, for the feed: their writes, and how they are stored.
+    fn log_replaced(
+        &self,
+        (old, data): (TreeId, TreeId),
+        batch: &mut Batch,
+        snapshot: &Snapshot,
+    ) -> lsm::Result<()> {
+        for found in self.found.iter().filter(|found| found.written) {
+            let mut log = |seq: Seq, stored: &[u8]| {
+                batch.also_parts(old, &found.key, &[&seq.to_le_bytes(), stored])
+            };
+            match snapshot.get_in_memory(data, &found.key) {
+                Some(entry) if entry.seq > self.seq => {
+                    if entry.kind == Kind::Put {
+                        log(entry.seq, &entry.value)?;
+                    }
+                }
+                _ => {
+                    if let (Some(seq), Some(stored)) = (found.seq, &found.stored) {
+                        log(seq, stored)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Under the writer lock, with everything before the batch in `snapshot`: checks that what was found is
     /// what is there, and sets the bits of what is replaced.
     pub(crate) fn complete(
@@ -190,7 +223,7 @@ impl Replaced {
             return Err(Conflict::Changed);
         }
         let at_commit = maintenance::of(layout.stored.upkeep.maintenance).at_commit();
-        let tree = layout.keys.unwrap_or(layout.data);
+        let tree = looked_up(layout);
         let mut current = Vec::with_capacity(self.found.len());
         for found in &self.found {
             let (key, seq, written) = (&found.key, &found.seq, &found.written);
@@ -226,6 +259,11 @@ impl Replaced {
                 return Err(Conflict::Exists(touched.key.clone()));
             }
         }
+        if let Some(old) = layout.old
+            && let Err(error) = self.log_replaced((old, layout.data), batch, snapshot)
+        {
+            return Ok(Err(error));
+        }
         let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
             return Ok(Ok(()));
         };
@@ -238,6 +276,15 @@ impl Replaced {
             }
         }
         Ok(result)
+    }
+}
+
+/// The tree that tells which write the record of a key is of.
+fn looked_up(layout: &Layout) -> TreeId {
+    match layout.old {
+        // It has the record, too.
+        Some(_) => layout.data,
+        None => layout.keys.unwrap_or(layout.data),
     }
 }
 

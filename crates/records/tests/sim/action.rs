@@ -3,6 +3,7 @@
 //! part of a list is a run too, which is what makes failing runs small.
 
 use std::fmt;
+use std::time::Duration;
 
 use esker::experimental::Tuning;
 use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Type};
@@ -104,6 +105,14 @@ pub(crate) const ARRAY: Cell = 100;
 /// What the record that is replaced has there.
 pub(crate) const KEEP: Cell = 255;
 
+/// From now on, in milliseconds: when a record expires that says so by its `style`.
+pub(crate) const UNTIL: [i64; 8] = [-2_000, 0, 1, 200, 1_500, 6_000, 60_000, 100_000_000];
+/// The place of that in a `style`.
+pub(crate) const UNTIL_SHIFT: u8 = 3;
+
+/// Times to live, in milliseconds.
+pub(crate) const TTLS: [u64; 4] = [300, 2_000, 20_000, 100_000_000];
+
 /// A part of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Write {
@@ -127,6 +136,11 @@ pub(crate) enum Write {
         key: u8,
         what: u8,
     },
+    /// Something is noted under a name, or with 0 nothing any more.
+    Note {
+        name: u8,
+        value: u8,
+    },
     /// A line that is no record.
     Refused {
         which: u8,
@@ -146,6 +160,10 @@ pub(crate) struct Def {
     pub(crate) repair: u8,
     pub(crate) merging: u8,
     pub(crate) versions: u8,
+    /// 1: records say when they expire; 2: they do so long after they were written; 3: both. The time is behind these bits.
+    pub(crate) expiry: u8,
+    /// The feed has what changes replaced.
+    pub(crate) old_records: bool,
 }
 
 /// An item, by a number of any size.
@@ -209,6 +227,16 @@ impl Def {
             auto if auto == strategies => def.auto(),
             number => def.maintenance(pick(&Maintenance::ALL, number)),
         };
+        if self.old_records {
+            def = def.keep_old_records();
+        }
+        if self.expiry & 1 != 0 {
+            def = def.expires_at(path("until"));
+        }
+        if self.expiry & 2 != 0 {
+            let ttl = Duration::from_millis(pick(&TTLS, self.expiry >> 2));
+            def = def.ttl(ttl);
+        }
         let deferred = def.maintenance == Maintenance::Deferred;
         let repair = match pick(&REPAIRS, self.repair) {
             Repair::Staged if !deferred => Repair::Merge,
@@ -278,6 +306,30 @@ pub(crate) enum Action {
         writes: List<Write>,
         /// 0: for sure, 1: soon, else when the system sees fit.
         durability: u8,
+    },
+    /// One batch over several datasets: each write is to the next of these.
+    Over {
+        store: u8,
+        sets: List<u8>,
+        writes: List<Write>,
+        durability: u8,
+    },
+    /// The clock goes on or back, for all stores; one of them can be told to believe it.
+    Tick {
+        store: u8,
+        millis: i32,
+        confirm: bool,
+    },
+    /// What has expired is deleted.
+    Expire {
+        store: u8,
+        set: u8,
+    },
+    /// How long records live from now on: 0 for ever.
+    Ttl {
+        store: u8,
+        set: u8,
+        ttl: u8,
     },
     /// Every record is deleted.
     Clear {
@@ -425,6 +477,10 @@ impl Action {
             Create { store, .. }
             | DropSet { store, .. }
             | Batch { store, .. }
+            | Over { store, .. }
+            | Tick { store, .. }
+            | Expire { store, .. }
+            | Ttl { store, .. }
             | Clear { store, .. }
             | Prepare { store, .. }
             | Flush { store }
@@ -458,6 +514,10 @@ impl Action {
             Create { .. } => "create",
             DropSet { .. } => "drop",
             Batch { .. } => "batch",
+            Over { .. } => "batch: over datasets",
+            Tick { .. } => "clock",
+            Expire { .. } => "expire",
+            Ttl { .. } => "time to live",
             Clear { .. } => "clear",
             Prepare { .. } => "prepare",
             Commit { .. } => "commit",
@@ -506,6 +566,7 @@ impl Action {
     pub(crate) fn writes_mut(&mut self) -> Option<&mut Vec<Write>> {
         match self {
             Action::Batch { writes, .. }
+            | Action::Over { writes, .. }
             | Action::Prepare { writes, .. }
             | Action::BackupDuring { writes, .. } => Some(&mut writes.0),
             _ => None,

@@ -37,6 +37,7 @@ impl World {
             def: built,
             unfinished: None,
             doubt: false,
+            is_timed: def.expiry & 3 != 0,
         };
         let allowed: &[ErrorKind] = match there {
             true => &[ErrorKind::Exists],

@@ -87,7 +87,7 @@ pub(crate) fn live_on(
         }
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();
         let now = dataset.snapshot();
-        ask::everything(&now, &set.view(), &records, rng).unwrap();
+        ask::everything(&now, &set.view(), &records.at(db.group().time()), rng).unwrap();
         // What a snapshot has of it is damaged for as long as that is kept.
         for kept in db.snapshots() {
             db.drop_snapshot(&kept.name).unwrap();
@@ -109,6 +109,6 @@ pub(crate) fn live_on(
         let dataset = db.dataset::<esker::Key>(name).unwrap();
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();
         let now = dataset.snapshot();
-        ask::everything(&now, &set.view(), &records, rng).unwrap();
+        ask::everything(&now, &set.view(), &records.at(db.group().time()), rng).unwrap();
     }
 }

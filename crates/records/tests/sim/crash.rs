@@ -206,15 +206,18 @@ impl World {
         }
         self.adopt_catalog(at, mode, after_fault);
         self.adopt_state(at, mode);
+        self.stores[at].adopt_time(after_fault);
         let store = &mut self.stores[at];
         let db = store.db.clone().unwrap();
         store.kept.adopt(&db, mode.is_some());
         store.attempts.clear();
         let last = store.now().seq;
+        store.acted.retain(|_, by| by.is_none_or(|by| by <= last));
         for set in &mut store.sets {
             set.known.forget(last);
         }
         self.compare_catalog(at);
+        self.note_expired_in(at);
     }
 
     /// The datasets and definitions are those that were, but for changes that failed.
@@ -443,6 +446,7 @@ impl World {
             for _ in 0..3 {
                 let now = dataset.snapshot();
                 let view = set.view();
+                let records = records.at(db.group().time());
                 if let Err(error) = ask::some(&now, &view, &records, &mut rng, 1) {
                     count("damage: an error of an answer");
                     named(&error);
@@ -464,6 +468,15 @@ fn holds(db: &Database, store: &Store, state: &State) -> esker::Result<bool> {
     for set in &store.sets {
         let dataset = db.dataset::<esker::Key>(&set.name)?;
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();
+        if dataset.notes()? != records.notes {
+            return Ok(false);
+        }
+        if set.is_timed {
+            if !store.holds_stored(db, set, &records)? {
+                return Ok(false);
+            }
+            continue;
+        }
         let mut right = records.rows();
         for record in dataset.scan(..) {
             let record = record?;

@@ -8,25 +8,25 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use esker::fs::hooked::Call;
-use esker::{Database, Durability, ErrorKind, Maintenance, WriteBatch};
+use esker::{Database, Dataset, Durability, ErrorKind, Expiry, Maintenance, WriteBatch};
 use parking_lot::Mutex;
 
-use crate::action::Write;
-use crate::model::{Entry, K, Records, Row, key, row};
+use crate::action::{UNTIL_SHIFT, Write};
+use crate::model::{Entry, K, Row, key, row};
+use crate::over::Filled;
 use crate::runner::count;
-use crate::world::{MOST_STORES, Store, Uid, World};
+use crate::time;
+use crate::world::{MOST_STORES, State, Store, Uid, World};
 
 /// A batch that waits: of the store, its dataset, with what it will do.
 pub(crate) struct Prepared {
     pub(crate) store: u64,
-    pub(crate) uid: Uid,
     pub(crate) batch: WriteBatch,
     pub(crate) effects: Effects,
 }
 
 /// A batch that is committed while a backup is made.
 pub(crate) struct During {
-    pub(crate) uid: Uid,
     /// At which call.
     pub(crate) call: u64,
     pub(crate) batch: WriteBatch,
@@ -45,10 +45,10 @@ struct Committed {
     result: esker::Result<()>,
 }
 
-fn commit_to(db: &Database, batch: &mut WriteBatch, durability: Durability) -> Committed {
+fn commit_to(db: &Database, batch: &mut dyn Filled, durability: Durability) -> Committed {
     let last = db.group().snapshot().seq();
     let first = db.group().latest().seq() + 1;
-    let result = batch.durability(durability).commit();
+    let result = batch.commit_as(durability);
     let now = db.group().snapshot().seq();
     Committed {
         last,
@@ -58,18 +58,90 @@ fn commit_to(db: &Database, batch: &mut WriteBatch, durability: Durability) -> C
     }
 }
 
-/// What a batch does: keys with their records, and the keys that must be new.
+/// What a batch does to a dataset: keys with their records, and the keys that must be new.
 #[derive(Default, Clone)]
 pub(crate) struct Effects {
+    pub(crate) uid: Uid,
+    /// When records expired, and what time it was when it was made.
+    expiry: Expiry,
+    time: u64,
     /// Made for a strategy that looks at what is replaced.
     looks: bool,
     writes: Vec<(K, Option<Rc<Row>>)>,
     inserts: Vec<K>,
     /// Keys, and the write that each must be of.
     expected: Vec<(K, Option<u64>)>,
+    notes: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Effects {
+    fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.notes.is_empty()
+    }
+}
+
+impl Store {
+    /// Whether a batch would do the same if it were made now.
+    pub(crate) fn is_as_prepared(&self, effects: &Effects) -> bool {
+        let set = self.sets.iter().find(|set| set.uid == effects.uid);
+        set.is_some_and(|set| {
+            let same = set.def.expiry == effects.expiry;
+            same && (effects.expiry.ttl.is_none() || self.time() == effects.time)
+        })
+    }
+
+    /// Whether an insert of it has a key that is there.
+    fn refuses(&self, part: &Effects) -> bool {
+        let before = self.records(part.uid).at(self.time());
+        let mut inserted = BTreeSet::new();
+        let mut inserts = part.inserts.iter();
+        inserts.any(|key| before.current(key).is_some() || !inserted.insert(key))
+    }
+
+    /// The keys that are not as it expects them to be.
+    fn unexpected(&self, part: &Effects) -> Vec<String> {
+        let before = self.records(part.uid).at(self.time());
+        let differs =
+            |(key, seq): &&(K, Option<u64>)| before.current(key).map(|(seq, _)| seq) != *seq;
+        let unexpected = part.expected.iter().filter(differs);
+        unexpected.map(|(key, _)| key.to_string()).collect()
+    }
+
+    /// What becomes of a state; the writes that were replaced, with those that replaced them.
+    fn apply(&self, part: &Effects, state: &mut State, next: &mut u64) -> Vec<(u64, u64)> {
+        let set = self.sets.iter().find(|set| set.uid == part.uid).unwrap();
+        let mut over = Vec::new();
+        // Writers that look at what they replace write only the last version of a key.
+        let looks = part.looks || looks(set.def.maintenance);
+        let last_of = |at: usize, key: &K| {
+            let later = &part.writes[at + 1..];
+            !looks || !later.iter().any(|(other, _)| other == key)
+        };
+        let records = Rc::make_mut(state.records.entry(part.uid).or_default());
+        for (at, (key, row)) in part.writes.iter().enumerate() {
+            if !last_of(at, key) {
+                continue;
+            }
+            let seq = *next;
+            *next += 1;
+            if let Some((old, _)) = records.current(key) {
+                over.push((old, seq));
+            }
+            let row = row.clone();
+            records.write(key.clone(), Entry { seq, row }, set.kept());
+        }
+        for (name, value) in &part.notes {
+            match value {
+                Some(value) => records.notes.insert(name.clone(), value.clone()),
+                None => records.notes.remove(name),
+            };
+        }
+        over
+    }
 }
 
 impl World {
+    /// A batch of a dataset, and what it does.
     pub(crate) fn fill(
         &mut self,
         at: usize,
@@ -77,14 +149,32 @@ impl World {
         writes: &[Write],
     ) -> (WriteBatch, Effects) {
         let store = &self.stores[at];
-        let set = store.sets[set].clone();
-        let dataset = store.handle(&set.name).unwrap();
-        let records = store.records(set.uid);
+        let dataset = store.handle(&store.sets[set].name).unwrap();
         let mut batch = dataset.batch();
+        let effects = self.fill_in(at, set, writes, &dataset, &mut batch);
+        (batch, effects)
+    }
+
+    /// Adds writes to a batch.
+    pub(crate) fn fill_in(
+        &mut self,
+        at: usize,
+        set: usize,
+        writes: &[Write],
+        dataset: &Dataset,
+        batch: &mut dyn Filled,
+    ) -> Effects {
+        let store = &self.stores[at];
+        let set = store.sets[set].clone();
+        let records = store.records(set.uid);
         let mut effects = Effects {
+            uid: set.uid,
             looks: looks(set.def.maintenance),
+            expiry: set.def.expiry.clone(),
+            time: store.time(),
             ..Effects::default()
         };
+        let seen = records.at(effects.time);
         for write in writes {
             match write {
                 Write::Put {
@@ -102,13 +192,14 @@ impl World {
                     let key = key(set.key_type, *number);
                     let old = records.current(&key).map(|(_, row)| row.as_ref());
                     let number = self.next_number();
-                    let shape = (*pad, *style);
-                    let row = row(&key, &set.types, cells, shape, old, number);
-                    if matches!(write, Write::Insert { .. }) {
-                        batch.insert_json(row.put.body.as_bytes()).unwrap();
+                    let until = time::until(style >> UNTIL_SHIFT, effects.time);
+                    let shape = (*pad, *style, until);
+                    let mut row = row(&key, &set.types, cells, shape, old, number);
+                    row.expires = time::expires(&set.def, until, effects.time);
+                    let insert = matches!(write, Write::Insert { .. });
+                    batch.put(row.put.body.as_bytes(), insert).unwrap();
+                    if insert {
                         effects.inserts.push(key.clone());
-                    } else {
-                        batch.put_json(row.put.body.as_bytes()).unwrap();
                     }
                     effects.writes.push((key, Some(Rc::new(row))));
                 }
@@ -124,33 +215,44 @@ impl World {
                     let seq = match what {
                         0 => None,
                         1 => Some(7),
-                        _ => records.current(&key).map(|(seq, _)| seq),
+                        _ => seen.current(&key).map(|(seq, _)| seq),
                     };
-                    match seq {
-                        None => batch.if_absent(&api).unwrap(),
-                        Some(seq) => batch.if_seq(&api, seq).unwrap(),
-                    }
+                    batch.expect(&api, seq).unwrap();
                     effects.expected.push((key, seq));
+                }
+                Write::Note { name, value } => {
+                    let name = format!("n{}", name % 3);
+                    let value = value.checked_sub(1).map(|value| vec![value; 3]);
+                    // The first one of a dataset makes a tree.
+                    let Some(noted) = batch.note(&name, value.as_deref()) else {
+                        continue;
+                    };
+                    let allowed: &[ErrorKind] = match self.depth {
+                        0 => &[],
+                        _ => &[ErrorKind::Busy],
+                    };
+                    if self.decide(at, noted, allowed).is_some() {
+                        effects.notes.push((name, value));
+                    }
                 }
                 Write::Refused { which } => {
                     let bad = ["{\"id\": ", "[1]", "{}", "{\"id\": null}", "\u{1}"];
                     let bad = bad[usize::from(*which) % bad.len()];
                     let len = batch.len();
-                    let error = batch.put_json(bad.as_bytes()).unwrap_err();
+                    let error = batch.put(bad.as_bytes(), false).unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::BadInput);
                     assert_eq!(batch.len(), len);
                 }
             }
         }
-        (batch, effects)
+        effects
     }
 
     pub(crate) fn commit(
         &mut self,
         at: usize,
-        uid: Uid,
-        batch: &mut WriteBatch,
-        effects: &Effects,
+        batch: &mut dyn Filled,
+        effects: &[Effects],
         durability: u8,
     ) {
         let durability = match durability {
@@ -161,15 +263,14 @@ impl World {
         let db = self.stores[at].db.clone().unwrap();
         let committed = commit_to(&db, batch, durability);
         drop(db);
-        self.committed(at, uid, effects, durability, committed);
+        self.committed(at, effects, durability, committed);
     }
 
-    /// Holds what came of a commit against what it had to do.
+    /// Holds what came of a commit against what it had to do: all of its parts, or nothing.
     fn committed(
         &mut self,
         at: usize,
-        uid: Uid,
-        effects: &Effects,
+        parts: &[Effects],
         durability: Durability,
         committed: Committed,
     ) {
@@ -179,21 +280,12 @@ impl World {
             now,
             result,
         } = committed;
-        let store = &mut self.stores[at];
-        let before = store.records(uid);
+        let store = &self.stores[at];
         // What is there when the batch is committed decides, not what the batch does.
-        let mut inserted = BTreeSet::new();
-        let refused = effects
-            .inserts
+        let refused = parts.iter().any(|part| store.refuses(part));
+        let unexpected: Vec<String> = parts
             .iter()
-            .any(|key| before.current(key).is_some() || !inserted.insert(key));
-        let differs =
-            |(key, seq): &&(K, Option<u64>)| before.current(key).map(|(seq, _)| seq) != *seq;
-        let unexpected: Vec<String> = effects
-            .expected
-            .iter()
-            .filter(differs)
-            .map(|(key, _)| key.to_string())
+            .flat_map(|part| store.unexpected(part))
             .collect();
         if !unexpected.is_empty() {
             assert_eq!(now, last, "a refused batch takes no numbers");
@@ -209,7 +301,7 @@ impl World {
             assert!(done.is_none(), "{unexpected:?} are not as expected");
             return;
         }
-        if !effects.expected.is_empty() {
+        if parts.iter().any(|part| !part.expected.is_empty()) {
             count("batch: as expected");
         }
         if refused {
@@ -219,50 +311,45 @@ impl World {
             return;
         }
         let acknowledged = self.decide(at, result, &[]).is_some();
-        let store = &mut self.stores[at];
-        if effects.writes.is_empty() {
+        if parts.iter().all(Effects::is_empty) {
             return;
         }
-        let set = store.sets.iter().position(|set| set.uid == uid).unwrap();
-        let kept = store.sets[set].kept();
-        let mut records = Records::clone(&before);
-        let mut over = Vec::new();
-        // Writers that look at what they replace write only the last version of a key.
-        let looks = effects.looks || looks(store.sets[set].def.maintenance);
-        let last_of = |at: usize, key: &K| {
-            let later = &effects.writes[at + 1..];
-            !looks || !later.iter().any(|(other, _)| other == key)
-        };
-        let writes = effects.writes.iter().enumerate();
-        let writes: Vec<_> = writes
-            .filter(|(at, (key, _))| last_of(*at, key))
-            .map(|(_, write)| write)
-            .collect();
-        for (seq, (key, row)) in (first..).zip(&writes) {
-            if let Some((old, _)) = records.current(key) {
-                over.push((old, seq));
-            }
-            let row = row.clone();
-            records.write(key.clone(), Entry { seq, row }, kept);
-        }
+        let store = &mut self.stores[at];
         let mut state = store.now().clone();
-        state.seq = now.max(first - 1 + writes.len() as u64);
-        state.records.insert(uid, Rc::new(records));
+        let mut next = first;
+        let mut replaced = Vec::new();
+        for part in parts {
+            let over = store.apply(part, &mut state, &mut next);
+            replaced.push((part.uid, over));
+        }
+        // Notes alone take a number.
+        let least = (next - 1).max(first);
+        // Eager maintenance takes more numbers, for what it cancels; and what expires may have been acted on behind the batch.
+        let is_eager = |part: &Effects| {
+            let set = store.sets.iter().find(|set| set.uid == part.uid).unwrap();
+            set.def.maintenance == Maintenance::Eager
+        };
+        let (eager, timed) = (parts.iter().any(is_eager), store.is_timed());
+        let end = match (eager, timed) {
+            (_, false) => Some(now.max(least)),
+            (false, true) => Some(least),
+            (true, true) => None,
+        };
+        state.seq = end.unwrap_or(now.max(least));
         if !acknowledged {
             // It may be in the log, and nobody sees it before the store is opened again.
             assert_eq!(now, last, "a batch that failed is seen");
             store.attempts.push(state);
             return;
         }
-        // Eager maintenance takes more numbers, for what it cancels.
-        let eager = store.sets[set].def.maintenance == Maintenance::Eager;
-        let numbers = writes.len() as u64;
-        let least = first - 1 + numbers;
-        assert!(now == least || eager && now > least);
-        store.sets[set].known.over(over);
+        assert!(now == least || (eager || timed) && now > least);
+        for (uid, over) in replaced {
+            let set = store.sets.iter_mut().find(|set| set.uid == uid);
+            set.unwrap().known.over(over);
+        }
         store.attempts.clear();
         store.states.push(state);
-        store.note_commit(first);
+        store.note_commit(first, end);
         // Without threads of its own a store syncs at once what it may sync later.
         if durability != Durability::Os {
             store.is_durable();
@@ -299,7 +386,9 @@ impl World {
                 esker::fs::Fs::remove(&store.memory, &path).unwrap();
             }
         }
-        let mut copy = Store::new(&dest, image, self.settings, born);
+        let mut copy = Store::new(&dest, image, self.settings, born, &self.hand);
+        copy.times = self.stores[at].times.of_a_copy();
+        copy.acted = self.stores[at].acted.clone();
         copy.sets = sets;
         for set in &mut copy.sets {
             set.known.forget(state.seq);
@@ -309,6 +398,7 @@ impl World {
         copy.commits = self.stores[at].commits.of_a_copy();
         // The numbers stay, and so does everything that was known.
         copy.db = Some(copy.try_open(None).unwrap());
+        copy.adopt_time(false);
         if self.stores.len() < MOST_STORES {
             self.stores.push(copy);
         } else {
@@ -322,6 +412,7 @@ impl World {
         }
         let last = self.stores.len() - 1;
         self.compare_catalog(last);
+        self.note_expired_in(last);
     }
 
     /// A backup, and a batch at one of its calls: those in the folder of the copy, and those by which a log goes. Nothing
@@ -334,8 +425,9 @@ impl World {
         during: During,
     ) -> esker::Result<()> {
         let store = &self.stores[at];
-        let set = store.sets.iter().find(|set| set.uid == during.uid).unwrap();
-        let records = store.records(during.uid);
+        let uid = during.effects.uid;
+        let set = store.sets.iter().find(|set| set.uid == uid).unwrap();
+        let records = store.records(uid);
         let keys: BTreeSet<&K> = during.effects.writes.iter().map(|(key, _)| key).collect();
         let over = keys.into_iter().filter_map(|key| records.current(key));
         let mut over: Vec<u64> = over.map(|(seq, _)| seq).collect();
@@ -376,13 +468,13 @@ impl World {
         let committed = done.lock().take();
         if let Some(committed) = committed {
             count("backup: written to meanwhile");
-            self.committed(at, during.uid, &effects, Durability::Os, committed);
+            self.committed(at, &[effects], Durability::Os, committed);
         }
         result
     }
 }
 
 /// True for strategies whose writers look at what they replace.
-fn looks(maintenance: Maintenance) -> bool {
+pub(crate) fn looks(maintenance: Maintenance) -> bool {
     matches!(maintenance, Maintenance::Eager | Maintenance::MutableBitmap)
 }

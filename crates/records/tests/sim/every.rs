@@ -63,6 +63,8 @@ fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
         repair: 0,
         merging: maintenance,
         versions: 0,
+        expiry: 0,
+        old_records: false,
     };
     Step(
         0,

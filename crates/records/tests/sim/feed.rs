@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use esker::{Database, Dataset, ErrorKind, Position};
+use esker::{ChangeKind, Database, Dataset, ErrorKind, Position};
 
+use crate::model::{K, Records};
 use crate::runner::count;
 use crate::tail::Place;
-use crate::world::World;
+use crate::time::Acted;
+use crate::world::{Uid, World};
 
 /// By key: number of the write, and body.
 type Rows = BTreeMap<String, (u64, Vec<u8>)>;
@@ -28,10 +30,35 @@ fn rows(dataset: &Dataset) -> esker::Result<(u64, Rows)> {
     Ok((snapshot.seq(), rows.collect::<esker::Result<_>>()?))
 }
 
+/// What was acted on: by key and write the deletion, where it is known.
+type Expired = BTreeMap<(String, u64), Option<u64>>;
+
+fn expired(acted: &Acted, of: Uid) -> Expired {
+    let mine = acted.iter().filter(|((uid, ..), _)| *uid == of);
+    mine.map(|((_, key, seq), by)| ((key.to_string(), *seq), *by))
+        .collect()
+}
+
+/// What is stored, whether or not it has expired.
+fn stored(records: &Records) -> Rows {
+    let body = |row: &crate::model::Row| row.put.body.clone().into_bytes();
+    let rows = records.stored();
+    rows.map(|(key, seq, row): (&K, _, _)| (key.to_string(), (seq, body(row))))
+        .collect()
+}
+
 impl Copy {
-    /// Applies all changes that there are; how many.
-    fn follow(&mut self, dataset: &Dataset) -> esker::Result<u64> {
+    /// Applies all changes that there are; how many. Those that are said to be expiry are what was acted on, by the key and the write of
+    /// the record.
+    fn follow(&mut self, dataset: &Dataset, acted: &Expired) -> esker::Result<u64> {
         let mut changes = dataset.changes(self.from.position)?;
+        let has_old = dataset.def().old_records;
+        match dataset.changes(self.from.position)?.with_old() {
+            Ok(with_old) if has_old => changes = with_old,
+            Err(error) if !has_old => assert_eq!(error.kind(), ErrorKind::NoOldRecords),
+            Ok(_) => panic!("old records that nobody asked for"),
+            Err(error) => return Err(error),
+        }
         let (mut applied, mut before) = (0, self.from.position.seq);
         while let Some(change) = changes.next()? {
             assert!(
@@ -41,6 +68,26 @@ impl Copy {
             );
             before = change.seq();
             assert!(changes.position().seq >= before);
+            let key = change.key().to_string();
+            let old = self.rows.get(&key).map(|(seq, _)| *seq);
+            if has_old {
+                let row = |old: &esker::Record| (old.seq(), old.json().to_vec());
+                let given = change.old().map(row);
+                assert_eq!(given.as_ref(), self.rows.get(&key), "what {key} replaced");
+                if given.is_some() {
+                    count("feed: old records");
+                }
+            }
+            let acted = old.and_then(|old| acted.get(&(key, old)));
+            match acted {
+                None => assert_ne!(change.kind(), ChangeKind::Expired, "{change:?}"),
+                Some(Some(by)) => assert_eq!(
+                    change.kind() == ChangeKind::Expired,
+                    *by == before,
+                    "{change:?} of what expired by {by}"
+                ),
+                Some(None) => {}
+            }
             match change.record() {
                 Some(record) => {
                     assert_eq!((record.key(), record.seq()), (change.key(), before));
@@ -77,6 +124,15 @@ impl World {
                 ..here.position
             };
             assert_eq!(position, here.position);
+            let store = &self.stores[at];
+            if store.is_unsure {
+                continue;
+            }
+            let now = match store.sets[set].is_timed {
+                true => stored(&store.records(uid)),
+                false => now,
+            };
+            let acted = expired(&store.acted, uid);
             let Some(mut copy) = copy else {
                 if rng.usize(0..3) == 0 {
                     let copy = Copy {
@@ -87,7 +143,7 @@ impl World {
                 }
                 continue;
             };
-            match copy.follow(&dataset) {
+            match copy.follow(&dataset, &acted) {
                 Err(error) if error.kind() == ErrorKind::PositionExpired => {
                     assert!(self.stores[at].may_expire(&copy.from), "{error}");
                     count("feed: expired");

@@ -7,6 +7,7 @@ use crate::action::{
     ABSENT, ARRAY, Action, CHOOSE_EVERY, Cell, Change, DECLARED, Def, Fault, Inside, KEEP, List,
     Method, NULL, ONE, PATHS, Settings, Step, Write,
 };
+use crate::widen::widen;
 
 /// What a run is about.
 struct Swarm {
@@ -134,6 +135,8 @@ impl Swarm {
             repair: [0, 0, 1, 2][rng.usize(0..4)],
             merging: rng.u8(0..4),
             versions: [0, 0, 1, 2][rng.usize(0..4)],
+            expiry: 0,
+            old_records: false,
         };
         for at in 0..rng.usize(0..=DECLARED).max(rng.usize(0..2)) {
             def.kinds[at] = self.kind(rng) + 1;
@@ -661,5 +664,5 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         }
     }
     settings.piece_bytes = [None, Some(512), Some(4 << 10)][rng.usize(0..3)];
-    (settings, steps)
+    (settings, widen(seed, steps))
 }

@@ -3,6 +3,7 @@
 use esker::{Database, Repair, RepairOptions};
 
 use crate::ask;
+use crate::runner::count;
 use crate::world::World;
 
 impl World {
@@ -106,13 +107,40 @@ impl World {
             assert_eq!(known.def, def, "the definition");
             assert_eq!(known.unfinished, dataset.unfinished_index());
         }
-        let records = store.records(known.uid);
+        if store.is_unsure {
+            return;
+        }
+        store.compare_time(db);
+        let stored = store.records(known.uid);
+        let records = stored.at(db.group().time());
         let known = &store.sets[set];
-        known.known.compare(db, &known.name, &records, &known.def);
+        known.known.compare(db, &known.name, &stored, &known.def);
         let (snapshot, view) = (dataset.snapshot(), known.view());
         assert_eq!(snapshot.seq(), store.now().seq, "the last number");
+        let notes = dataset.notes();
         let asked = ask::some(&snapshot, &view, &records, rng, times);
+        let is_writer = !db.group().is_reader() && known.is_timed;
+        let counted = match is_writer {
+            true => snapshot.query().count().map(Some),
+            false => Ok(None),
+        };
         self.decide(at, asked, &[]);
+        if let Some(notes) = self.decide(at, notes, &[]) {
+            assert_eq!(notes, stored.notes, "what is noted");
+            if !notes.is_empty() {
+                count("notes");
+            }
+        }
+        if let Some(Some(counted)) = self.decide(at, counted, &[]) {
+            assert_eq!(counted, records.rows().count() as u64, "all records");
+            if stored.stored().count() > records.stored().count() {
+                count("expiry: some have");
+            }
+            let store = &mut self.stores[at];
+            if !store.excused {
+                store.saw_expired(&stored);
+            }
+        }
     }
 
     /// Asks everything, of everything.
@@ -125,7 +153,7 @@ impl World {
                 let known = &store.sets[set];
                 let dataset = store.handle(&known.name).unwrap();
                 let (snapshot, view) = (dataset.snapshot(), known.view());
-                let records = store.records(known.uid);
+                let records = store.records(known.uid).at(store.time());
                 let asked = ask::everything(&snapshot, &view, &records, &mut rng);
                 self.decide(at, asked, &[]);
             }

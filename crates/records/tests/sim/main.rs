@@ -21,12 +21,15 @@ mod generate;
 mod look;
 mod model;
 mod obsolete;
+mod over;
 mod regressions;
 mod runner;
 mod shrink;
 mod snapshots;
 mod tail;
 mod threads;
+mod time;
+mod widen;
 mod world;
 
 use common::seeds;

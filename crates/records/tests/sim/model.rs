@@ -45,6 +45,8 @@ pub(crate) fn key(ty: KeyType, number: u8) -> K {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) put: Put,
+    /// When it expires.
+    pub(crate) expires: Option<u64>,
     fields: [Option<Json>; PATHS.len()],
 }
 
@@ -60,6 +62,8 @@ pub(crate) struct Entry {
 pub(crate) struct Records {
     /// Newest first, as many as are kept.
     pub(crate) keys: BTreeMap<K, Vec<Entry>>,
+    /// What is noted beside them.
+    pub(crate) notes: BTreeMap<String, Vec<u8>>,
 }
 
 impl Records {
@@ -67,6 +71,32 @@ impl Records {
     pub(crate) fn current(&self, key: &K) -> Option<(u64, &Rc<Row>)> {
         let newest = self.keys.get(key)?.first()?;
         Some((newest.seq, newest.row.as_ref()?))
+    }
+
+    /// The records that are stored, whether or not they have expired, in order of their keys.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (&K, u64, &Row)> {
+        self.keys.iter().filter_map(|(key, entries)| {
+            let newest = entries.first()?;
+            Some((key, newest.seq, newest.row.as_deref()?))
+        })
+    }
+
+    /// What is seen of them at a time: what has expired is as if it had been deleted.
+    pub(crate) fn at(self: &Rc<Records>, time: u64) -> Rc<Records> {
+        let has_expired = |entry: &Entry| {
+            let expires = entry.row.as_ref().and_then(|row| row.expires);
+            expires.is_some_and(|expires| expires <= time)
+        };
+        if !self.keys.values().flatten().any(has_expired) {
+            return self.clone();
+        }
+        let mut seen = Records::clone(self);
+        for entry in seen.keys.values_mut().flatten() {
+            if has_expired(entry) {
+                entry.row = None;
+            }
+        }
+        Rc::new(seen)
     }
 
     /// The current records in order of their keys.
@@ -140,7 +170,7 @@ pub(crate) fn row(
     key: &K,
     types: &[Type; PATHS.len()],
     cells: &[Cell; PATHS.len()],
-    (pad, style): (u16, u8),
+    (pad, style, until): (u16, u8, Option<u64>),
     old: Option<&Row>,
     number: u64,
 ) -> Row {
@@ -173,6 +203,9 @@ pub(crate) fn row(
         *nested = json!([{}, nested.take(), 7]);
     }
     object.insert("o".to_string(), json!(number));
+    if let Some(until) = until {
+        object.insert("until".to_string(), json!(until as f64 / 1000.0));
+    }
     let pad: String = (0..pad).map(|_| rng.alphanumeric()).collect();
     object.insert("pad".to_string(), json!(pad));
     let mut body = Json::Object(object).to_string();
@@ -184,5 +217,9 @@ pub(crate) fn row(
         body,
         values,
     };
-    Row { put, fields }
+    Row {
+        put,
+        expires: None,
+        fields,
+    }
 }

@@ -1,8 +1,9 @@
 //! Runs that failed once, shrunk: as [`crate::runner::as_test`] prints them.
 
+use crate::action::Settings;
 #[allow(unused_imports)]
 use crate::action::{Action::*, Change::*, Def, Fault::*, Inside, Method::*, Step, Write::*, list};
-use crate::runner::run;
+use crate::runner::{run, run_with};
 
 /// Counts and keys of an embedded index showed replaced records after a change of strategy to mutable-bitmap.
 #[test]
@@ -26,6 +27,8 @@ fn seed_339() {
                         repair: 0,
                         merging: 2,
                         versions: 2,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -96,6 +99,8 @@ fn seed_9() {
                         repair: 2,
                         merging: 2,
                         versions: 1,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -141,6 +146,8 @@ fn seed_46() {
                         repair: 0,
                         merging: 0,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -198,6 +205,8 @@ fn seed_157() {
                         repair: 2,
                         merging: 2,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -271,6 +280,8 @@ fn seed_429() {
                         repair: 2,
                         merging: 2,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -337,6 +348,8 @@ fn seed_3085() {
                         repair: 1,
                         merging: 1,
                         versions: 1,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -400,6 +413,8 @@ fn seed_22844() {
                         repair: 1,
                         merging: 1,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -490,6 +505,8 @@ fn seed_702110() {
                         repair: 0,
                         merging: 1,
                         versions: 1,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -564,6 +581,8 @@ fn seed_1009173() {
                         repair: 2,
                         merging: 2,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -581,6 +600,8 @@ fn seed_1009173() {
                         repair: 0,
                         merging: 2,
                         versions: 2,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -702,6 +723,8 @@ fn seed_4017666() {
                         repair: 0,
                         merging: 2,
                         versions: 1,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -783,6 +806,8 @@ fn seed_1129() {
                         repair: 0,
                         merging: 0,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -800,6 +825,8 @@ fn seed_1129() {
                         repair: 1,
                         merging: 0,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -895,6 +922,8 @@ fn seed_1365() {
                         repair: 0,
                         merging: 1,
                         versions: 2,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -952,6 +981,8 @@ fn seed_1365() {
                         repair: 2,
                         merging: 0,
                         versions: 0,
+                        expiry: 0,
+                        old_records: false,
                     },
                 },
             ),
@@ -962,6 +993,417 @@ fn seed_1365() {
                     after: 5,
                     mode: 3,
                     seed: 59575,
+                },
+            ),
+        ],
+    );
+}
+
+/// A reader beside the writer showed what the writer had shown as expired, since the clock was set back.
+#[test]
+fn seed_363() {
+    run(
+        300,
+        65536,
+        true,
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [0, 0, 0],
+                        types: [0, 0, 0],
+                        tokenizers: [0, 0, 0],
+                        maintenance: 2,
+                        repair: 2,
+                        merging: 3,
+                        versions: 0,
+                        expiry: 3,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 1,
+                    def: Def {
+                        text_keys: true,
+                        kinds: [8, 0, 0],
+                        types: [2, 0, 0],
+                        tokenizers: [1, 0, 0],
+                        maintenance: 1,
+                        repair: 2,
+                        merging: 2,
+                        versions: 0,
+                        expiry: 8,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                0,
+                BackupDuring {
+                    store: 0,
+                    set: 0,
+                    kept: true,
+                    call: 16,
+                    writes: list([]),
+                    known: true,
+                    flush: true,
+                },
+            ),
+            Step(
+                32925,
+                Over {
+                    store: 1,
+                    sets: list([1, 1, 1]),
+                    writes: list([]),
+                    durability: 0,
+                },
+            ),
+            Step(
+                0,
+                Over {
+                    store: 1,
+                    sets: list([2, 1, 2]),
+                    writes: list([Put {
+                        key: 13,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Tick {
+                    store: 2,
+                    millis: 2500,
+                    confirm: true,
+                },
+            ),
+            Step(
+                0,
+                Tick {
+                    store: 2,
+                    millis: -172800000,
+                    confirm: false,
+                },
+            ),
+        ],
+    );
+}
+
+/// A tree that follows another one was compacted below an older run, of which its lead had nothing any more.
+#[test]
+fn seed_1021() {
+    run_with(
+        Settings {
+            table_size: 8192,
+            memory: 16384,
+            lock: false,
+            choose_every: 40,
+            piece_bytes: Some(512),
+        },
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [4, 0, 0],
+                        types: [4, 0, 0],
+                        tokenizers: [1, 0, 0],
+                        maintenance: 0,
+                        repair: 0,
+                        merging: 3,
+                        versions: 2,
+                        expiry: 2,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 1,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [4, 4, 0],
+                        types: [0, 0, 0],
+                        tokenizers: [2, 0, 0],
+                        maintenance: 4,
+                        repair: 0,
+                        merging: 3,
+                        versions: 0,
+                        expiry: 8,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Put {
+                        key: 1,
+                        cells: [2, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 1,
+                },
+            ),
+            Step(
+                0,
+                Tick {
+                    store: 0,
+                    millis: 1069,
+                    confirm: false,
+                },
+            ),
+            Step(
+                0,
+                RepairSet {
+                    store: 0,
+                    set: 0,
+                    method: Auto,
+                    memory: 1,
+                    lookups: 2,
+                    bloom: false,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 1,
+                    writes: list([Put {
+                        key: 3,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Compact {
+                    store: 0,
+                    set: Some(0),
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Put {
+                        key: 2,
+                        cells: [2, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 0,
+                },
+            ),
+            Step(
+                0,
+                Index {
+                    store: 0,
+                    set: 0,
+                    path: 2,
+                    kind: 3,
+                    tokenizer: 2,
+                    change: Add,
+                    inside: Inside {
+                        steps: list([Step(
+                            0,
+                            Batch {
+                                store: 0,
+                                set: 0,
+                                writes: list([
+                                    Insert {
+                                        key: 4,
+                                        cells: [2, 0, 0, 255, 2],
+                                        pad: 0,
+                                        style: 0,
+                                    },
+                                    Delete { key: 2 },
+                                ]),
+                                durability: 1,
+                            },
+                        )]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Tick {
+                    store: 2,
+                    millis: 1761,
+                    confirm: false,
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Put {
+                        key: 14,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 2,
+                },
+            ),
+        ],
+    );
+}
+
+/// A reader that was behind did not find the log of the next writer, who could not flush.
+#[test]
+fn seed_1206() {
+    run_with(
+        Settings {
+            table_size: 300,
+            memory: 24576,
+            lock: false,
+            choose_every: 40,
+            piece_bytes: Some(4096),
+        },
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [7, 4, 0],
+                        types: [1, 1, 0],
+                        tokenizers: [1, 0, 0],
+                        maintenance: 5,
+                        repair: 2,
+                        merging: 2,
+                        versions: 2,
+                        expiry: 0,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                23764,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([
+                        Put {
+                            key: 4,
+                            cells: [1, 0, 0, 0, 2],
+                            pad: 0,
+                            style: 0,
+                        },
+                        Put {
+                            key: 5,
+                            cells: [1, 0, 0, 0, 2],
+                            pad: 0,
+                            style: 0,
+                        },
+                    ]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                BackupDuring {
+                    store: 0,
+                    set: 0,
+                    kept: false,
+                    call: 0,
+                    writes: list([
+                        Put {
+                            key: 1,
+                            cells: [5, 4, 0, 3, 199],
+                            pad: 0,
+                            style: 2,
+                        },
+                        Put {
+                            key: 0,
+                            cells: [0, 0, 0, 0, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                    ]),
+                    known: true,
+                    flush: false,
+                },
+            ),
+            Step(
+                0,
+                Reopen {
+                    store: 0,
+                    close: true,
+                },
+            ),
+            Step(
+                0,
+                Full {
+                    store: 0,
+                    room: 2000,
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([
+                        Put {
+                            key: 2,
+                            cells: [0, 0, 0, 0, 182],
+                            pad: 0,
+                            style: 0,
+                        },
+                        Put {
+                            key: 2,
+                            cells: [5, 0, 0, 5, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                        Put {
+                            key: 1,
+                            cells: [0, 255, 2, 2, 126],
+                            pad: 0,
+                            style: 2,
+                        },
+                    ]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                17462,
+                Reopen {
+                    store: 0,
+                    close: true,
                 },
             ),
         ],

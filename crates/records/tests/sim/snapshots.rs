@@ -16,6 +16,8 @@ pub(crate) struct Seen {
     sets: Vec<Set>,
     /// The write that the store gave it.
     seq: u64,
+    /// When it was kept: what had expired then it does not show.
+    time: u64,
 }
 
 /// The snapshots of a store.
@@ -96,7 +98,13 @@ impl World {
         let store = &self.stores[at];
         let seen = |seq| {
             let (state, sets) = (store.now().clone(), store.sets.clone());
-            Some(Rc::new(Seen { state, sets, seq }))
+            let time = store.time();
+            Some(Rc::new(Seen {
+                state,
+                sets,
+                seq,
+                time,
+            }))
         };
         // It may be there all the same: numbers are given out to writes alone, so its write is known.
         let (maybe, result) = (seen(store.last_seq()), db.keep_snapshot(name));
@@ -236,7 +244,7 @@ fn ask(
             .get(&set.uid)
             .cloned()
             .unwrap_or_default();
-        ask::some(&dataset, &view, &records, rng, times)?;
+        ask::some(&dataset, &view, &records.at(seen.time), rng, times)?;
     }
     Ok(())
 }

@@ -114,10 +114,12 @@ impl Commits {
 }
 
 impl Store {
-    /// A commit was acknowledged; its first number is `first`.
-    pub(crate) fn note_commit(&mut self, first: u64) {
+    /// A commit was acknowledged; its first number is `first`, its last one `last` where that is known.
+    pub(crate) fn note_commit(&mut self, first: u64, last: Option<u64>) {
         let Some(here) = self.here() else { return };
-        self.commits.made.insert(here.position.seq, first);
+        if let Some(last) = last {
+            self.commits.made.insert(last, first);
+        }
         self.commits.places.push(here);
     }
 

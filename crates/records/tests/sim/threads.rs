@@ -162,7 +162,14 @@ impl Shared {
                 }
                 let number = self.number.fetch_add(1, SeqCst);
                 let cells: [Cell; PATHS.len()] = std::array::from_fn(|_| ONE + rng.u8(0..3));
-                let made = row(&key, &TYPES, &cells, (rng.u16(0..60), 0), None, number);
+                let made = row(
+                    &key,
+                    &TYPES,
+                    &cells,
+                    (rng.u16(0..60), 0, None),
+                    None,
+                    number,
+                );
                 let body = made.put.body.clone();
                 self.made
                     .lock()
@@ -447,7 +454,7 @@ impl Shared {
                         let number = self.number.fetch_add(1, SeqCst);
                         let key = key(KeyType::Int, id * 2);
                         let cells = [ONE + id % 3; PATHS.len()];
-                        let made = row(&key, &TYPES, &cells, (9, 0), None, number);
+                        let made = row(&key, &TYPES, &cells, (9, 0, None), None, number);
                         dataset.put_json(made.put.body.as_bytes()).unwrap();
                         let mut all = self.made.lock().unwrap();
                         all.insert(number, (key, Arc::new(made)));

@@ -25,6 +25,7 @@ use crate::obsolete::Known;
 use crate::runner::count;
 use crate::snapshots::Kept;
 use crate::tail::Commits;
+use crate::time::{Acted, Hand, Times};
 
 pub(crate) const MOST_STORES: usize = 3;
 const MOST_SETS: usize = 3;
@@ -52,6 +53,8 @@ pub(crate) struct Set {
     /// A change of it failed: what it is now is seen when the store is opened again.
     pub(crate) doubt: bool,
     pub(crate) known: Known,
+    /// Its records may expire.
+    pub(crate) is_timed: bool,
 }
 
 impl Set {
@@ -98,10 +101,21 @@ pub(crate) struct Store {
     pub(crate) kept: Kept,
     /// Told apart from all stores that were in its place.
     pub(crate) born: u64,
+    pub(crate) hand: Hand,
+    pub(crate) times: Times,
+    pub(crate) acted: Acted,
+    /// Since a read failed it is not known what was acted on.
+    pub(crate) is_unsure: bool,
 }
 
 impl Store {
-    pub(crate) fn new(dir: &FsPath, memory: Memory, settings: Settings, born: u64) -> Store {
+    pub(crate) fn new(
+        dir: &FsPath,
+        memory: Memory,
+        settings: Settings,
+        born: u64,
+        hand: &Hand,
+    ) -> Store {
         let faulty = Faulty::new(Arc::new(memory.clone()));
         Store {
             dir: dir.to_path_buf(),
@@ -123,6 +137,10 @@ impl Store {
             commits: Commits::default(),
             kept: Kept::default(),
             born,
+            hand: hand.clone(),
+            times: Times::default(),
+            acted: Acted::new(),
+            is_unsure: false,
         }
     }
 
@@ -140,7 +158,9 @@ impl Store {
             Some(memory) => Arc::new(memory.clone()),
             None => Arc::new(self.hooked.clone()),
         };
+        let hand = self.hand.clone();
         Options {
+            clock: Arc::new(move || hand.get()),
             table_size: self.settings.table_size,
             memory_budget: self.settings.memory,
             keep_log: self.settings.keep_log(),
@@ -192,6 +212,7 @@ pub(crate) struct Held {
     pub(crate) uid: Uid,
     pub(crate) snapshot: DatasetSnapshot,
     pub(crate) view: View,
+    /// As seen at its time.
     pub(crate) records: Rc<Records>,
     pub(crate) known: Known,
 }
@@ -206,6 +227,7 @@ pub(crate) struct World {
     next_uid: Uid,
     pub(crate) born: u64,
     pub(crate) settings: Settings,
+    pub(crate) hand: Hand,
     /// What was done, for people; only of a run that is told.
     pub(crate) story: Option<Vec<String>>,
 }
@@ -250,10 +272,12 @@ impl World {
             next_uid: 0,
             born: 0,
             settings,
+            hand: Hand::new(),
             story: None,
         };
-        let mut store = Store::new(DIR.as_ref(), Memory::new(), settings, 0);
+        let mut store = Store::new(DIR.as_ref(), Memory::new(), settings, 0, &world.hand);
         store.db = Some(store.try_open(None).unwrap());
+        store.adopt_time(false);
         world.stores.push(store);
         world
     }
@@ -335,6 +359,7 @@ impl World {
             count("inside");
         }
         self.act(action);
+        self.note_expired();
         self.refresh();
         self.mend();
         if *seed != 0 {
@@ -389,8 +414,30 @@ impl World {
                 let at = self.store_at(*store);
                 if let Some(set) = self.set_at(at, *set) {
                     let (mut batch, effects) = self.fill(at, set, &writes.0);
-                    let uid = self.stores[at].sets[set].uid;
-                    self.commit(at, uid, &mut batch, &effects, *durability);
+                    self.commit(at, &mut batch, &[effects], *durability);
+                }
+            }
+            Action::Over {
+                store,
+                sets,
+                writes,
+                durability,
+            } => self.over(self.store_at(*store), &sets.0, &writes.0, *durability),
+            Action::Tick {
+                store,
+                millis,
+                confirm,
+            } => self.tick(self.store_at(*store), *millis, *confirm),
+            Action::Expire { store, set } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    self.expire(at, set);
+                }
+            }
+            Action::Ttl { store, set, ttl } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    self.set_ttl(at, set, *ttl);
                 }
             }
             Action::Clear {
@@ -402,8 +449,7 @@ impl World {
                 if let Some(set) = self.set_at(at, *set) {
                     let deletes: Vec<Write> = (0..KEYS).map(|key| Write::Delete { key }).collect();
                     let (mut batch, effects) = self.fill(at, set, &deletes);
-                    let uid = self.stores[at].sets[set].uid;
-                    self.commit(at, uid, &mut batch, &effects, *durability);
+                    self.commit(at, &mut batch, &[effects], *durability);
                 }
             }
             Action::Prepare { store, set, writes } => {
@@ -414,7 +460,6 @@ impl World {
                     let (batch, effects) = self.fill(at, set, &writes.0);
                     self.prepared.push(Prepared {
                         store: self.stores[at].born,
-                        uid: self.stores[at].sets[set].uid,
                         batch,
                         effects,
                     });
@@ -426,11 +471,11 @@ impl World {
                     let mut prepared = self.prepared.remove(which);
                     let at = self.stores.iter().position(|s| s.born == prepared.store);
                     if let Some(at) = at
-                        && self.stores[at].sets.iter().any(|s| s.uid == prepared.uid)
                         && self.stores[at].db.is_some()
+                        && self.stores[at].is_as_prepared(&prepared.effects)
                     {
-                        let (batch, effects) = (&mut prepared.batch, &prepared.effects);
-                        self.commit(at, prepared.uid, batch, effects, *durability);
+                        let (batch, effects) = (&mut prepared.batch, prepared.effects);
+                        self.commit(at, batch, &[effects], *durability);
                     }
                 }
             }
@@ -486,7 +531,6 @@ impl World {
                 if let Some(set) = self.set_at(at, *set) {
                     let (batch, effects) = self.fill(at, set, &writes.0);
                     let during = During {
-                        uid: self.stores[at].sets[set].uid,
                         call: u64::from(*call),
                         batch,
                         effects,
@@ -555,7 +599,7 @@ impl World {
             uid: set.uid,
             snapshot: dataset.snapshot(),
             view: set.view(),
-            records: store.records(set.uid),
+            records: store.records(set.uid).at(store.time()),
             known: set
                 .known
                 .pinned(db)

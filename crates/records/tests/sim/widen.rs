@@ -1,0 +1,136 @@
+//! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes,
+//! feeds with old records. It is
+//! put into some runs from a chance of its own, so that the others stay what they were.
+
+use fastrand::Rng;
+
+use crate::action::{Action, List, Step, UNTIL_SHIFT, Write};
+
+/// What a run is widened by.
+struct Widening {
+    expires: bool,
+    over: bool,
+    notes: bool,
+    old_records: bool,
+    /// Writes that batches over several datasets can have.
+    writes: Vec<List<Write>>,
+}
+
+pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
+    let rng = &mut Rng::with_seed(seed ^ 0x0074_696d_6500);
+    let mut widening = Widening {
+        expires: rng.usize(0..3) == 0,
+        over: rng.usize(0..4) == 0,
+        notes: rng.usize(0..4) == 0,
+        writes: Vec::new(),
+        old_records: false,
+    };
+    widening.old_records = rng.usize(0..4) == 0;
+    let mut all = steps.clone();
+    let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
+    widening.writes = writes.map(|writes| List(writes.clone())).collect();
+    if widening.writes.is_empty() {
+        return steps;
+    }
+    widening.list(rng, steps)
+}
+
+impl Widening {
+    fn list(&self, rng: &mut Rng, steps: Vec<Step>) -> Vec<Step> {
+        let mut list = Vec::new();
+        for mut step in steps {
+            self.step(rng, &mut step);
+            let is_creation = matches!(step.1, Action::Create { .. });
+            list.push(step);
+            if is_creation {
+                continue;
+            }
+            if self.expires && rng.usize(0..3) == 0 {
+                list.push(self.time(rng));
+            }
+            if self.over && rng.usize(0..3) == 0 {
+                list.push(self.over(rng));
+            }
+        }
+        list
+    }
+
+    fn step(&self, rng: &mut Rng, Step(_, action): &mut Step) {
+        if let Action::Create { def, .. } = action
+            && self.expires
+            && rng.usize(0..4) > 0
+        {
+            def.expiry = rng.u8(1..16);
+        }
+        if let Action::Create { def, .. } = action {
+            def.old_records = self.old_records;
+        }
+        if let Some(writes) = action.writes_mut() {
+            self.writes(rng, writes);
+        }
+        if let Some(inside) = action.inside_mut() {
+            let steps = std::mem::take(&mut inside.steps.0);
+            inside.steps = List(self.list(rng, steps));
+        }
+    }
+
+    fn writes(&self, rng: &mut Rng, writes: &mut Vec<Write>) {
+        for write in writes.iter_mut() {
+            if let Write::Put { style, .. } | Write::Insert { style, .. } = write
+                && self.expires
+                && rng.bool()
+            {
+                *style |= rng.u8(1..9) << UNTIL_SHIFT;
+            }
+        }
+        if self.notes && rng.bool() {
+            let note = Write::Note {
+                name: rng.u8(0..3),
+                value: rng.u8(0..6),
+            };
+            writes.insert(rng.usize(0..=writes.len()), note);
+        }
+    }
+
+    fn time(&self, rng: &mut Rng) -> Step {
+        let (store, set) = (rng.u8(0..3), rng.u8(0..3));
+        let action = match rng.usize(0..8) {
+            0 | 1 => Action::Expire { store, set },
+            2 if rng.bool() => Action::Ttl {
+                store,
+                set,
+                ttl: rng.u8(0..5),
+            },
+            _ => Action::Tick {
+                store,
+                millis: match rng.usize(0..12) {
+                    0 => 2 * 24 * 60 * 60 * 1000,
+                    1 => -2 * 24 * 60 * 60 * 1000,
+                    2 => -rng.i32(1..5_000),
+                    3 => rng.i32(0..100_000),
+                    4 => 1,
+                    _ => rng.i32(0..3_000),
+                },
+                confirm: rng.usize(0..10) == 0,
+            },
+        };
+        let seed = match rng.bool() {
+            true => rng.u16(1..),
+            false => 0,
+        };
+        Step(seed, action)
+    }
+
+    fn over(&self, rng: &mut Rng) -> Step {
+        let mut writes = self.writes[rng.usize(0..self.writes.len())].clone();
+        self.writes(rng, &mut writes.0);
+        let sets: Vec<u8> = (0..rng.usize(2..4)).map(|_| rng.u8(0..3)).collect();
+        let action = Action::Over {
+            store: rng.u8(0..3),
+            sets: List(sets),
+            writes,
+            durability: [0, 1, 2, 2, 2, 2][rng.usize(0..6)],
+        };
+        Step(rng.u16(..), action)
+    }
+}
