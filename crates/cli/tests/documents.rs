@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The documents with transcripts.
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/command-line.md"];
+const DOCUMENTS: [&str; 3] = ["README.md", "docs/command-line.md", "docs/pubsub.md"];
 
 struct Step {
     line: usize,
