@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::cell::Cell;
 use crate::config::{Architecture, Config, Granularity};
+use crate::deliver::Deliveries;
 use crate::element::{NEVER, StoredSubscription, Time, damaged, subscription};
 use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
 use crate::matching::Compiled;
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) kept_latest: AtomicI64,
     /// Held while a subscription that is there is changed.
     pub(crate) changing: Mutex<()>,
+    pub(crate) deliveries: Deliveries,
     reads: Reads,
 }
 
@@ -142,6 +144,7 @@ impl Broker {
             latest: AtomicI64::new(latest),
             kept_latest: AtomicI64::new(latest),
             changing: Mutex::new(()),
+            deliveries: Deliveries::default(),
             reads: Reads::default(),
             store,
             config,

@@ -40,9 +40,11 @@ mod anchor;
 mod broker;
 mod cell;
 mod config;
+mod deliver;
 mod element;
 mod extension;
 mod follow;
+mod inbox;
 mod keys;
 mod lists;
 mod matching;
@@ -64,6 +66,7 @@ pub use config::{Architecture, Config, Granularity};
 pub use element::Time;
 pub use extension::PubSub;
 pub use follow::Follow;
+pub use inbox::{Inbox, Telling};
 pub use message::{
     Match, Notification, Publication, Published, Subscribed, Subscription, Threshold,
 };

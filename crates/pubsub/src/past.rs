@@ -31,6 +31,7 @@ struct Past<'a> {
     inner: &'a Inner,
     snapshot: &'a Snapshot,
     ready: &'a Ready,
+    page: Page,
     stored: StoredSubscription<'a>,
     path: Option<esker::Path>,
     found: BTreeMap<Seq, Candidate>,
@@ -69,7 +70,10 @@ impl Past<'_> {
         if let Some(before) = number.filter(|_| is_waited_for) {
             self.settle(key, before);
         }
-        if raw.seq < self.ready.begins || !self.admits(&publication)? {
+        let is_outside = raw.seq < self.ready.begins
+            || self.ready.ended != 0 && raw.seq >= self.ready.ended
+            || raw.seq <= self.page.after;
+        if is_outside || !self.admits(&publication)? {
             return Ok(Next::On);
         }
         let new = self.found.entry(raw.seq).or_insert_with(|| Candidate {
@@ -86,6 +90,9 @@ impl Past<'_> {
         });
         if new.number.is_some() {
             self.waiting.entry(key.to_vec()).or_default().push(raw.seq);
+        }
+        if self.found.len() > self.page.most {
+            self.found.pop_last();
         }
         Ok(Next::On)
     }
@@ -124,6 +131,25 @@ impl Past<'_> {
     }
 }
 
+/// Which publications are asked for, beside what a subscription says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Page {
+    /// Those behind this number.
+    pub(crate) after: Seq,
+    /// At most so many, the first ones.
+    pub(crate) most: usize,
+    /// As they were told when they were published: of a user's subscriptions the one with the least number counts.
+    pub(crate) as_told: bool,
+}
+
+impl Page {
+    pub(crate) const ALL: Page = Page {
+        after: 0,
+        most: usize::MAX,
+        as_told: false,
+    };
+}
+
 impl Inner {
     /// What a snapshot has for this form of a subscription, oldest first.
     pub(crate) fn past(
@@ -131,6 +157,17 @@ impl Inner {
         snapshot: &Snapshot,
         ready: &Ready,
         form: Seq,
+    ) -> Result<Vec<Notification>> {
+        self.page(snapshot, ready, form, Page::ALL)
+    }
+
+    /// The part of it on one page.
+    pub(crate) fn page(
+        &self,
+        snapshot: &Snapshot,
+        ready: &Ready,
+        form: Seq,
+        page: Page,
     ) -> Result<Vec<Notification>> {
         if ready.from > ready.to || ready.from > self.latest.load(Ordering::Acquire) {
             return Ok(Vec::new());
@@ -142,6 +179,14 @@ impl Inner {
             inner: self,
             snapshot,
             ready,
+            // What depends on others is cut when that is settled.
+            page: match ready.joins || ready.change.is_some() {
+                true => Page {
+                    most: usize::MAX,
+                    ..page
+                },
+                false => page,
+            },
             stored: ready.stored(form),
             path: change.map(|change| path_of(&change.path)).transpose()?,
             found: BTreeMap::new(),
@@ -178,8 +223,10 @@ impl Inner {
             found.retain(|candidate| change.is_met(candidate.number, candidate.before));
         }
         if ready.joins && !found.is_empty() {
-            self.drop_what_was_got(snapshot, ready, form, &mut found, &read, got)?;
+            let as_told = page.as_told.then_some(ready.id);
+            self.drop_what_was_got(snapshot, ready, form, &mut found, &read, got, as_told)?;
         }
+        found.truncate(page.most);
         Ok(found.into_iter().map(|found| found.notification).collect())
     }
 
@@ -202,7 +249,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Drops publications that an earlier subscription of the user got.
+    /// Drops publications that another subscription of the user got: with `as_told`, the number of this one, only those
+    /// that it got first.
+    #[allow(clippy::too_many_arguments, reason = "the second half of `page`")]
     fn drop_what_was_got(
         &self,
         snapshot: &Snapshot,
@@ -211,6 +260,7 @@ impl Inner {
         found: &mut Vec<Candidate>,
         read: &[Span],
         mut got: Vec<Got>,
+        as_told: Option<Seq>,
     ) -> Result<()> {
         let known = self.shapes.known();
         // Lists that have subscriptions to what was found, and that lie elsewhere: above it, beside wildcards.
@@ -244,6 +294,14 @@ impl Inner {
                 let Some(subscription) = crate::element::subscription(&mut input) else {
                     continue;
                 };
+                let is_first = match as_told {
+                    None => true,
+                    Some(own) if publication.seq > form => subscription.id < own,
+                    Some(_) => subscription.form < form,
+                };
+                if !is_first {
+                    continue;
+                }
                 let expires = publication.expires.unwrap_or(NEVER);
                 was_got |= subscription.was_told(publication.seq, publication.time, expires)
                     && is_for(&earlier.key, &publication.topic, &cells)

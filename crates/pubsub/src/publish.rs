@@ -12,6 +12,7 @@ use esker::{Path, Result, Seq};
 use crate::broker::{Broker, Inner, LATEST};
 use crate::cell::Cell;
 use crate::config::Architecture;
+use crate::deliver::Matching;
 use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time, damaged};
 use crate::keys::{self, List, ListKey};
 use crate::matching::Subject;
@@ -37,7 +38,8 @@ impl Broker {
         let expires = inner.end(publication.end, time);
         let shape = inner.compiled.shape(&publication.place)?;
         let cells = inner.cells(&shape);
-        let (seq, before) = inner.store_publication(publication, &cells, time, expires)?;
+        let (seq, before, mut matching) =
+            inner.store_publication(publication, &cells, time, expires)?;
         let is_matched = inner.config.architecture != Architecture::RepQueries && expires > time;
         let matches = match is_matched {
             true => {
@@ -50,6 +52,17 @@ impl Broker {
             }
             false => Vec::new(),
         };
+        if let Some(matching) = &mut matching {
+            let heard = matches.iter().map(|matched| matched.subscription);
+            matching.found(heard, || Notification {
+                seq,
+                topic: publication.topic.clone(),
+                time,
+                expires: Some(expires).filter(|expires| *expires != NEVER),
+                place: publication.place.clone(),
+                body: publication.body.clone(),
+            });
+        }
         Ok(Published { seq, matches })
     }
 
@@ -105,7 +118,7 @@ impl Inner {
         cells: &[Cell],
         time: Time,
         expires: Time,
-    ) -> Result<(Seq, Snapshot)> {
+    ) -> Result<(Seq, Snapshot, Option<Matching<'_>>)> {
         let useless = self.useless_at(expires);
         let levels = publication.topic.levels() as u8;
         let mut shapes: Vec<Shape> = cells
@@ -144,7 +157,7 @@ impl Inner {
                 batch.also(Kind::Put, directory, LATEST, &kept.to_le_bytes())?;
                 self.kept_latest.store(kept, Ordering::Relaxed);
             }
-            stored = Some((first, before.clone()));
+            stored = Some((first, before.clone(), self.deliveries.begin(first)));
             Ok(())
         };
         self.store

@@ -22,8 +22,10 @@ pub(crate) struct Ready {
     pub(crate) topics: TopicFilter,
     pub(crate) place: Place,
     pub(crate) cells: Vec<Cell>,
-    /// As in [`StoredSubscription`].
+    /// As in [`StoredSubscription`]; 0 where there is none yet.
+    pub(crate) id: Seq,
     pub(crate) begins: Seq,
+    pub(crate) ended: Seq,
     pub(crate) made: Time,
     pub(crate) from: Time,
     pub(crate) to: Time,
@@ -190,7 +192,9 @@ impl Inner {
             topics: subscription.topics.clone(),
             place: subscription.place.clone(),
             cells: self.cells(&shape),
+            id: 0,
             begins: 0,
+            ended: 0,
             made,
             from,
             to,
@@ -199,6 +203,31 @@ impl Inner {
             condition,
             joins: subscription.joins,
             change,
+        })
+    }
+
+    /// A form of a stored subscription.
+    pub(crate) fn ready_from(
+        &self,
+        topics: &TopicFilter,
+        form: &StoredSubscription<'_>,
+    ) -> Result<Ready> {
+        Ok(Ready {
+            topics: topics.clone(),
+            place: form.place.clone(),
+            cells: self.cells(&*self.compiled.shape(&form.place)?),
+            id: form.id,
+            begins: form.begins,
+            ended: form.ended,
+            made: form.made,
+            from: form.from,
+            to: form.to,
+            user: form.user.to_vec(),
+            tag: form.tag.to_vec(),
+            condition: form.condition.to_owned(),
+            joins: form.joins,
+            filed: form.filed,
+            change: form.change.clone(),
         })
     }
 
@@ -372,21 +401,8 @@ impl Inner {
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
         let (before, form) = made.ok_or(Error::Closed)?;
-        let ready = Ready {
-            cells,
-            begins: new.begins,
-            made: now,
-            from: new.from,
-            to: new.to,
-            user: new.user.to_vec(),
-            tag: new.tag.to_vec(),
-            condition: new.condition.to_owned(),
-            joins: new.joins,
-            filed: new.filed,
-            change: new.change,
-            place: new.place,
-            topics,
-        };
+        let mut ready = self.ready_from(&topics, &new)?;
+        ready.made = now;
         Ok(Some(Changed {
             before,
             ready,

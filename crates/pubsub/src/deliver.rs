@@ -1,0 +1,161 @@
+//! From publishers to consumers: a short queue for each, filled in the order of the publications' numbers.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use esker::Seq;
+use parking_lot::{Condvar, Mutex};
+
+use crate::message::Notification;
+
+/// Publications that wait in the queue of a consumer, and that are read from the lists at a time.
+pub(crate) const QUEUE: usize = 1024;
+
+/// What publishers know of consumers.
+#[derive(Default)]
+pub(crate) struct Deliveries {
+    consumers: AtomicUsize,
+    queues: Mutex<HashMap<Seq, Vec<Weak<Queue>>>>,
+    /// Publications that are at work, by their numbers: what is matched waits for those before it.
+    order: Mutex<VecDeque<Slot>>,
+}
+
+struct Slot {
+    seq: Seq,
+    /// Whom it is for, once that is known.
+    outcome: Option<Outcome>,
+}
+
+enum Outcome {
+    For(Vec<Seq>, Arc<Notification>),
+    Nobody,
+    /// It could not be found out: consumers look for themselves.
+    Unknown,
+}
+
+/// The queue of a consumer.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) state: Mutex<State>,
+    pub(crate) filled: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) waiting: VecDeque<Arc<Notification>>,
+    /// Something was left out of the queue.
+    pub(crate) is_behind: bool,
+}
+
+impl Queue {
+    fn push(&self, notification: &Arc<Notification>) {
+        let mut state = self.state.lock();
+        match state.waiting.len() < QUEUE && !state.is_behind {
+            true => state.waiting.push_back(notification.clone()),
+            false => state.is_behind = true,
+        }
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    fn is_behind(&self) {
+        self.state.lock().is_behind = true;
+        self.filled.notify_one();
+    }
+}
+
+impl Deliveries {
+    /// Called in the order of commits: this publication is going to be matched. The guard settles it.
+    pub(crate) fn begin(&self, seq: Seq) -> Option<Matching<'_>> {
+        if self.consumers.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let outcome = None;
+        self.order.lock().push_back(Slot { seq, outcome });
+        Some(Matching {
+            deliveries: self,
+            seq,
+            outcome: Outcome::Unknown,
+        })
+    }
+
+    fn settle(&self, seq: Seq, outcome: Outcome) {
+        let mut order = self.order.lock();
+        if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
+            slot.outcome = Some(outcome);
+        }
+        // Under the lock, so that queues are filled in order; nothing in it waits.
+        while let Some(outcome) = order.front_mut().and_then(|slot| slot.outcome.take()) {
+            order.pop_front();
+            let mut queues = self.queues.lock();
+            match outcome {
+                Outcome::Nobody => {}
+                Outcome::For(subscriptions, notification) => {
+                    for subscription in subscriptions {
+                        let queues = queues.get(&subscription).into_iter().flatten();
+                        for queue in queues.filter_map(Weak::upgrade) {
+                            queue.push(&notification);
+                        }
+                    }
+                }
+                Outcome::Unknown => {
+                    for queue in queues.values_mut().flatten().filter_map(|q| q.upgrade()) {
+                        queue.is_behind();
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn add(&self, subscription: Seq, queue: &Arc<Queue>) {
+        let mut queues = self.queues.lock();
+        let of = queues.entry(subscription).or_default();
+        of.push(Arc::downgrade(queue));
+        drop(queues);
+        self.consumers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn remove(&self, subscription: Seq) {
+        let mut queues = self.queues.lock();
+        if let Some(of) = queues.get_mut(&subscription) {
+            of.retain(|queue| queue.strong_count() > 0);
+            if of.is_empty() {
+                queues.remove(&subscription);
+            }
+        }
+        drop(queues);
+        self.consumers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A publication that is being matched.
+pub(crate) struct Matching<'d> {
+    deliveries: &'d Deliveries,
+    seq: Seq,
+    outcome: Outcome,
+}
+
+impl Matching<'_> {
+    /// It is for these; `notification` makes what they are told.
+    pub(crate) fn found(
+        &mut self,
+        subscriptions: impl Iterator<Item = Seq>,
+        notification: impl FnOnce() -> Notification,
+    ) {
+        let queues = self.deliveries.queues.lock();
+        let heard: Vec<Seq> = subscriptions.filter(|id| queues.contains_key(id)).collect();
+        drop(queues);
+        self.outcome = match heard.is_empty() {
+            true => Outcome::Nobody,
+            false => Outcome::For(heard, Arc::new(notification())),
+        };
+    }
+}
+
+impl Drop for Matching<'_> {
+    fn drop(&mut self) {
+        let outcome = std::mem::replace(&mut self.outcome, Outcome::Nobody);
+        self.deliveries.settle(self.seq, outcome);
+    }
+}

@@ -1,0 +1,215 @@
+//! Inboxes: what stored subscriptions are told, in the process that publishes.
+//!
+//! A publisher puts what it has matched into a short queue for each consumer, in the order of the publications' numbers.
+//! A queue that is full is left alone: its consumer reads what it has missed from the lists, in pages, until it has
+//! caught up. So a slow consumer holds up nobody and takes no memory, and one that was away goes on where it was.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use esker::extension::{Batch, Snapshot};
+use esker::{Result, Seq};
+
+use crate::broker::{Broker, Inner, read_entry};
+use crate::deliver::{QUEUE, Queue};
+use crate::message::Notification;
+use crate::past::Page;
+
+/// What a stored subscription is told, in the order of the publications' numbers ([`Broker::inbox`]).
+pub struct Inbox {
+    inner: Arc<Inner>,
+    subscription: Seq,
+    queue: Arc<Queue>,
+    /// What was read from the lists.
+    page: VecDeque<Notification>,
+    /// There may be more in the lists.
+    has_more: bool,
+    /// Everything up to it was given.
+    seen: Seq,
+}
+
+impl Broker {
+    /// What a subscription is told from the publication behind the one with the number `after` on; without it, what is
+    /// published after the subscription was made. A consumer that keeps the number of the last notification that it
+    /// has dealt with misses nothing and gets nothing twice, whatever happens in between; but what expires meanwhile is
+    /// gone, and of a subscription to changes, what the change was compared with.
+    ///
+    /// The queue holds 1,024 notifications; a consumer that is slower reads what it missed from the lists.
+    ///
+    /// # Errors
+    /// What reading fails with. A subscription that is not there, or not any more, is told nothing.
+    pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
+        let queue = Arc::<Queue>::default();
+        self.inner.deliveries.add(subscription, &queue);
+        Ok(Inbox {
+            inner: self.inner.clone(),
+            subscription,
+            queue,
+            page: VecDeque::new(),
+            has_more: true,
+            seen: after.unwrap_or(subscription),
+        })
+    }
+
+    /// Calls `tell` with each notification of an [inbox](Broker::inbox), on a thread of its own, until the returned guard is
+    /// dropped, which waits for a running call. An error is its last call.
+    ///
+    /// # Errors
+    /// The thread cannot be started; those of [`Broker::inbox`].
+    pub fn tell(
+        &self,
+        subscription: Seq,
+        after: Option<Seq>,
+        mut tell: impl FnMut(Result<Notification>) + Send + 'static,
+    ) -> Result<Telling> {
+        let mut inbox = self.inbox(subscription, after)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let (ends, queue) = (ended.clone(), inbox.queue.clone());
+        let run = move || {
+            while !ends.load(Ordering::Acquire) {
+                match inbox.wait(Duration::from_millis(500)) {
+                    Ok(Some(notification)) => tell(Ok(notification)),
+                    Ok(None) => {}
+                    Err(error) => return tell(Err(error)),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("esker-inbox".to_owned());
+        let thread = thread.spawn(run).map_err(|source| esker::Error::Io {
+            path: Default::default(),
+            op: "start a thread",
+            source: Arc::new(source),
+        })?;
+        Ok(Telling {
+            ended,
+            queue,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// Notifications are being told while it is held ([`Broker::tell`]).
+pub struct Telling {
+    ended: Arc<AtomicBool>,
+    queue: Arc<Queue>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        self.queue.filled.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Inbox {
+    /// The next notification that is there.
+    ///
+    /// # Errors
+    /// What reading fails with.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "none now, and perhaps one later"
+    )]
+    pub fn next(&mut self) -> Result<Option<Notification>> {
+        self.wait(Duration::ZERO)
+    }
+
+    /// The next notification, waiting so long for one.
+    ///
+    /// # Errors
+    /// What reading fails with.
+    pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
+        let until = Instant::now() + most;
+        loop {
+            if let Some(next) = self.page.pop_front() {
+                self.seen = next.seq;
+                return Ok(Some(next));
+            }
+            if self.has_more {
+                self.read_page()?;
+                continue;
+            }
+            let mut state = self.queue.state.lock();
+            while let Some(next) = state.waiting.pop_front() {
+                // What was in the lists as well is not given twice.
+                if next.seq > self.seen {
+                    self.seen = next.seq;
+                    return Ok(Some((*next).clone()));
+                }
+            }
+            if state.is_behind {
+                self.has_more = true;
+            } else if most.is_zero() || self.queue.filled.wait_until(&mut state, until).timed_out()
+            {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The number of the last notification that it gave.
+    pub fn seen(&self) -> Seq {
+        self.seen
+    }
+
+    /// Reads what the lists have behind the last notification.
+    fn read_page(&mut self) -> Result<()> {
+        // From here on publishers fill the queue again; what they have put there before is in the lists.
+        {
+            let mut state = self.queue.state.lock();
+            state.waiting.clear();
+            state.is_behind = false;
+        }
+        let snapshot = self.everything_written()?;
+        let Some(entry) = self.inner.lookup(&snapshot, self.subscription)? else {
+            self.has_more = false;
+            return Ok(());
+        };
+        let (topics, forms) = read_entry(&entry)?;
+        let page = Page {
+            after: self.seen,
+            most: QUEUE,
+            as_told: true,
+        };
+        let mut found = Vec::new();
+        for form in &forms {
+            let mut ready = self.inner.ready_from(&topics, form)?;
+            ready.made = self.inner.now();
+            found.extend(self.inner.page(&snapshot, &ready, form.form, page)?);
+        }
+        found.sort_by_key(|notification| notification.seq);
+        found.dedup_by_key(|notification| notification.seq);
+        found.truncate(QUEUE);
+        self.has_more = found.len() == QUEUE;
+        self.page.extend(found);
+        Ok(())
+    }
+
+    /// A snapshot of everything up to now, what is not acknowledged yet included: publishers behind it know the queue.
+    fn everything_written(&self) -> Result<Snapshot> {
+        let mut written = None;
+        let store = &self.inner.store;
+        store.write_with(
+            &mut Batch::new(),
+            esker::Durability::Os,
+            &mut |_, _, before| {
+                written = Some(before.clone());
+                Ok(())
+            },
+        )?;
+        written.ok_or(esker::Error::Closed)
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // Its own end of the queue goes first.
+        self.queue = Arc::default();
+        self.inner.deliveries.remove(self.subscription);
+    }
+}

@@ -1,0 +1,208 @@
+//! Stored subscriptions are told what publications are for them: in order, once, also to those who are slow, who were
+//! away, or whose store was opened again.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use esker::fs::memory::Memory;
+use esker::{Database, Durability, Options, Seq};
+use esker_pubsub::{
+    Broker, Config, Inbox, Place, PubSub, Publication, Region, Subscription, Topic,
+};
+use fastrand::Rng;
+
+fn options(memory: &Memory, clock: &Arc<AtomicU64>) -> Options {
+    let clock = clock.clone();
+    PubSub::with(Options {
+        fs: Arc::new(memory.clone()),
+        memory_budget: 1 << 20,
+        table_size: 64 << 10,
+        durability: Durability::Os,
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..Options::default()
+    })
+}
+
+fn all_of(inbox: &mut Inbox) -> Vec<Seq> {
+    std::iter::from_fn(|| inbox.next().unwrap().map(|next| next.seq)).collect()
+}
+
+#[test]
+fn slow_and_quick_consumers_get_everything_in_order() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let made: Vec<Seq> = ["a", "a/#", "a/1", "a/+", "b"]
+        .iter()
+        .map(|topic| {
+            let subscription = Subscription::to(topic.parse().unwrap());
+            broker.subscribe(&subscription).unwrap().id
+        })
+        .collect();
+    let expected = Mutex::new(BTreeMap::<Seq, Vec<Seq>>::new());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = told.clone();
+    let telling = broker.tell(made[0], None, move |next| {
+        log.lock().unwrap().push(next.unwrap().seq)
+    });
+    let telling = telling.unwrap();
+    let done = AtomicU64::new(0);
+    let quick = std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (broker, expected, done) = (&broker, &expected, &done);
+            scope.spawn(move || {
+                for n in 0..1200 {
+                    let topic: Topic = format!("a/{}", (n + thread) % 3).parse().unwrap();
+                    let body = format!("{{\"n\":{n}}}");
+                    let published = broker.publish(&Publication::new(topic, body)).unwrap();
+                    let mut expected = expected.lock().unwrap();
+                    for matched in published.matches {
+                        expected
+                            .entry(matched.subscription)
+                            .or_default()
+                            .push(published.seq);
+                    }
+                }
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let quick = scope.spawn(|| {
+            let mut inbox = broker.inbox(made[1], None).unwrap();
+            let mut got = Vec::new();
+            loop {
+                let is_last = done.load(Ordering::SeqCst) == 3;
+                match inbox.wait(Duration::from_millis(5)).unwrap() {
+                    Some(next) => got.push(next.seq),
+                    None if is_last => return got,
+                    None => {}
+                }
+            }
+        });
+        quick.join().unwrap()
+    });
+    let mut expected = expected.into_inner().unwrap();
+    for seqs in expected.values_mut() {
+        seqs.sort_unstable();
+    }
+    assert!(
+        quick == expected[&made[1]],
+        "{} of {}",
+        quick.len(),
+        expected[&made[1]].len()
+    );
+    assert_eq!(quick.len(), 3600);
+    // Those who come late, and one who was away in between.
+    for id in &made[2..4] {
+        let mut inbox = broker.inbox(*id, None).unwrap();
+        let mut got: Vec<Seq> = (0..100)
+            .map(|_| inbox.next().unwrap().unwrap().seq)
+            .collect();
+        let seen = inbox.seen();
+        drop(inbox);
+        got.extend(all_of(&mut broker.inbox(*id, Some(seen)).unwrap()));
+        assert!(got == expected[id]);
+    }
+    assert!(all_of(&mut broker.inbox(made[4], None).unwrap()).is_empty());
+    // The callback has got everything before its thread ends, once it had the time.
+    while told.lock().unwrap().len() < 3600 {
+        std::thread::yield_now();
+    }
+    drop(telling);
+    assert!(*told.lock().unwrap() == expected[&made[0]]);
+}
+
+#[test]
+fn consumers_of_changing_subscriptions_get_what_publishers_found() {
+    for seed in 0..30 {
+        let mut rng = Rng::with_seed(seed);
+        let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+        let open = || -> (Database, Broker) {
+            let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+            let broker = Broker::create_or_open(&db, Config::new().remember(None)).unwrap();
+            (db, broker)
+        };
+        let (mut db, mut broker) = open();
+        let place = |rng: &mut Rng| {
+            Place::Region(Region::Circle {
+                longitude: f64::from(rng.u8(0..4)),
+                latitude: 50.0,
+                metres: 100_000.0,
+            })
+        };
+        let mut expected = BTreeMap::<Seq, Vec<Seq>>::new();
+        let mut got = BTreeMap::<Seq, Vec<Seq>>::new();
+        let mut inboxes = BTreeMap::<Seq, Inbox>::new();
+        let mut moves = 0;
+        for _ in 0..400 {
+            clock.fetch_add(1, Ordering::SeqCst);
+            let ids: Vec<Seq> = expected.keys().copied().collect();
+            let any = (!ids.is_empty()).then(|| ids[rng.usize(0..ids.len())]);
+            match (rng.u8(0..40), any) {
+                (0..3, _) if ids.len() < 8 => {
+                    let mut subscription = Subscription::to("a".parse().unwrap())
+                        .at_place(place(&mut rng))
+                        .lasting(Duration::from_millis(rng.u64(20..2000)))
+                        .user(["ann", "bob"][rng.usize(0..2)]);
+                    if rng.bool() {
+                        subscription = subscription.join();
+                    }
+                    let id = broker.subscribe(&subscription).unwrap().id;
+                    expected.insert(id, Vec::new());
+                    inboxes.insert(id, broker.inbox(id, None).unwrap());
+                }
+                (3..5, Some(id)) if moves < 12 => {
+                    moves += usize::from(broker.move_to(id, place(&mut rng)).unwrap());
+                }
+                (5, Some(id)) => {
+                    broker.unsubscribe(id).unwrap();
+                }
+                (6..12, Some(id)) => {
+                    let inbox = inboxes.get_mut(&id).unwrap();
+                    for _ in 0..rng.u8(0..20) {
+                        let next = inbox.next().unwrap();
+                        got.entry(id).or_default().extend(next.map(|next| next.seq));
+                    }
+                }
+                (12, Some(id)) => {
+                    let seen = inboxes.remove(&id).unwrap().seen();
+                    inboxes.insert(id, broker.inbox(id, Some(seen)).unwrap());
+                }
+                (13, _) => db.flush().unwrap(),
+                (14, _) if rng.bool() => {
+                    let seen: Vec<(Seq, Seq)> =
+                        inboxes.iter().map(|(id, i)| (*id, i.seen())).collect();
+                    inboxes.clear();
+                    drop(broker);
+                    db.close().unwrap();
+                    (db, broker) = open();
+                    for (id, seen) in seen {
+                        inboxes.insert(id, broker.inbox(id, Some(seen)).unwrap());
+                    }
+                }
+                _ => {
+                    let new = Publication::new("a/b".parse().unwrap(), "{}").at_point(
+                        f64::from(rng.u8(0..4)),
+                        50.0 + f64::from(rng.u8(0..3)) / 2.0,
+                    );
+                    let published = broker.publish(&new).unwrap();
+                    for matched in published.matches {
+                        expected
+                            .get_mut(&matched.subscription)
+                            .unwrap()
+                            .push(published.seq);
+                    }
+                }
+            }
+        }
+        for (id, inbox) in &mut inboxes {
+            let rest = all_of(inbox);
+            let got = got.entry(*id).or_default();
+            got.extend(rest);
+            assert_eq!(*got, expected[id], "seed {seed}, subscription {id}");
+        }
+    }
+}
