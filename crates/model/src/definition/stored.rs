@@ -5,7 +5,7 @@ use std::time::Duration;
 use coding::Seq;
 use serde_json::{Value as Json, json};
 
-use super::{DatasetDef, Expiry, IndexDef, Maintenance, Merging, Repair};
+use super::{DatasetDef, Expiry, ExternalKind, IndexDef, Maintenance, Merging, Repair};
 use crate::schema::{KeyType, Path};
 use crate::tokens::Tokenizer;
 
@@ -202,6 +202,20 @@ impl StoredDef {
             change,
             upkeep: upkeep(&json)?,
             expiry: expiry(&json)?,
+        })
+    }
+}
+
+impl StoredDef {
+    /// The first kind in a stored definition that another crate has to register first: why [`StoredDef::from_bytes`] cannot decode it.
+    pub fn unregistered_kind(bytes: &[u8]) -> Option<String> {
+        let json: Json = serde_json::from_slice(bytes).ok()?;
+        let attributes = json.get("attributes")?.as_array()?.iter();
+        let mut kinds = attributes
+            .chain(json.get("change"))
+            .map(|a| text(a, "kind"));
+        kinds.find_map(|kind| {
+            kind.filter(|kind| ExternalKind::is_name(kind) && ExternalKind::named(kind).is_none())
         })
     }
 }
