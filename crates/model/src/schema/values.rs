@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::path::Path;
-use super::walk::{Found, Rest, Sink, Trie};
+use super::walk::{Found, Numbers, Rest, Sink, Trie};
 
 /// A value that is no object, array or null.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,7 +49,7 @@ impl Values {
     pub fn new(paths: &[Path]) -> Values {
         let mut trie = Trie::new();
         for (at, path) in paths.iter().enumerate() {
-            trie.add(path, at as u32);
+            trie.add(path, at as u32, Numbers::Exact);
         }
         Values(trie)
     }
