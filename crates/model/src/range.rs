@@ -13,6 +13,14 @@ pub struct Range {
 }
 
 impl Range {
+    /// The range of one value.
+    pub fn exactly(value: Vec<u8>) -> Range {
+        Range {
+            lo: Bound::Included(value.clone()),
+            hi: Bound::Included(value),
+        }
+    }
+
     /// The value of a range of exactly one.
     pub fn point(&self) -> Option<&[u8]> {
         match (&self.lo, &self.hi) {

@@ -47,6 +47,23 @@
 //! # }
 //! ```
 
+/// What a kind of index from another crate is built on: [`index::Index`] says everything about the kind, and [`index::register`] makes it known
+/// under a name, for the rest of the process. From then on the name is one of a kind wherever one is said ([`IndexKind::External`](crate::IndexKind::External)), and
+/// the kind is treated like those that are built in: by every strategy of maintenance, builds while the dataset is in use, queries, repairs, checks
+/// and backups. A store that has an index of a kind that is not registered is not opened ([`Error::Unsupported`]).
+///
+/// The crate `kind-example` in the repository is one.
+pub mod index {
+    pub use crate::catalog::Attribute;
+    pub use crate::index::cost::Workload;
+    pub use crate::index::{
+        Access, AttributeProfile, Best, Build, Entry, Figures, Index, IndexEntry, Lookup, Order,
+        Range, Tells, TreeEntry, TreeRange, VisitPosting, Writes, register, registered,
+    };
+    pub use lsm::RunSink;
+    pub use lsm::attributes::Summary;
+}
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -71,7 +71,7 @@ pub use lsm::{Budget, Clock, Durability, KeepLog, NamedSnapshot, Position, Seq, 
 pub use model::Error as ModelError;
 pub use model::condition::{Expr, Field, Op, Operand, ParseError, field};
 pub use model::definition::{
-    DatasetDef, Expiry, Index, IndexDef, IndexKind, Maintenance, Merging, Repair,
+    DatasetDef, Expiry, ExternalKind, Index, IndexDef, IndexKind, Maintenance, Merging, Repair,
 };
 pub use model::schema::{IntoPath, KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 /// ```

@@ -166,8 +166,18 @@ impl TreeProvider for Trees {
         if let Some(options) = self.extensions.tree_options(name, config) {
             return options;
         }
-        let unknown =
-            || lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"));
+        let unknown = || {
+            let of_data = dataset_of(name).and_then(|_| StoredDef::unregistered_kind(config));
+            match of_data.or_else(|| TreeConfig::unregistered_kind(config)) {
+                Some(kind) => lsm::Error::Unsupported(format!(
+                    "tree {name} is of an index of the kind `{kind}`, which this program does not bring along: \
+                     it must be registered before the store is opened"
+                )),
+                None => {
+                    lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"))
+                }
+            }
+        };
         let superseded = |drop_policy| {
             let dataset = name.split('/').next().unwrap_or_default();
             Some(SupersededBy {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::number::Number;
 use super::{Expr, Node, Op, Operand, Predicate};
-use crate::schema::{Bits, Found, Path, Rest, Sink, Trie, Value, time};
+use crate::schema::{Bits, Found, Numbers, Path, Rest, Sink, Trie, Value, time};
 
 /// A test that some value at a path must satisfy: one predicate, or several bounds of a range.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,9 +93,12 @@ impl Filter {
         for (at, test) in tests.iter().enumerate() {
             let here = !declared(&test.path);
             if here {
-                trie.add(&test.path, at as u32);
+                let made = JsonTest::new(test);
+                trie.add(&test.path, at as u32, made.numbers());
+                json.push(Some(made));
+            } else {
+                json.push(None);
             }
-            json.push(here.then(|| JsonTest::new(test)));
         }
         Filter {
             formula,
@@ -270,6 +273,20 @@ impl JsonTest {
             Predicate::Exists => JsonPredicate::Exists,
         });
         JsonTest(each.collect())
+    }
+
+    /// Floats are compared with numbers and times only.
+    fn numbers(&self) -> Numbers {
+        let compared = |operand: &JsonOperand| operand.number.is_some() || operand.time.is_some();
+        let exact = self.0.iter().any(|predicate| match predicate {
+            JsonPredicate::Compare(_, operand) => compared(operand),
+            JsonPredicate::In(operands) => operands.iter().any(compared),
+            JsonPredicate::Exists => false,
+        });
+        match exact {
+            true => Numbers::Exact,
+            false => Numbers::Parsed,
+        }
     }
 
     fn accepts(&self, found: Found<'_>) -> bool {

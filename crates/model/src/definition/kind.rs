@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::ExternalKind;
 use crate::error::{Error, Result};
 
 /// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers;
@@ -32,10 +33,12 @@ pub enum IndexKind {
     /// A tree of (value, descending sequence number, primary key): the newest records of a value are adjacent. Good
     /// for the newest few and for all.
     Recent,
+    /// A kind from another crate, with a tree of its own.
+    External(ExternalKind),
 }
 
 impl IndexKind {
-    /// All kinds.
+    /// All kinds that are built in.
     pub const ALL: [IndexKind; 8] = [
         IndexKind::None,
         IndexKind::Embedded,
@@ -56,7 +59,11 @@ impl IndexKind {
     pub fn is_standalone(self) -> bool {
         matches!(
             self,
-            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent
+            IndexKind::Eager
+                | IndexKind::Lazy
+                | IndexKind::Composite
+                | IndexKind::Recent
+                | IndexKind::External(_)
         )
     }
 
@@ -78,6 +85,7 @@ impl IndexKind {
             IndexKind::Lazy => "lazy",
             IndexKind::Composite => "composite",
             IndexKind::Recent => "recent",
+            IndexKind::External(kind) => kind.name(),
         }
     }
 }
@@ -91,7 +99,14 @@ impl fmt::Display for IndexKind {
 impl FromStr for IndexKind {
     type Err = Error;
     fn from_str(text: &str) -> Result<IndexKind> {
-        IndexKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+        let built_in = IndexKind::ALL.into_iter().find(|kind| kind.name() == text);
+        let known = built_in.or_else(|| ExternalKind::named(text).map(IndexKind::External));
+        known.ok_or_else(|| {
+            if ExternalKind::is_name(text) {
+                return Error::bad_input(format!(
+                    "index kind `{text}` is not registered in this program"
+                ));
+            }
             Error::bad_input(format!(
                 "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, none"
             ))

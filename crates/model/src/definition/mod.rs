@@ -1,10 +1,12 @@
 //! Definitions of datasets: the key, the indexed attributes, and the kinds of their indexes.
 
+mod external;
 mod index;
 mod kind;
 mod stored;
 mod strategy;
 
+pub use external::ExternalKind;
 pub use index::Index;
 pub use kind::IndexKind;
 pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use coding::Seq;
-use serde_json::{Value as Json, json};
+use serde::Serialize;
+use serde_json::Value as Json;
 
-use super::{DatasetDef, Expiry, IndexDef, Maintenance, Merging, Repair};
+use super::{DatasetDef, Expiry, ExternalKind, IndexDef, Maintenance, Merging, Repair};
 use crate::schema::{KeyType, Path};
 use crate::tokens::Tokenizer;
 
@@ -148,45 +149,33 @@ impl StoredDef {
 
     /// Encodes the stored JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let attributes: Vec<Json> = self.attributes.iter().map(to_json).collect();
-        let mut json = json!({
-            "key": self.key.to_string(),
-            "key_type": self.key_type.to_string(),
-            "attributes": attributes,
-            "next_id": self.next_id,
-            "maintenance": self.upkeep.maintenance.to_string(),
-            "repair": self.upkeep.repair.to_string(),
-            "merging": self.upkeep.merging.to_string(),
-            "versions": self.upkeep.versions,
-            "since": self.upkeep.since,
-        });
-        if let Json::Object(fields) = &mut json {
-            if self.upkeep.auto {
-                fields.insert("auto".to_string(), json!(true));
-            }
-            if let Some(seq) = self.upkeep.keys_after {
-                fields.insert("keys_after".to_string(), json!(seq));
-            }
-            if self.old_records {
-                fields.insert("old_records".to_string(), json!(true));
-            }
-            if let Some(ttl) = self.expiry.ttl {
-                let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-                fields.insert("ttl".to_string(), json!(millis));
-            }
-            if let Some(path) = &self.expiry.path {
-                fields.insert("expires".to_string(), json!(path.to_string()));
-            }
-        }
-        if let (Some(change), Json::Object(fields)) = (&self.change, &mut json) {
-            let mut change_json = to_json(&change.attribute);
-            if let Json::Object(fields) = &mut change_json {
-                fields.insert("since".to_string(), json!(change.since));
-                fields.insert("tables".to_string(), json!(change.tables));
-            }
-            fields.insert("change".to_string(), change_json);
-        }
-        json.to_string().into_bytes()
+        let upkeep = &self.upkeep;
+        let json = DefJson {
+            key: self.key.to_string(),
+            key_type: self.key_type.to_string(),
+            attributes: self.attributes.iter().map(AttributeJson::from).collect(),
+            next_id: self.next_id,
+            maintenance: upkeep.maintenance.to_string(),
+            repair: upkeep.repair.to_string(),
+            merging: upkeep.merging.to_string(),
+            versions: upkeep.versions,
+            since: upkeep.since,
+            auto: upkeep.auto,
+            keys_after: upkeep.keys_after,
+            old_records: self.old_records,
+            ttl: self
+                .expiry
+                .ttl
+                .map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+            expires: self.expiry.path.as_ref().map(Path::to_string),
+            change: self.change.as_ref().map(|change| AttributeJson {
+                since: Some(change.since),
+                tables: Some(change.tables),
+                ..AttributeJson::from(&change.attribute)
+            }),
+        };
+        // Strings and numbers in a struct are always JSON.
+        serde_json::to_vec(&json).unwrap_or_default()
     }
 
     /// Decodes the output of [`StoredDef::to_bytes`], also of older builds; `None` when it is malformed.
@@ -211,7 +200,21 @@ impl StoredDef {
             expiry: expiry(&json)?,
             old_records: json
                 .get("old_records")
-                .is_some_and(|set| *set == json!(true)),
+                .is_some_and(|set| *set == Json::Bool(true)),
+        })
+    }
+}
+
+impl StoredDef {
+    /// The first kind in a stored definition that another crate has to register first: why [`StoredDef::from_bytes`] cannot decode it.
+    pub fn unregistered_kind(bytes: &[u8]) -> Option<String> {
+        let json: Json = serde_json::from_slice(bytes).ok()?;
+        let attributes = json.get("attributes")?.as_array()?.iter();
+        let mut kinds = attributes
+            .chain(json.get("change"))
+            .map(|a| text(a, "kind"));
+        kinds.find_map(|kind| {
+            kind.filter(|kind| ExternalKind::is_name(kind) && ExternalKind::named(kind).is_none())
         })
     }
 }
@@ -246,7 +249,9 @@ fn upkeep(json: &Json) -> Option<MaintenanceSettings> {
     }
     Some(MaintenanceSettings {
         maintenance: text(json, "maintenance")?.parse().ok()?,
-        auto: json.get("auto").is_some_and(|auto| *auto == json!(true)),
+        auto: json
+            .get("auto")
+            .is_some_and(|auto| *auto == Json::Bool(true)),
         keys_after: match json.get("keys_after") {
             Some(seq) => Some(seq.as_u64()?),
             None => None,
@@ -258,24 +263,69 @@ fn upkeep(json: &Json) -> Option<MaintenanceSettings> {
     })
 }
 
-fn to_json(attribute: &StoredAttribute) -> Json {
-    let mut json = json!({
-        "id": attribute.id,
-        "path": attribute.def.path.to_string(),
-        "kind": attribute.def.kind.to_string(),
-        "type": attribute.def.ty.to_string(),
-    });
-    if let (1.., Json::Object(fields)) = (attribute.tree, &mut json) {
-        fields.insert("tree".to_string(), json!(attribute.tree));
+/// A stored definition. The order of its fields is that of the bytes, whichever features `serde_json` has.
+#[derive(Serialize)]
+struct DefJson {
+    key: String,
+    key_type: String,
+    attributes: Vec<AttributeJson>,
+    next_id: u32,
+    maintenance: String,
+    repair: String,
+    merging: String,
+    versions: u32,
+    since: Seq,
+    #[serde(skip_serializing_if = "is_false")]
+    auto: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys_after: Option<Seq>,
+    #[serde(skip_serializing_if = "is_false")]
+    old_records: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<AttributeJson>,
+}
+
+fn is_false(set: &bool) -> bool {
+    !set
+}
+
+#[derive(Serialize)]
+struct AttributeJson {
+    id: u32,
+    path: String,
+    kind: String,
+    #[serde(rename = "type")]
+    ty: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tree: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Seq>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tables: Option<u64>,
+}
+
+impl From<&StoredAttribute> for AttributeJson {
+    fn from(attribute: &StoredAttribute) -> AttributeJson {
+        let def = &attribute.def;
+        AttributeJson {
+            id: attribute.id,
+            path: def.path.to_string(),
+            kind: def.kind.to_string(),
+            ty: def.ty.to_string(),
+            tree: Some(attribute.tree).filter(|tree| *tree > 0),
+            since: Some(attribute.since).filter(|since| *since > 0),
+            tokenizer: Some(def.tokenizer)
+                .filter(|tokenizer| *tokenizer != Tokenizer::default())
+                .map(|tokenizer| tokenizer.to_string()),
+            tables: None,
+        }
     }
-    if let (1.., Json::Object(fields)) = (attribute.since, &mut json) {
-        fields.insert("since".to_string(), json!(attribute.since));
-    }
-    let tokenizer = attribute.def.tokenizer;
-    if let (true, Json::Object(fields)) = (tokenizer != Tokenizer::default(), &mut json) {
-        fields.insert("tokenizer".to_string(), json!(tokenizer.to_string()));
-    }
-    json
 }
 
 fn from_json(json: &Json) -> Option<StoredAttribute> {

@@ -1,43 +1,59 @@
 //! Areas from GeoJSON (RFC 7946): its polygons.
 
-use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
 
 use super::point::{Point, Space};
 use super::polygon::Polygon;
 use crate::error::{Error, Result};
+use crate::schema::{exact, is_too_deep};
 
 /// The polygons of a text.
 pub(super) fn polygon(space: Space, text: &str) -> Result<Polygon> {
-    let value: Value = serde_json::from_str(text)
+    if is_too_deep(text.as_bytes()) {
+        return Err(Error::bad_input("this GeoJSON nests too deep"));
+    }
+    let value: &RawValue = serde_json::from_str(text)
         .map_err(|error| Error::bad_input(format!("this is no GeoJSON: {error}")))?;
     let mut polygons = Vec::new();
-    gather(space, &value, &mut polygons)?;
+    gather(space, value, &mut polygons)?;
     Polygon::new(space, &polygons)
 }
 
 type Rings = Vec<Vec<Point>>;
 
-/// Adds the polygons of a GeoJSON object. The JSON parser has bounded its depth.
-fn gather(space: Space, value: &Value, polygons: &mut Vec<Rings>) -> Result<()> {
-    let kind = value.get("type").and_then(Value::as_str);
-    let list = |name: &str| match value.get(name) {
-        Some(Value::Array(list)) => Ok(list),
-        _ => Err(Error::bad_input(format!(
+/// The elements of an array.
+fn list_of(value: &RawValue) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// Adds the polygons of a GeoJSON object, whose depth is bounded.
+fn gather(space: Space, value: &RawValue, polygons: &mut Vec<Rings>) -> Result<()> {
+    let fields: BTreeMap<Cow<'_, str>, &RawValue> =
+        serde_json::from_str(value.get()).unwrap_or_default();
+    let kind = fields.get("type");
+    let kind: Option<Cow<'_, str>> = kind.and_then(|kind| serde_json::from_str(kind.get()).ok());
+    let kind = kind.as_deref();
+    let list = |name: &str| match fields.get(name).and_then(|value| list_of(value)) {
+        Some(list) => Ok(list),
+        None => Err(Error::bad_input(format!(
             "a GeoJSON {} needs a list of {name}",
             kind.unwrap_or_default()
         ))),
     };
     match kind {
-        Some("Polygon") => polygons.push(rings(space, list("coordinates")?)?),
+        Some("Polygon") => polygons.push(rings(space, &list("coordinates")?)?),
         Some("MultiPolygon") => {
             for polygon in list("coordinates")? {
-                let Value::Array(polygon) = polygon else {
+                let Some(rings_of) = list_of(polygon) else {
                     return Err(shape("a polygon is a list of rings", polygon));
                 };
-                polygons.push(rings(space, polygon)?);
+                polygons.push(rings(space, &rings_of)?);
             }
         }
-        Some("Feature") => match value.get("geometry") {
+        Some("Feature") => match fields.get("geometry") {
             Some(geometry) => gather(space, geometry, polygons)?,
             None => return Err(Error::bad_input("a GeoJSON Feature needs a geometry")),
         },
@@ -61,27 +77,26 @@ fn gather(space: Space, value: &Value, polygons: &mut Vec<Rings>) -> Result<()> 
     Ok(())
 }
 
-fn rings(space: Space, rings: &[Value]) -> Result<Rings> {
-    let ring = |ring: &Value| match ring {
-        Value::Array(points) => points.iter().map(|point| position(space, point)).collect(),
-        other => Err(shape("a ring is a list of positions", other)),
+fn rings(space: Space, rings: &[&RawValue]) -> Result<Rings> {
+    let ring = |ring: &&RawValue| match list_of(ring) {
+        Some(points) => points.iter().map(|point| position(space, point)).collect(),
+        None => Err(shape("a ring is a list of positions", ring)),
     };
     rings.iter().map(ring).collect()
 }
 
-/// A position: longitude, latitude and perhaps a height, which is ignored.
-fn position(space: Space, value: &Value) -> Result<Point> {
-    let numbers = value
-        .as_array()
-        .map(|list| list.iter().map(Value::as_f64).collect::<Vec<_>>());
-    match numbers.as_deref() {
-        Some([Some(x), Some(y), ..]) => Point::new(space, *x, *y),
+/// A position: longitude, latitude and perhaps a height, which is ignored. Numbers are read to the last bit.
+fn position(space: Space, value: &RawValue) -> Result<Point> {
+    let numbers = list_of(value).unwrap_or_default();
+    let numbers: Vec<Option<f64>> = numbers.into_iter().map(exact::as_f64).collect();
+    match numbers.as_slice() {
+        [Some(x), Some(y), ..] => Point::new(space, *x, *y),
         _ => Err(shape("a position is a list of two numbers or more", value)),
     }
 }
 
-fn shape(expected: &str, found: &Value) -> Error {
-    let mut found = found.to_string();
+fn shape(expected: &str, found: &RawValue) -> Error {
+    let mut found = found.get().to_string();
     if let Some((end, _)) = found.char_indices().nth(40) {
         found.truncate(end);
         found.push_str("...");

@@ -5,7 +5,7 @@
 pub(super) const MAX_DEPTH: usize = 127;
 
 /// True when `json` nests deeper than [`MAX_DEPTH`]. One vectorised count for ordinary records.
-pub(super) fn is_too_deep(json: &[u8]) -> bool {
+pub(crate) fn is_too_deep(json: &[u8]) -> bool {
     opening_brackets(json) > MAX_DEPTH && deepest(json) > MAX_DEPTH
 }
 

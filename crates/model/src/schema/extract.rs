@@ -17,7 +17,7 @@ use super::value::{
     MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, decode_key, encode_bool, encode_float, encode_int,
     encode_string,
 };
-use super::walk::{Found, Rest, Sink, Trie};
+use super::walk::{Found, Numbers, Rest, Sink, Trie};
 
 /// The key's number among the targets of the trie; attribute `i` is target `i + 1`.
 const KEY: u32 = 0;
@@ -51,9 +51,13 @@ impl Extraction {
     /// Compiles the key and the attributes; an attribute is identified by its index in the list.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
         let mut trie = Trie::new();
-        trie.add(&key.0, KEY);
-        for (i, (path, _)) in attributes.iter().enumerate() {
-            trie.add(path, i as u32 + 1);
+        trie.add(&key.0, KEY, Numbers::Parsed);
+        for (i, (path, ty)) in attributes.iter().enumerate() {
+            let numbers = match ty {
+                Type::Float | Type::Time => Numbers::Exact,
+                Type::Int | Type::String | Type::Bool => Numbers::Parsed,
+            };
+            trie.add(path, i as u32 + 1, numbers);
         }
         let key_nodes = trie.nodes_of(&key.0);
         Extraction {

@@ -5,6 +5,7 @@
 
 mod depth;
 mod error;
+pub(crate) mod exact;
 mod extract;
 mod infer;
 mod path;
@@ -15,6 +16,7 @@ mod value;
 mod values;
 mod walk;
 
+pub(crate) use depth::is_too_deep;
 pub use error::{RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
 pub use infer::{infer, infer_key};
@@ -24,7 +26,7 @@ pub use types::{KeyType, Type};
 pub use value::Value;
 pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
 pub use values::{Scalar, Values};
-pub(crate) use walk::{Bits, Found, Rest, Sink, Trie};
+pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};
 
 #[cfg(test)]
 mod extract_tests;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::path::Path;
-use super::walk::{Found, Rest, Sink, Trie};
+use super::walk::{Found, Numbers, Rest, Sink, Trie};
 
 /// A value that is no object, array or null.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +32,7 @@ impl Scalar<'_> {
 /// Reads the values at some paths, in one pass over a text.
 ///
 /// ```
-/// use esker_model::schema::{Path, Scalar, Values};
+/// use model::schema::{Path, Scalar, Values};
 ///
 /// let values = Values::new(&[Path::parse("user.name").unwrap(), Path::parse("tags").unwrap()]);
 /// let mut found = Vec::new();
@@ -49,7 +49,7 @@ impl Values {
     pub fn new(paths: &[Path]) -> Values {
         let mut trie = Trie::new();
         for (at, path) in paths.iter().enumerate() {
-            trie.add(path, at as u32);
+            trie.add(path, at as u32, Numbers::Exact);
         }
         Values(trie)
     }

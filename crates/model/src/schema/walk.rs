@@ -6,8 +6,13 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
+use serde_json::value::RawValue;
+
+use super::exact;
 use super::path::Path;
 use super::readable::Everything;
 
@@ -20,6 +25,15 @@ pub(crate) enum Found<'a> {
     Float(f64),
     Str(&'a str),
     Object,
+}
+
+/// How a walk reads the numbers at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// As the parser does: floats may be off in the last bits. For paths where no float is used.
+    Parsed,
+    /// To the last bit.
+    Exact,
 }
 
 /// How a walk treats values outside of the paths.
@@ -61,6 +75,8 @@ struct Node {
     name: String,
     children: Vec<Child>,
     targets: Vec<u32>,
+    /// The numbers here are read to the last bit.
+    exact: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -80,13 +96,14 @@ impl Trie {
     }
 
     /// Sends the value at `path` to `target`.
-    pub(crate) fn add(&mut self, path: &Path, target: u32) {
+    pub(crate) fn add(&mut self, path: &Path, target: u32, numbers: Numbers) {
         let mut at = Trie::ROOT;
         for name in path.names() {
             at = self.child(at, name);
         }
         if let Some(node) = self.nodes.get_mut(at as usize) {
             node.targets.push(target);
+            node.exact |= numbers == Numbers::Exact;
         }
     }
 
@@ -116,6 +133,7 @@ impl Trie {
             name: String::new(),
             children: Vec::new(),
             targets: Vec::new(),
+            exact: false,
         };
         self.nodes.get(at as usize).unwrap_or(&NOWHERE)
     }
@@ -231,6 +249,28 @@ impl<S: Sink> Step<'_, S> {
     }
 }
 
+impl<S: Sink> Step<'_, S> {
+    /// The value by its text, which is JSON by its grammar.
+    fn exactly<E: Error>(self, text: &str) -> Result<(), E> {
+        if let Some(number) = exact::number(text) {
+            return self.tell(number);
+        }
+        if let Some(string) = exact::plain_string(text) {
+            return self.tell(Found::Str(string));
+        }
+        if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
+            return Err(E::custom("number out of range"));
+        }
+        let mut input = serde_json::Deserializer::from_str(text);
+        input.deserialize_any(self).map_err(|error| {
+            // Where the value is in the whole text, the parser of that text adds.
+            let (text, line, column) = (error.to_string(), error.line(), error.column());
+            let place = format!(" at line {line} column {column}");
+            E::custom(text.strip_suffix(&place).unwrap_or(&text))
+        })
+    }
+}
+
 #[inline]
 fn go_on<E: Error>(flow: ControlFlow<()>) -> Result<(), E> {
     match flow {
@@ -244,6 +284,9 @@ impl<'de, S: Sink> DeserializeSeed<'de> for Step<'_, S> {
 
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        if self.node.exact {
+            return self.exactly(<&RawValue>::deserialize(input)?.get());
+        }
         input.deserialize_any(self)
     }
 }

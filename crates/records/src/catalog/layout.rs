@@ -17,8 +17,8 @@ use super::names::{
 };
 use crate::error::{Error, Result};
 
-/// One attribute, ready for use.
-pub(crate) struct Attribute {
+/// An attribute of a dataset with its index, as one definition has it.
+pub struct Attribute {
     pub(crate) id: u32,
     pub(crate) ty: Type,
     pub(crate) kind: IndexKind,
@@ -40,6 +40,34 @@ pub(crate) struct Attribute {
 }
 
 impl Attribute {
+    /// Its path in the record.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The type of its values.
+    pub fn type_of(&self) -> Type {
+        self.ty
+    }
+
+    /// How its values become tokens of the index.
+    pub fn tokenizer(&self) -> Tokenizer {
+        self.tokenizer
+    }
+
+    /// The tree of its index.
+    ///
+    /// # Errors
+    /// It has none: the kind has no tree.
+    pub fn index_tree(&self) -> Result<TreeId> {
+        self.tree.ok_or_else(|| {
+            Error::damaged(format!(
+                "attribute {}: its index tree is missing",
+                self.path
+            ))
+        })
+    }
+
     fn new(
         dataset: &str,
         stored: &StoredAttribute,

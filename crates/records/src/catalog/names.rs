@@ -12,7 +12,7 @@
 //! `d/old` has what changes replaced, in the log alone, where the feed is to have that: by key, the write and the stored record.
 //! Trees of extensions are `@extension/tree`.
 
-use model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
+use model::definition::{ExternalKind, IndexKind, MaintenanceSettings, Merging, Repair};
 
 const DATA: &str = "/data";
 
@@ -160,6 +160,13 @@ impl TreeConfig {
             text += &format!(" {VERSIONS}{}", self.versions);
         }
         text.into_bytes()
+    }
+
+    /// The kind of an index's tree that another crate has to register first: why [`TreeConfig::from_bytes`] cannot decode it.
+    pub(crate) fn unregistered_kind(bytes: &[u8]) -> Option<String> {
+        let first = std::str::from_utf8(bytes).ok()?.split(' ').next()?;
+        let unregistered = ExternalKind::is_name(first) && ExternalKind::named(first).is_none();
+        unregistered.then(|| first.to_string())
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<TreeConfig> {

@@ -209,8 +209,8 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         }
     };
     let all = |attribute, visit: &mut VisitFact<'_>| {
-        let (everything, cost) = ((&[][..], None), snapshot.cost());
-        index::each_fact(snapshot, attribute, everything, READAHEAD, &cost, visit)
+        let cost = snapshot.cost();
+        index::each_fact(snapshot, attribute, None, READAHEAD, &cost, visit)
     };
     let mut unreadable = Vec::new();
     for (attribute, expected) in layout.attributes.iter().zip(expected) {

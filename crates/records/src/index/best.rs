@@ -87,7 +87,7 @@ impl Ord for Ranked {
 
 /// Keeps the best candidates that it was offered, as many as its window wants: however many match,
 /// memory is bounded by that number.
-pub(crate) struct Best {
+pub struct Best {
     window: Window,
     /// The candidates while there are fewer than wanted, as they came.
     early: Vec<Ranked>,
@@ -141,12 +141,13 @@ impl Best {
         self.passed_over
     }
 
-    pub(crate) fn order(&self) -> Order {
+    /// The order in which the best are wanted.
+    pub fn order(&self) -> Order {
         self.window.order
     }
 
     /// True when as many are here as are wanted.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.early.len() + self.heap.len() >= self.window.want
     }
 
@@ -194,7 +195,7 @@ impl Best {
     }
 
     /// True when something between these sequence numbers could be kept.
-    pub(crate) fn admits_span(&self, min: Seq, max: Seq) -> bool {
+    pub fn admits_span(&self, min: Seq, max: Seq) -> bool {
         let order = self.window.order;
         let fresh = self
             .after_rank
@@ -209,7 +210,7 @@ impl Best {
 
     /// Offers a candidate.
     #[inline]
-    pub(crate) fn offer(&mut self, seq: Seq, key: &[u8]) {
+    pub fn offer(&mut self, seq: Seq, key: &[u8]) {
         self.offer_with(seq, key, || None);
     }
 
@@ -270,7 +271,7 @@ impl Best {
     }
 
     /// Notes that something was skipped because it could not be among the best.
-    pub(crate) fn note_skipped(&mut self) {
+    pub fn note_skipped(&mut self) {
         self.overflowed |= self.is_full();
     }
 

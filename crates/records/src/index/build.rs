@@ -5,10 +5,12 @@
 //! ```text
 //! staging tree, key       value
 //! 00                      how far the gathering is: see `Gathered`
-//! 01 value key            sequence numbers (8 bytes each, big-endian),    kinds ordered by key
+//! 01 head key             sequence numbers (8 bytes each, big-endian),    kinds ordered by key
 //!                         newest first: as many as versions have the value
-//! 01 value inverted key   empty; `inverted` is the number complemented   kinds ordered by age
+//! 01 head inverted key    empty; `inverted` is the number complemented   kinds ordered by age
 //! ```
+//!
+//! `head` is what keys of the index begin with for a value: the value, for all kinds that are built in (`Index::head`).
 
 use std::cmp::Reverse;
 
@@ -16,8 +18,8 @@ use lsm::coding::{Reader, put_bytes, put_varint};
 use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
 use model::definition::IndexKind;
 use model::posting::{Posting, PostingWriter};
-use model::schema::Value;
 
+use super::Index;
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 
@@ -77,6 +79,7 @@ fn is_by_key(kind: IndexKind) -> bool {
 
 /// Index entries that are sorted together.
 pub(crate) struct Piece {
+    index: Option<&'static dyn Index>,
     by_key: bool,
     bytes: Vec<u8>,
     /// Where each entry's key begins and ends, and the index entry's number.
@@ -87,6 +90,7 @@ impl Piece {
     /// An empty piece for an index of this kind.
     pub(crate) fn new(kind: IndexKind) -> Piece {
         Piece {
+            index: super::of(kind),
             by_key: is_by_key(kind),
             bytes: Vec::new(),
             entries: Vec::new(),
@@ -96,7 +100,10 @@ impl Piece {
     pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
         let start = self.bytes.len();
         self.bytes.push(FACT);
-        self.bytes.extend_from_slice(value);
+        match self.index {
+            Some(index) => index.head(value, &mut self.bytes),
+            None => self.bytes.extend_from_slice(value),
+        }
         if !self.by_key {
             self.bytes.extend_from_slice(&(!seq).to_be_bytes());
         }
@@ -146,12 +153,15 @@ pub(crate) fn each_staged(
     readahead: usize,
     visit: &mut super::VisitFact<'_>,
 ) -> Result<()> {
-    let by_key = is_by_key(attribute.kind);
+    let index = super::of(attribute.kind).ok_or_else(malformed)?;
+    let by_key = index.is_built_by_key();
     let mut cursor = snapshot.cursor(staging, readahead);
     cursor.seek(&[FACT], MAX_SEQ)?;
     while cursor.valid() {
         let index_entry = cursor.key().get(1..).unwrap_or_default();
-        let (value, rest) = Value::split(attribute.ty, index_entry).ok_or_else(malformed)?;
+        let (value, rest) = index
+            .split(attribute.ty, index_entry)
+            .ok_or_else(malformed)?;
         if by_key {
             let (numbers, left) = cursor.value().as_chunks();
             if numbers.is_empty() || !left.is_empty() {
@@ -170,7 +180,7 @@ pub(crate) fn each_staged(
 }
 
 /// Writes the oldest entries of an index from its index entries, in the order of [`each_staged`].
-pub(crate) trait Build {
+pub trait Build {
     /// The next index entry.
     fn add(
         &mut self,

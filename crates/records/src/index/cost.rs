@@ -43,20 +43,21 @@ pub struct Workload {
 
 /// What the sample says of an attribute.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct AttributeProfile {
+#[non_exhaustive]
+pub struct AttributeProfile {
     /// Records that have the attribute, about.
-    pub(crate) records: f64,
+    pub records: f64,
     /// The share of blocks whose zone map rules a value of another block out; `None` for fewer than two blocks.
-    pub(crate) pruned: Option<f64>,
+    pub pruned: Option<f64>,
     /// Different values, estimated from below: rare ones may not show in a sample.
-    pub(crate) distinct: f64,
+    pub distinct: f64,
     /// The share of records that have the most frequent value.
-    pub(crate) top_share: f64,
+    pub top_share: f64,
 }
 
 /// How queries reach the records of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub enum Access {
     /// By reading all of them.
     Everything,
     /// By the blocks that summaries let in, whose filters are asked one by one.
@@ -68,7 +69,7 @@ pub(super) enum Access {
 }
 
 /// What a kind costs.
-pub(crate) struct Figures {
+pub struct Figures {
     access: Access,
     /// Put of one value, beyond a put without indexes.
     write: f64,
@@ -84,7 +85,9 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(super) const fn new(
+    /// In microseconds of CPU time: a put of one value (beyond a put without indexes), a lookup of the newest ten of a value, each
+    /// further record, each further entry of the value where there is a limit; and bytes on disk in per cent of the data's.
+    pub const fn new(
         access: Access,
         write: f64,
         lookup: f64,

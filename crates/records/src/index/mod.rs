@@ -1,5 +1,7 @@
 //! The kinds of index. A kind knows how index entries (value, key, sequence number) are stored and found;
 //! whether an index entry is still true is not its business: the query pipeline finds that out for all.
+//!
+//! Other crates add kinds by implementing [`Index`], too (`crate::extension::index`).
 
 mod best;
 pub(crate) mod build;
@@ -21,31 +23,36 @@ use lsm::attributes::Summary;
 use lsm::synopsis::ValueRange;
 use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
-pub use best::Order;
-pub(crate) use best::{Best, Window};
+pub(crate) use best::Window;
+pub use best::{Best, Order};
+pub use build::Build;
+pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use eager::{Heads, complete as complete_eager};
 pub(crate) use filter::{Take, each_match};
-pub(crate) use model::range::Range;
+pub use model::range::Range;
+pub use walk::{Tells, TreeEntry};
 
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 pub(crate) use crate::maintenance::{CURRENT, Candidate};
-use build::Build;
-use cost::{AttributeProfile, Figures, Workload};
-use model::definition::IndexKind;
-use model::schema::Value;
+use cost::Workload;
+use model::definition::{ExternalKind, IndexKind};
+use model::schema::{Type, Value};
 
 /// "The record of `key` has `value`."
 #[derive(Clone, Copy)]
-pub(crate) struct IndexEntry<'a> {
-    pub(crate) attribute: &'a Attribute,
-    pub(crate) value: &'a [u8],
-    pub(crate) key: &'a [u8],
+pub struct IndexEntry<'a> {
+    /// The attribute that has the value.
+    pub attribute: &'a Attribute,
+    /// The encoded value ([`Value::split`] says where it ends).
+    pub value: &'a [u8],
+    /// The encoded primary key of the record.
+    pub key: &'a [u8],
 }
 
 /// What a batch of records writes.
 #[derive(Default)]
-pub(crate) struct Writes {
+pub struct Writes {
     pub(crate) batch: Batch,
     /// Changes to eager lists: they depend on what is there, and are worked out at the commit.
     pub(crate) eager: Vec<eager::Change>,
@@ -53,6 +60,21 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
+    /// Adds an entry to the tree of an index, under the sequence number of the record written just before: a put or an operand with a
+    /// value, or a delete.
+    ///
+    /// # Errors
+    /// The entry is larger than entries can be.
+    pub fn write(
+        &mut self,
+        attribute: &Attribute,
+        kind: Kind,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        also(self, kind, attribute.index_tree()?, key, value)
+    }
+
     pub(crate) fn savepoint(&self) -> (Savepoint, usize) {
         (self.batch.savepoint(), self.eager.len())
     }
@@ -69,7 +91,7 @@ impl Writes {
 }
 
 /// What a lookup in an index works with.
-pub(crate) struct Lookup<'a> {
+pub struct Lookup<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) snapshot: &'a Snapshot,
     /// Cost of reads in the data tree, and in the index tree.
@@ -77,8 +99,73 @@ pub(crate) struct Lookup<'a> {
     pub(crate) index_cost: &'a Cost,
 }
 
-/// A kind of index. Writes share the sequence number of the record written just before.
-pub(crate) trait Index: Sync {
+impl Lookup<'_> {
+    /// What the lookup sees.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.snapshot
+    }
+
+    /// What reads of the index are to be counted in, and cancelled by.
+    pub fn cost(&self) -> &Cost {
+        self.index_cost
+    }
+
+    /// Gives `visit` the entries of the attribute's tree between two keys that may have something for `best`, the best first as far
+    /// as tables and blocks show it. Superseded entries and deletes are among them.
+    ///
+    /// # Errors
+    /// What reading and `visit` fail with.
+    pub fn walk(
+        &self,
+        attribute: &Attribute,
+        bounds: (&[u8], Option<&[u8]>),
+        tells: Tells,
+        best: &mut Best,
+        visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
+    ) -> Result<()> {
+        walk::walk(self, attribute.index_tree()?, bounds, tells, best, visit)
+    }
+
+    /// About how many entries of the attribute's tree lie between two keys, from metadata.
+    ///
+    /// # Errors
+    /// What reading fails with.
+    pub fn approximate(
+        &self,
+        attribute: &Attribute,
+        (lo, hi): (&[u8], Option<&[u8]>),
+    ) -> Result<u64> {
+        let (tree, cost) = (attribute.index_tree()?, self.index_cost);
+        Ok(self.snapshot.approximate(tree, lo, hi, cost)?)
+    }
+}
+
+/// Keys of an index's tree from `lo` (inclusive) to `hi` (exclusive; `None` is the end).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeRange {
+    /// The first key.
+    pub lo: Vec<u8>,
+    /// The key behind the last one.
+    pub hi: Option<Vec<u8>>,
+    /// True when all index entries there have values of the range that it was made for.
+    pub exact: bool,
+}
+
+impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {
+    /// Exact bounds: [`Range::key_bounds`] of what heads lie in.
+    fn from((lo, hi): (Vec<u8>, Option<Vec<u8>>)) -> TreeRange {
+        TreeRange {
+            lo,
+            hi,
+            exact: true,
+        }
+    }
+}
+
+/// A kind of index: how its entries are written, found and built. A kind of another crate has a tree of its own. Writes share the
+/// sequence number of the record written just before, and an entry that a merge may drop as soon as that write is obsolete tells of no
+/// other write. Nothing here may block or call back into the store, other than by what it is given.
+pub trait Index: Send + Sync {
     /// Adds an index entry.
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
     /// Takes back an older index entry that is known to be obsolete.
@@ -95,6 +182,22 @@ pub(crate) trait Index: Sync {
     /// About how many candidates `range` has, for planning: cheap, from metadata.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
 
+    /// What the keys of its tree begin with for a value: by default the value itself. Index entries are built in the order of this, so it
+    /// depends on the value only, is different for different values, and none begins with another.
+    fn head(&self, value: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
+    }
+
+    /// The value that a key of its tree is about, and what follows behind its head; `None` for a malformed key.
+    fn split<'k>(&self, ty: Type, key: &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
+        Value::split(ty, key)
+    }
+
+    /// Keys of its tree among which are all whose values lie in `range`.
+    fn bounds(&self, range: &Range) -> TreeRange {
+        range.key_bounds().into()
+    }
+
     /// The options of its tree, where it has one, that keeps the index entries of so many versions of a record; but for the
     /// policy.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
@@ -106,7 +209,8 @@ pub(crate) trait Index: Sync {
         None
     }
 
-    /// Shows the index entries of an entry of its tree.
+    /// Shows the index entries of an entry of its tree, a put or an operand: value, key, sequence number, and whether it takes an older
+    /// one back.
     fn entries_of(
         &self,
         _attribute: &Attribute,
@@ -157,11 +261,35 @@ pub(crate) trait Index: Sync {
 
 /// An entry of an index's tree: the value that it is about, what its key has behind that, and the rest of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
-    value: &'a [u8],
-    rest: &'a [u8],
-    seq: Seq,
-    stored: &'a [u8],
+pub struct Entry<'a> {
+    /// The encoded value.
+    pub value: &'a [u8],
+    /// What the entry's key has behind its head ([`Index::head`]).
+    pub rest: &'a [u8],
+    /// The sequence number of the write that made it.
+    pub seq: Seq,
+    /// The entry's value.
+    pub stored: &'a [u8],
+}
+
+/// A registered kind of another crate.
+type Registered = Box<dyn Index>;
+
+/// Registers a kind of another crate for the rest of the process. Stores that have indexes of it can be opened from then on, and
+/// only then.
+///
+/// # Errors
+/// [`Error::BadInput`](crate::Error::BadInput) for a name that is registered already, or is not 3 to 32 lower-case letters, digits and `-`, beginning with a letter, with a
+/// `-` inside. The name is on disk, so it never changes.
+pub fn register(name: &str, index: impl Index + 'static) -> Result<IndexKind> {
+    let registered: Registered = Box::new(index);
+    let kind = ExternalKind::register(name, Box::new(registered))?;
+    Ok(IndexKind::External(kind))
+}
+
+/// The kind that is registered under this name.
+pub fn registered(name: &str) -> Option<IndexKind> {
+    ExternalKind::named(name).map(IndexKind::External)
 }
 
 /// The index of a kind; `None` for [`IndexKind::None`].
@@ -175,6 +303,10 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
         IndexKind::Lazy => Some(&lazy::Lazy),
         IndexKind::Composite => Some(&composite::Composite),
         IndexKind::Recent => Some(&recent::Recent),
+        IndexKind::External(kind) => {
+            let registered = kind.implementation().downcast_ref::<Registered>()?;
+            Some(registered.as_ref())
+        }
     }
 }
 
@@ -185,12 +317,7 @@ pub(crate) fn is_filtered_scan(kind: IndexKind) -> bool {
 
 /// The tree of a stand-alone attribute.
 fn tree_of(attribute: &Attribute) -> Result<TreeId> {
-    attribute.tree.ok_or_else(|| {
-        crate::error::Error::damaged(format!(
-            "attribute {}: its index tree is missing",
-            attribute.path
-        ))
-    })
+    attribute.index_tree()
 }
 
 /// A range as the engine's synopses know it.
@@ -204,10 +331,7 @@ fn value_range(range: &Range) -> ValueRange {
 /// About how many entries of an index tree lie in `range`.
 fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
     let (lo, hi) = range.key_bounds();
-    let tree = tree_of(attribute)?;
-    Ok(lookup
-        .snapshot
-        .approximate(tree, &lo, hi.as_deref(), lookup.index_cost)?)
+    lookup.approximate(attribute, (&lo, hi.as_deref()))
 }
 
 fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
@@ -220,17 +344,26 @@ pub(crate) type FactVisitor<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + '
 /// Is given value, key and sequence number of an index entry.
 pub(crate) type VisitFact<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Gives each index entry of a stand-alone index that lies between two keys of its tree (see
-/// [`Range::key_bounds`]) to `visit`, in the order of the index: value, key, sequence number. Each
-/// index entry comes once; those that were taken back may be among them or not.
+/// Gives each index entry of a stand-alone index, or those whose values lie in `range`, to `visit`, in the order of the index: value,
+/// key, sequence number. Each index entry comes once; those that were taken back may be among them or not.
 pub(crate) fn each_fact(
     snapshot: &Snapshot,
     attribute: &Attribute,
-    (lo, hi): (&[u8], Option<&[u8]>),
+    range: Option<&Range>,
     readahead: usize,
     cost: &Cost,
     visit: &mut VisitFact<'_>,
 ) -> Result<()> {
+    let bounds = range.and_then(|range| Some(of(attribute.kind)?.bounds(range)));
+    let (lo, hi) = match &bounds {
+        Some(bounds) => (bounds.lo.as_slice(), bounds.hi.as_deref()),
+        None => (&[][..], None),
+    };
+    let sieve = range.filter(|_| !bounds.as_ref().is_some_and(|bounds| bounds.exact));
+    let mut inside = |value: &[u8], key: &[u8], seq| match sieve {
+        Some(range) if !range.contains(value) => Ok(()),
+        _ => visit(value, key, seq),
+    };
     let mut cursor = snapshot.entries(tree_of(attribute)?, readahead);
     let mut last_key: Option<Vec<u8>> = None;
     cursor.seek(lo, MAX_SEQ)?;
@@ -243,7 +376,13 @@ pub(crate) fn each_fact(
         }
         // Of puts only the newest of a key counts; operands are pieces of one list.
         if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
-            index_entries(attribute, cursor.key(), cursor.seq(), cursor.value(), visit)?;
+            index_entries(
+                attribute,
+                cursor.key(),
+                cursor.seq(),
+                cursor.value(),
+                &mut inside,
+            )?;
         }
         cursor.next()?;
     }
@@ -252,7 +391,7 @@ pub(crate) fn each_fact(
 }
 
 /// Is given value, key and sequence number of an index entry, and whether it takes an older one back.
-type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
+pub type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
 
 /// The index entries of one entry, without those that were taken back.
 fn index_entries(
@@ -277,7 +416,10 @@ fn all_entries(
     entry_value: &[u8],
     visit: &mut VisitPosting<'_>,
 ) -> Result<()> {
-    let Some((value, rest)) = Value::split(attribute.ty, entry_key) else {
+    let Some(index) = of(attribute.kind) else {
+        return Ok(());
+    };
+    let Some((value, rest)) = index.split(attribute.ty, entry_key) else {
         return Err(crate::error::Error::damaged(format!(
             "index of {}: malformed key",
             attribute.path
@@ -289,8 +431,5 @@ fn all_entries(
         seq,
         stored: entry_value,
     };
-    match of(attribute.kind) {
-        Some(index) => index.entries_of(attribute, entry, visit),
-        None => Ok(()),
-    }
+    index.entries_of(attribute, entry, visit)
 }

@@ -19,7 +19,7 @@ const TOGETHER: usize = 64;
 
 /// What entries tell of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tells {
+pub enum Tells {
     /// Of the write that has their sequence number.
     One,
     /// Of that write and of older ones: a list.
@@ -27,11 +27,15 @@ pub(super) enum Tells {
 }
 
 /// An entry, as it is stored: superseded ones and deletes are among them.
-pub(super) struct Entry<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) seq: Seq,
-    pub(super) kind: Kind,
-    pub(super) value: &'a [u8],
+pub struct TreeEntry<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// The sequence number of the write that made it.
+    pub seq: Seq,
+    /// What it is: a put, a delete or an operand.
+    pub kind: Kind,
+    /// Its value.
+    pub value: &'a [u8],
 }
 
 /// Gives `visit` the entries of a range of keys that may have something for `best`.
@@ -41,7 +45,7 @@ pub(super) fn walk(
     (lo, hi): (&[u8], Option<&[u8]>),
     tells: Tells,
     best: &mut Best,
-    visit: &mut dyn FnMut(Entry<'_>, &mut Best) -> Result<()>,
+    visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
 ) -> Result<()> {
     let mut walk = Walk {
         lookup,
@@ -107,7 +111,7 @@ struct Walk<'a, 'v> {
     hi: Option<&'a [u8]>,
     tells: Tells,
     queue: BinaryHeap<Reverse<Queued>>,
-    visit: &'v mut dyn FnMut(Entry<'_>, &mut Best) -> Result<()>,
+    visit: &'v mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
 }
 
 impl Walk<'_, '_> {
@@ -157,7 +161,7 @@ impl Walk<'_, '_> {
         while cursor.valid() && self.hi.is_none_or(|hi| cursor.key() < hi) {
             self.lookup.index_cost.check()?;
             if cursor.seq() <= self.lookup.snapshot.seq() {
-                let entry = Entry {
+                let entry = TreeEntry {
                     key: cursor.key(),
                     seq: cursor.seq(),
                     kind: cursor.kind(),
@@ -203,7 +207,7 @@ impl Walk<'_, '_> {
         for mut entries in entries_of_blocks(wanted, self.lookup.index_cost)? {
             let mut valid = entries.seek(self.lo)?;
             while valid && self.hi.is_none_or(|hi| entries.key() < hi) {
-                let entry = Entry {
+                let entry = TreeEntry {
                     key: entries.key(),
                     seq: entries.seq(),
                     kind: entries.kind(),

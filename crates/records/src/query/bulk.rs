@@ -132,8 +132,7 @@ impl Answer {
             None => false,
         };
         let readahead = if many { scan::READAHEAD } else { 0 };
-        let (lo, hi) = range.key_bounds();
-        let (bounds, mut index_entries, mut over) = ((lo.as_slice(), hi.as_deref()), 0, 0);
+        let (mut index_entries, mut over) = (0, 0);
         let validity = &self.validity;
         let mut take = |_: &[u8], key: &[u8], seq| {
             index_entries += 1;
@@ -144,7 +143,7 @@ impl Answer {
             Ok(sorter.add(key, seq)?)
         };
         let cost = &self.index_cost;
-        index::each_fact(snapshot, attribute, bounds, readahead, cost, &mut take)?;
+        index::each_fact(snapshot, attribute, Some(range), readahead, cost, &mut take)?;
         self.steps.candidates += index_entries;
         self.steps.superseded += over;
         self.steps.rounds += 1;

@@ -110,7 +110,6 @@ impl Answer {
         {
             return self.count_entries(layout, attribute, range);
         }
-        let (lo, hi) = range.key_bounds();
         let snapshot = self.snapshot.snapshot.clone();
         let index_cost = snapshot.cost();
         let mut index_entries: Vec<(Vec<u8>, Seq, Vec<u8>)> = Vec::new();
@@ -134,8 +133,7 @@ impl Answer {
             bytes = 0;
             self.count_current(layout, driver, attribute, range, &mut index_entries)
         };
-        let bounds = (lo.as_slice(), hi.as_deref());
-        index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
+        index::each_fact(&snapshot, attribute, Some(range), 0, &index_cost, &mut take)?;
         self.steps.candidates += over;
         self.steps.superseded += over;
         self.count_current(layout, driver, attribute, range, &mut index_entries)?;
@@ -152,7 +150,6 @@ impl Answer {
         attribute: &Attribute,
         range: &Range,
     ) -> Result<u64> {
-        let (lo, hi) = range.key_bounds();
         let snapshot = self.snapshot.snapshot.clone();
         let (index_cost, keys_cost) = (snapshot.cost(), snapshot.cost());
         let (validity, steps) = (&self.validity, &mut self.steps);
@@ -179,7 +176,6 @@ impl Answer {
             counted.extend(doubtful.drain(..).map(|index_entry| index_entry.seq));
             Ok(())
         };
-        let bounds = (lo.as_slice(), hi.as_deref());
         let mut take = |_: &[u8], key: &[u8], seq: Seq| {
             steps.candidates += 1;
             if validity.is_over(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
@@ -203,7 +199,7 @@ impl Answer {
             }
             Ok(())
         };
-        index::each_fact(&snapshot, attribute, bounds, 0, &index_cost, &mut take)?;
+        index::each_fact(&snapshot, attribute, Some(range), 0, &index_cost, &mut take)?;
         settle(&mut doubtful, &mut counted)?;
         self.steps.answers += counted.len();
         self.index_cost.absorb(&index_cost);

@@ -1,0 +1,177 @@
+//! A kind of index from outside: `by-hash`, a tree of (hash of the value, value, primary key), without values.
+//!
+//! It answers lookups of a value as the composite index does. Values that are written together (times, counters, names that are imported
+//! in order) lie far apart in its tree, so that no part of it is written more than others; for the same reason a range reads all of it,
+//! and the planner, which asks for an estimate, rarely chooses it for one.
+//!
+//! It is here to show that a kind needs nothing but [`Index`]: nothing in the library knows it. Its tests go through all that kinds
+//! with a tree of their own go through.
+//!
+//! ```
+//! use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! let by_hash = kind_example::by_hash()?; // before the store is opened
+//! let db = Database::create_or_open(dir.path(), Options::default())?;
+//! let def = DatasetDef::new("id", KeyType::Int).index("city", Index::new(by_hash).string());
+//! let people = db.create_dataset::<u64>("people", def)?;
+//! people.put_json(br#"{"id": 1, "city": "Ulm"}"#)?;
+//!
+//! let query = people.find(field("city").eq("Ulm"));
+//! assert_eq!(query.explain()?.plan.index.map(|index| index.kind).as_deref(), Some("by-hash"));
+//! assert_eq!(query.count()?, 1);
+//! # Ok(())
+//! # }
+//! ```
+
+use esker::extension::index::{
+    Access, Attribute, Best, Build, Entry, Figures, Index, IndexEntry, Lookup, Range, RunSink,
+    Tells, TreeRange, VisitPosting, Writes, register, registered,
+};
+use esker::extension::{EngineError, Kind, TreeOptions};
+use esker::{IndexKind, Result, Seq, Type, Value};
+
+/// The name of the kind, in definitions and on disk.
+pub const NAME: &str = "by-hash";
+
+/// Bytes of a hash.
+const HASH: usize = 4;
+
+/// The kind; registers it where it is not.
+///
+/// # Errors
+/// None that is known: another crate would have to register the same name at the same moment.
+pub fn by_hash() -> Result<IndexKind> {
+    match registered(NAME) {
+        Some(kind) => Ok(kind),
+        // Another thread may be faster.
+        None => register(NAME, ByHash).or_else(|error| registered(NAME).ok_or(error)),
+    }
+}
+
+struct ByHash;
+
+impl Index for ByHash {
+    fn add(&self, writes: &mut Writes, entry: IndexEntry<'_>) -> Result<()> {
+        writes.write(entry.attribute, Kind::Put, &self.key(entry), &[])
+    }
+
+    fn cancel(&self, writes: &mut Writes, entry: IndexEntry<'_>) -> Result<()> {
+        writes.write(entry.attribute, Kind::Delete, &self.key(entry), &[])
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        let TreeRange { lo, hi, exact } = self.bounds(range);
+        let bounds = (lo.as_slice(), hi.as_deref());
+        lookup.walk(attribute, bounds, Tells::One, best, &mut |entry, best| {
+            if entry.kind == Kind::Put
+                && let Some((value, key)) = self.split(attribute.type_of(), entry.key)
+                && (exact || range.contains(value))
+            {
+                best.offer(entry.seq, key);
+            }
+            Ok(())
+        })
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        let TreeRange { lo, hi, .. } = self.bounds(range);
+        lookup.approximate(attribute, (&lo, hi.as_deref()))
+    }
+
+    fn head(&self, value: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&hash(value));
+        out.extend_from_slice(value);
+    }
+
+    fn split<'k>(&self, ty: Type, key: &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
+        Value::split(ty, key.get(HASH..)?)
+    }
+
+    /// Of a value, the keys that begin with its head; of a range, all keys.
+    fn bounds(&self, range: &Range) -> TreeRange {
+        let Some(value) = range.point() else {
+            return TreeRange {
+                lo: Vec::new(),
+                hi: None,
+                exact: false,
+            };
+        };
+        let mut head = Vec::new();
+        self.head(value, &mut head);
+        Range::exactly(head).key_bounds().into()
+    }
+
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        Some(TreeOptions {
+            // Keys are only ever searched by prefix.
+            filter_bits_per_key: 0,
+            versions,
+            ..TreeOptions::default()
+        })
+    }
+
+    fn entries_of(
+        &self,
+        _attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        visit(entry.value, entry.rest, entry.seq, false)
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Some(Box::new(Builder::default()))
+    }
+
+    fn is_built_by_key(&self) -> bool {
+        true
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Entries, 1.2, 45.0, 5.0, 0.05, 7.0)
+    }
+}
+
+impl ByHash {
+    fn key(&self, entry: IndexEntry<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(HASH + entry.value.len() + entry.key.len());
+        self.head(entry.value, &mut key);
+        key.extend_from_slice(entry.key);
+        key
+    }
+}
+
+/// Writes an entry for each index entry, as it comes: by head, and then by key.
+#[derive(Default)]
+struct Builder {
+    key: Vec<u8>,
+}
+
+impl Build for Builder {
+    fn add(
+        &mut self,
+        value: &[u8],
+        key: &[u8],
+        seq: Seq,
+        sink: &mut RunSink<'_>,
+    ) -> std::result::Result<(), EngineError> {
+        self.key.clear();
+        ByHash.head(value, &mut self.key);
+        self.key.extend_from_slice(key);
+        sink(&self.key, seq, Kind::Put, &[])
+    }
+}
+
+/// FNV-1a: on disk, so it is written out here.
+fn hash(value: &[u8]) -> [u8; HASH] {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    value.iter().fold(0x811c_9dc5_u32, step).to_be_bytes()
+}

@@ -1,0 +1,166 @@
+//! Floats are read to the last bit whichever features `serde_json` is built with: tested alone (`cargo test -p esker-model`), it is
+//! built without those that change how it reads numbers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use model::condition::{Expr, Filter, field};
+use model::definition::{DatasetDef, Index, StoredDef};
+use model::geometry::{Area, Point, Space};
+use model::schema::{Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values};
+
+fn path(text: &str) -> Path {
+    text.parse().unwrap()
+}
+
+/// Texts of numbers, many of them hard to read: long ones, ones near the middle of two floats, the smallest and the largest.
+fn texts() -> Vec<String> {
+    let mut texts: Vec<String> = [
+        "0.1",
+        "1e23",
+        "8.41e21",
+        "9007199254740993.0",
+        "9007199254740993",
+        "18446744073709551615",
+        "18446744073709551616",
+        "123456789012345678901234567890",
+        "-9223372036854775808",
+        "-9223372036854775809",
+        "5e-324",
+        "2.2250738585072011e-308",
+        "2.2250738585072014E-308",
+        "1.7976931348623157e308",
+        "0.500000000000000166533453693773481063544750213623046875",
+        "3.518437208883201171875E+13",
+        "62.5364939768271845828",
+        "-0",
+        "-0.0",
+        "0e9999",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut rng = fastrand::Rng::with_seed(1);
+    while texts.len() < 20_000 {
+        let float = f64::from_bits(rng.u64(..));
+        if float.is_finite() {
+            texts.push(format!("{float:?}"));
+            texts.push(format!("{float:.17e}"));
+        }
+        texts.push(format!("{}.{}", rng.i32(..), rng.u64(..)));
+        texts.push(format!(
+            "{}{}e{}",
+            rng.u64(..),
+            rng.u64(..),
+            rng.i32(-320..260)
+        ));
+    }
+    texts.retain(|text| text.parse::<f64>().unwrap().is_finite());
+    texts
+}
+
+#[test]
+fn declared_floats_are_exact() {
+    let attributes = vec![(path("n"), Type::Float), (path("in.list"), Type::Float)];
+    let extraction = Extraction::new((path("id"), KeyType::Int), attributes);
+    let mut out = Extracted::default();
+    for text in texts() {
+        let record = format!(r#"{{"id": 7, "n": {text}, "in": [{{"list": [ {text} ]}}]}}"#);
+        extraction.extract_new(record.as_bytes(), &mut out).unwrap();
+        let mut wanted = Vec::new();
+        Value::Float(text.parse().unwrap()).encode(&mut wanted);
+        for attribute in 0..2 {
+            let found: Vec<&[u8]> = out.values(attribute).collect();
+            assert_eq!(found, [wanted.as_slice()], "{text}");
+        }
+    }
+}
+
+#[test]
+fn floats_that_conditions_ask_for_are_exact() {
+    for text in texts() {
+        let float: f64 = text.parse().unwrap();
+        let body = format!(r#"{{"n": {text}}}"#);
+        let holds = |expr: Expr| Filter::new(&expr).matches_json(body.as_bytes());
+        // Integers are compared exactly, too, so that those that are no floats are equal to none.
+        let is_int = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+        if !is_int || text.parse::<i128>().unwrap() == float as i128 {
+            assert!(holds(field("n").eq(float)), "{text}");
+            assert!(!holds(field("n").gt(float)), "{text}");
+            assert!(!holds(field("n").lt(float)), "{text}");
+            assert!(!holds(field("n").eq(float.next_up())), "{text}");
+        }
+    }
+}
+
+#[test]
+fn other_reads_are_exact() {
+    let values = Values::new(&[path("n")]);
+    for text in texts() {
+        let mut found = Vec::new();
+        assert!(values.visit(
+            format!(r#"{{"n": [{text}]}}"#).as_bytes(),
+            &mut |_, value| {
+                let (Scalar::Int(_) | Scalar::Float(_)) = value else {
+                    panic!("{value:?}");
+                };
+                found.push(value.as_f64().unwrap().to_bits());
+            }
+        ));
+        assert_eq!(found, [text.parse::<f64>().unwrap().to_bits()], "{text}");
+    }
+}
+
+#[test]
+fn corners_of_polygons_are_exact() {
+    let x: f64 = "0.500000000000000166533453693773481063544750213623046875"
+        .parse()
+        .unwrap();
+    let text = format!(
+        r#"{{"type": "Polygon", "coordinates": [[[0, 0], [{x:?}, 0], [{x:?}, 1], [0, 1], [0, 0]]]}}"#
+    );
+    let area = Area::from_geojson(Space::Plane, &text).unwrap();
+    let holds = |x| area.contains(Point::new(Space::Plane, x, 0.5).unwrap());
+    assert!(holds(x) && !holds(x.next_up()));
+}
+
+#[test]
+fn what_is_no_number_or_beyond_all_floats_is_refused() {
+    let extraction = Extraction::new((path("id"), KeyType::Int), vec![(path("n"), Type::Float)]);
+    let mut out = Extracted::default();
+    for text in [
+        "1e400",
+        "-1e309",
+        "\"1\"",
+        "\"\\u0031\"",
+        "true",
+        "{}",
+        "[[1e999]]",
+        "\"\\ud800\"",
+    ] {
+        let record = format!(r#"{{"id": 7, "n": {text}}}"#);
+        assert!(
+            extraction.extract_new(record.as_bytes(), &mut out).is_err(),
+            "{text}"
+        );
+    }
+    for text in ["01", "1.", ".5", "+1", "1e", "-", "NaN", "1 2"] {
+        let record = format!(r#"{{"id": 7, "n": {text}}}"#);
+        assert!(
+            extraction.extract_new(record.as_bytes(), &mut out).is_err(),
+            "{text}"
+        );
+    }
+}
+
+/// Bytes on disk do not depend on how maps are ordered.
+#[test]
+fn stored_definitions_keep_the_order_of_their_fields() {
+    let def = DatasetDef::new("id", KeyType::Int).index("at", Index::recent().time());
+    let stored = StoredDef::new(&def);
+    assert_eq!(
+        String::from_utf8(stored.to_bytes()).unwrap(),
+        concat!(
+            r#"{"key":"id","key_type":"int","attributes":[{"id":0,"path":"at","kind":"recent","type":"time"}],"next_id":1,"#,
+            r#""maintenance":"deferred","repair":"merge","merging":"lazy-leveled","versions":1,"since":0}"#
+        )
+    );
+    assert_eq!(StoredDef::from_bytes(&stored.to_bytes()), Some(stored));
+}
