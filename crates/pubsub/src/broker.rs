@@ -301,11 +301,13 @@ pub(crate) fn directory_entry(
 pub(crate) fn read_entry(stored: &[u8]) -> Result<(TopicFilter, Vec<StoredSubscription<'_>>)> {
     let mut input = Reader::new(stored);
     let topics = input.bytes().and_then(TopicFilter::decode);
-    let mut forms = Vec::new();
-    while !input.is_empty() {
-        forms.push(subscription(&mut input));
+    let mut forms = Some(Vec::new());
+    while let Some(read) = forms.as_mut().filter(|_| !input.is_empty()) {
+        match subscription(&mut input) {
+            Some(form) => read.push(form),
+            None => forms = None,
+        }
     }
-    let forms: Option<Vec<StoredSubscription<'_>>> = forms.into_iter().collect();
     let read = topics.zip(forms).filter(|(_, forms)| !forms.is_empty());
     read.ok_or_else(|| damaged("a subscription in the directory is malformed"))
 }

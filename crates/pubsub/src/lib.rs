@@ -40,6 +40,8 @@ mod anchor;
 mod broker;
 mod cell;
 mod config;
+#[cfg(test)]
+mod decoders_tests;
 mod deliver;
 mod element;
 mod extension;

@@ -1,0 +1,129 @@
+//! Decoders take any bytes: what they accept they give back as it was, and nothing else makes them panic.
+
+use fastrand::Rng;
+
+use crate::broker::{directory_entry, read_entry};
+use crate::config::Config;
+use crate::element::{Element, Elements, StoredChange, StoredPublication, StoredSubscription};
+use crate::keys::ListKey;
+use crate::lists::ValueLists;
+use crate::place::{Place, Region};
+use crate::shape::Shape;
+use crate::topic::{Topic, TopicFilter};
+use esker::extension::merge::MergeOperator;
+
+/// Elements of every kind, with places of every kind.
+fn operand(rng: &mut Rng) -> Vec<u8> {
+    let mut operand = Vec::new();
+    let places = [
+        Place::Anywhere,
+        Place::Point {
+            longitude: 1.5,
+            latitude: -2.5,
+        },
+        Place::Cell(crate::Cell::new(&[1, 4, 2]).unwrap()),
+        Place::Region(Region::Rect {
+            west: 1.0,
+            south: 2.0,
+            east: 3.0,
+            north: 4.0,
+        }),
+        Place::Region(Region::Circle {
+            longitude: 1.0,
+            latitude: 2.0,
+            metres: 3.0,
+        }),
+        Place::Region(Region::Polygon("{}".into())),
+    ];
+    for place in places {
+        let element = Element::Publication(StoredPublication {
+            time: rng.i64(..),
+            latest: rng.i64(..),
+            expires: rng.i64(..),
+            place: place.clone(),
+            body: b"{}",
+        });
+        element.encode(rng.u64(..), rng.u64(..), &mut operand);
+        let subscription = subscription(rng, place);
+        Element::Subscription(subscription).encode(rng.u64(..), rng.u64(..), &mut operand);
+    }
+    Element::Retracted(7).encode(8, 9, &mut operand);
+    Element::Ended(7).encode(8, 9, &mut operand);
+    operand
+}
+
+fn subscription(rng: &mut Rng, place: Place) -> StoredSubscription<'static> {
+    StoredSubscription {
+        form: rng.u64(..),
+        id: rng.u64(..),
+        begins: 0,
+        ended: 5,
+        made: rng.i64(..),
+        from: rng.i64(..),
+        to: rng.i64(..),
+        joins: rng.bool(),
+        filed: rng.bool(),
+        user: b"ann",
+        tag: b"tag",
+        place,
+        condition: "a = 1",
+        change: rng.bool().then(|| StoredChange {
+            path: "p".into(),
+            is_relative: true,
+            threshold: 0.5,
+        }),
+    }
+}
+
+fn decode_all(bytes: &[u8]) -> usize {
+    let mut decoded = 0;
+    for element in Elements::of(bytes) {
+        let Ok((raw, _)) = element else { break };
+        let _ = (raw.subject(), raw.voids(), raw.is_void());
+        decoded += usize::from(raw.decode().is_ok());
+    }
+    decoded += usize::from(ListKey::parse(bytes).is_some());
+    decoded += usize::from(Shape::decode(bytes).is_some());
+    decoded += usize::from(Config::decode(bytes).is_some());
+    decoded += usize::from(read_entry(bytes).is_ok());
+    decoded += usize::from(TopicFilter::decode(bytes).is_some());
+    if let Some(topic) = Topic::decode(bytes) {
+        assert_eq!(topic.encoded(), bytes);
+        let _ = topic.to_string();
+    }
+    let mut operand = bytes.to_vec();
+    let _ = ValueLists.prune(b"", bytes, 1);
+    let _ = ValueLists.finish(b"", 1, &mut operand, true);
+    decoded
+}
+
+#[test]
+fn damaged_bytes_are_refused_and_never_panic() {
+    let mut rng = Rng::with_seed(5);
+    let mut decoded = 0;
+    for _ in 0..300 {
+        let whole = operand(&mut rng);
+        assert_eq!(decode_all(&whole), 14);
+        let topics: TopicFilter = "a/+/10/#".parse().unwrap();
+        let entry = directory_entry(&topics, &subscription(&mut rng, Place::Anywhere), &[]);
+        let (read, forms) = read_entry(&entry).unwrap();
+        assert_eq!((read, forms.len()), (topics, 1));
+        for source in [
+            whole,
+            entry,
+            Config::new().encode(),
+            vec![3, 97, 0, 1, 2, 0, 1],
+        ] {
+            let mut bytes = source;
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(0..bytes.len());
+                match rng.u8(0..3) {
+                    0 => bytes.truncate(at + 1),
+                    _ => bytes[at] = rng.u8(..),
+                }
+            }
+            decoded += decode_all(&bytes);
+        }
+    }
+    assert!(decoded > 0);
+}
