@@ -431,3 +431,29 @@ fn a_subscriber_reads_beside_publishers() {
         wrong.stderr
     );
 }
+
+#[test]
+fn the_demo_tells_drivers_of_a_generated_city() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("city").display().to_string();
+    let mut run = command(&[
+        "demo", "pubsub", "--dir", &store, "--length", "30s", "--speed", "1000000",
+    ]);
+    let run = run.current_dir(dir.path()).output().unwrap();
+    let text = String::from_utf8(run.stdout).unwrap();
+    assert!(run.status.success(), "{text}");
+    assert!(text.contains("500 drivers in a generated city"), "{text}");
+    assert!(
+        text.contains(" subscriptions and ") && !text.contains(" 0 told at once"),
+        "{text}"
+    );
+    esker(&["check", &store]).expect(0);
+    let moves = dir.path().join("moves").display().to_string();
+    std::fs::write(
+        &moves,
+        "{\"time\":5,\"icao24\":\"x\",\"lon\":1,\"lat\":2}\nnot JSON\n",
+    )
+    .unwrap();
+    esker(&["demo", "pubsub", "--moves", &moves, "--speed", "1000000"]).expect(2);
+    esker(&["demo", "pubsub", "--speed", "0"]).expect(2);
+}

@@ -12,7 +12,8 @@ mod write;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::pubsub::{
-    AreaArgs, PublishArgs, ReplayArchitecture, ReplayArgs, ReplayGranularity, SubscribeArgs,
+    AreaArgs, DemoCommand, DemoPubsubArgs, PublishArgs, ReplayArchitecture, ReplayArgs,
+    ReplayGranularity, SubscribeArgs,
 };
 pub(crate) use changes::ChangesArgs;
 pub(crate) use expiry::{ExpireArgs, TtlArgs};
@@ -52,7 +53,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Load a generated stream of tweet-like records, query it, and show what happened
     #[command(
-        after_help = "Examples:\n  esker demo\n  esker demo --records 50000 --dir /tmp/tweets"
+        after_help = "Examples:\n  esker demo\n  esker demo --records 50000 --dir /tmp/tweets\n  esker demo pubsub"
     )]
     Demo(DemoArgs),
     /// Make a dataset without records

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use esker::{Expr, Path};
+
+use super::values::ttl;
 
 pub(super) const PUBLISH_HELP: &str = "\
 Topics are levels: `traffic/a7`. A subscription to `traffic` gets what is published to `traffic/a7`, too.
@@ -45,11 +47,40 @@ pub(crate) struct PublishArgs {
     /// The topic, such as traffic/a7
     pub(crate) topic: String,
     /// How long they live: 20s, 10m, 2h, 1d [default: for ever]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
     pub(crate) expires: Option<Duration>,
     /// The fields that have longitude and latitude
     #[arg(long, value_name = "LON,LAT", value_parser = position)]
     pub(crate) position: Option<(Path, Path)>,
+}
+
+/// What `esker demo` shows beside records.
+#[derive(Subcommand)]
+pub(crate) enum DemoCommand {
+    /// Drivers who want to know what happens about them, now and a minute ago, as they move
+    #[command(
+        after_help = "Examples:\n  esker demo pubsub\n  esker demo pubsub --moves moves.ndjson.zst --speed 600 --length 1h"
+    )]
+    Pubsub(DemoPubsubArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct DemoPubsubArgs {
+    /// Positions that were recorded, with `time` in seconds, `icao24`, `lon` and `lat` [default: a generated city]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) moves: Option<PathBuf>,
+    /// How many times faster than it happened
+    #[arg(long, value_name = "FACTOR", default_value_t = 20.0)]
+    pub(crate) speed: f64,
+    /// How long, by the clock of what happens
+    #[arg(long, value_name = "TIME", value_parser = ttl, default_value = "3m")]
+    pub(crate) length: Duration,
+    /// Drivers in the generated city
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub(crate) drivers: u32,
+    /// Keep the store here, in a directory that is new or empty [default: a temporary one]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// An area to ask for.
@@ -74,10 +105,10 @@ pub(crate) struct SubscribeArgs {
     /// The topic, or a filter with + and # as in MQTT
     pub(crate) topic: String,
     /// How far back: 60s, 10m, 2h, 1d [default: all that is there, or nothing with --for or --follow]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
     pub(crate) since: Option<Duration>,
     /// How long to wait for more
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "follow")]
+    #[arg(long = "for", value_name = "TIME", value_parser = ttl, conflicts_with = "follow")]
     pub(crate) lasting: Option<Duration>,
     /// Wait for more until it is stopped
     #[arg(long)]
@@ -135,25 +166,6 @@ pub(crate) enum ReplayArchitecture {
 pub(crate) enum ReplayGranularity {
     Variable,
     Fixed,
-}
-
-/// A duration with its unit.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration: 20s, 500ms, 10m, 2h or 1d are");
-    let at = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(at);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let seconds = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return Err(wrong()),
-    };
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
 }
 
 fn position(text: &str) -> Result<(Path, Path), String> {

@@ -8,7 +8,10 @@ use super::help::BASELINES;
 use super::values::{Strategy, durability, merging, repair, strategy, ttl};
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
+    #[command(subcommand)]
+    pub(crate) other: Option<super::pubsub::DemoCommand>,
     /// How many records to generate
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) records: u64,

@@ -10,7 +10,7 @@ use esker::{
 use serde_json::Value;
 
 use super::{json, load, options, picture};
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, DemoCommand};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, shorten, thousands};
 use crate::progress::Progress;
@@ -24,6 +24,10 @@ const SHOWN: usize = 150;
 
 /// `esker demo [--records N] [--dir DIR]`
 pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
+    if let Some(DemoCommand::Pubsub(args)) = &args.other {
+        let folder = Folder::new(args.dir.as_deref())?;
+        return super::city::city(args, &folder.path, memory);
+    }
     if args.records == 0 {
         return Err(Failure::Usage("--records must be at least 1".to_string()));
     }

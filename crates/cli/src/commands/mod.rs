@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod advise;
 pub(crate) mod changes;
+mod city;
 pub(crate) mod create;
 mod definition;
 pub(crate) mod demo;
