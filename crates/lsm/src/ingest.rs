@@ -6,7 +6,6 @@ use crate::batch::TreeId;
 use crate::compaction::job::WriteRun;
 use crate::error::Result;
 use crate::group::{Group, TreeChange};
-use crate::read::Component;
 
 impl Group {
     /// Loads every (key, value) of `entries`, which must ascend strictly, into `tree`: all of them become visible and
@@ -31,18 +30,6 @@ impl Group {
     pub fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.start_threads();
         self.internals().ingest_newest(tree, write)
-    }
-
-    /// Writes entries with their own sequence numbers, which `write` passes to a sink in the order of
-    /// [`crate::entry::compare`], into tables that belong to no tree: a sorted intermediate result, read by
-    /// [`crate::Snapshot::entries_in`]. The files are removed with the last clone of the component; leftovers of a
-    /// killed process, at the next opening.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where the entries are out of order, [`Error::Io`](crate::Error::Io); whatever `write` returns.
-    pub fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
-        self.start_threads();
-        self.internals().write_aside(write)
     }
 
     /// Installs a run of entries with their own sequence numbers below all entries of `tree`, and applies a change of

@@ -1,4 +1,4 @@
-//! External sorting of keys: full buffers are sorted and appended, as sorted runs, to a temporary file in the store's
+//! External sorting of keys, for large answers and for repairs: full buffers are sorted and appended, as sorted runs, to a temporary file in the store's
 //! folder, and merged when read. The file is unlinked as soon as it is open: it goes with the process, however that
 //! ends, and no other process takes it for a leftover. Where a system cannot unlink open files, the sorter, or its
 //! result, does so on drop, or a later process does.
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -22,6 +24,10 @@ const SUFFIX: &str = ".sort";
 const WRITE: usize = 256 << 10;
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 256 << 10;
+/// Bytes of entries that have a checksum together, about: none is used before it was verified.
+const FRAME: usize = 4 << 10;
+/// What stands in front of them: their length (u32) and their checksum (u64), little-endian.
+const HEADER: usize = 4 + 8;
 /// How often creating a file is retried when it was removed at once.
 const MAX_ATTEMPTS: u32 = 3;
 
@@ -42,6 +48,7 @@ pub struct Sorter {
     /// The keys of the buffer, and the range of each.
     bytes: Vec<u8>,
     entries: Vec<(u32, u32, Seq)>,
+    count: u64,
     file: Option<Spill>,
 }
 
@@ -79,6 +86,7 @@ impl Sorter {
             memory: memory.clamp(LEAST_READ, 1 << 30),
             bytes: Vec::new(),
             entries: Vec::new(),
+            count: 0,
             file: None,
         }
     }
@@ -91,10 +99,23 @@ impl Sorter {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.entries.push((start as u32, key.len() as u32, seq));
+        self.count += 1;
         if self.bytes.len() + self.entries.len() * size_of::<(u32, u32, Seq)>() > self.memory {
             self.spill()?;
         }
         Ok(())
+    }
+
+    /// How many keys were added.
+    pub fn added(&self) -> u64 {
+        self.count
+    }
+
+    /// How many runs are on disk; a last one is added at the end where there is any.
+    pub fn spilled(&self) -> u64 {
+        self.file
+            .as_ref()
+            .map_or(0, |spill| spill.ends.len() as u64)
     }
 
     /// The keys in order.
@@ -123,6 +144,7 @@ impl Sorter {
                 read,
                 buffer: Vec::new(),
                 used: 0,
+                verified: 0,
                 key: Vec::new(),
                 seq: 0,
             };
@@ -147,20 +169,31 @@ impl Sorter {
             Some(spill) => spill,
             none => none.insert(Spill::create(self.fs.clone(), &self.dir)?),
         };
-        let mut out = Vec::with_capacity(WRITE);
+        let (mut out, mut frame) = (Vec::with_capacity(WRITE + 2 * FRAME), Vec::new());
         for entry in &self.entries {
-            put_bytes(&mut out, slot(&self.bytes, entry));
-            put_varint(&mut out, entry.2);
+            put_bytes(&mut frame, slot(&self.bytes, entry));
+            put_varint(&mut frame, entry.2);
+            if frame.len() >= FRAME {
+                put_frame(&mut out, &mut frame);
+            }
             if out.len() >= WRITE {
                 spill.append(&mut out)?;
             }
         }
+        put_frame(&mut out, &mut frame);
         spill.append(&mut out)?;
         spill.ends.push(spill.len);
         self.bytes.clear();
         self.entries.clear();
         Ok(())
     }
+}
+
+/// Moves entries behind their header.
+fn put_frame(out: &mut Vec<u8>, frame: &mut Vec<u8>) {
+    out.extend_from_slice(&(frame.len() as u32).to_le_bytes());
+    out.extend_from_slice(&xxh3_64(frame).to_le_bytes());
+    out.append(frame);
 }
 
 /// By key, and per key the largest sequence number first.
@@ -219,11 +252,12 @@ impl Spill {
     }
 }
 
-/// Keys in ascending order, each once, with the largest of its sequence numbers.
+/// Keys in ascending order, of one key the largest sequence number first.
 pub struct Sorted {
     source: Source,
     /// The key returned last.
     key: Vec<u8>,
+    seq: Seq,
     started: bool,
 }
 
@@ -237,6 +271,7 @@ impl Sorted {
         Sorted {
             source,
             key: Vec::new(),
+            seq: 0,
             started: false,
         }
     }
@@ -250,22 +285,34 @@ impl Sorted {
         reason = "it lends the key, which an iterator cannot"
     )]
     pub fn next(&mut self) -> Result<Option<(&[u8], Seq)>> {
-        let seq = loop {
-            let (key, started) = (&mut self.key, self.started);
-            let mut take = |next: &[u8]| {
-                let new = !started || next != key.as_slice();
-                if new {
+        self.step(false)
+    }
+
+    /// The next pair of a key and a sequence number, each pair once; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Sorted::next`].
+    pub fn next_pair(&mut self) -> Result<Option<(&[u8], Seq)>> {
+        self.step(true)
+    }
+
+    fn step(&mut self, pairs: bool) -> Result<Option<(&[u8], Seq)>> {
+        self.seq = loop {
+            let (key, started, last) = (&mut self.key, self.started, self.seq);
+            let mut take = |next: &[u8], seq: Seq| {
+                let same_key = started && next == key.as_slice();
+                if !same_key {
                     key.clear();
                     key.extend_from_slice(next);
                 }
-                new
+                !same_key || (pairs && seq != last)
             };
             match &mut self.source {
                 Source::Memory(bytes, entries) => {
                     let Some(entry) = entries.next() else {
                         return Ok(None);
                     };
-                    if take(slot(bytes, &entry)) {
+                    if take(slot(bytes, &entry), entry.2) {
                         break entry.2;
                     }
                 }
@@ -273,7 +320,8 @@ impl Sorted {
                     let Some(mut least) = runs.peek_mut() else {
                         return Ok(None);
                     };
-                    let (new, seq) = (take(&least.0.key), least.0.seq);
+                    let seq = least.0.seq;
+                    let new = take(&least.0.key, seq);
                     if !least.0.advance(&name.path)? {
                         PeekMut::pop(least);
                     }
@@ -284,7 +332,7 @@ impl Sorted {
             }
         };
         self.started = true;
-        Ok(Some((&self.key, seq)))
+        Ok(Some((&self.key, self.seq)))
     }
 }
 
@@ -298,6 +346,8 @@ struct SortedRun {
     /// The bytes read, and how many of them were used.
     buffer: Vec<u8>,
     used: usize,
+    /// The end of the frame that was verified.
+    verified: usize,
     /// The first key that was not returned yet.
     key: Vec<u8>,
     seq: Seq,
@@ -307,23 +357,45 @@ impl SortedRun {
     /// Moves to the next key; false at the end.
     fn advance(&mut self, path: &Path) -> Result<bool> {
         loop {
-            let rest = self.buffer.get(self.used..).unwrap_or_default();
-            let mut reader = Reader::new(rest);
-            if let (Some(key), Some(seq)) = (reader.bytes(), reader.varint()) {
+            if self.used < self.verified {
+                let entries = self.buffer.get(self.used..self.verified);
+                let mut reader = Reader::new(entries.unwrap_or_default());
+                let (Some(key), Some(seq)) = (reader.bytes(), reader.varint()) else {
+                    return Err(self.damaged(path));
+                };
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 self.seq = seq;
-                self.used = self.buffer.len() - reader.rest().len();
+                self.used = self.verified - reader.rest().len();
                 return Ok(true);
             }
+            let rest = self.buffer.get(self.used..).unwrap_or_default();
+            if rest.is_empty() && self.at == self.end {
+                return Ok(false);
+            }
+            if let Some((header, rest)) = rest.split_first_chunk::<HEADER>() {
+                let (len, checksum) = header.split_at(4);
+                let len = len
+                    .iter()
+                    .rev()
+                    .fold(0, |n, byte| n << 8 | usize::from(*byte));
+                if let Some(frame) = rest.get(..len) {
+                    if xxh3_64(frame).to_le_bytes() != *checksum {
+                        return Err(self.damaged(path));
+                    }
+                    self.used += HEADER;
+                    self.verified = self.used + len;
+                    continue;
+                }
+                if len as u64 > rest.len() as u64 + (self.end - self.at) {
+                    return Err(self.damaged(path));
+                }
+            }
             if self.at == self.end {
-                return match rest {
-                    [] => Ok(false),
-                    _ => Err(Error::corruption(path, self.end, "a sorted key is cut off")),
-                };
+                return Err(self.damaged(path));
             }
             self.buffer.drain(..self.used);
-            self.used = 0;
+            (self.used, self.verified) = (0, 0);
             let held = self.buffer.len();
             let more = (self.end - self.at).min(self.read as u64) as usize;
             self.buffer.resize(held + more, 0);
@@ -333,6 +405,13 @@ impl SortedRun {
                 .map_err(|e| Error::io(path, "read", e))?;
             self.at += more as u64;
         }
+    }
+}
+
+impl SortedRun {
+    #[cold]
+    fn damaged(&self, path: &Path) -> Error {
+        Error::corruption(path, self.at, "sorted keys are not as they were written")
     }
 }
 
@@ -391,6 +470,80 @@ mod tests {
             assert_eq!(sorted.next().unwrap(), None);
             drop(sorted);
             assert!(fs.list(dir).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn pairs_come_in_order_and_once() {
+        let (fs, dir) = (Arc::new(Memory::new()), Path::new("/sort"));
+        fs.create_dir(dir).unwrap();
+        for seed in 0..20 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let memory = [0, 10_000, 1 << 20][rng.usize(0..3)];
+            let mut sorter = Sorter::new(fs.clone(), dir, memory);
+            let mut model = std::collections::BTreeSet::new();
+            let count = rng.u64(0..5000);
+            for _ in 0..count {
+                let (key, seq) = ([rng.u8(0..20), 7], rng.u64(0..50));
+                sorter.add(&key, seq).unwrap();
+                model.insert((key, Reverse(seq)));
+            }
+            assert_eq!(sorter.added(), count);
+            let in_memory = sorter.spilled() == 0;
+            assert!(memory > 0 || in_memory == (count < 250), "seed {seed}");
+            let mut sorted = sorter.finish().unwrap();
+            for (key, Reverse(seq)) in &model {
+                assert_eq!(sorted.next_pair().unwrap(), Some((&key[..], *seq)));
+            }
+            assert_eq!(sorted.next_pair().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_run_is_found() {
+        let (fs, path) = (Memory::new(), Path::new("/sort/run"));
+        fs.create_dir(Path::new("/sort")).unwrap();
+        let (mut run, mut frame) = (Vec::new(), Vec::new());
+        for part in 0..3_u8 {
+            for seq in 0..5 {
+                put_bytes(&mut frame, &[part, seq as u8]);
+                put_varint(&mut frame, seq << 20);
+            }
+            put_frame(&mut run, &mut frame);
+        }
+        let read = |bytes: &[u8]| {
+            fs.create(path).unwrap().append(bytes).unwrap();
+            let mut run = SortedRun {
+                file: fs.open(path).unwrap(),
+                at: 0,
+                end: bytes.len() as u64,
+                read: 16,
+                buffer: Vec::new(),
+                used: 0,
+                verified: 0,
+                key: Vec::new(),
+                seq: 0,
+            };
+            let mut keys = 0;
+            let read = loop {
+                match run.advance(path) {
+                    Ok(true) => keys += 1,
+                    Ok(false) => break Ok(keys),
+                    Err(error) => break Err(error),
+                }
+            };
+            fs.remove(path).unwrap();
+            read
+        };
+        assert_eq!(read(&run).unwrap(), 15);
+        for bit in 0..run.len() * 8 {
+            let mut damaged = run.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&damaged).is_err(), "bit {bit}");
+        }
+        for end in 1..run.len() {
+            let whole = read(&run[..end]);
+            assert!(whole.is_err() || end % (run.len() / 3) == 0, "{end}");
         }
     }
 

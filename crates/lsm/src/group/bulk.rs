@@ -17,10 +17,10 @@ use crate::compaction::shared::SharedFiles;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::generation::View;
-use crate::read::{Component, Snapshot};
+use crate::read::Snapshot;
 use crate::stats::Counters;
 use crate::table::TableMeta;
-use crate::version::{ComponentId, Edit, Run, TableFile, TableSource, TreeVersion};
+use crate::version::{ComponentId, Edit, TableSource, TreeVersion};
 
 impl Inner {
     /// Installs a run above all runs of a tree. Its numbers must be above those in the tree, and allocated.
@@ -110,29 +110,6 @@ impl Inner {
             self.scheduler.wake_background();
             Ok(())
         })
-    }
-
-    /// Writes a run that belongs to no version.
-    pub(super) fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
-        // From here on leftovers are not removed any more.
-        self.start_writing(&mut self.sequencer.writer.lock())?;
-        let aside = TreeVersion::aside();
-        let next_file = || self.versions.new_file();
-        let mut edit = Edit::default();
-        self.context(&next_file)
-            .write_run(&aside, write, &mut edit)?;
-        let tables = edit.added.into_iter().map(|new| {
-            let table = TableFile::new(new.meta, new.component, self.core.source.clone());
-            // It is removed with its last reader.
-            table.mark_obsolete();
-            table
-        });
-        Ok(Component::Run(Run {
-            level: 0,
-            number: 0,
-            partitioner: None,
-            tables: Arc::new(tables.collect()),
-        }))
     }
 
     fn write_run(&self, tree: TreeId, write: &mut WriteRun<'_>, edit: &mut Edit) -> Result<u64> {

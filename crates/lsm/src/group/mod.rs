@@ -75,7 +75,7 @@ use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::generation::View;
 use crate::options::{Durability, Options};
-use crate::read::{Component, Snapshot};
+use crate::read::Snapshot;
 use crate::stats::Stats;
 use crate::table::TableMeta;
 use crate::version::{TableSource, TreeProvider};
@@ -497,10 +497,6 @@ impl Internals<'_> {
 
     pub(crate) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.0.ingest_newest(tree, write)
-    }
-
-    pub(crate) fn write_aside(&self, write: &mut WriteRun<'_>) -> Result<Component> {
-        self.0.write_aside(write)
     }
 
     pub(crate) fn ingest_oldest(

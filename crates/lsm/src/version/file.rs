@@ -141,6 +141,7 @@ pub struct TableFile {
 
 impl TableFile {
     /// A table that has a file of its own.
+    #[cfg(test)]
     pub(crate) fn new(
         meta: impl Into<Arc<TableMeta>>,
         component: ComponentId,

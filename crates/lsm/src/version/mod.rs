@@ -132,8 +132,8 @@ pub(crate) struct Due {
 }
 
 impl TreeVersion {
-    /// The settings of tables that belong to no tree: without key filters.
-    pub(crate) fn aside() -> TreeVersion {
+    /// A tree without tables and name.
+    fn blank() -> TreeVersion {
         TreeVersion {
             id: MAX_TREE,
             name: String::new(),
@@ -389,7 +389,7 @@ impl Version {
                 name: name.clone(),
                 options: options(name, config)?.bounded(),
                 config: Arc::new(config.clone()),
-                ..TreeVersion::aside()
+                ..TreeVersion::blank()
             };
             names.add(&tree);
             if self.trees.insert(*id, Arc::new(tree)).is_some() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lsm::{MAX_SEQ, Seq, Slice, Superseded};
 
 use super::Candidate;
+use super::queue::Ranked;
 
 /// The order of answers, by the sequence number of the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,36 +64,14 @@ pub(crate) struct Window {
     pub(crate) bytes: usize,
 }
 
-struct Ranked {
-    rank: u64,
-    candidate: Candidate,
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
-        self.rank == other.rank
-    }
-}
-impl Eq for Ranked {}
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
-}
-
 /// Keeps the best candidates that it was offered, as many as its window wants: however many match,
 /// memory is bounded by that number.
 pub struct Best {
     window: Window,
     /// The candidates while there are fewer than wanted, as they came.
-    early: Vec<Ranked>,
+    early: Vec<Ranked<Candidate>>,
     /// All of them from then on, the worst on top.
-    heap: BinaryHeap<Ranked>,
+    heap: BinaryHeap<Ranked<Candidate>>,
     after_rank: Option<u64>,
     /// Whether anything was turned away or pushed out.
     overflowed: bool,
@@ -182,7 +161,7 @@ impl Best {
     #[inline]
     pub(crate) fn span(&self) -> (Seq, Seq) {
         let worst = self.heap.peek().filter(|_| self.is_full());
-        let worst = worst.map(|worst| worst.candidate.seq);
+        let worst = worst.map(|worst| worst.item.seq);
         let (after, order) = (self.window.after, self.window.order);
         let (above, below) = match order {
             Order::Newest => (worst, after),
@@ -246,7 +225,10 @@ impl Best {
             key: key.to_vec(),
             record,
         };
-        let ranked = Ranked { rank, candidate };
+        let ranked = Ranked {
+            rank,
+            item: candidate,
+        };
         if self.heap.is_empty() {
             self.early.push(ranked);
             if self.is_full() || self.bytes > self.window.bytes {
@@ -264,7 +246,10 @@ impl Best {
 
     fn drop_worst(&mut self) {
         self.overflowed = true;
-        if let Some(Ranked { candidate, .. }) = self.heap.pop() {
+        if let Some(Ranked {
+            item: candidate, ..
+        }) = self.heap.pop()
+        {
             self.held -= candidate.record.map_or(0, |(record, _)| record.len());
             self.bytes -= candidate.key.len() + CANDIDATE_BYTES;
         }
@@ -285,7 +270,7 @@ impl Best {
         // They often come in order, or in the opposite one, or in a few such runs.
         ranked.sort_by_key(|ranked| ranked.rank);
         let mut candidates = Vec::with_capacity(ranked.len());
-        candidates.extend(ranked.into_iter().map(|ranked| ranked.candidate));
+        candidates.extend(ranked.into_iter().map(|ranked| ranked.item));
         candidates.dedup_by(|b, a| {
             let same = a.seq == b.seq && a.key == b.key;
             if same && a.record.is_none() {

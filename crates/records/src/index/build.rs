@@ -179,7 +179,8 @@ pub(crate) fn each_staged(
     Ok(())
 }
 
-/// Writes the oldest entries of an index from its index entries, in the order of [`each_staged`].
+/// Writes the oldest entries of an index from its index entries, by [`Index::head`](super::Index::head) of the
+/// value, and then by key ([`Index::is_built_by_key`](super::Index::is_built_by_key)) or from the newest to the oldest.
 pub trait Build {
     /// The next index entry.
     fn add(

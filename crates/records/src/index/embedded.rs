@@ -9,8 +9,6 @@
 //! over. (The papers stop at the end of a level, which gives wrong answers: levels are ordered by
 //! time for each key, not between keys.)
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use lsm::attributes::Summary;
@@ -23,6 +21,7 @@ use model::definition::Repair;
 use model::record::RecordRef;
 
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
+use super::queue::{Queue, Ranked};
 use super::{Best, Index, IndexEntry, Lookup, Range, Writes};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
@@ -44,29 +43,13 @@ enum Unit {
     Block(BlockHint),
 }
 
-struct Queued {
-    rank: u64,
+/// A table of a component, or a part of it.
+#[derive(Clone, Copy)]
+struct Part {
     /// Which component, and which of the tables.
     component: usize,
     table: usize,
     unit: Unit,
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Queued) -> bool {
-        self.rank == other.rank
-    }
-}
-impl Eq for Queued {}
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Queued {
-    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
 }
 
 impl Index for Embedded {
@@ -129,7 +112,7 @@ pub(super) fn candidates(
         range,
         values: super::value_range(range),
         tables: Vec::new(),
-        queue: BinaryHeap::new(),
+        queue: Queue::new(),
         hints: Vec::new(),
     };
     for (at, component) in lookup
@@ -217,7 +200,7 @@ struct Walk<'a> {
     range: &'a Range,
     values: lsm::synopsis::ValueRange,
     tables: Vec<Arc<TableFile>>,
-    queue: BinaryHeap<Reverse<Queued>>,
+    queue: Queue<Part>,
     hints: Vec<BlockHint>,
 }
 
@@ -276,25 +259,21 @@ impl Walk<'_> {
                 return;
             }
         }
-        self.queue.push(Reverse(Queued {
-            rank: best.order().best_rank(meta.min_seq, meta.max_seq),
+        let part = Part {
             component,
             table: self.tables.len(),
             unit: Unit::Table,
-        }));
+        };
+        self.queue.push((meta.min_seq, meta.max_seq), part, best);
         self.tables.push(file.clone());
     }
 
     fn run(&mut self, best: &mut Best) -> Result<()> {
         let mut blocks = Vec::new();
-        while let Some(Reverse(head)) = self.queue.pop() {
-            if best.is_beyond(head.rank) {
-                best.note_skipped();
-                break;
-            }
-            match head.unit {
-                Unit::Table => self.table(&head, best)?,
-                Unit::Partition(partition) => self.partition(&head, partition, best)?,
+        while let Some(head) = self.queue.pop(best) {
+            match head.item.unit {
+                Unit::Table => self.table(head.item, best)?,
+                Unit::Partition(partition) => self.partition(head.item, partition, best)?,
                 Unit::Block(_) => {
                     blocks.push(head);
                     let records = match self.range.point() {
@@ -302,10 +281,9 @@ impl Walk<'_> {
                         None => RANGE_RECORDS,
                     };
                     let together = (best.missing() / records).clamp(1, TOGETHER);
+                    let is_block = |part: &Part| matches!(part.unit, Unit::Block(_));
                     while blocks.len() < together
-                        && let Some(Reverse(next)) = self.queue.peek()
-                        && matches!(next.unit, Unit::Block(_))
-                        && let Some(Reverse(next)) = self.queue.pop()
+                        && let Some(next) = self.queue.pop_if(is_block)
                     {
                         blocks.push(next);
                     }
@@ -316,16 +294,16 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn opened(&self, queued: &Queued) -> Result<Option<Arc<Table>>> {
-        match self.tables.get(queued.table) {
+    fn opened(&self, part: Part) -> Result<Option<Arc<Table>>> {
+        match self.tables.get(part.table) {
             Some(file) => Ok(Some(file.table()?.clone())),
             None => Ok(None),
         }
     }
 
     /// Queues the blocks that a table's map names, or else the partitions that may have something.
-    fn table(&mut self, queued: &Queued, best: &mut Best) -> Result<()> {
-        let Some(table) = self.opened(queued)? else {
+    fn table(&mut self, part: Part, best: &mut Best) -> Result<()> {
+        let Some(table) = self.opened(part)? else {
             return Ok(());
         };
         let (cost, slot) = (self.lookup.data_cost, table.slot_of(self.attribute.id));
@@ -336,7 +314,7 @@ impl Walk<'_> {
             None => false,
         };
         if mapped {
-            self.queue_blocks(queued, &hints, best);
+            self.queue_blocks(part, &hints, best);
         }
         self.hints = hints;
         if mapped {
@@ -349,17 +327,14 @@ impl Walk<'_> {
                 lsm::Cost::add(&cost.synopses_negative, 1);
                 continue;
             }
-            self.queue.push(Reverse(Queued {
-                rank: best.order().best_rank(min, max),
-                unit: Unit::Partition(partition),
-                ..*queued
-            }));
+            let unit = Unit::Partition(partition);
+            self.queue.push((min, max), Part { unit, ..part }, best);
         }
         Ok(())
     }
 
-    fn partition(&mut self, queued: &Queued, partition: usize, best: &mut Best) -> Result<()> {
-        let Some(table) = self.opened(queued)? else {
+    fn partition(&mut self, part: Part, partition: usize, best: &mut Best) -> Result<()> {
+        let Some(table) = self.opened(part)? else {
             return Ok(());
         };
         let cost = self.lookup.data_cost;
@@ -369,38 +344,33 @@ impl Walk<'_> {
             Some(slot) => table.matching_blocks(partition, slot, &self.values, cost, &mut hints)?,
             None => table.all_blocks(partition, cost, &mut hints)?,
         }
-        self.queue_blocks(queued, &hints, best);
+        self.queue_blocks(part, &hints, best);
         self.hints = hints;
         Ok(())
     }
 
-    fn queue_blocks(&mut self, queued: &Queued, hints: &[BlockHint], best: &mut Best) {
+    fn queue_blocks(&mut self, part: Part, hints: &[BlockHint], best: &mut Best) {
         for hint in hints {
-            if !best.admits_span(hint.min_seq, hint.max_seq) {
-                best.note_skipped();
-                continue;
-            }
-            self.queue.push(Reverse(Queued {
-                rank: best.order().best_rank(hint.min_seq, hint.max_seq),
-                unit: Unit::Block(*hint),
-                ..*queued
-            }));
+            let unit = Unit::Block(*hint);
+            self.queue
+                .push((hint.min_seq, hint.max_seq), Part { unit, ..part }, best);
         }
     }
 
     /// Reads blocks, and offers what they have, best first, as long as a block can hold something
     /// better than what is known.
-    fn blocks(&mut self, blocks: &mut Vec<Queued>, best: &mut Best) -> Result<()> {
+    fn blocks(&mut self, blocks: &mut Vec<Ranked<Part>>, best: &mut Best) -> Result<()> {
         if best.missing() > TOGETHER {
             // All will be wanted: neighbours are read in one piece.
-            blocks.sort_by_key(|queued| match queued.unit {
-                Unit::Block(hint) => (queued.table, hint.partition, hint.block),
-                _ => (queued.table, 0, 0),
+            blocks.sort_by_key(|queued| match queued.item.unit {
+                Unit::Block(hint) => (queued.item.table, hint.partition, hint.block),
+                _ => (queued.item.table, 0, 0),
             });
         }
         let mut wanted = Vec::with_capacity(blocks.len());
         for queued in blocks.iter() {
-            if let (Unit::Block(hint), Some(table)) = (queued.unit, self.opened(queued)?) {
+            if let (Unit::Block(hint), Some(table)) = (queued.item.unit, self.opened(queued.item)?)
+            {
                 wanted.push((table, hint));
             }
         }
@@ -409,7 +379,7 @@ impl Walk<'_> {
             if best.is_beyond(queued.rank) {
                 best.note_skipped();
             } else {
-                self.block(queued.component, entries, best)?;
+                self.block(queued.item.component, entries, best)?;
             }
         }
         Ok(())

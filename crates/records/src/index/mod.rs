@@ -15,6 +15,7 @@ mod fingerprint;
 mod lazy;
 mod posting_merge;
 mod purge;
+mod queue;
 mod recent;
 mod seen;
 mod walk;

@@ -2,8 +2,6 @@
 //! partitions and blocks wait in a queue, ordered by the best sequence number that each can hold. Once
 //! enough is found and the head of the queue can hold nothing better, the walk ends.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use lsm::memtable::Memtable;
@@ -11,6 +9,7 @@ use lsm::table::{BlockHint, Table, entries_of_blocks};
 use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
 
+use super::queue::Queue;
 use super::{Best, Lookup};
 use crate::error::Result;
 
@@ -52,7 +51,7 @@ pub(super) fn walk(
         lo,
         hi,
         tells,
-        queue: BinaryHeap::new(),
+        queue: Queue::new(),
         visit,
     };
     for component in lookup.snapshot.components(tree) {
@@ -83,34 +82,12 @@ enum Unit {
     Block(Arc<Table>, BlockHint),
 }
 
-struct Queued {
-    rank: u64,
-    unit: Unit,
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Queued) -> bool {
-        self.rank == other.rank
-    }
-}
-impl Eq for Queued {}
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Queued {
-    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
-}
-
 struct Walk<'a, 'v> {
     lookup: &'a Lookup<'a>,
     lo: &'a [u8],
     hi: Option<&'a [u8]>,
     tells: Tells,
-    queue: BinaryHeap<Reverse<Queued>>,
+    queue: Queue<Unit>,
     visit: &'v mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
 }
 
@@ -124,22 +101,12 @@ impl Walk<'_, '_> {
     }
 
     fn push(&mut self, bounds: (Seq, Seq), unit: Unit, best: &mut Best) {
-        let (min, max) = self.span(bounds);
-        if best.admits_span(min, max) {
-            let rank = best.order().best_rank(min, max);
-            self.queue.push(Reverse(Queued { rank, unit }));
-        } else {
-            best.note_skipped();
-        }
+        self.queue.push(self.span(bounds), unit, best);
     }
 
     fn run(&mut self, best: &mut Best) -> Result<()> {
-        while let Some(Reverse(head)) = self.queue.pop() {
-            if best.is_beyond(head.rank) {
-                best.note_skipped();
-                break;
-            }
-            match head.unit {
+        while let Some(head) = self.queue.pop(best) {
+            match head.item {
                 Unit::Memtable(memtable) => self.memtable(&memtable, best)?,
                 Unit::File(file) => {
                     let table = file.table()?;

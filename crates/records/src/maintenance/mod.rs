@@ -7,6 +7,8 @@ mod deferred;
 mod deleted_key;
 mod eager;
 mod mutable_bitmap;
+#[cfg(test)]
+mod tests;
 mod validation;
 mod validity;
 

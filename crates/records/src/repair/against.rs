@@ -4,11 +4,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use lsm::sort::Sorted;
 use lsm::version::ComponentId;
 use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
 use model::definition::Merging;
 
-use super::sorter::Sorted;
 use super::work::{ObsoleteCollector, Work};
 use super::{READAHEAD, runs};
 use crate::catalog::{Attribute, Coverage, Layout};
@@ -130,14 +130,13 @@ impl<'w> Against<'w> {
         let mut last: Option<Vec<u8>> = None;
         let mut newest: Vec<Seq> = Vec::new();
         cursor.seek_first()?;
-        let total = |sorted: &Sorted, cursor: &Cost| {
+        let total = |cursor: &Cost| {
             let total = cost.clone();
-            total.absorb(&sorted.cost());
             total.absorb(cursor);
             total
         };
         let mut since = 0_u64;
-        while let Some((key, seq)) = sorted.next()? {
+        while let Some((key, seq)) = sorted.next_pair()? {
             if last.as_deref() != Some(key) {
                 newest.clear();
                 while cursor.valid() && cursor.key() <= key {
@@ -157,10 +156,10 @@ impl<'w> Against<'w> {
             since += 1;
             if since >= 1024 {
                 since = 0;
-                tally.pause(&total(&sorted, &cursor.cost()))?;
+                tally.pause(&total(&cursor.cost()))?;
             }
         }
-        tally.finish(&total(&sorted, &cursor.cost()))
+        tally.finish(&total(&cursor.cost()))
     }
 
     /// Validates index entries by looking their keys up, in batches.
@@ -175,7 +174,7 @@ impl<'w> Against<'w> {
         let (mut ends, mut index_entries) = (Vec::new(), Vec::new());
         loop {
             let mut start = ends.last().copied().unwrap_or(0);
-            let more = match sorted.next()? {
+            let more = match sorted.next_pair()? {
                 Some((key, seq)) => {
                     let last = ends
                         .len()
@@ -200,7 +199,6 @@ impl<'w> Against<'w> {
             }
             self.look_up(&keys, &ends, &index_entries, &mut tally)?;
             let so_far = cost.clone();
-            so_far.absorb(&sorted.cost());
             if !more {
                 return tally.finish(&so_far);
             }

@@ -4,8 +4,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use lsm::sort::Sorter;
+
 use super::against::{Against, Shortcut};
-use super::sorter::Sorter;
 use super::work::{ObsoleteCollector, Reporter, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::catalog::{Attribute, Layout};
@@ -38,7 +39,11 @@ fn one(
 ) -> Result<()> {
     let against = Against::new(work, layout, told, attribute);
     let mut tally = ObsoleteCollector::new(work, reporter);
-    let mut sorter = Sorter::new(work.group, work.share());
+    let mut sorter = Sorter::new(
+        work.group.options().fs.clone(),
+        work.group.dir(),
+        work.share(),
+    );
     let mut cursor = index::every::EveryFact::new(&work.snapshot, attribute, READAHEAD)?;
     while cursor.next_entry()? {
         let (tally, sorter) = (&mut tally, &mut sorter);
@@ -54,20 +59,20 @@ fn one(
                     Shortcut::None => {}
                 }
             }
-            sorter.add(key, seq)
+            Ok(sorter.add(key, seq)?)
         })?;
         tally.entry(|| cursor.cost())?;
     }
     let scanned = cursor.cost();
     drop(cursor);
-    let (candidates, spilled) = (sorter.len(), sorter.spilled());
+    let (candidates, spilled) = (sorter.added(), sorter.spilled());
     work.counts().sorted.fetch_add(candidates, Relaxed);
     let spilled = spilled + u64::from(spilled > 0);
     work.counts().spilled.fetch_add(spilled, Relaxed);
     if candidates == 0 {
         return tally.finish(&scanned);
     }
-    let sorted = sorter.finish(&work.snapshot)?;
+    let sorted = sorter.finish()?;
     let scans = match work.options.lookups {
         Lookups::Auto => candidates.saturating_mul(ENTRIES_PER_LOOKUP) >= against.entries(),
         Lookups::Points => false,

@@ -8,14 +8,13 @@
 //! | method | goes through | in order of | asks |
 //! | --- | --- | --- | --- |
 //! | [`RepairMethod::Key`] (`by_key.rs`) | the primary-key index since the mark | key | its older part |
-//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, by an external sorter | the primary-key index since the mark, deleted keys, or the data |
+//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, sorted on disk (`lsm::sort`) | the primary-key index since the mark, deleted keys, or the data |
 //! | [`RepairMethod::Primary`] (`primary.rs`) | the records, all versions | key | nothing |
 
 mod against;
 mod by_index;
 mod by_key;
 mod primary;
-mod sorter;
 mod work;
 
 use std::ops::ControlFlow;

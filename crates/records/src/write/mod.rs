@@ -3,6 +3,8 @@
 //! expired is deleted (`expire.rs`). What a program notes beside its records is written in their commit (`notes.rs`).
 
 mod batch;
+#[cfg(test)]
+mod batch_tests;
 mod commit;
 mod expire;
 mod notes;

@@ -1,0 +1,117 @@
+//! What is in order of recency: candidates, and the files, partitions and blocks that wait to be searched for them.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use lsm::Seq;
+
+use super::Best;
+
+/// Something by its rank ([`Order::rank`](super::Order::rank)): the smaller, the better.
+pub(super) struct Ranked<T> {
+    pub(super) rank: u64,
+    pub(super) item: T,
+}
+
+impl<T> PartialEq for Ranked<T> {
+    fn eq(&self, other: &Ranked<T>) -> bool {
+        self.rank == other.rank
+    }
+}
+impl<T> Eq for Ranked<T> {}
+impl<T> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Ranked<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Ranked<T> {
+    fn cmp(&self, other: &Ranked<T>) -> Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+/// Units of a search, the best first: each has the best rank that anything in it can have. Once enough is found and the first can
+/// hold nothing better, the search ends.
+pub(super) struct Queue<T>(BinaryHeap<Reverse<Ranked<T>>>);
+
+impl<T> Queue<T> {
+    pub(super) fn new() -> Queue<T> {
+        Queue(BinaryHeap::new())
+    }
+
+    /// Queues a unit whose writes have sequence numbers between two, unless `best` would keep none of them.
+    pub(super) fn push(&mut self, (min, max): (Seq, Seq), item: T, best: &mut Best) {
+        if best.admits_span(min, max) {
+            let rank = best.order().best_rank(min, max);
+            self.0.push(Reverse(Ranked { rank, item }));
+        } else {
+            best.note_skipped();
+        }
+    }
+
+    /// Takes the best unit; `None` when there is none, or when none can hold anything better than what is known.
+    pub(super) fn pop(&mut self, best: &mut Best) -> Option<Ranked<T>> {
+        let Reverse(head) = self.0.pop()?;
+        if best.is_beyond(head.rank) {
+            best.note_skipped();
+            return None;
+        }
+        Some(head)
+    }
+
+    /// Takes the best unit where it is as wanted.
+    pub(super) fn pop_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<Ranked<T>> {
+        let Reverse(head) = self.0.peek()?;
+        match wanted(&head.item) {
+            true => self.0.pop().map(|Reverse(head)| head),
+            false => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Order, Window};
+    use super::*;
+
+    fn best(order: Order, after: Option<Seq>) -> Best {
+        Best::new(Window {
+            order,
+            after,
+            want: 2,
+            bytes: usize::MAX,
+        })
+    }
+
+    #[test]
+    fn units_come_best_first_and_end_when_nothing_better_is_left() {
+        for (order, expected) in [(Order::Newest, ["c", "b"]), (Order::Oldest, ["a", "b"])] {
+            let mut best = best(order, None);
+            let mut queue = Queue::new();
+            for (name, bounds) in [("b", (4, 6)), ("a", (1, 2)), ("c", (7, 9))] {
+                queue.push(bounds, name, &mut best);
+            }
+            let found: Vec<&str> = (0..2)
+                .filter_map(|_| Some(queue.pop(&mut best)?.item))
+                .collect();
+            assert_eq!(found, expected);
+            for seq in [4, 6] {
+                best.offer(seq, b"key");
+            }
+            assert!(queue.pop(&mut best).is_none(), "the last one is worse");
+            assert!(best.finish().1, "and is noted");
+        }
+    }
+
+    #[test]
+    fn units_that_nothing_is_wanted_of_are_not_queued() {
+        let mut best = best(Order::Newest, Some(5));
+        let mut queue = Queue::new();
+        queue.push((5, 9), "given already", &mut best);
+        queue.push((3, 9), "in part", &mut best);
+        assert!(queue.pop_if(|name| *name == "given already").is_none());
+        assert_eq!(queue.pop(&mut best).map(|head| head.item), Some("in part"));
+        assert!(queue.pop(&mut best).is_none());
+        assert!(!best.finish().1, "what was given is not to come");
+    }
+}

@@ -1,0 +1,183 @@
+//! What each strategy says of itself, and that its datasets have the trees that go with it.
+
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use model::definition::{DatasetDef, Index, Maintenance};
+use model::schema::KeyType;
+
+use super::cost::{CANDIDATES, FIRST, Workload, cost};
+use super::{AtCommit, Dropped, FilterRule, of};
+use crate::api::{Database, Options};
+use crate::catalog::Layout;
+use crate::telemetry::Measured;
+
+fn layout(maintenance: Maintenance) -> Arc<Layout> {
+    let options = Options {
+        fs: Arc::new(lsm::fs::memory::Memory::new()),
+        background: false,
+        ..Options::default()
+    };
+    let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("lazy", Index::lazy().string())
+        .index("filter", Index::filter().time())
+        .maintenance(maintenance);
+    db.create_dataset::<u64>("d", def).unwrap().handle.layout()
+}
+
+#[test]
+fn each_has_the_trees_that_it_works_with() {
+    for maintenance in Maintenance::ALL {
+        let (layout, strategy) = (layout(maintenance), of(maintenance));
+        let [lazy, filter] = layout.attributes.as_slice() else {
+            panic!("two attributes");
+        };
+        let keys = maintenance.uses_keys();
+        assert_eq!(layout.keys_written.is_some(), keys, "{maintenance}");
+        assert_eq!(lazy.deleted.is_some(), strategy.keeps_written_keys());
+        assert!(filter.deleted.is_none(), "it has no entries of its own");
+        assert_eq!(filter.widened.is_some(), strategy.keeps_replaced_values());
+        assert!(lazy.widened.is_none(), "it is no range filter");
+        // What queries probe for newer writes is one of these trees.
+        let probed = strategy.key_tree(&layout, lazy);
+        let expected = match maintenance {
+            Maintenance::DeletedKey => lazy.deleted,
+            _ => layout.keys,
+        };
+        assert_eq!(probed, expected, "{maintenance}");
+        assert_eq!(probed.is_none(), maintenance == Maintenance::Deferred);
+    }
+}
+
+#[test]
+fn who_looks_at_writes_does_so_at_the_commit_and_no_one_else() {
+    for maintenance in Maintenance::ALL {
+        let at_commit = of(maintenance).at_commit();
+        let looks = at_commit != AtCommit::Nothing;
+        assert_eq!(looks, maintenance.looks_at_writes(), "{maintenance}");
+        // Taking entries back needs the values that were replaced, which a range filter then has as well.
+        let cancels = at_commit == AtCommit::CancelsEntries;
+        assert_eq!(cancels, of(maintenance).keeps_replaced_values());
+    }
+}
+
+#[test]
+fn range_filters_read_less_under_strategies_that_know_more() {
+    let rule = |maintenance| of(maintenance).filter_rule();
+    assert_eq!(rule(Maintenance::MutableBitmap), FilterRule::ObsoleteSet);
+    assert_eq!(rule(Maintenance::Eager), FilterRule::ReplacedValues);
+    for blind in [
+        Maintenance::Validation,
+        Maintenance::Deferred,
+        Maintenance::DeletedKey,
+    ] {
+        assert_eq!(rule(blind), FilterRule::NewerComponents, "{blind}");
+    }
+}
+
+#[test]
+fn only_deferred_goes_by_the_records() {
+    for maintenance in Maintenance::ALL {
+        let (strategy, is_deferred) = (of(maintenance), maintenance == Maintenance::Deferred);
+        assert_eq!(strategy.data_reports(), is_deferred, "{maintenance}");
+        assert_eq!(strategy.notes_what_queries_find(), is_deferred);
+        // A tree that began with its index says nothing of what is missing in it.
+        let unknown = strategy.dropped_silently() == Dropped::Unknown;
+        assert_eq!(unknown, maintenance == Maintenance::DeletedKey);
+    }
+}
+
+const WORK: Workload = Workload {
+    update_ratio: 0.5,
+    indexes: 2.0,
+    entries: 1.0,
+    fetched: 1.0,
+    wasted: 0.1,
+    scanned: 0.0,
+    keys_cached: 1.0,
+    data_cached: 1.0,
+};
+
+#[test]
+fn more_of_what_a_strategy_pays_for_costs_more() {
+    let dearer: [(&str, Workload, &[Maintenance]); 5] = [
+        (
+            "updates",
+            Workload {
+                update_ratio: 0.9,
+                ..WORK
+            },
+            &CANDIDATES,
+        ),
+        (
+            "index entries",
+            Workload {
+                entries: 9.0,
+                ..WORK
+            },
+            &[Maintenance::Validation, Maintenance::MutableBitmap],
+        ),
+        (
+            "indexes",
+            Workload {
+                indexes: 9.0,
+                ..WORK
+            },
+            &[Maintenance::Eager],
+        ),
+        (
+            "obsolete candidates",
+            Workload {
+                wasted: 0.9,
+                ..WORK
+            },
+            &[Maintenance::Validation],
+        ),
+        (
+            "keys on disk",
+            Workload {
+                keys_cached: 0.0,
+                ..WORK
+            },
+            &[Maintenance::MutableBitmap, Maintenance::Eager],
+        ),
+    ];
+    for (what, work, pays) in dearer {
+        for maintenance in CANDIDATES {
+            let (before, after) = (cost(maintenance, &WORK), cost(maintenance, &work));
+            let more = after > before;
+            assert!(after >= before, "{what}: {maintenance}");
+            assert_eq!(more, pays.contains(&maintenance), "{what}: {maintenance}");
+        }
+    }
+}
+
+#[test]
+fn without_queries_looking_at_nothing_is_cheapest() {
+    let writes = Workload {
+        entries: 0.0,
+        fetched: 0.0,
+        wasted: 0.0,
+        ..WORK
+    };
+    let cheapest = CANDIDATES
+        .into_iter()
+        .min_by(|a, b| cost(*a, &writes).total_cmp(&cost(*b, &writes)));
+    assert_eq!(cheapest, Some(FIRST));
+}
+
+#[test]
+fn validation_goes_by_what_queries_found_and_others_by_the_updates() {
+    let measured = Measured {
+        fetched: 10,
+        wasted: 4,
+        ..Measured::default()
+    };
+    let wasted = |maintenance, measured: &Measured| of(maintenance).wasted(measured, 0.8);
+    assert_eq!(wasted(Maintenance::Validation, &measured), 0.4);
+    assert_eq!(wasted(Maintenance::Validation, &Measured::default()), 0.2);
+    for other in [Maintenance::MutableBitmap, Maintenance::Eager] {
+        assert_eq!(wasted(other, &measured), 0.2, "{other}");
+    }
+}

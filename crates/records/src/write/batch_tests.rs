@@ -1,0 +1,176 @@
+//! What a batch has of the records that are added to it, before it is committed.
+
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use model::Key;
+use model::definition::{DatasetDef, Index, Maintenance};
+use model::schema::KeyType;
+
+use super::batch::Part;
+use crate::api::{Database, Dataset, Options};
+use crate::error::ErrorKind;
+
+fn dataset(maintenance: Maintenance) -> (Database, Dataset) {
+    let options = Options {
+        fs: Arc::new(lsm::fs::memory::Memory::new()),
+        background: false,
+        ..Options::default()
+    };
+    let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("user", Index::composite().string())
+        .index(
+            "team",
+            Index::new(model::definition::IndexKind::Eager).string(),
+        )
+        .maintenance(maintenance);
+    let dataset = db.create_dataset::<Key>("d", def).unwrap();
+    (db, dataset)
+}
+
+fn part(maintenance: Maintenance) -> (Database, Dataset, Part) {
+    let (db, dataset) = dataset(maintenance);
+    let part = Part::new(dataset.handle.clone());
+    (db, dataset, part)
+}
+
+fn key(key: u64) -> Key {
+    Key::parse(KeyType::Int, &key.to_string()).unwrap()
+}
+
+/// All that a batch is made of.
+fn state(part: &Part) -> (usize, usize, usize, usize, u32) {
+    let batch = &part.writes.batch;
+    (
+        part.len(),
+        part.bytes(),
+        part.writes.eager.len(),
+        part.touched.len(),
+        batch.sequences(),
+    )
+}
+
+#[test]
+fn a_record_that_is_refused_leaves_nothing() {
+    for maintenance in Maintenance::ALL {
+        let (_db, _dataset, mut part) = part(maintenance);
+        for (json, kind) in [
+            (&br#"{"id": 1, "user": 7}"#[..], ErrorKind::BadInput),
+            (br#"{"user": "ann"}"#, ErrorKind::BadInput),
+            (br#"{"id": 1, "user": "ann""#, ErrorKind::BadInput),
+        ] {
+            let before = state(&part);
+            let error = part.put(json, true).unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert_eq!(state(&part), before, "{maintenance}");
+            part.put(br#"{"id": 1, "user": "ann", "team": "red"}"#, false)
+                .unwrap();
+        }
+        assert_eq!(part.len(), 3);
+    }
+}
+
+#[test]
+fn a_record_and_its_entries_share_a_number() {
+    let (_db, _dataset, mut part) = part(Maintenance::Validation);
+    for (at, json) in [
+        &br#"{"id": 1, "user": "ann", "team": "red"}"#[..],
+        br#"{"id": 2, "user": ["ann", "bob"], "team": []}"#,
+        br#"{"id": 3}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        part.put(json, false).unwrap();
+        assert_eq!(part.writes.batch.sequences(), at as u32 + 1);
+    }
+    part.delete(&key(1)).unwrap();
+    assert_eq!(part.writes.batch.sequences(), 4);
+    // Eager lists are worked out at the commit.
+    assert_eq!(part.writes.eager.len(), 1);
+}
+
+#[test]
+fn a_batch_looks_at_what_is_there_only_where_it_matters() {
+    for maintenance in Maintenance::ALL {
+        let (_db, _dataset, mut part) = part(maintenance);
+        let looks = maintenance.looks_at_writes();
+        assert!(part.is_empty() && part.depends_on_records() == looks);
+        part.put(br#"{"id": 1, "user": "ann"}"#, false).unwrap();
+        assert_eq!(part.depends_on_records(), looks, "{maintenance}");
+        assert_eq!(part.is_blind(), !looks);
+        assert_eq!(part.touched.len(), usize::from(looks));
+        part.put(br#"{"id": 2, "user": "ann"}"#, true).unwrap();
+        assert!(part.depends_on_records(), "an insert does: {maintenance}");
+        assert_eq!(part.touched.len(), 1 + usize::from(looks));
+        part.clear();
+        assert_eq!(part.depends_on_records(), looks);
+        part.expect(&key(1), None);
+        assert!(part.depends_on_records(), "an expectation does, too");
+    }
+}
+
+#[test]
+fn entries_of_what_is_in_memory_are_taken_back_at_once() {
+    let (_db, dataset, mut part) = part(Maintenance::Deferred);
+    dataset
+        .put_json(br#"{"id": 1, "user": "ann", "team": "red"}"#)
+        .unwrap();
+    let bytes = |part: &mut Part, json: &[u8]| {
+        part.clear();
+        part.put(json, false).unwrap();
+        (part.bytes(), part.writes.eager.len())
+    };
+    // Of the same length each; what differs is what is taken back.
+    let new = bytes(&mut part, br#"{"id": 2, "user": "ann", "team": "red"}"#);
+    let same = bytes(&mut part, br#"{"id": 1, "user": "ann", "team": "red"}"#);
+    let other = bytes(&mut part, br#"{"id": 1, "user": "bob", "team": "red"}"#);
+    let both = bytes(&mut part, br#"{"id": 1, "user": "bob", "team": "tan"}"#);
+    assert_eq!(new, same, "what stays is not taken back");
+    assert!(other.0 > same.0 && other.1 == same.1);
+    assert!(both.0 == other.0 && both.1 == other.1 + 1);
+}
+
+#[test]
+fn what_a_commit_adds_is_taken_back_when_it_is_tried_again() {
+    let (_db, _dataset, mut part) = part(Maintenance::Validation);
+    part.put(br#"{"id": 1, "user": "ann"}"#, false).unwrap();
+    part.note("place", Some(b"17")).unwrap();
+    let before = state(&part);
+    part.save();
+    part.add_notes().unwrap();
+    assert!(state(&part) != before);
+    part.restore();
+    assert_eq!(state(&part), before);
+}
+
+#[test]
+fn a_note_replaces_one_of_its_name_and_needs_one() {
+    let (_db, dataset, mut part) = part(Maintenance::Validation);
+    assert_eq!(part.note("", None).unwrap_err().kind(), ErrorKind::BadInput);
+    let long = "n".repeat(Part::MAX_NOTE_NAME + 1);
+    assert!(part.note(&long, None).is_err() && part.is_empty());
+    part.note("place", Some(b"1")).unwrap();
+    assert!(!part.is_empty(), "a note is something to commit");
+    part.clear();
+    assert!(part.is_empty());
+    let mut batch = dataset.batch();
+    batch.note("place", Some(b"1")).unwrap();
+    batch.note("place", Some(b"2")).unwrap();
+    batch.commit().unwrap();
+    assert_eq!(dataset.notes().unwrap()["place"], b"2");
+}
+
+#[test]
+fn a_record_under_another_key_is_refused() {
+    let (_db, _dataset, mut part) = part(Maintenance::Validation);
+    let (other, json) = (key(1), br#"{"id": 2, "user": "ann"}"#);
+    assert_eq!(
+        part.put_at(&other, json).unwrap_err().kind(),
+        ErrorKind::BadInput
+    );
+    assert!(part.is_empty());
+    part.put_at(&key(2), json).unwrap();
+    assert_eq!(part.len(), 1);
+}
