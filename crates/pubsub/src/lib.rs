@@ -61,6 +61,7 @@ mod subscribe;
 mod topic;
 mod topics;
 mod walk;
+mod watch;
 
 pub use broker::{Broker, ReadStats};
 pub use cell::{Cell, MAX_DEPTH};
@@ -76,3 +77,4 @@ pub use place::{Place, Region};
 pub use repeat::{RepeatedQueries, Tell};
 pub use topic::{MAX_LEVELS, Topic, TopicFilter};
 pub use topics::TopicUse;
+pub use watch::Watch;

@@ -1,0 +1,139 @@
+//! Subscribing to a dataset: of its changes, those of records that meet a condition and lie in an area.
+
+use std::time::Duration;
+
+use esker::{Change, Changes, Error, Expr, Path, PrimaryKey, Result};
+use model::condition::Filter;
+use model::geometry::{Area, Point};
+use model::schema::{Scalar, Values};
+
+use crate::cell::SPACE;
+use crate::place::Region;
+
+/// The changes of a dataset that somebody asks for, in order.
+///
+/// A record that was put is asked for when it meets the condition and lies in the area. Of a feed with old records
+/// ([`Changes::with_old`]) so is a change of one that did before: it has left, or is gone. Without old records nothing
+/// is told of deletions.
+///
+/// ```
+/// use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
+/// use esker_pubsub::{Region, Watch};
+///
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Database::create_or_open(dir.path(), Options::default())?;
+/// let cars = db.create_dataset::<u64>("cars", DatasetDef::new("id", KeyType::Int))?;
+/// let harbour = Region::Rect { west: 9.9, south: 53.5, east: 10.0, north: 53.6 };
+/// let path = |text| Path::parse(text).unwrap();
+/// let mut watch = Watch::new(cars.changes(ChangesFrom::Now)?)
+///     .matching("speed > 30".parse()?)?
+///     .within(&harbour, path("lon"), path("lat"))?;
+///
+/// cars.put_json(br#"{"id": 1, "lon": 9.95, "lat": 53.55, "speed": 50}"#)?;
+/// cars.put_json(br#"{"id": 2, "lon": 8.0, "lat": 53.55, "speed": 50}"#)?;
+/// assert_eq!(watch.next()?.map(|change| *change.key()), Some(1));
+/// assert!(watch.next()?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Watch<K = esker::Key> {
+    changes: Changes<K>,
+    filter: Option<Filter>,
+    area: Option<(Area, Values)>,
+}
+
+impl<K: PrimaryKey> Watch<K> {
+    /// All changes of a feed.
+    pub fn new(changes: Changes<K>) -> Watch<K> {
+        Watch {
+            changes,
+            filter: None,
+            area: None,
+        }
+    }
+
+    /// Those of records that meet a condition.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for a condition that could not be built.
+    pub fn matching(mut self, condition: Expr) -> Result<Watch<K>> {
+        condition.check().map_err(Error::BadInput)?;
+        self.filter = Some(Filter::new(&condition));
+        Ok(self)
+    }
+
+    /// Those of records in an area, which have their coordinates in degrees at two paths.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for an area that is none.
+    pub fn within(mut self, region: &Region, longitude: Path, latitude: Path) -> Result<Watch<K>> {
+        let values = Values::new(&[longitude, latitude]);
+        self.area = Some((region.area()?, values));
+        Ok(self)
+    }
+
+    /// The next change that is there.
+    ///
+    /// # Errors
+    /// Those of [`Changes::next`].
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "none now, and perhaps one later"
+    )]
+    pub fn next(&mut self) -> Result<Option<Change<K>>> {
+        while let Some(change) = self.changes.next()? {
+            if self.is_asked_for(&change) {
+                return Ok(Some(change));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next change, waiting so long for any.
+    ///
+    /// # Errors
+    /// Those of [`Changes::wait`].
+    pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
+        if let Some(change) = self.next()? {
+            return Ok(Some(change));
+        }
+        let change = self.changes.wait(most)?;
+        match change.filter(|change| self.is_asked_for(change)) {
+            Some(change) => Ok(Some(change)),
+            None => self.next(),
+        }
+    }
+
+    /// The feed, for its position.
+    pub fn changes(&self) -> &Changes<K> {
+        &self.changes
+    }
+
+    fn is_asked_for(&self, change: &Change<K>) -> bool {
+        let both = [change.record(), change.old()];
+        let mut records = both.into_iter().flatten();
+        records.any(|record| self.holds(record.json()))
+    }
+
+    fn holds(&self, json: &[u8]) -> bool {
+        let meets = self
+            .filter
+            .as_ref()
+            .is_none_or(|filter| filter.matches_json(json));
+        meets
+            && self.area.as_ref().is_none_or(|(area, values)| {
+                let mut found = [None; 2];
+                values.visit(json, &mut |path, value: Scalar<'_>| {
+                    if let Some(coordinate) = found.get_mut(path) {
+                        *coordinate = coordinate.or(value.as_f64());
+                    }
+                });
+                let point = match found {
+                    [Some(x), Some(y)] => Point::new(SPACE, x, y).ok(),
+                    _ => None,
+                };
+                point.is_some_and(|point| area.contains(point))
+            })
+    }
+}
