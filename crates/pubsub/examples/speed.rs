@@ -45,6 +45,14 @@ fn main() {
         ("subscription-heavy", (3, 1)),
         ("publication-heavy", (1, 3)),
     ];
+    for condition in [
+        "symbol = \"S{}\"",
+        "price >= {} and price < {}.5",
+        "price >= {}",
+        "symbol = \"S{}\" or n = -1",
+    ] {
+        conditions(condition);
+    }
     for _ in 0..3 {
         for (name, shares) in heavy {
             for architecture in [DualDb, TwoDb, RepQueries] {
@@ -163,4 +171,42 @@ fn cell(rng: &mut Rng, depth: u8) -> Cell {
     }
     let quarters: Vec<u8> = (0..level).map(|_| rng.u8(1..=4)).collect();
     Cell::new(&quarters).unwrap()
+}
+
+/// 100,000 subscriptions with conditions on one topic: what a publication costs, and how many it is for.
+fn conditions(condition: &str) {
+    const SUBSCRIPTIONS: u64 = 100_000;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        durability: Durability::Os,
+        ..Options::default()
+    };
+    let db = PubSub::open(dir.path(), options).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    for n in 0..SUBSCRIPTIONS {
+        let text = condition.replace("{}", &n.to_string());
+        let subscription =
+            Subscription::to("market".parse().unwrap()).matching(text.parse().unwrap());
+        broker.subscribe(&subscription).unwrap();
+    }
+    db.flush().unwrap();
+    let is_filed = !condition.contains(" or ");
+    let publications = if is_filed { 2_000 } else { 20 };
+    let mut rng = Rng::with_seed(1);
+    let (start, mut told) = (Instant::now(), 0);
+    for _ in 0..publications {
+        // Low prices, so that one-sided conditions are met by few.
+        let body = format!(
+            "{{\"symbol\":\"S{}\",\"price\":{}.25}}",
+            rng.u64(0..SUBSCRIPTIONS),
+            rng.u64(0..100)
+        );
+        let publication = Publication::new("market".parse().unwrap(), body);
+        told += broker.publish(&publication).unwrap().matches.len();
+    }
+    println!(
+        "{SUBSCRIPTIONS} conditions `{condition}` on one topic: {:.0} us a publication, for {:.1}",
+        start.elapsed().as_secs_f64() * 1e6 / publications as f64,
+        told as f64 / publications as f64,
+    );
 }

@@ -1,7 +1,7 @@
 //! The broker: what its handles share, opening, times, and the directory of subscriptions.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coding::{Reader, put_bytes};
@@ -115,7 +115,24 @@ impl Broker {
         }
     }
 
+    /// The broker of a store: one, whoever opens it, since what it knows of the lists is kept in memory, too.
     fn over(store: ExtensionStore) -> Result<Broker> {
+        static OPEN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+        let mut open = OPEN.lock();
+        open.retain(|inner| inner.strong_count() > 0);
+        let mut known = open.iter().filter_map(Weak::upgrade);
+        let same = known.find(|inner| inner.store.is_of_same_store(&store));
+        if let Some(inner) = same {
+            return Ok(Broker { inner });
+        }
+        let inner = Arc::new(Inner::over(store)?);
+        open.push(Arc::downgrade(&inner));
+        Ok(Broker { inner })
+    }
+}
+
+impl Inner {
+    fn over(store: ExtensionStore) -> Result<Inner> {
         let tree = |name: &str| {
             store
                 .tree(name)
@@ -137,7 +154,7 @@ impl Broker {
             directory,
         };
         let latest = read_latest(&snapshot, directory)?;
-        let inner = Inner {
+        Ok(Inner {
             shapes: Shapes::load(read_shapes(&snapshot, directory)?),
             compiled: Compiled::new(config.depth),
             durability: store.durability(),
@@ -149,12 +166,22 @@ impl Broker {
             store,
             config,
             trees,
-        };
-        Ok(Broker {
-            inner: Arc::new(inner),
         })
     }
 
+    /// Takes up what another process has written since: for a store that is only read here.
+    pub(crate) fn catch_up(&self, snapshot: &Snapshot) -> Result<()> {
+        if self.store.is_reader() {
+            self.shapes
+                .merge(read_shapes(snapshot, self.trees.directory)?);
+            let latest = read_latest(snapshot, self.trees.directory)?;
+            self.latest.fetch_max(latest, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+impl Broker {
     /// What it was made with.
     pub fn config(&self) -> &Config {
         &self.inner.config
@@ -258,10 +285,9 @@ impl Inner {
     pub(crate) fn shapes_to_write(
         &self,
         shapes: &[Shape],
-        now: Time,
         needed: Time,
     ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
-        let written = self.shapes.need(shapes, now, needed);
+        let written = self.shapes.need(shapes, self.now(), needed);
         let each = written.into_iter().map(|(shape, until)| {
             let key = [b"s", shape.encode().as_slice()].concat();
             (key, until.to_le_bytes().to_vec(), self.useless_at(until))

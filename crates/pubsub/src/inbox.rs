@@ -22,6 +22,8 @@ pub struct Inbox {
     inner: Arc<Inner>,
     subscription: Seq,
     queue: Arc<Queue>,
+    /// The subscription as it was found last: it may have ended, and what it was to be told has not.
+    entry: Option<Vec<u8>>,
     /// What was read from the lists.
     page: VecDeque<Notification>,
     /// There may be more in the lists.
@@ -39,11 +41,15 @@ impl Broker {
     /// The queue holds 1,024 notifications; a consumer that is slower reads what it missed from the lists.
     ///
     /// # Errors
-    /// What reading fails with. A subscription that is not there, or not any more, is told nothing.
+    /// What reading fails with. A subscription that is not there, or has ended before, is told nothing.
     pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
         let queue = Arc::<Queue>::default();
+        let entry = self
+            .inner
+            .lookup(&self.inner.store.snapshot(), subscription)?;
         self.inner.deliveries.add(subscription, &queue);
         Ok(Inbox {
+            entry,
             inner: self.inner.clone(),
             subscription,
             queue,
@@ -166,11 +172,14 @@ impl Inbox {
             state.is_behind = false;
         }
         let snapshot = self.everything_written()?;
-        let Some(entry) = self.inner.lookup(&snapshot, self.subscription)? else {
+        if let Some(entry) = self.inner.lookup(&snapshot, self.subscription)? {
+            self.entry = Some(entry);
+        }
+        let Some(entry) = &self.entry else {
             self.has_more = false;
             return Ok(());
         };
-        let (topics, forms) = read_entry(&entry)?;
+        let (topics, forms) = read_entry(entry)?;
         let page = Page {
             after: self.seen,
             most: QUEUE,

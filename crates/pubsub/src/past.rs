@@ -169,6 +169,7 @@ impl Inner {
         form: Seq,
         page: Page,
     ) -> Result<Vec<Notification>> {
+        self.catch_up(snapshot)?;
         if ready.from > ready.to || ready.from > self.latest.load(Ordering::Acquire) {
             return Ok(Vec::new());
         }

@@ -148,7 +148,7 @@ impl Inner {
                 batch.also_until(Kind::Operand, tree, key, &operand, useless)?;
             }
             let directory = self.trees.directory;
-            for (key, value, useless) in self.shapes_to_write(&shapes, time, expires) {
+            for (key, value, useless) in self.shapes_to_write(&shapes, expires) {
                 batch.also_until(Kind::Put, directory, &key, &value, useless)?;
             }
             if latest > self.kept_latest.load(Ordering::Relaxed) {

@@ -62,11 +62,18 @@ impl Shapes {
     /// Takes up what the directory says.
     pub(crate) fn load(found: impl IntoIterator<Item = (Shape, Time)>) -> Shapes {
         let shapes = Shapes::default();
-        let mut until = shapes.until.lock();
-        until.extend(found);
-        shapes.known.store(Arc::new(Known::of(&until)));
-        drop(until);
+        shapes.merge(found);
         shapes
+    }
+
+    /// Adds what the directory says.
+    pub(crate) fn merge(&self, found: impl IntoIterator<Item = (Shape, Time)>) {
+        let mut until = self.until.lock();
+        let before = until.len();
+        until.extend(found);
+        if until.len() != before {
+            self.known.store(Arc::new(Known::of(&until)));
+        }
     }
 
     pub(crate) fn known(&self) -> Arc<Known> {

@@ -297,7 +297,7 @@ impl Inner {
             }
             let directory = self.trees.directory;
             batch.also_until(Kind::Put, directory, &id_key(first), &entry, useless)?;
-            for (key, value, useless) in self.shapes_to_write(&shapes, ready.made, until) {
+            for (key, value, useless) in self.shapes_to_write(&shapes, until) {
                 batch.also_until(Kind::Put, directory, &key, &value, useless)?;
             }
             Ok(())
@@ -390,7 +390,7 @@ impl Inner {
                 false => {
                     let entry = directory_entry(&topics, &new, &kept);
                     batch.also_until(Kind::Put, directory, &id_key(id), &entry, new_useless)?;
-                    for (key, value, useless) in self.shapes_to_write(&shapes, now, new_until) {
+                    for (key, value, useless) in self.shapes_to_write(&shapes, new_until) {
                         batch.also_until(Kind::Put, directory, &key, &value, useless)?;
                     }
                 }

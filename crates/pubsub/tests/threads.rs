@@ -144,3 +144,45 @@ fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
     let refused = broker.follow(&joins, None).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::BadInput);
 }
+
+#[test]
+fn all_handles_of_a_store_are_one_broker_and_readers_keep_up() {
+    let memory = Memory::new();
+    let keep = KeepLog {
+        bytes: 4 << 10,
+        ..KeepLog::default()
+    };
+    let options = || Options {
+        keep_log: keep,
+        ..options(&memory)
+    };
+    let db = PubSub::open(Path::new("/one"), options()).unwrap();
+    let first = Broker::create_or_open(&db, Config::new()).unwrap();
+    let second = Broker::open(&db).unwrap();
+    let made = first
+        .subscribe(&Subscription::to("x/y/z".parse().unwrap()))
+        .unwrap();
+    let seen = second
+        .publish(&Publication::new("x/y/z".parse().unwrap(), "{}"))
+        .unwrap();
+    assert_eq!(seen.matches.len(), 1);
+    assert_eq!(seen.matches[0].subscription, made.id);
+
+    // A reader that falls behind the log finds topics of other depths in the lists.
+    let reader = esker::Database::open_reader(Path::new("/one"), options()).unwrap();
+    let there = Broker::open(&reader).unwrap();
+    let all = Subscription::to("#".parse().unwrap()).from(0);
+    let mut follow = there.follow(&all, None).unwrap();
+    let mut sent = vec![seen.seq];
+    for n in 0..600 {
+        let topic = ["a", "a/b", "a/b/c/d"][n % 3].parse().unwrap();
+        let new = Publication::new(topic, "x".repeat(300));
+        sent.push(first.publish(&new).unwrap().seq);
+        if n % 100 == 99 {
+            db.flush().unwrap();
+        }
+    }
+    let got: Vec<Seq> =
+        std::iter::from_fn(|| follow.next().unwrap().map(|next| next.seq)).collect();
+    assert!(got == sent, "{} of {}", got.len(), sent.len());
+}

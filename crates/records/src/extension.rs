@@ -303,6 +303,11 @@ impl ExtensionStore {
         self.store.durability
     }
 
+    /// True when both are parts of one open store.
+    pub fn is_of_same_store(&self, other: &ExtensionStore) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
     /// True when it was opened to read it beside the process that writes it.
     pub fn is_reader(&self) -> bool {
         self.store.group.is_reader()
