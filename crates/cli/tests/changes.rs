@@ -12,7 +12,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use common::esker;
+use common::{esker, esker_fed};
 use esker::{Database, DatasetDef, KeyType, Options};
 
 #[test]
@@ -93,4 +93,52 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A dataset that is made for it prints what each change replaced; another one says why it cannot.
+#[test]
+fn old_records_are_printed_of_a_dataset_that_keeps_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = |name: &str, more: &[&str], text: &'static str| {
+        let args = [&["load", "db", name, "-", "--key", "id:int"], more].concat();
+        esker_fed(&args, dir.path(), |input| {
+            input.write_all(text.as_bytes()).unwrap();
+        })
+        .expect(0)
+    };
+    let s = dir.path().join("db").display().to_string();
+    esker(&["create", &s, "d", "--key", "id:int", "--old-records"]).expect(0);
+    for name in ["with", "without"] {
+        esker(&["changes", &s, "d", "--consumer", name]).expect(1);
+    }
+    load("d", &["--old-records"], "{\"id\":1,\"n\":1}\n{\"id\":2}\n");
+    load("d", &[], "{\"id\":1,\"n\":2}\n");
+    load("plain", &[], "{\"id\":1}\n");
+    esker(&["delete", &s, "d", "2"]).expect(0);
+    let lines = [
+        r#"{"seq":1,"change":"put","key":1,"record":{"id":1,"n":1}}"#,
+        r#"{"seq":2,"change":"put","key":2,"record":{"id":2}}"#,
+        r#"{"seq":3,"change":"put","key":1,"record":{"id":1,"n":2},"old":{"id":1,"n":1}}"#,
+        r#"{"seq":5,"change":"delete","key":2,"old":{"id":2}}"#,
+    ];
+    let printed = esker(&["changes", &s, "d", "--old", "--consumer", "with"]).expect(0);
+    assert_eq!(printed.stdout.lines().collect::<Vec<_>>(), lines);
+    // Who does not ask is not told.
+    let printed = esker(&["changes", &s, "d", "--consumer", "without"]).expect(0);
+    assert!(!printed.stdout.contains("old"), "{}", printed.stdout);
+    for consumer in [&[][..], &["--consumer", "c"]] {
+        let refused = esker(&[&["changes", &s, "plain", "--old"], consumer].concat());
+        assert_ne!(refused.code, 0);
+        let why = "do not have old records";
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+    let kept = esker(&["stat", &s, "--json"]).expect(0);
+    assert!(!kept.stdout.contains("\"c\""), "a log is kept");
+    // Loaded into as it is, it must not be asked to be another.
+    let other = esker_fed(
+        &["load", "db", "plain", "-", "--old-records"],
+        dir.path(),
+        |_| {},
+    );
+    assert!(other.stderr.contains("--old-records"), "{}", other.stderr);
 }
