@@ -137,7 +137,7 @@ pub(crate) struct Matching<'d> {
 }
 
 impl Matching<'_> {
-    /// It is for these; `notification` makes what they are told.
+    /// It is for these; `notification` makes what they get.
     pub(crate) fn found(
         &mut self,
         subscriptions: impl Iterator<Item = Seq>,

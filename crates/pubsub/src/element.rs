@@ -241,7 +241,7 @@ impl<'a> StoredSubscription<'a> {
         }
     }
 
-    /// True when it was told of a publication: with the number, time and expiry, provided that it asked for it.
+    /// True when it got a publication: with the number, time and expiry, provided that it asked for it.
     pub(crate) fn was_told(&self, seq: Seq, time: Time, expires: Time) -> bool {
         let was_there = if seq < self.form { self.made } else { time };
         seq >= self.begins && (self.ended == 0 || seq < self.ended) && expires > was_there

@@ -84,7 +84,7 @@ impl Follow {
         }
     }
 
-    /// True when its interval is over, and everything in it was given.
+    /// True when its interval has ended, and everything in it was given.
     pub fn is_over(&self) -> bool {
         self.found.is_empty() && self.inner.now() > self.ready.to
     }
@@ -115,7 +115,7 @@ impl Follow {
 
     /// Finds what the lists have behind its place.
     fn catch_up(&mut self) -> Result<()> {
-        // After the tail was begun: what is in neither does not exist, what is in both is told by its number.
+        // After the tail was begun: what is in neither does not exist, what is in both is known by its number.
         let snapshot = self.inner.store.snapshot();
         let ready = Ready {
             made: self.inner.now(),

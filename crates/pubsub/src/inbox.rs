@@ -1,4 +1,4 @@
-//! Inboxes: what stored subscriptions are told, in the process that publishes.
+//! Inboxes: the notifications of stored subscriptions, in the process that publishes.
 //!
 //! A publisher puts what it has matched into a short queue for each consumer, in the order of the publications' numbers.
 //! A queue that is full is left alone: its consumer reads what it has missed from the lists, in pages, until it has
@@ -17,12 +17,12 @@ use crate::deliver::{QUEUE, Queue};
 use crate::message::Notification;
 use crate::past::Page;
 
-/// What a stored subscription is told, in the order of the publications' numbers ([`Broker::inbox`]).
+/// The notifications of a stored subscription, in the order of the publications' numbers ([`Broker::inbox`]).
 pub struct Inbox {
     inner: Arc<Inner>,
     subscription: Seq,
     queue: Arc<Queue>,
-    /// The subscription as it was found last: it may have ended, and what it was to be told has not.
+    /// The subscription as it was found last: it may have ended, and what it was to get has not.
     entry: Option<Vec<u8>>,
     /// What was read from the lists.
     page: VecDeque<Notification>,
@@ -33,7 +33,7 @@ pub struct Inbox {
 }
 
 impl Broker {
-    /// What a subscription is told from the publication behind the one with the number `after` on; without it, what is
+    /// The notifications of a subscription from the publication behind the one with the number `after` on; without it, what is
     /// published after the subscription was made. A consumer that keeps the number of the last notification that it
     /// has dealt with misses nothing and gets nothing twice, whatever happens in between; but what expires meanwhile is
     /// gone, and of a subscription to changes, what the change was compared with.
@@ -41,7 +41,7 @@ impl Broker {
     /// The queue holds 1,024 notifications; a consumer that is slower reads what it missed from the lists.
     ///
     /// # Errors
-    /// What reading fails with. A subscription that is not there, or has ended before, is told nothing.
+    /// What reading fails with. A subscription that is not there, or has ended before, gets nothing.
     pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
         let queue = Arc::<Queue>::default();
         let entry = self

@@ -1,4 +1,4 @@
-//! What goes in and comes out: publications, subscriptions, and what they are told.
+//! What goes in and comes out: publications, subscriptions, notifications.
 
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ impl Subscription {
 
     /// Takes a publication only where a number in its body differs by more than `threshold` from that of the
     /// publication before it: the newest earlier one on the same topic, in the same cell, that has the number and is
-    /// there when the two meet. The first has none before it, and is not taken. What it is told does not count for later
+    /// there when the two meet. The first has none before it, and is not taken. What it gets does not count for later
     /// [self-joins](Subscription::join).
     pub fn on_change(mut self, path: esker::Path, threshold: Threshold) -> Subscription {
         self.change = Some(OnChange { path, threshold });

@@ -323,7 +323,7 @@ fn note(key: &[u8], raw: &Raw<'_>, ready: &Ready, form: Seq, got: &mut Vec<Got>)
         && subscription.user == ready.user
         && subscription.form != form
         && subscription.to >= ready.from
-        // Whether it was told of a change can depend on what has expired since.
+        // Whether it got a change can depend on what has expired since.
         && subscription.change.is_none()
     {
         let mut entry = Vec::new();

@@ -330,7 +330,7 @@ impl Inner {
         let mut new = old.copy();
         match change {
             Change::End => {}
-            // What was told already is not to be missed later.
+            // What it got already is not to be missed later.
             Change::Until(time) => new.to = now.max(*time),
             Change::To(place) => new.place = place.clone(),
         }

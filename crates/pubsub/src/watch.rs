@@ -13,8 +13,8 @@ use crate::place::Region;
 /// The changes of a dataset that somebody asks for, in order.
 ///
 /// A record that was put is asked for when it meets the condition and lies in the area. Of a feed with old records
-/// ([`Changes::with_old`]) so is a change of one that did before: it has left, or is gone. Without old records nothing
-/// is told of deletions.
+/// ([`Changes::with_old`]) so is a change of one that did before: it has left, or is gone. Without old records
+/// deletions are left out.
 ///
 /// ```
 /// use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};

@@ -1,7 +1,7 @@
 //! `demo pubsub`: drivers who want to know what happens about them, as they move.
 //!
 //! Every few seconds each driver subscribes anew, to what happens within some distance of where it is, a minute back and
-//! a minute ahead; what it was told already it is not told again (the paper's running example, section 1).
+//! a minute ahead; what it got already it does not get again (the paper's running example, section 1).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{note, thousands};
 use crate::progress::Progress;
 
-/// What the progress of a change is told to.
+/// Who hears of the progress of a change.
 type Tell<'t> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 't;
 
 /// `esker index ...`

@@ -96,7 +96,7 @@ fn of_store(dir: &FilePath, db: &Database) -> Result<OfStore, Failure> {
         datasets.insert(name.clone(), of_dataset(dir, &dataset(db, &name)?)?);
     }
     let mut internals = db.stats();
-    // They are told of with a summary each.
+    // Each has a summary of its own.
     internals.datasets.clear();
     Ok(OfStore {
         datasets,
