@@ -364,7 +364,8 @@ fn a_subscriber_reads_beside_publishers() {
         let mut args = vec!["publish", &store, topic];
         args.extend_from_slice(options);
         esker_fed(&args, dir.path(), move |stdin| {
-            stdin.write_all(lines.as_bytes()).unwrap()
+            // One that refuses its arguments reads nothing.
+            let _ = stdin.write_all(lines.as_bytes());
         })
     };
     publish(
@@ -456,4 +457,46 @@ fn the_demo_tells_drivers_of_a_generated_city() {
     .unwrap();
     esker(&["demo", "pubsub", "--moves", &moves, "--speed", "1000000"]).expect(2);
     esker(&["demo", "pubsub", "--speed", "0"]).expect(2);
+}
+
+#[test]
+fn a_killed_publisher_leaves_a_prefix_and_the_next_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store").display().to_string();
+    for round in 0..3_u64 {
+        let mut child = command(&["publish", &store, "a/b"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // Whatever it has read by then: the pipe takes no more once it is gone.
+        for n in 0..20_000 * (round + 1) {
+            if writeln!(stdin, "{{\"round\":{round},\"n\":{n}}}").is_err() {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        esker(&["check", &store]).expect(0);
+        let found = esker(&[
+            "subscribe",
+            &store,
+            "a",
+            "--where",
+            &format!("round = {round}"),
+        ]);
+        let found: Vec<u64> = found
+            .rows()
+            .iter()
+            .map(|row| row["n"].as_u64().unwrap())
+            .collect();
+        let prefix: Vec<u64> = (0..found.len() as u64).collect();
+        assert!(
+            found == prefix,
+            "round {round}: {} are no prefix",
+            found.len()
+        );
+    }
+    let all = esker(&["subscribe", &store, "a"]).expect(0).rows().len();
+    assert!(all > 0);
 }
