@@ -35,7 +35,7 @@ pub const CHUNK_BYTES: usize = 4 << 10;
 const IMPLIED: Seq = 0;
 
 const CANCELS: u64 = 1;
-const SETTLED: u64 = 2;
+const NORMALISED: u64 = 2;
 
 /// Up to this many keys, pairwise comparison is faster than hashing.
 const FEW: usize = 12;
@@ -150,7 +150,7 @@ impl<'a> PostingList<'a> {
 
     /// True when no key occurs twice.
     pub fn is_normalised(&self) -> bool {
-        self.flags & SETTLED != 0
+        self.flags & NORMALISED != 0
     }
 
     /// A reader of the postings, newest first. Stop early for the newest K: postings behind the reader's position are
@@ -285,7 +285,7 @@ impl PostingWriter {
     pub fn finish(&mut self, normalised: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
             let flags = if normalised {
-                self.flags | SETTLED
+                self.flags | NORMALISED
             } else {
                 self.flags
             };
@@ -366,7 +366,7 @@ enum Normalised {
 fn normalised(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Option<Normalised> {
     let list = PostingList::head(fragment, entry)?;
     let drop_cancels = oldest && list.flags & CANCELS != 0;
-    let distinct = list.flags & SETTLED != 0 || list.newest == list.oldest;
+    let distinct = list.flags & NORMALISED != 0 || list.newest == list.oldest;
     if distinct && !drop_cancels {
         return Some(Normalised::Already);
     }
