@@ -85,6 +85,15 @@ impl From<Error> for Failure {
             | Error::Record(_)
             | Error::Condition(_)
             | Error::Exists(_) => Self::Usage(error.to_string()),
+            Error::NoStore { .. } => {
+                Self::Store(format!("{error}; `esker load` and `esker create` make one"))
+            }
+            Error::PositionExpired { .. } => Self::Store(format!(
+                "{error}; without --from changes begin there, and for a --consumer they are kept"
+            )),
+            Error::Locked { .. } => Self::Store(format!(
+                "{error}: one process writes at a time, and commands that only read work beside it"
+            )),
             _ => Self::Store(error.to_string()),
         }
     }

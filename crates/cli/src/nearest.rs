@@ -1,6 +1,7 @@
 //! The nearest known name to one that is not known: what was probably meant.
 
-/// The most similar of the known names, if one is similar enough to be meant. A part of a path stands for the whole: `name` for `user.name`.
+/// The most similar of the known names, if one is similar enough to be meant. A part of a path stands for the whole: `name` for `user.name`;
+/// what lies above a path that is not known (`user` for `user.nme`) is meant where nothing is more similar.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LEAST: f64 = 0.55;
     let sought = name.to_lowercase();
@@ -9,9 +10,11 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         let is_part = |whole: &str, part: &str| {
             whole.ends_with(&format!(".{part}")) || whole.starts_with(&format!("{part}."))
         };
-        match is_part(&known, &sought) || is_part(&sought, &known) {
-            true => 0.9,
-            false => strsim::normalized_damerau_levenshtein(&known, &sought),
+        let similar = strsim::normalized_damerau_levenshtein(&known, &sought);
+        match (is_part(&known, &sought), is_part(&sought, &known)) {
+            (true, _) => 0.9,
+            (false, true) => similar.clamp(0.6, 0.75),
+            (false, false) => similar,
         }
     };
     let similar = known

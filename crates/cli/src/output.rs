@@ -72,6 +72,12 @@ pub(crate) fn bold(text: &str) -> String {
     }
 }
 
+/// A number of things: `1 record`, `1,200 records`. The name of the thing takes an `s`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{s}", thousands(number))
+}
+
 /// A number with its thousands apart: `1,234,567`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();

@@ -30,6 +30,17 @@ fn sizes_and_durability_are_read() {
     assert!(durability("often").is_err());
 }
 
+#[test]
+fn what_was_meant_is_the_most_similar_name() {
+    let known = ["user", "user.name", "at"];
+    let meant = |name| crate::nearest::nearest(name, known);
+    assert_eq!(meant("user.nme"), Some("user.name"));
+    assert_eq!(meant("usr.name"), Some("user.name"));
+    assert_eq!(meant("name"), Some("user.name"));
+    assert_eq!(meant("user.address"), Some("user"));
+    assert_eq!(meant("price"), None);
+}
+
 fn as_json(text: &str, is_string: bool) -> String {
     let mut json = Vec::new();
     cell(text, is_string, &mut json);

@@ -43,7 +43,9 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     assert!(printed(&["--from", "3"], 1).is_empty());
 
     // A consumer that is new begins now, and misses nothing of what comes.
-    assert!(printed(&["--consumer", "audit"], 1).is_empty());
+    let made = esker(&["changes", &s, "d", "--consumer", "audit"]).expect(0);
+    assert!(made.stdout.is_empty(), "{}", made.stdout);
+    assert!(made.stderr.contains("`audit` is new"), "{}", made.stderr);
     let more = || {
         let db = Database::open(&store, Options::default()).unwrap();
         db.dataset::<esker::Key>("d")
@@ -71,6 +73,12 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
         expired.stderr.contains("oldest position"),
         "{}",
         expired.stderr
+    );
+    let future = esker(&["changes", &s, "d", "--from", "999999"]).expect(3);
+    assert!(
+        future.stderr.contains("has not come so far"),
+        "{}",
+        future.stderr
     );
     esker(&["changes", &s, "nothing"]).expect(2);
     esker(&["changes", &s, "d", "--consumer", "audit", "--follow"]).expect(2);

@@ -107,7 +107,7 @@ fn indexes_are_added_switched_and_dropped() {
     refused(
         "switch",
         "nope:lazy",
-        "no attribute `nope` is declared (there are: v, w)",
+        "`nope` has no index (indexed: v); `esker index add",
     );
     refused("add", "v:quick", "unknown index kind `quick`");
     refused("drop", "w", "`w` has no index");
@@ -174,7 +174,7 @@ fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
 
 /// Cuts the files of the first index short, as a failing disk might.
 fn damage(store: &str) {
-    let db = esker::Database::open(store.as_ref(), esker::Options::default()).unwrap();
+    let db = esker::Database::open(store, esker::Options::default()).unwrap();
     let files: Vec<std::path::PathBuf> = {
         let snapshot = db.group().snapshot();
         let tree = snapshot.version().tree_named("d/index/0").unwrap();
@@ -205,7 +205,7 @@ fn a_damaged_index_is_built_again_by_one_command() {
     assert_eq!(run.stdout.trim(), "200");
     esker(&["check", &store]).expect(0);
     let run = esker(&["repair", &store, "d", "--rebuild-index", "w"]).expect(2);
-    assert!(run.stderr.contains("no attribute `w`"), "{}", run.stderr);
+    assert!(run.stderr.contains("`w` has no index"), "{}", run.stderr);
     let both = [
         "repair",
         &store,

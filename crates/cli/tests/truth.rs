@@ -126,7 +126,7 @@ impl Loaded {
                 .expect(0);
         }
         let store = self.store();
-        let db = esker::Database::open(store.as_ref(), esker::Options::default()).unwrap();
+        let db = esker::Database::open(store, esker::Options::default()).unwrap();
         let dataset = db.dataset::<esker::Key>("d").unwrap();
         let mut batch = dataset.batch();
         for id in many {

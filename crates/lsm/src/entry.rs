@@ -124,6 +124,21 @@ pub struct Position {
     pub seq: Seq,
 }
 
+impl Position {
+    /// Why a store that is at `current` cannot read on from this position: it is of another history, or ahead.
+    pub fn unknown_at(self, current: Position) -> String {
+        if self.history == current.history && self.seq > current.seq {
+            return format!(
+                "the store has not come so far: write {} is the last, {} was asked for",
+                current.seq, self.seq
+            );
+        }
+        format!(
+            "{self} is a position of another store, of a copy that diverged, or of writes that a power cut took: this store is at {current}"
+        )
+    }
+}
+
 impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}-{}", self.history, self.seq)

@@ -193,10 +193,9 @@ impl fmt::Display for Error {
                     "the log is not kept so far back; the oldest position is {oldest}"
                 )
             }
-            Error::OtherHistory { position, current } => write!(
-                f,
-                "{position} is a position of another history; this store is at {current}"
-            ),
+            Error::OtherHistory { position, current } => {
+                f.write_str(&position.unknown_at(*current))
+            }
             Error::SnapshotExists { name } => {
                 write!(f, "a snapshot called `{name}` is kept already")
             }

@@ -289,16 +289,15 @@ impl fmt::Display for Error {
             Error::Cancelled { deadline: false } => f.write_str("cancelled"),
             Error::NoOldRecords { dataset } => write!(
                 f,
-                "the changes of dataset `{dataset}` do not have old records: that is said when a dataset is made"
+                "the changes of dataset `{dataset}` do not have old records: only a dataset that is created with them has"
             ),
             Error::PositionExpired { oldest } => write!(
                 f,
                 "the log is not kept so far back; the oldest position is {oldest}"
             ),
-            Error::OtherHistory { position, current } => write!(
-                f,
-                "{position} is a position of another history; this store is at {current}"
-            ),
+            Error::OtherHistory { position, current } => {
+                f.write_str(&position.unknown_at(*current))
+            }
             Error::Io { path, op, source } => {
                 write!(f, "{}: cannot {op}: {source}", path.display())
             }

@@ -128,7 +128,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
         def.index(path(at), esker::Index::new(kind).of_type(Type::Int))
     });
     let _doing = Doing(format!("ESKER_SEED={seed}: {def:?}"));
-    let db = Database::create_or_open(common::DIR.as_ref(), options).unwrap();
+    let db = Database::create_or_open(common::DIR, options).unwrap();
     let dataset = db.create_dataset::<esker::Key>("d", def.clone()).unwrap();
     let writing = AtomicUsize::new(WRITERS as usize);
     // Every write that a reader has ever seen to be current, by key.
@@ -253,7 +253,7 @@ fn of_inserts_of_one_key_at_once_one_goes() {
             background: true,
             ..small(Arc::new(Memory::new()))
         };
-        let db = Database::create_or_open(common::DIR.as_ref(), options).unwrap();
+        let db = Database::create_or_open(common::DIR, options).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int).maintenance(maintenance);
         let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         let went: usize = std::thread::scope(|scope| {

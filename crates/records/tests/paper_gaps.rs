@@ -515,7 +515,7 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
         table_size: 2 << 10,
         ..small(Arc::new(Memory::new()))
     };
-    let db = Database::create_or_open(common::DIR.as_ref(), options).unwrap();
+    let db = Database::create_or_open(common::DIR, options).unwrap();
     let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let store = Store { db, dataset };
     let done = AtomicBool::new(false);

@@ -356,7 +356,7 @@ fn a_store_without_a_set_gets_one() {
     group.create_trees(&trees).unwrap();
     group.close().unwrap();
     drop(group);
-    let db = Database::open(DIR.as_ref(), small(fs)).unwrap();
+    let db = Database::open(DIR, small(fs)).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();
     for a in [1, 2] {
         for id in 0..20 {

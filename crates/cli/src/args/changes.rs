@@ -8,10 +8,14 @@ use esker::{ChangesFrom, Position, Seq};
 use super::size;
 
 pub(super) const CHANGES_HELP: &str = "\
-One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}, or \"change\":\"delete\", or
-\"expire\" of one that had expired, and no record. With --old a change of a record that was there has it, too: \"old\":{...}. The log has what is in no table
-yet. With --consumer it is kept for whoever reads under that name, through restarts and from where that one stopped: it sees every change at
-least once; no other process may have the store open for writing meanwhile. Without, a process that writes is followed beside it.
+One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}; of a record that was deleted or had expired
+\"change\":\"delete\" or \"expire\", without a record. With --old what was replaced, too: \"old\":{...}.
+
+Changes are read from the store's log, which goes back to the last writes that are in no table yet. With --consumer it is
+kept for that name, through restarts: each call continues where the last one stopped, and sees every change at least once. Such a call
+needs the store for itself; without --consumer a process that writes may have it open.
+
+Exit codes: 0 changes were printed (or the consumer is new), 1 there was none.
 
 Examples:
   esker changes db events --from 1200
@@ -24,16 +28,16 @@ pub(crate) struct ChangesArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Begin behind this write: its `seq`, or a place as `esker stat --json` shows it of consumers [default: with the oldest change that is kept]
+    /// Begin after this write: its `seq`, or a position as `esker stat --json` shows it for consumers [default: with the oldest change that is kept]
     #[arg(long, value_name = "SEQ", value_parser = from)]
     pub(crate) from: Option<ChangesFrom>,
-    /// With each change the record that it replaced, of a dataset that was made with --old-records
+    /// Print with each change the record that it replaced; for datasets that were made with --old-records
     #[arg(long)]
     pub(crate) old: bool,
     /// Wait for further changes
     #[arg(long, conflicts_with = "consumer")]
     pub(crate) follow: bool,
-    /// Keep changes for this name, and begin where it stopped; one that is new begins now, or with --from
+    /// Keep changes for the consumer of this name, and begin where it stopped; a new one begins now, or at --from
     #[arg(long, value_name = "NAME")]
     pub(crate) consumer: Option<String>,
     /// At most so much of the log is kept for the consumer

@@ -40,7 +40,7 @@ pub(crate) struct ExpireArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name [default: all]
     pub(crate) dataset: Option<String>,
-    /// The clock is right, however far it is ahead
+    /// Trust the clock, even where it is a day or more ahead of the store's last use
     #[arg(long)]
     pub(crate) confirm: bool,
 }

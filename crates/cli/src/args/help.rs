@@ -75,7 +75,7 @@ macro_rules! create {
             "\n
 Examples:
   esker create db events --key id:int --index user:recent:string --index time:embedded:time
-  esker create db jobs --key id:string --index state:composite:string --maintenance auto --versions 3"
+  esker create db jobs --key id:string --index state:composite:string --maintenance auto --ttl 30d"
         )
     };
 }
@@ -133,9 +133,9 @@ Baselines of the papers, for experiments:
 );
 
 pub(super) const REPAIR: &str = "\
-By key: what was written since the last repair, and what it replaced, from the primary-key index. By index: each index is
-sorted and validated. Primary: a pass over all versions of all records. Other threads read and write meanwhile; a repair
-that was killed loses only its work.
+Methods: key reads what was written since the last repair, and what it replaced, from the primary-key index; index sorts
+the entries of each index and validates them; primary goes through all versions of all records. A repair that was killed
+loses only its own work. Answers are exact before, during and after.
 
 Examples:
   esker repair db events
@@ -143,16 +143,16 @@ Examples:
   esker repair db events --rebuild-index user.name";
 
 pub(super) const READ_KEY: &str = "\
-A dataset that keeps N versions drops one once the key was written N more times.
+A dataset that was made with --versions N keeps the latest N of each key.
 
 Examples:
   esker read-key db prices 7
   esker read-key db prices 7 --versions 3 --at 1200";
 
 pub(super) const READ_VALUE: &str = "\
-A version is printed when it is among the latest M of its key (as of --at), and each field has a value that its
-TOKEN matches: the value itself, or with an index of prefixes its beginning. When there is more, the last line on
-standard error gives the value for --after.
+A version is printed when it is among the latest M (--versions) of its key, as of --at, and each field has a value that
+its TOKEN matches: the value itself, or with an index of prefixes a beginning of it. When there is more, the last line on
+standard error has the token for --after.
 
 Examples:
   esker read-value db jobs state=ready
@@ -170,8 +170,8 @@ Examples:
   esker find db events 'user = ann' --keys-only | esker delete db events -";
 
 pub(super) const ADVISE: &str = "\
-The mix of operations is what programs that wrote counted; commands that only read leave nothing behind. With --mix each
-field is taken to be queried by that share of lookups and ranges.
+The advice is for the mix of operations that was counted by processes which wrote to the store; those that only read leave
+no counts behind. With --mix it is for that mix, and each field is taken to have that share of lookups and ranges.
 
 Examples:
   esker advise db events
@@ -203,8 +203,9 @@ EXPR is made of tests, joined by and, or, not and ( ). A test is one of
   PATH in (V, V...)  equals one of these
   PATH exists, PATH is null, PATH is not null
 Blanks around an operator mean nothing. V ends at a blank or ), and takes the type of what it is
-compared with; a value with blanks is quoted. Where a field is absent only `is null` and `not` hold.
-Quote EXPR for the shell. Several are joined by and.
+compared with; a value with blanks is quoted. Where a field is absent, `is null` holds and no other
+test does (`not ms = 1` holds there, `ms != 1` does not). Quote EXPR for the shell; several are
+joined by and.
 
 Examples:
   esker find db events user=ann 'time>=1547194388' --limit 10

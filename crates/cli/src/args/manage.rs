@@ -15,11 +15,11 @@ pub(crate) struct IndexArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Index a field of the records that are there, and of those to come
+    /// Index a field of all records, those that are there included
     Add(IndexChangeArgs),
     /// Change how a field is indexed
     Switch(IndexChangeArgs),
-    /// Drop an index; the field stays declared. Cancels a change that was interrupted
+    /// Drop an index, or cancel a change that was interrupted; records that do not fit the field's type are still refused
     Drop(IndexDropArgs),
     /// Resume a change that was interrupted
     Resume(IndexResumeArgs),
@@ -111,19 +111,19 @@ pub(crate) struct RepairArgs {
     /// Build the index of this field again from the records: for an index whose files are damaged or missing
     #[arg(long, value_name = "PATH", conflicts_with_all = ["method", "compaction", "buffer", "threads", "rate", "no_bloom", "lookups", "json"])]
     pub(crate) rebuild_index: Option<String>,
-    /// What is read [default: what fits the dataset]
+    /// What the repair reads [default: auto]
     #[arg(long, value_enum, default_value_t = RepairBy::Auto, hide_default_value = true)]
     pub(crate) method: RepairBy,
     /// With --method primary: when the records are compacted, too [default: not at all]
     #[arg(long, hide_short_help = true, help_heading = BASELINES)]
     pub(crate) compaction: Option<RepairCompaction>,
-    /// Memory of sorters and buffers [default: 16M]
+    /// Memory for sorting and buffers [default: 16M]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) buffer: Option<usize>,
     /// Threads that read [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<std::num::NonZeroUsize>,
-    /// Bytes to read in a second at most [default: no limit]
+    /// Bytes to read per second at most [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) rate: Option<usize>,
     /// By index: sort all keys, also those that no key filter knows

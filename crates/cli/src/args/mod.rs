@@ -39,10 +39,10 @@ use crate::report::ProgressForm;
 #[derive(Parser)]
 #[command(name = "esker", version, arg_required_else_help = true, after_help = help::EXAMPLES)]
 pub(crate) struct Cli {
-    /// Memory that the store may use, in bytes (K, M and G are understood)
+    /// Memory that the store may use, in bytes, or with a unit: K, M, G
     #[arg(long, global = true, display_order = 500, value_name = "BYTES", default_value = "128M", value_parser = values::size)]
     pub(crate) memory: usize,
-    /// What standard error gets: a progress line on terminals (auto), no progress (none), or JSON objects alone, one a line (json)
+    /// Progress on standard error: a line on terminals (auto), none, or JSON objects, one a line, in place of all other messages (json)
     #[arg(long, global = true, display_order = 501, value_enum, value_name = "FORM", default_value_t = ProgressForm::Auto, hide_possible_values = true)]
     pub(crate) progress: ProgressForm,
     #[command(subcommand)]
@@ -100,7 +100,7 @@ pub(crate) enum Command {
     /// Say which kind of index fits each field, with the figures and the command that makes the change
     #[command(after_help = help::ADVISE)]
     Advise(AdviseArgs),
-    /// Show records, sizes, indexes and health of a store or a dataset
+    /// Show the records, sizes, indexes and health of a store or a dataset
     #[command(after_help = help::STAT)]
     Stat(StatArgs),
     /// Read and verify every file of a store
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     /// Find all obsolete index entries at once, so that queries skip them and compactions drop them
     #[command(after_help = help::REPAIR)]
     Repair(RepairArgs),
-    /// Change how long the records of a dataset live
+    /// Change the time to live of a dataset's records
     #[command(after_help = expiry::TTL_HELP)]
     Ttl(TtlArgs),
     /// Delete the records that have expired
@@ -136,7 +136,7 @@ pub(crate) enum Command {
     /// Print what was published to a topic, and what will be
     #[command(after_help = self::pubsub::SUBSCRIBE_HELP)]
     Subscribe(SubscribeArgs),
-    /// List the topics of a store that something lives in
+    /// List the topics that have live publications or subscriptions
     #[command(after_help = "Example:\n  esker topics db")]
     Topics(DirArgs),
     /// Run subscriptions over publications that happened, merged by time, and print each match once

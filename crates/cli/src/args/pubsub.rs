@@ -57,7 +57,7 @@ pub(crate) struct PublishArgs {
 /// What `esker demo` shows beside records.
 #[derive(Subcommand)]
 pub(crate) enum DemoCommand {
-    /// Drivers who want to know what happens about them, now and a minute ago, as they move
+    /// Drivers that move through a city and get what happens around them, from a minute ago on
     #[command(
         after_help = "Examples:\n  esker demo pubsub\n  esker demo pubsub --moves moves.ndjson.zst --speed 600 --length 1h"
     )]

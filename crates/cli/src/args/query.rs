@@ -11,10 +11,10 @@ use super::values::{limit, validation, versions};
 /// In which form records are printed.
 #[derive(Args)]
 pub(crate) struct RowsArgs {
-    /// The form of the records
+    /// How records are printed
     #[arg(long, value_enum, value_name = "FORM", default_value_t = RowForm::Ndjson)]
     pub(crate) format: RowForm,
-    /// With csv and table: the columns, as paths [default: the fields of the first record]
+    /// With csv and table: the fields to print, as paths [default: the fields of the first record]
     #[arg(long, value_name = "PATH,...", value_delimiter = ',')]
     pub(crate) columns: Vec<esker::Path>,
 }
@@ -66,10 +66,10 @@ pub(crate) struct GetArgs {
 /// What the readers of versions take.
 #[derive(Args)]
 pub(crate) struct VersionArgs {
-    /// As of the write with this sequence number [default: now]
+    /// As of the write with this sequence number, which each line begins with [default: now]
     #[arg(long, value_name = "SEQ")]
     pub(crate) at: Option<u64>,
-    /// How many of a key's versions count
+    /// How many of a key's latest versions to look at
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = versions)]
     pub(crate) versions: usize,
     /// Each version as one JSON object, {"seq":SEQ,"record":RECORD}
@@ -96,7 +96,7 @@ pub(crate) struct ReadValueArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Fields and what they must match; all must
+    /// Fields and the values that they must match; all of them must
     #[arg(required = true, value_name = "PATH=TOKEN")]
     pub(crate) tokens: Vec<String>,
     #[command(flatten)]
@@ -104,7 +104,7 @@ pub(crate) struct ReadValueArgs {
     /// Print at most this many versions
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit)]
     pub(crate) limit: usize,
-    /// Continue behind the page that gave this token
+    /// Continue after the page that ended with this token
     #[arg(long, value_name = "TOKEN")]
     pub(crate) after: Option<esker::ValueToken>,
 }
@@ -115,8 +115,8 @@ pub(crate) struct QueryArgs {
     /// Print at most this many records
     #[arg(long, value_name = "K", value_parser = limit)]
     pub(crate) limit: Option<usize>,
-    /// Print the keys of the records alone, one a line; where the dataset's maintenance allows it no record is read (a
-    /// scan reads them)
+    /// Print only the keys, one a line; quicker where an index and the maintenance strategy (`esker maintain --help`) know them
+    /// without the records
     #[arg(long, conflicts_with_all = ["format", "columns"])]
     pub(crate) keys_only: bool,
     /// How candidates of an index are validated: auto, direct (by their records) or timestamp (by the

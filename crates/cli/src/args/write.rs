@@ -23,26 +23,25 @@ pub(crate) struct DemoArgs {
 /// What a dataset is: its key, its indexes, and how it is maintained.
 #[derive(Args)]
 pub(crate) struct DefinitionArgs {
-    /// The field that is the primary key, with its type (int or string) if wanted
+    /// The field that is the primary key, and its type: int or string (`load` infers a type that is left out)
     #[arg(long, value_name = "FIELD[:TYPE]")]
     pub(crate) key: Option<String>,
-    /// A field to index, may be repeated [default kind: lazy]
+    /// A field to index, and how (see below); may be repeated [default kind: lazy]
     #[arg(long = "index", value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) indexes: Vec<String>,
-    /// When index entries of replaced records are found to be obsolete: auto chooses by what is measured; the
-    /// others are explained by `esker maintain --help` [default: deferred]
+    /// When index entries of replaced records are found to be obsolete, as `esker maintain --help` explains [default: deferred]
     #[arg(long, value_name = "STRATEGY", value_parser = strategy(), hide_possible_values = true)]
     pub(crate) maintenance: Option<Strategy>,
-    /// How many versions of a record are kept [default: 1]
+    /// How many versions of each record to keep, for `read-key` and `read-value` [default: 1]
     #[arg(long, value_name = "M")]
     pub(crate) versions: Option<u32>,
-    /// Records expire so long after they were written, such as 7d, 12h, 30m or 10s; `esker ttl` changes it for later writes
+    /// Records expire this long after they were written: 7d, 12h, 30m, 10s; `esker ttl` changes it for later writes
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     pub(crate) ttl: Option<std::time::Duration>,
-    /// Records expire at the time that they have at PATH, RFC 3339 or seconds since 1970; absent or null: never. With --ttl the earlier counts
+    /// Records expire at the time in their field PATH (RFC 3339, or seconds since 1970; absent or null: never). With --ttl the earlier time counts
     #[arg(long, value_name = "PATH")]
     pub(crate) expires: Option<esker::Path>,
-    /// The change feed has the record that each change replaced, which `esker changes --old` prints; each write looks it up
+    /// Keep, for `esker changes --old`, the record that each change replaced; each write then looks it up
     #[arg(long)]
     pub(crate) old_records: bool,
     /// When obsolete entries are noted for good: as compactions go (merge), by passes over the records (staged), or by
@@ -75,16 +74,16 @@ pub(crate) struct LoadArgs {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) definition: DefinitionArgs,
-    /// The form of the files [default: csv where the name says so, else ndjson]
+    /// The format of the files [default: csv for names in .csv, else ndjson]
     #[arg(long)]
     pub(crate) format: Option<Format>,
     /// Stop at the first bad line
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Load everything again, also where a load of the same files was interrupted
+    /// Load all files from their beginning, even where an interrupted load of them would resume
     #[arg(long)]
     pub(crate) restart: bool,
-    /// When writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least every MS milliseconds
     #[arg(long, value_name = "sync|os|MS", default_value = "1000", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
@@ -104,7 +103,7 @@ pub(crate) struct PutArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// When writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least every MS milliseconds
     #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
@@ -118,7 +117,7 @@ pub(crate) struct DeleteArgs {
     /// Primary keys; '-' reads more from standard input, one a line
     #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) keys: Vec<String>,
-    /// When the writes reach the disk: sync (each batch), os (when the system likes), or every MS
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least every MS milliseconds
     #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }

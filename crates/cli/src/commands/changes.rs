@@ -53,11 +53,20 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
     }
     let keep = args.keep as u64;
     db.keep_changes_for(name, begin, keep)?;
+    if known.is_none() {
+        note(format_args!(
+            "`{name}` is new: changes are kept for it from here on"
+        ));
+    }
     let outcome = print(&db, args, begin.into(), &mut |position| {
         Ok(db.keep_changes_for(name, position, keep)?)
     })?;
     db.close()?;
-    Ok(outcome)
+    // A consumer that was made is something done, whether or not there was a change yet.
+    match known {
+        None => Ok(Outcome::Done),
+        Some(_) => Ok(outcome),
+    }
 }
 
 /// Prints changes, and tells `done` the place behind what has reached the reader.

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, Index, IndexChange, IndexKind, IndexProgress};
+use esker::{Database, Dataset, Index, IndexChange, IndexKind, IndexProgress, Path};
 
 use super::definition::{USUAL, WantedIndex, parse_index, parse_path};
 use super::{dataset, open};
 use crate::args::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{note, thousands};
+use crate::nearest::meant;
+use crate::output::{counted, note};
 use crate::progress::Progress;
 
 /// Who hears of the progress of a change.
@@ -56,6 +57,12 @@ fn change(
     }
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
+    if verb == "switch" {
+        known(&dataset, &wanted.path, || {
+            let (dir, name) = (args.dir.display(), &args.dataset);
+            format!("; `esker index add {dir} {name} {text}` indexes it")
+        })?;
+    }
     follow(&args.dir, &args.dataset, &dataset, |progress| {
         make(&dataset, &wanted, progress).map(Some)
     })?;
@@ -107,18 +114,47 @@ pub(super) fn follow(
         Some(kind) => format!(", was {kind}"),
     };
     note(format_args!(
-        "`{}` is now indexed: {}{was} ({} records in {elapsed})",
+        "`{}` is now indexed: {}{was} ({} in {elapsed})",
         change.path,
         change.to,
-        thousands(change.records)
+        counted(change.records, "record")
     ));
     Ok(true)
+}
+
+/// Refuses a field that the dataset does not declare: says which ones it does, the nearest of them, or else what could have been meant.
+pub(super) fn known(
+    dataset: &Dataset,
+    path: &Path,
+    otherwise: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    let def = dataset.def();
+    let unfinished = dataset.unfinished_index();
+    let mut all = def.indexes.iter().chain(&unfinished);
+    if all.any(|index| index.path == *path) {
+        return Ok(());
+    }
+    let names = def.indexes.iter().filter(|i| i.kind != IndexKind::None);
+    let names: Vec<String> = names.map(|i| i.path.to_string()).collect();
+    let text = path.to_string();
+    let hint = match meant(&text, names.iter().map(String::as_str)) {
+        none if none.is_empty() => otherwise(),
+        meant => meant,
+    };
+    let names = match names.is_empty() {
+        true => "none".to_string(),
+        false => names.join(", "),
+    };
+    Err(Failure::Usage(format!(
+        "`{text}` has no index (indexed: {names}){hint}"
+    )))
 }
 
 fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
     let path = parse_path(&args.path)?;
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
+    known(&dataset, &path, String::new)?;
     let unfinished = dataset.unfinished_index().filter(|def| def.path == path);
     let change = dataset.drop_index(&path)?;
     match (unfinished, change.from) {

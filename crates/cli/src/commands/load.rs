@@ -13,7 +13,7 @@ use super::{options, promise};
 use crate::args::LoadArgs;
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, Place, Source, prepare};
-use crate::output::{note, thousands};
+use crate::output::{counted, note, thousands};
 use crate::progress::Progress;
 use crate::rejects::Rejects;
 use crate::report;
@@ -282,8 +282,8 @@ impl Loading {
             return Ok(());
         }
         note(format_args!(
-            "{} records loaded, {} rejected, in {elapsed} ({} records/s)",
-            thousands(self.loaded),
+            "{} loaded, {} rejected, in {elapsed} ({} records/s)",
+            counted(self.loaded, "record"),
             thousands(self.rejected),
             thousands(((self.loaded - self.resumed) as f64 / seconds.max(1e-9)) as u64)
         ));

@@ -7,7 +7,7 @@ use esker::SwitchProgress;
 use super::{dataset, open};
 use crate::args::{MaintainArgs, Strategy};
 use crate::failure::{Failure, Outcome};
-use crate::output::{note, thousands};
+use crate::output::{counted, note};
 use crate::progress::Progress;
 
 /// `esker maintain DIR DATASET STRATEGY`
@@ -31,11 +31,11 @@ pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Fa
     db.close()?;
     let found = report.repair.as_ref().map_or(0, |repair| repair.found);
     note(format_args!(
-        "maintenance is {} now, was {} ({} keys indexed, {} obsolete writes found)",
+        "maintenance is {} now, was {} ({} indexed, {} found)",
         args.strategy,
         report.from,
-        thousands(report.keys),
-        thousands(found),
+        counted(report.keys, "key"),
+        counted(found, "obsolete write"),
     ));
     Ok(Outcome::Done)
 }

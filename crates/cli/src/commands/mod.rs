@@ -42,12 +42,25 @@ fn options(memory: usize) -> Options {
 
 /// Opens a store that exists; a command that asks must not make one.
 fn open(dir: &Path, memory: usize) -> Result<Database, Failure> {
+    refuse_file(dir)?;
     Ok(Database::open(dir, options(memory))?)
 }
 
 /// Opens a store that exists to ask it: beside a process that has it open for writing, too.
 fn open_to_read(dir: &Path, memory: usize) -> Result<Database, Failure> {
+    refuse_file(dir)?;
     Ok(Database::open_reader(dir, options(memory))?)
+}
+
+/// Arguments in another order than the command's often put a file in the store's place.
+fn refuse_file(dir: &Path) -> Result<(), Failure> {
+    match dir.is_file() {
+        true => Err(Failure::Usage(format!(
+            "{} is a file: the first argument is the store's folder",
+            dir.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Opens a dataset that exists, or says which ones do.

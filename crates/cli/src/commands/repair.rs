@@ -6,7 +6,7 @@ use esker::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, Re
 use serde_json::json;
 
 use super::definition::parse_path;
-use super::index::follow;
+use super::index::{follow, known};
 use super::{dataset, open};
 use crate::args::{RepairArgs, RepairBy, RepairCompaction, RepairLookups};
 use crate::failure::{Failure, Outcome};
@@ -46,6 +46,7 @@ fn rebuild(args: &RepairArgs, path: &str, memory: usize) -> Result<Outcome, Fail
     let path = parse_path(path)?;
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
+    known(&dataset, &path, String::new)?;
     follow(&args.dir, &args.dataset, &dataset, |progress| {
         dataset
             .rebuild_index(&path)

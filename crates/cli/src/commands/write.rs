@@ -10,7 +10,7 @@ use super::{dataset, open};
 use crate::args::{DeleteArgs, Format, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, prepare};
-use crate::output::{note, thousands};
+use crate::output::{counted, note};
 
 /// The longest key, in bytes.
 const KEY_MAX: usize = 64 << 10;
@@ -47,12 +47,13 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     }
     dataset.sync()?;
     db.close()?;
-    note(format_args!("put {} records", thousands(put)));
+    note(format_args!("put {}", counted(put, "record")));
     match bad {
         0 => Ok(Outcome::Done),
+        1 => Err(Failure::Usage("1 line was not put".to_string())),
         _ => Err(Failure::Usage(format!(
-            "{} lines were not put",
-            thousands(bad)
+            "{} were not put",
+            counted(bad, "line")
         ))),
     }
 }
@@ -84,22 +85,17 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
     let (deleted, missing) = (deletions.deleted, deletions.missing);
     drop(deletions);
     db.close()?;
-    note(format_args!("deleted {}", records(deleted)));
+    note(format_args!("deleted {}", counted(deleted, "record")));
     match (bad, missing) {
         (0, 0) => Ok(Outcome::Done),
         (0, _) => Ok(Outcome::NotFound),
+        (1, _) => Err(Failure::Usage(
+            "1 line is not a key of the dataset".to_string(),
+        )),
         (bad, _) => Err(Failure::Usage(format!(
-            "{} lines are no keys of the dataset",
-            thousands(bad)
+            "{} are not keys of the dataset",
+            counted(bad, "line")
         ))),
-    }
-}
-
-/// `1 record`, `2 records`.
-fn records(number: u64) -> String {
-    match number {
-        1 => "1 record".to_string(),
-        _ => format!("{} records", thousands(number)),
     }
 }
 

@@ -94,7 +94,7 @@ impl Display for Operand {
 fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && !text.contains(|c: char| c.is_whitespace() || c == ')')
-        && !text.starts_with(['"', '\'', '('])
+        && !text.starts_with(['"', '\'', '(', '='])
         && typed_name(text).is_none()
 }
 

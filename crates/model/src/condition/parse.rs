@@ -192,6 +192,12 @@ impl<'a> Parser<'a> {
         if let Some(op) = self.operator() {
             self.at += op.symbol().len();
             let value = self.at;
+            // As other languages write it; it would find nothing, silently.
+            if op == Op::Eq && self.rest().trim_start().starts_with('=') {
+                return Err(self.error(
+                    "`==`: equality is written `=`, and a value that begins with `=` is quoted",
+                ));
+            }
             let operand = self.operand(false)?;
             self.ends(start, value)?;
             return Ok(Expr::compare(path, op, operand));
@@ -391,6 +397,13 @@ impl<'a> Parser<'a> {
         let first = begun.trim_start();
         if first.starts_with(['"', '\'']) {
             return Err(self.expected("`and`, `or`, `)` or the end"));
+        }
+        if rest.starts_with(['&', '|']) {
+            return Err(self.expected("`and` or `or`, which join conditions"));
+        }
+        if first.starts_with(['=', '<', '>', '!', '^']) {
+            self.at = value;
+            return Err(self.expected("a value (one that begins with an operator is quoted)"));
         }
         // The value extends to the next word that joins conditions, or to the bracket.
         let mut last = self.at;

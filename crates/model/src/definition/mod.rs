@@ -197,8 +197,8 @@ impl DatasetDef {
         }
     }
 
-    /// Has the change feed tell with each change which record it replaced or deleted. Each write then looks up what it
-    /// replaces, and logs it: docs/performance.md says what that costs. It is said when the dataset is made, and stays so.
+    /// The change feed has with each change the record that it replaced or deleted. Each write then looks up what it replaces, and
+    /// logs it. This is decided when the dataset is created, and cannot be changed later.
     pub fn keep_old_records(self) -> DatasetDef {
         DatasetDef {
             old_records: true,

@@ -31,7 +31,7 @@ const RANGE_ROWS: f64 = 100.0;
 const SAMPLE: usize = 1000;
 
 /// A mix of operations, in shares of any sum. For each attribute by itself: `lookups` and `ranges` are those
-/// that ask for it.
+/// that query it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
     /// Puts, inserts and deletes.
@@ -96,7 +96,7 @@ pub enum AdvisedChange {
 pub struct AttributeAdvice {
     /// The attribute.
     pub path: Path,
-    /// How it is indexed; `None` when it is not declared, but was asked for.
+    /// How it is indexed; `None` when it is not declared, but was queried.
     pub now: Option<IndexKind>,
     /// What was counted of it.
     #[serde(rename = "counted")]
@@ -137,7 +137,7 @@ pub struct Advice {
     /// What was counted.
     #[serde(rename = "counted")]
     pub counts: UsageCounts,
-    /// The attributes: declared ones first, then others that queries asked for.
+    /// The attributes: declared ones first, then others that were queried.
     pub attributes: Vec<AttributeAdvice>,
 }
 
@@ -313,7 +313,8 @@ fn advise(
     let best = best.map_or(used, |best| best.kind);
     let better = cost_of(best).operation < WORTH * in_use.operation;
     let (kind, why) = if never {
-        let why = "never asked for: an index would make writes dearer and serve nobody".to_string();
+        let why =
+            "never queried: an index would make writes dearer and no query faster".to_string();
         (none, why)
     } else if index_entries.records < 1.0 {
         (

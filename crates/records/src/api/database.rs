@@ -133,13 +133,13 @@ pub struct Database {
 impl Database {
     /// Opens the store in `dir`, which must exist ([`Error::NoStore`]). One process at a time
     /// can have it open ([`Error::Locked`]).
-    pub fn open(dir: &FsPath, options: Options) -> Result<Database> {
-        Database::open_with(dir, options, false)
+    pub fn open(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
+        Database::open_with(dir.as_ref(), options, false)
     }
 
     /// Opens the store in `dir`, or makes an empty one there.
-    pub fn create_or_open(dir: &FsPath, options: Options) -> Result<Database> {
-        Database::open_with(dir, options, true)
+    pub fn create_or_open(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
+        Database::open_with(dir.as_ref(), options, true)
     }
 
     /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or without one): every query
@@ -161,9 +161,10 @@ impl Database {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn open_reader(dir: &FsPath, options: Options) -> Result<Database> {
+    pub fn open_reader(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
         let (engine, trees) = Database::engine(&options)?;
-        Database::over(Group::open_reader(dir, engine, Arc::new(trees))?, options)
+        let group = Group::open_reader(dir.as_ref(), engine, Arc::new(trees))?;
+        Database::over(group, options)
     }
 
     /// Of a store that was opened with [`Database::open_reader`]: takes over what was acknowledged to writers since, datasets that were
@@ -418,10 +419,10 @@ impl Database {
     }
 
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes
-    /// go on: a store of its own with everything written before the call.
-    pub fn backup(&self, dest: &FsPath) -> Result<()> {
+    /// go on: a store of its own with everything written before the call. To restore it, open it, or copy it back to where the store was.
+    pub fn backup(&self, dest: impl AsRef<FsPath>) -> Result<()> {
         let stop = self.stop.as_ref();
-        Ok(self.shared.group.checkpoint_until(dest, stop)?)
+        Ok(self.shared.group.checkpoint_until(dest.as_ref(), stop)?)
     }
 
     /// Reads every file and compares every stand-alone index with the data, in bounded memory. All

@@ -405,7 +405,7 @@ fn undeclared(layout: &Layout, path: &Path) -> Error {
         paths.join(", ")
     };
     Error::bad_input(format!(
-        "no attribute `{path}` is declared (there are: {known})"
+        "`{path}` is not an attribute of the dataset (attributes: {known})"
     ))
 }
 

@@ -93,10 +93,10 @@ impl Index for Composite {
         let (writes, queries) = (percent(work.writes), percent(work.queries()));
         match work.limited > 0.5 {
             true => format!(
-                "{writes} of the operations are writes, {queries} ask for it: of the kinds with a tree of their own, the cheapest to write"
+                "{writes} of the operations are writes, {queries} query it: of the kinds with a tree of their own, the cheapest to write"
             ),
             false => format!(
-                "{queries} of the operations ask for it, {} of them for all matches: entries in the order of the records' keys are cheapest to read whole",
+                "{queries} of the operations query it, {} of them for all matches: entries in the order of the records' keys are cheapest to read whole",
                 percent(1.0 - work.limited)
             ),
         }

@@ -91,7 +91,7 @@ impl Index for Embedded {
                 percent(pruned)
             ),
             false => format!(
-                "{} of the operations ask for it, {} are writes: searching blocks now and then costs less than keeping an index with each write",
+                "{} of the operations query it, {} are writes: searching blocks now and then costs less than keeping an index with each write",
                 percent(work.queries()),
                 percent(work.writes)
             ),

@@ -44,7 +44,7 @@ impl Index for Fingerprint {
 
     fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
         format!(
-            "{} of the operations are writes and only {} ask for it: writes must stay cheap, and a lookup still asks only once a table",
+            "{} of the operations are writes and only {} query it: writes must stay cheap, and a lookup still probes only once a table",
             percent(work.writes),
             percent(work.queries())
         )

@@ -107,11 +107,11 @@ impl Index for Lazy {
         let queries = percent(work.queries());
         match work.limited < 0.5 {
             true => format!(
-                "{queries} of the operations ask for it, mostly for all of the {:.0} records of a value: a short list is read at once",
+                "{queries} of the operations query it, mostly for all of the {:.0} records of a value: a short list is read at once",
                 index_entries.matches().ceil()
             ),
             false => format!(
-                "{queries} of the operations ask for it, for the newest {:.0}: the newest of a value's list lie together",
+                "{queries} of the operations query it, for the newest {:.0}: the newest of a value's list lie together",
                 work.limit
             ),
         }
