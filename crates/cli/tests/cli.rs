@@ -711,7 +711,7 @@ fn a_store_can_be_asked_while_another_process_writes_it() {
     let file = room.write("some.ndjson", events(0..50));
     room.run("load", &["ev", &file, "--key", "id:int"])
         .expect(0);
-    let db = esker::Database::open(&room.path("store"), esker::Options::default()).unwrap();
+    let db = esker::Database::open(room.path("store"), esker::Options::default()).unwrap();
     let ev = db.dataset::<esker::Key>("ev").unwrap();
     for id in 50..60 {
         let mut batch = ev.batch();

@@ -210,11 +210,15 @@ fn the_strategy_is_changed_and_keys_come_without_records() {
     assert!(right.len() > 100);
     for strategy in ["mutable-bitmap", "deleted-key", "eager", "auto", "deferred"] {
         esker(&["maintain", &store, "d", strategy]).expect(0);
-        let upkeep = json(esker(&["stat", &store, "d", "--json"]))["strategy"].clone();
-        assert_eq!(upkeep["automatic"], strategy == "auto", "{upkeep}");
-        assert_eq!(upkeep["settled"], true, "{upkeep}");
+        let strategy_now = json(esker(&["stat", &store, "d", "--json"]))["strategy"].clone();
+        assert_eq!(
+            strategy_now["automatic"],
+            strategy == "auto",
+            "{strategy_now}"
+        );
+        assert_eq!(strategy_now["settled"], true, "{strategy_now}");
         if strategy != "auto" {
-            assert_eq!(upkeep["maintenance"], strategy);
+            assert_eq!(strategy_now["maintenance"], strategy);
         }
         for order in ["newest", "oldest", "any"] {
             assert_eq!(keys(&["--order", order]), right, "{strategy}, {order}");

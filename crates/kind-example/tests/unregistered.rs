@@ -22,7 +22,7 @@ fn a_store_is_refused_where_the_kind_is_not_registered() {
     let dir = tempfile::tempdir().unwrap();
     let by_hash = kind_example::by_hash().unwrap();
     for (name, begun) in [("whole", false), ("begun", true)] {
-        let db = Database::create_or_open(&dir.path().join(name), Options::default()).unwrap();
+        let db = Database::create_or_open(dir.path().join(name), Options::default()).unwrap();
         let def = DatasetDef::new("id", KeyType::Int).maintenance(Maintenance::Validation);
         let index = Index::new(if begun { IndexKind::Lazy } else { by_hash });
         let dataset = db
@@ -71,7 +71,7 @@ fn the_process_that_registers_nothing() {
     // The refusals have changed nothing.
     kind_example::by_hash().unwrap();
     for name in ["whole", "begun"] {
-        let db = Database::open(&FsPath::new(&stores).join(name), Options::default()).unwrap();
+        let db = Database::open(FsPath::new(&stores).join(name), Options::default()).unwrap();
         assert_eq!(count(&db), 5);
         let dataset = db.dataset::<u64>("d").unwrap();
         let resumed = dataset.resume_index().run().unwrap();

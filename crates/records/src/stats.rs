@@ -353,7 +353,7 @@ impl Handle {
     }
 
     fn strategy_stats(&self, layout: &Layout, snapshot: &Snapshot) -> StrategyStats {
-        let settings = &layout.stored.upkeep;
+        let settings = &layout.stored.settings;
         let obsolete = layout.superseded;
         let obsolete = obsolete.and_then(|tree| snapshot.version().trees.get(&tree));
         let whole = obsolete

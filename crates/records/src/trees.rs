@@ -22,11 +22,11 @@ use crate::maintenance;
 
 /// The trees of a new dataset, data first: names and configurations.
 pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)> {
-    let upkeep = &stored.upkeep;
-    let config = |role| TreeConfig::new(role, upkeep).to_bytes();
+    let settings = &stored.settings;
+    let config = |role| TreeConfig::new(role, settings).to_bytes();
     let mut trees = vec![(data_tree(name), stored.to_bytes())];
     for attribute in &stored.attributes {
-        if widens(upkeep, attribute.def.kind) {
+        if widens(settings, attribute.def.kind) {
             trees.push((widened_tree(name, attribute.id), config(Role::Widened)));
         }
         if !attribute.def.kind.is_standalone() {
@@ -34,11 +34,11 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
         }
         let tree = index_tree(name, attribute.id, attribute.tree);
         trees.push((tree, config(Role::Index(attribute.def.kind))));
-        if maintenance::of(upkeep.maintenance).keeps_written_keys() {
+        if maintenance::of(settings.maintenance).keeps_written_keys() {
             trees.push((deleted_tree(name, attribute.id), config(Role::Deleted)));
         }
     }
-    if upkeep.maintenance.uses_keys() {
+    if settings.maintenance.uses_keys() {
         trees.push((keys_tree(name), config(Role::Keys)));
     }
     trees.push((superseded_tree(name), config(Role::Superseded)));
@@ -52,8 +52,8 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
 }
 
 /// True when writes tell an index of this kind what they replaced.
-pub(crate) fn widens(upkeep: &MaintenanceSettings, kind: IndexKind) -> bool {
-    maintenance::of(upkeep.maintenance).keeps_replaced_values() && index::is_filtered_scan(kind)
+pub(crate) fn widens(settings: &MaintenanceSettings, kind: IndexKind) -> bool {
+    maintenance::of(settings.maintenance).keeps_replaced_values() && index::is_filtered_scan(kind)
 }
 
 /// Tells the engine the attributes of stored records that have an index that tables carry.
@@ -193,14 +193,14 @@ impl TreeProvider for Trees {
             } else {
                 Some(Arc::new(embedded))
             };
-            let upkeep = &stored.upkeep;
+            let settings = &stored.settings;
             // An index that is being built has index entries already.
             let building = stored.change.iter().map(|change| &change.attribute);
             let mut all = stored.attributes.iter().chain(building);
             let standalone = all.any(|a| a.def.kind.is_standalone());
             // With a primary-key index, that one tells, and is smaller.
-            let deferred = maintenance::of(upkeep.maintenance).data_reports() && standalone;
-            let drop_policy = superseded(match upkeep.repair {
+            let deferred = maintenance::of(settings.maintenance).data_reports() && standalone;
+            let drop_policy = superseded(match settings.repair {
                 Repair::Merge if deferred => DropPolicy::Record,
                 // Whatever indexes there are now: readers must know that runs may hold several versions.
                 Repair::Staged => DropPolicy::KeepUntilRepaired,
@@ -210,11 +210,11 @@ impl TreeProvider for Trees {
             // version that it replaced, as the newest that is left of its key in a component, stays.
             let building = stored.change.iter().map(|change| &change.attribute);
             let mut attributes = stored.attributes.iter().chain(building);
-            let widened = attributes.any(|a| widens(upkeep, a.def.kind));
+            let widened = attributes.any(|a| widens(settings, a.def.kind));
             return Ok(TreeOptions {
                 extractor,
-                policy: self.policy(upkeep.merging),
-                versions: upkeep.versions as usize,
+                policy: self.policy(settings.merging),
+                versions: settings.versions as usize,
                 superseded: match widened {
                     true => superseded(DropPolicy::Regardless),
                     false => drop_policy,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{check, open, seeds, upkeep};
+use common::{check, open, seeds, with_strategy};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, Index, IndexKind, KeyType,
@@ -25,7 +25,7 @@ const KINDS: [IndexKind; 4] = [
 
 fn users(number: usize) -> DatasetDef {
     let index = Index::new(KINDS[number % KINDS.len()]).int();
-    upkeep(
+    with_strategy(
         DatasetDef::new("name", KeyType::String).index("n", index),
         number,
     )
@@ -33,7 +33,7 @@ fn users(number: usize) -> DatasetDef {
 
 fn visits(number: usize) -> DatasetDef {
     let index = Index::new(KINDS[number / 2 % KINDS.len()]).int();
-    upkeep(
+    with_strategy(
         DatasetDef::new("id", KeyType::Int).index("n", index),
         number,
     )

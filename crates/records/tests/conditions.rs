@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use common::tree::Tree;
 use common::{
-    Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, upkeep,
+    Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, with_strategy,
 };
 use esker::fs::memory::Memory;
 use esker::{
@@ -124,7 +124,7 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
         };
         def = def.index(path("t"), esker::Index::new(other).of_type(Type::Int));
         let dataset = db
-            .create_dataset::<esker::Key>("d", upkeep(def, rng.usize(0..20)))
+            .create_dataset::<esker::Key>("d", with_strategy(def, rng.usize(0..20)))
             .unwrap();
         let mut model = BTreeMap::new();
         for order in 0..500 {

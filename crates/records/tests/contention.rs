@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{
     Doing, INDEXED, PATHS, TextQuery, check, check_set, keys, keys_in_every_way, number, path,
-    seeds, small, upkeep,
+    seeds, small, with_strategy,
 };
 use esker::experimental::Tuning;
 use esker::fs::memory::Memory;
@@ -123,7 +123,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
         ..small(Arc::new(Memory::new()))
     };
     let turn = strategy + Maintenance::ALL.len() * rng.usize(0..6);
-    let def = upkeep(DatasetDef::new(path("id"), KeyType::Int), turn);
+    let def = with_strategy(DatasetDef::new(path("id"), KeyType::Int), turn);
     let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
         def.index(path(at), esker::Index::new(kind).of_type(Type::Int))
     });

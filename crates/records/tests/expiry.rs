@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{DIR, check, check_set, converge, keys_in_every_way, path, seeds, small, upkeep};
+use common::{
+    DIR, check, check_set, converge, keys_in_every_way, path, seeds, small, with_strategy,
+};
 use esker::fs::hooked::Hooked;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
@@ -403,7 +405,7 @@ fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
         let def = DatasetDef::new(path("id"), KeyType::Int)
             .index(path("n"), Index::new(kind).of_type(Type::Int))
             .expires_at(path("until"));
-        let def = upkeep(def, seed as usize / IndexKind::ALL.len());
+        let def = with_strategy(def, seed as usize / IndexKind::ALL.len());
         let mut world = World::new(match rng.bool() {
             true => def.ttl(Duration::from_millis(rng.u64(1..5_000))),
             false => def,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{DIR, check, small, upkeep};
+use common::{DIR, check, small, with_strategy};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     ChangeKind, Changes, ChangesFrom, Database, Dataset, DatasetDef, ErrorKind, Index, IndexKind,
@@ -83,7 +83,7 @@ fn writers_at_the_same_time_log_what_they_replace() {
         };
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let dataset = db
-            .create_dataset::<u64>("d", upkeep(def(), number))
+            .create_dataset::<u64>("d", with_strategy(def(), number))
             .unwrap();
         let mut changes = dataset.changes(0).unwrap().with_old().unwrap();
         std::thread::scope(|scope| {
@@ -165,7 +165,9 @@ fn old_records_survive_what_the_feed_survives() {
         let mut rng = fastrand::Rng::with_seed(seed as u64);
         let mut memory = Memory::new();
         let mut db = open(&memory);
-        let mut dataset = db.create_dataset::<u64>("d", upkeep(def(), seed)).unwrap();
+        let mut dataset = db
+            .create_dataset::<u64>("d", with_strategy(def(), seed))
+            .unwrap();
         let mut changes = dataset.changes(0).unwrap().with_old().unwrap();
         let mut copy = Copy::default();
         for _ in 0..60 {

@@ -366,7 +366,7 @@ fn a_store_without_a_set_gets_one() {
         }
         db.flush().unwrap();
     }
-    // The upkeep has made the set by then, or the repair does.
+    // Background maintenance has made the set by then, or the repair does.
     for _ in 0..2 {
         let go = &mut |_| ControlFlow::Continue(());
         assert!(

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use common::{
     Doing, INDEXED, PATHS, TextQuery, check, check_set, keys_in_every_way, number, path, scan,
-    upkeep,
+    with_strategy,
 };
 use esker::experimental::Tuning;
 use esker::{Database, DatasetDef, Durability, KeyType, Maintenance, Options, Type};
@@ -155,7 +155,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
 fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
-    let def = upkeep(DatasetDef::new(path("id"), KeyType::Int), number);
+    let def = with_strategy(DatasetDef::new(path("id"), KeyType::Int), number);
     let strategy = format!("{def:?}");
     {
         let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {

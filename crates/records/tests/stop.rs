@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use common::{DIR, Doing, INDEXED, PATHS, TextQuery, path, small, upkeep};
+use common::{DIR, Doing, INDEXED, PATHS, TextQuery, path, small, with_strategy};
 use esker::experimental::Validation;
 use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
@@ -38,7 +38,7 @@ fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
         def = def.index(path(name), esker::Index::new(*kind).of_type(Type::Int));
     }
     let dataset = db
-        .create_dataset::<esker::Key>("d", upkeep(def, strategy))
+        .create_dataset::<esker::Key>("d", with_strategy(def, strategy))
         .unwrap();
     let put = |id: u64, other: u64| {
         let values = PATHS

@@ -48,7 +48,7 @@ pub struct StoredDef {
     /// The index being built.
     pub change: Option<StoredChange>,
     /// The maintenance settings.
-    pub upkeep: MaintenanceSettings,
+    pub settings: MaintenanceSettings,
     /// When records that are written from now on expire.
     pub expiry: Expiry,
     /// Whether the log has the records that changes replaced.
@@ -94,7 +94,7 @@ impl StoredDef {
             attributes,
             next_id,
             change: None,
-            upkeep: MaintenanceSettings {
+            settings: MaintenanceSettings {
                 maintenance: def.maintenance,
                 auto: def.auto,
                 repair: def.repair,
@@ -137,11 +137,11 @@ impl StoredDef {
             key: self.key.clone(),
             key_type: self.key_type,
             indexes,
-            maintenance: self.upkeep.maintenance,
-            auto: self.upkeep.auto,
-            repair: self.upkeep.repair,
-            merging: self.upkeep.merging,
-            versions: self.upkeep.versions,
+            maintenance: self.settings.maintenance,
+            auto: self.settings.auto,
+            repair: self.settings.repair,
+            merging: self.settings.merging,
+            versions: self.settings.versions,
             expiry: self.expiry.clone(),
             old_records: self.old_records,
         }
@@ -149,19 +149,19 @@ impl StoredDef {
 
     /// Encodes the stored JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let upkeep = &self.upkeep;
+        let settings = &self.settings;
         let json = DefJson {
             key: self.key.to_string(),
             key_type: self.key_type.to_string(),
             attributes: self.attributes.iter().map(AttributeJson::from).collect(),
             next_id: self.next_id,
-            maintenance: upkeep.maintenance.to_string(),
-            repair: upkeep.repair.to_string(),
-            merging: upkeep.merging.to_string(),
-            versions: upkeep.versions,
-            since: upkeep.since,
-            auto: upkeep.auto,
-            keys_after: upkeep.keys_after,
+            maintenance: settings.maintenance.to_string(),
+            repair: settings.repair.to_string(),
+            merging: settings.merging.to_string(),
+            versions: settings.versions,
+            since: settings.since,
+            auto: settings.auto,
+            keys_after: settings.keys_after,
             old_records: self.old_records,
             ttl: self
                 .expiry
@@ -196,7 +196,7 @@ impl StoredDef {
             attributes: attributes.map(from_json).collect::<Option<_>>()?,
             next_id: number(&json, "next_id")?,
             change,
-            upkeep: upkeep(&json)?,
+            settings: settings(&json)?,
             expiry: expiry(&json)?,
             old_records: json
                 .get("old_records")
@@ -235,7 +235,7 @@ fn expiry(json: &Json) -> Option<Expiry> {
 }
 
 /// Definitions of older builds lack these fields.
-fn upkeep(json: &Json) -> Option<MaintenanceSettings> {
+fn settings(json: &Json) -> Option<MaintenanceSettings> {
     if json.get("maintenance").is_none() {
         return Some(MaintenanceSettings {
             maintenance: Maintenance::Deferred,

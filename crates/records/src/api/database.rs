@@ -76,7 +76,7 @@ pub struct Tuning {
     #[doc(hidden)]
     pub piece_bytes: Option<u64>,
     /// Repair and choose strategies when that is due. Default true.
-    pub upkeep: bool,
+    pub background_maintenance: bool,
     /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
     pub choose_every: u64,
 }
@@ -95,7 +95,7 @@ impl Default for Tuning {
             compaction_threads: engine.compaction_threads,
             compaction_rate: engine.compaction_rate,
             piece_bytes: engine.piece_bytes,
-            upkeep: true,
+            background_maintenance: true,
             choose_every: 8192,
         }
     }
@@ -122,7 +122,7 @@ impl Default for Options {
 /// An open store. Cheap to clone; closed when the last clone and all datasets are dropped.
 #[derive(Clone)]
 pub struct Database {
-    /// Before the store, so that the upkeep ends first.
+    /// Before the store, so that its maintenance ends first.
     maintenance_thread: Arc<MaintenanceThread>,
     pub(crate) shared: Arc<Store>,
     extensions: Extensions,
@@ -227,7 +227,7 @@ impl Database {
         let shared = Store {
             group,
             durability: options.durability,
-            upkeep: options.tuning.upkeep,
+            background_maintenance: options.tuning.background_maintenance,
             choose_every: options.tuning.choose_every,
             datasets: datasets.into(),
             names: Default::default(),

@@ -43,17 +43,17 @@ impl Handle {
         self.expire(go_on)?;
         let now = self.now();
         let (layout, snapshot) = (&now.layout, &now.snapshot);
-        let upkeep = &layout.stored.upkeep;
+        let settings = &layout.stored.settings;
         if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
             return Ok(());
         }
         if !self.has_converged() {
-            return self.change_to(upkeep.maintenance, upkeep.auto, go_on);
+            return self.change_to(settings.maintenance, settings.auto, go_on);
         }
-        if upkeep.auto && self.consider(layout, snapshot, go_on)? {
+        if settings.auto && self.consider(layout, snapshot, go_on)? {
             return Ok(());
         }
-        let repairs = upkeep.repair == Repair::Merge && !upkeep.maintenance.looks_at_writes();
+        let repairs = settings.repair == Repair::Merge && !settings.maintenance.looks_at_writes();
         if repairs && let Some(why) = due(&self.backlog(layout, snapshot)) {
             self.repair_now(why, go_on)?;
         }
@@ -109,7 +109,7 @@ impl Handle {
             .superseded
             .and_then(|tree| version(&now.snapshot, tree));
         let over = over.map_or(0, TreeVersion::noted);
-        let blind = !layout.stored.upkeep.maintenance.looks_at_writes();
+        let blind = !layout.stored.settings.maintenance.looks_at_writes();
         let mut repair = LastRepair {
             up_to: report.mark,
             writes: usage.writes(),
@@ -143,7 +143,7 @@ impl Handle {
         let Some(work) = self.workload(layout, snapshot, &live.read()) else {
             return Ok(false);
         };
-        let present = layout.stored.upkeep.maintenance;
+        let present = layout.stored.settings.maintenance;
         let choice = choose(&work, present);
         let costs = choice.costs.iter();
         let costs = costs.map(|(s, cost)| (s.to_string(), (cost * 100.0).round() / 100.0));
@@ -179,7 +179,7 @@ impl Handle {
         let keys = layout.keys.map_or(0.0, bytes);
         let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
         let update_ratio = measured.update_ratio(self.known_least())?;
-        let strategy = maintenance::of(layout.stored.upkeep.maintenance);
+        let strategy = maintenance::of(layout.stored.settings.maintenance);
         let wasted = strategy.wasted(measured, update_ratio);
         Some(Workload {
             update_ratio,

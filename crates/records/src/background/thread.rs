@@ -1,4 +1,4 @@
-//! Who does the upkeep of an open store: a thread, started with the first write, that ends with the last handle; or,
+//! Who does the background maintenance of an open store: a thread, started with the first write, that ends with the last handle; or,
 //! without background threads, the writer whose commit caused a flush.
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct Closing {
 
 impl Background for MaintenanceThread {
     fn wrote(&self, shared: &Arc<Store>) {
-        if !shared.upkeep {
+        if !shared.background_maintenance {
             return;
         }
         if !shared.group.options().background {
@@ -47,7 +47,7 @@ impl Background for MaintenanceThread {
         if closing.now.load(SeqCst) {
             return;
         }
-        let builder = std::thread::Builder::new().name("esker-upkeep".to_string());
+        let builder = std::thread::Builder::new().name("esker-maintenance".to_string());
         // Without it nothing is wrong, only less is known.
         *thread = builder.spawn(move || run(shared, &closing)).ok();
     }

@@ -96,16 +96,16 @@ impl Coverage {
 
     /// The same, for who knows the watermark and not the set; `None` where there is no set, or not all of it can be read.
     pub(crate) fn at(layout: &Layout, watermark: Option<Seq>) -> Coverage {
-        let upkeep = &layout.stored.upkeep;
+        let settings = &layout.stored.settings;
         let has_set = layout.superseded.is_some() && watermark.is_some();
         let watermark = watermark.unwrap_or(0);
         Coverage {
             watermark,
-            converged: has_set && watermark >= upkeep.since,
-            by_writes: has_set && upkeep.maintenance.looks_at_writes(),
-            from_the_first: upkeep.since == 0,
-            keeps_versions: upkeep.versions > 1,
-            reports: upkeep.repair != Repair::None && upkeep.keys_after.is_none(),
+            converged: has_set && watermark >= settings.since,
+            by_writes: has_set && settings.maintenance.looks_at_writes(),
+            from_the_first: settings.since == 0,
+            keeps_versions: settings.versions > 1,
+            reports: settings.repair != Repair::None && settings.keys_after.is_none(),
         }
     }
 

@@ -241,7 +241,7 @@ impl Layout {
         let data = version.tree_named(&data_tree(name))?;
         let stored = StoredDef::from_bytes(&data.config)?;
         let key = (stored.key.clone(), stored.key_type);
-        let versions = stored.upkeep.versions;
+        let versions = stored.settings.versions;
         let attributes = stored.attributes.iter();
         let attributes: Vec<Attribute> = attributes
             .map(|stored| Attribute::new(name, stored, (&key, versions), false, version))
@@ -292,7 +292,7 @@ impl Layout {
             expires_place,
             extraction: Extraction::new(key, extracted),
             data: data.id,
-            keys: keys_written.filter(|_| stored.upkeep.keys_after.is_none()),
+            keys: keys_written.filter(|_| stored.settings.keys_after.is_none()),
             keys_written,
             superseded: version
                 .tree_named(&superseded_tree(name))

@@ -114,14 +114,14 @@ const SILENT: &str = "silent";
 const VERSIONS: &str = "versions=";
 
 impl TreeConfig {
-    pub(crate) fn new(role: Role, upkeep: &MaintenanceSettings) -> TreeConfig {
+    pub(crate) fn new(role: Role, settings: &MaintenanceSettings) -> TreeConfig {
         TreeConfig {
             role,
-            merging: upkeep.merging,
+            merging: settings.merging,
             incomplete: false,
-            silent: upkeep.repair != Repair::Merge && matches!(role, Role::Keys | Role::Deleted),
+            silent: settings.repair != Repair::Merge && matches!(role, Role::Keys | Role::Deleted),
             versions: match role {
-                Role::Index(_) => upkeep.versions,
+                Role::Index(_) => settings.versions,
                 _ => 1,
             },
         }

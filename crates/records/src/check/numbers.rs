@@ -7,12 +7,12 @@ use crate::catalog::Layout;
 
 /// What is wrong, in words.
 pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
-    let upkeep = &layout.stored.upkeep;
+    let settings = &layout.stored.settings;
     let mut numbers: Vec<(String, Seq)> = vec![
-        ("the last change of strategy".to_string(), upkeep.since),
+        ("the last change of strategy".to_string(), settings.since),
         (
             "the last write without a key in the primary-key index".to_string(),
-            upkeep.keys_after.unwrap_or(0),
+            settings.keys_after.unwrap_or(0),
         ),
     ];
     for (_, attribute) in layout.written() {

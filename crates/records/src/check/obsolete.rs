@@ -97,9 +97,9 @@ impl<'a> Derived<'a> {
         if let Some(keys) = &mut keys {
             keys.seek_first()?;
         }
-        let upkeep = &layout.stored.upkeep;
-        let strategy = maintenance::of(upkeep.maintenance);
-        let since = |attribute: &Attribute| attribute.since.max(upkeep.since);
+        let settings = &layout.stored.settings;
+        let strategy = maintenance::of(settings.maintenance);
+        let since = |attribute: &Attribute| attribute.since.max(settings.since);
         let deleted = layout.attributes.iter().filter_map(|attribute| {
             let tree = attribute.deleted?;
             let since = since(attribute);

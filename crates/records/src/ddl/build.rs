@@ -100,7 +100,7 @@ impl Build<'_, '_> {
         let (mut written, mut stop) = (0, None);
         let group = &self.dataset.shared.group;
         let mut change = self.last_step();
-        let config = TreeConfig::new(Role::Index(attribute.kind), &self.layout.stored.upkeep);
+        let config = TreeConfig::new(Role::Index(attribute.kind), &self.layout.stored.settings);
         change.configured.push((tree, config.to_bytes()));
         change.dropped.push(staging);
         let mut write = |sink: &mut RunSink<'_>| {
@@ -185,7 +185,7 @@ impl Build<'_, '_> {
         let group = &self.dataset.shared.group;
         let limit = (group.options().memory_budget >> 14).clamp(1, ROUND);
         let snapshot = group.snapshot();
-        let versions = self.layout.stored.upkeep.versions;
+        let versions = self.layout.stored.settings.versions;
         let mut cursor = snapshot.entries(self.layout.data, READAHEAD);
         match after {
             Some(mut key) => {

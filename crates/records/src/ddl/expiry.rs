@@ -19,7 +19,7 @@ impl Handle {
         if stored.expiry == layout.stored.expiry {
             return Ok(());
         }
-        let tree = TreeConfig::new(Role::Expiry, &stored.upkeep).to_bytes();
+        let tree = TreeConfig::new(Role::Expiry, &stored.settings).to_bytes();
         self.shared.group.change_trees(&mut |_| {
             let is_new = layout.expiry.is_none();
             let created = is_new.then(|| (expiry_tree(self.name()), tree.clone()));

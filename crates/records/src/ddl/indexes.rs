@@ -272,18 +272,18 @@ impl Handle {
         };
         stored.next_id = stored.next_id.max(attribute.id + 1);
         let mut created = Vec::new();
-        if widens(&stored.upkeep, kind) {
-            let config = TreeConfig::new(Role::Widened, &stored.upkeep);
+        if widens(&stored.settings, kind) {
+            let config = TreeConfig::new(Role::Widened, &stored.settings);
             created.push((widened_tree(name, attribute.id), config.to_bytes()));
         }
         if kind.is_standalone() {
             let tree = index_tree(name, attribute.id, attribute.tree);
-            let config = |role| TreeConfig::new(role, &stored.upkeep);
+            let config = |role| TreeConfig::new(role, &stored.settings);
             created.push((tree, config(Role::Index(kind)).incomplete().to_bytes()));
             created.push((staging_tree(name), config(Role::Staging).to_bytes()));
             let deleted = deleted_tree(name, attribute.id);
             let has_keys = known.is_some_and(|known| known.def.kind.is_standalone());
-            if maintenance::of(stored.upkeep.maintenance).keeps_written_keys() && !has_keys {
+            if maintenance::of(stored.settings.maintenance).keeps_written_keys() && !has_keys {
                 created.push((deleted, config(Role::Deleted).to_bytes()));
             }
         }

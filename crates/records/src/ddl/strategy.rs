@@ -10,7 +10,7 @@
 //!    is complete without.
 //!
 //! A change that is cut off after the first step is a dataset that has not converged: whoever changes it to
-//! the same strategy again goes on, and so does the upkeep of a store that is written to.
+//! the same strategy again goes on, and so does the background maintenance of a store that is written to.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -88,7 +88,7 @@ impl Handle {
 
     /// See [`crate::Dataset::set_auto`].
     pub(crate) fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
-        let present = self.layout().stored.upkeep.maintenance;
+        let present = self.layout().stored.settings.maintenance;
         let first = match present.uses_keys() {
             true => present,
             false => maintenance::cost::FIRST,
@@ -105,18 +105,19 @@ impl Handle {
         let claim = self.current.claim()?;
         let layout = self.layout();
         let mut report = SwitchReport {
-            from: layout.stored.upkeep.maintenance,
+            from: layout.stored.settings.maintenance,
             to,
             keys: 0,
             repair: None,
             complete: true,
         };
-        if (report.from, layout.stored.upkeep.auto) != (to, auto) {
+        if (report.from, layout.stored.settings.auto) != (to, auto) {
             layout.refuse_unfinished()?;
             self.begin_switch(&layout, to, auto)?;
         }
         let layout = self.layout();
-        if let (Some(after), Some(tree)) = (layout.stored.upkeep.keys_after, layout.keys_written) {
+        if let (Some(after), Some(tree)) = (layout.stored.settings.keys_after, layout.keys_written)
+        {
             match self.bring_keys(&layout, tree, after, progress)? {
                 Some(keys) => report.keys = keys,
                 None => report.complete = false,
@@ -148,7 +149,7 @@ impl Handle {
             .superseded
             .and_then(|tree| now.snapshot.superseded(tree));
         let coverage = Coverage::new(layout, known.as_ref());
-        let converged = layout.stored.upkeep.keys_after.is_none() && coverage.has_converged();
+        let converged = layout.stored.settings.keys_after.is_none() && coverage.has_converged();
         converged.then_some(coverage)
     }
 
@@ -156,24 +157,24 @@ impl Handle {
     fn begin_switch(&self, layout: &Layout, to: Maintenance, auto: bool) -> Result<()> {
         let group = &self.shared.group;
         let mut stored = layout.stored.clone();
-        let from = stored.upkeep.maintenance;
+        let from = stored.settings.maintenance;
         let converged = self.converged();
         let knew_all = converged.is_some_and(|set| set.of(Source::IndexEntries).is_always());
-        stored.upkeep.maintenance = to;
-        stored.upkeep.auto = auto;
+        stored.settings.maintenance = to;
+        stored.settings.auto = auto;
         stored.def().validate()?;
         let mut since = 0;
         group.change_trees(&mut |last| {
             let mut change = TreeChange::default();
             if from != to {
                 since = last;
-                stored.upkeep.since = last;
+                stored.settings.since = last;
                 if !to.uses_keys() {
-                    stored.upkeep.keys_after = None;
+                    stored.settings.keys_after = None;
                 } else if layout.keys_written.is_none() {
-                    stored.upkeep.keys_after = Some(last);
+                    stored.settings.keys_after = Some(last);
                 }
-                let config = |role| TreeConfig::new(role, &stored.upkeep);
+                let config = |role| TreeConfig::new(role, &stored.settings);
                 if to.uses_keys() && layout.keys_written.is_none() {
                     let keys = config(Role::Keys).incomplete();
                     change
@@ -194,7 +195,7 @@ impl Handle {
                         .push((tree, config(Role::Deleted).to_bytes()));
                 }
                 let filters = layout.attributes.iter();
-                for attribute in filters.filter(|a| widens(&stored.upkeep, a.kind)) {
+                for attribute in filters.filter(|a| widens(&stored.settings, a.kind)) {
                     let tree = widened_tree(self.name(), attribute.id);
                     change
                         .created
@@ -228,9 +229,9 @@ impl Handle {
     ) -> Result<Option<u64>> {
         let group = &self.shared.group;
         let mut stored = layout.stored.clone();
-        stored.upkeep.keys_after = None;
-        let config = TreeConfig::new(Role::Keys, &stored.upkeep);
-        let seen = Cell::new(stored.upkeep.since);
+        stored.settings.keys_after = None;
+        let config = TreeConfig::new(Role::Keys, &stored.settings);
+        let seen = Cell::new(stored.settings.since);
         let total = self.now().record_count();
         let (mut keys, mut read, mut broke) = (0, 0, false);
         let mut tell = |done: u64| {
@@ -283,7 +284,7 @@ impl Handle {
         // So the index tells what was replaced since the last look at the records, and of everything before a
         // repair must have told: whatever the mark was moved to meanwhile.
         let mut change = || {
-            stored.upkeep.since = seen.get();
+            stored.settings.since = seen.get();
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes()), (tree, config.to_bytes())],
                 ..TreeChange::default()

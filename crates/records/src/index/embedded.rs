@@ -170,8 +170,8 @@ pub(super) fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range
 
 /// True when a run has one version of a record.
 fn keeps_one(layout: &Layout) -> bool {
-    let upkeep = &layout.stored.upkeep;
-    upkeep.versions == 1 && upkeep.repair != Repair::Staged
+    let settings = &layout.stored.settings;
+    settings.versions == 1 && settings.repair != Repair::Staged
 }
 
 /// How many values a memtable has in the range; counts no further than 1,000.

@@ -137,13 +137,13 @@ impl Reading {
             id: attribute.id,
             values: super::value_range(range),
         };
-        let upkeep = &layout.stored.upkeep;
+        let settings = &layout.stored.settings;
         let superseded = layout.superseded.and_then(|tree| snapshot.superseded(tree));
         let coverage = Coverage::new(layout, superseded.as_ref());
         let complete = coverage.of(Source::of(&[attribute])).is_always();
         let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
         let asked = tables(&all);
-        let rule = maintenance::of(upkeep.maintenance).filter_rule();
+        let rule = maintenance::of(settings.maintenance).filter_rule();
         let (reading, read) = match (rule, superseded, attribute.widened) {
             (FilterRule::ObsoleteSet, Some(superseded), _) if complete => {
                 let admitted = |part: &Part| match part {
@@ -159,7 +159,7 @@ impl Reading {
                 let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
                 // What replaced an earlier write need not have told.
                 let sure_after = match &widened {
-                    Some(_) => upkeep.since.max(attribute.since),
+                    Some(_) => settings.since.max(attribute.since),
                     None => 0,
                 };
                 let chosen = zones.together(&components, widened.as_deref());

@@ -44,7 +44,7 @@ pub(crate) trait Strategy: Sync {
 
     /// The tree of keys that is probed for newer entries than the candidates of an index.
     fn key_tree(&self, layout: &Layout, _attribute: &Attribute) -> Option<TreeId> {
-        let uses_keys = layout.stored.upkeep.maintenance.uses_keys();
+        let uses_keys = layout.stored.settings.maintenance.uses_keys();
         layout.keys.filter(|_| uses_keys)
     }
 

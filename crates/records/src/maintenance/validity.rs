@@ -89,8 +89,8 @@ impl Validity {
             .superseded
             .and_then(|tree| snapshot.superseded(tree))
             .map(Arc::new);
-        let upkeep = &layout.stored.upkeep;
-        let strategy = super::of(upkeep.maintenance);
+        let settings = &layout.stored.settings;
+        let strategy = super::of(settings.maintenance);
         let coverage = Coverage::new(layout, over.as_deref());
         let source = Source::of(attributes);
         let complete = coverage.of(source);
@@ -107,7 +107,7 @@ impl Validity {
             _ => None,
         };
         let newer = probed.map(|(tree, watermark)| {
-            let dropped = match upkeep.repair {
+            let dropped = match settings.repair {
                 Repair::Merge => Dropped::InTheSet,
                 _ => strategy.dropped_silently(),
             };

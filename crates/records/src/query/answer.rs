@@ -382,7 +382,7 @@ impl Answer {
             if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at)) {
                 if found.seq == candidate.seq {
                     *slot = Some(found.value.compact());
-                } else if layout.stored.upkeep.versions == 1 {
+                } else if layout.stored.settings.versions == 1 {
                     self.snapshot.note_over(candidate.seq, found.seq);
                 }
             }

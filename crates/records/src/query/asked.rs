@@ -7,7 +7,7 @@ use crate::index;
 use crate::telemetry::{Asked, Measured};
 
 impl Answer {
-    /// What the query was, for the upkeep.
+    /// What the query was, for background maintenance.
     pub(super) fn measured(&self) -> Measured {
         let Some(at) = self.plan.driver.single() else {
             return Measured::default();

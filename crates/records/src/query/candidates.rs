@@ -38,7 +38,7 @@ impl Kept {
         Kept {
             snapshot: snapshot.snapshot.clone(),
             walk: snapshot.snapshot.walk(snapshot.layout.data, key),
-            left: snapshot.layout.stored.upkeep.versions,
+            left: snapshot.layout.stored.settings.versions,
         }
     }
 
@@ -317,7 +317,7 @@ impl<'a> Search<'a> {
             }
         }
         self.data_cost.absorb(kept.walk.cost());
-        let versions = self.snapshot.layout.stored.upkeep.versions;
+        let versions = self.snapshot.layout.stored.settings.versions;
         // Where one version is kept, a deletion goes with what it deleted.
         let is_gone = kept.left == 0 || (versions == 1 && newest.is_none());
         for (_, seq) in left {
@@ -351,7 +351,7 @@ impl<'a> Search<'a> {
                 let last = last.get_or_insert_default();
                 last.clear();
                 last.extend_from_slice(cursor.key());
-                (left, rank, ended) = (layout.stored.upkeep.versions, 0, false);
+                (left, rank, ended) = (layout.stored.settings.versions, 0, false);
             }
             let is_version = left > 0 && !ended && cursor.seq() <= self.at;
             left = left.saturating_sub(1);
@@ -424,6 +424,6 @@ impl View {
 
     fn notes(&self) -> bool {
         self.layout.superseded.is_some()
-            && maintenance::of(self.layout.stored.upkeep.maintenance).notes_what_queries_find()
+            && maintenance::of(self.layout.stored.settings.maintenance).notes_what_queries_find()
     }
 }

@@ -45,7 +45,7 @@ impl<'w> Against<'w> {
         told: bool,
         attribute: &Attribute,
     ) -> Against<'w> {
-        let upkeep = &layout.stored.upkeep;
+        let settings = &layout.stored.settings;
         // A change of strategy leaves behind what the trees of keys do not tell of: deletions, and what was
         // replaced before the index's own tree began.
         let settled = Coverage::at(layout, Some(work.mark())).has_converged();
@@ -54,9 +54,9 @@ impl<'w> Against<'w> {
             (None, Some(deleted)) => (deleted, false),
             (None, None) => (layout.data, true),
         };
-        let levels = matches!(upkeep.merging, Merging::LazyLeveled | Merging::Leveled);
+        let levels = matches!(settings.merging, Merging::LazyLeveled | Merging::Leveled);
         let tiers = tree != layout.data || !levels;
-        let filters = tiers && upkeep.versions == 1;
+        let filters = tiers && settings.versions == 1;
         let (mut asked, mut pruned) = (Vec::new(), Vec::new());
         for component in runs(work, tree) {
             match span(&component) {
@@ -72,7 +72,7 @@ impl<'w> Against<'w> {
             filters,
             told,
             own,
-            versions: upkeep.versions as usize,
+            versions: settings.versions as usize,
         }
     }
 

@@ -221,7 +221,7 @@ impl Handle {
             RepairMethod::Index => {
                 let mark = mark(&now.snapshot, superseded);
                 let complete = Coverage::at(layout, Some(mark)).loses_nothing();
-                let told = complete && layout.stored.upkeep.repair == Repair::Merge;
+                let told = complete && layout.stored.settings.repair == Repair::Merge;
                 let mut result = by_index::run(&work, layout, told, progress);
                 let filters = layout
                     .attributes
@@ -271,11 +271,11 @@ impl Handle {
         if let Some(tree) = readable(&layout) {
             return Ok(tree);
         }
-        let config = TreeConfig::new(Role::Superseded, &layout.stored.upkeep);
+        let config = TreeConfig::new(Role::Superseded, &layout.stored.settings);
         let mut stored = layout.stored.clone();
         let made = self.shared.group.change_trees(&mut |last| {
             if layout.superseded.is_some() {
-                stored.upkeep.since = last;
+                stored.settings.since = last;
             }
             Ok(TreeChange {
                 created: vec![(superseded_tree(self.name()), config.to_bytes())],
@@ -317,9 +317,9 @@ fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
 
 /// The method that is meant, if it fits.
 fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<RepairMethod> {
-    let upkeep = &layout.stored.upkeep;
+    let settings = &layout.stored.settings;
     let by_key = complete && layout.keys.is_some();
-    let primary = complete && maintenance::of(upkeep.maintenance).data_reports();
+    let primary = complete && maintenance::of(settings.maintenance).data_reports();
     match method {
         RepairMethod::Auto if by_key => Ok(RepairMethod::Key),
         RepairMethod::Auto if primary => Ok(RepairMethod::Primary {

@@ -10,7 +10,7 @@ use crate::catalog::Layout;
 use crate::error::Result;
 
 pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
-    let (data, versions) = (layout.data, layout.stored.upkeep.versions);
+    let (data, versions) = (layout.data, layout.stored.settings.versions);
     let components = runs(work, data);
     let ranges = work.ranges(&components)?;
     work.run(ranges, entries(&components), progress, |range, reporter| {

@@ -27,7 +27,7 @@ pub(crate) struct Store {
     pub(crate) group: Group,
     pub(crate) durability: Durability,
     /// Whether changes and repairs are done that nobody asked for.
-    pub(crate) upkeep: bool,
+    pub(crate) background_maintenance: bool,
     pub(crate) choose_every: u64,
     /// Held for no I/O and no waiting: whoever wants a handle takes it.
     /// By name, so that whatever is done for all of them is done in the same order each time.

@@ -32,7 +32,7 @@ pub(crate) struct Current {
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index or the strategy, or drops the dataset.
     changing: Mutex<()>,
-    /// Up while the upkeep may hold it, which gives way to those who wait.
+    /// Up while background maintenance may hold it, which yields to those who wait.
     gives_way: AtomicBool,
     waiting: AtomicUsize,
 }
@@ -64,7 +64,7 @@ impl Current {
         self.changing.try_lock().ok_or_else(|| self.is_changing())
     }
 
-    /// The upkeep is at work, until the guard is dropped. Refused while somebody changes the dataset.
+    /// Background maintenance is at work, until the guard is dropped. Refused while somebody changes the dataset.
     pub(crate) fn give_way(&self) -> Result<impl Drop + '_> {
         drop(self.changing.try_lock().ok_or_else(|| self.is_changing())?);
         self.gives_way.store(true, Ordering::SeqCst);
@@ -115,7 +115,7 @@ impl Current {
     }
 }
 
-/// How long the upkeep may take to give way.
+/// How long background maintenance may take to yield.
 const GIVES_WAY: Duration = Duration::from_secs(60);
 
 struct GivesWay<'a>(&'a AtomicBool);

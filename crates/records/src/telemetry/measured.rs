@@ -1,4 +1,4 @@
-//! What is measured for the upkeep: counts of operations that old ones fade from, and the last repair.
+//! What is measured for background maintenance: counts of operations that old ones fade from, and the last repair.
 //!
 //! They fade by operations and not by time, so what follows from them is the same on every machine. Kept with the
 //! counters of use (`usage.rs`), as statistics.

@@ -190,7 +190,7 @@ impl Part {
     /// Notes the record that was just added, by its key or the one that was just extracted, where it matters
     /// what it replaces.
     fn touch(&mut self, insert: bool, key: Option<&[u8]>) {
-        let looks = self.layout.stored.upkeep.maintenance.looks_at_writes();
+        let looks = self.layout.stored.settings.maintenance.looks_at_writes();
         if insert || looks || self.layout.old.is_some() {
             let key = key.unwrap_or_else(|| self.extracted.key()).to_vec();
             self.touched.push(Touched {
@@ -269,8 +269,8 @@ impl Part {
         let layout = self.layout.clone();
         let mut written = layout.written();
         // Who looks at what a write replaces does so for the whole batch, at the commit.
-        if layout.stored.upkeep.maintenance.looks_at_writes()
-            || layout.stored.upkeep.versions > 1
+        if layout.stored.settings.maintenance.looks_at_writes()
+            || layout.stored.settings.versions > 1
             || !written.any(|(_, attribute)| attribute.kind.is_standalone())
         {
             return Ok(());
@@ -379,7 +379,7 @@ impl Part {
 
     /// True where what is there of the records' keys matters to the commit.
     pub(super) fn depends_on_records(&self) -> bool {
-        let maintenance = self.layout.stored.upkeep.maintenance;
+        let maintenance = self.layout.stored.settings.maintenance;
         let looks = maintenance.looks_at_writes() || self.layout.old.is_some();
         self.inserts || !self.expected.is_empty() || looks
     }
@@ -391,7 +391,7 @@ impl Part {
 
     /// Notes what the batch was found to replace.
     pub(super) fn note_replaced(&mut self, replaced: Option<&Replaced>) {
-        let maintenance = self.layout.stored.upkeep.maintenance;
+        let maintenance = self.layout.stored.settings.maintenance;
         let replaced = replaced.filter(|_| maintenance.looks_at_writes());
         self.replaced = replaced.map_or((0, 0), Replaced::counts);
     }
@@ -484,7 +484,7 @@ impl Part {
                 _ => return Err(self.exists(&last.key)),
             }
         }
-        if passed.is_empty() || !self.layout.stored.upkeep.maintenance.looks_at_writes() {
+        if passed.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {
             return Ok(());
         }
         let (data, records) = (self.layout.data, self.records);

@@ -71,7 +71,7 @@ impl Found {
         if part.depends_on_records() {
             let layout = part.layout.clone();
             let replaced = Replaced::look_up(&layout, latest, &part.touched, &part.expected)?;
-            let maintenance = layout.stored.upkeep.maintenance;
+            let maintenance = layout.stored.settings.maintenance;
             if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
                 replaced.cancel(&layout, latest, &mut part.writes)?;
             }

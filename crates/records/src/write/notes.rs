@@ -21,7 +21,7 @@ impl Handle {
         if let Some(tree) = layout.notes {
             return Ok(tree);
         }
-        let config = TreeConfig::new(Role::Notes, &layout.stored.upkeep);
+        let config = TreeConfig::new(Role::Notes, &layout.stored.settings);
         let made = self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 created: vec![(notes_tree(self.name()), config.to_bytes())],

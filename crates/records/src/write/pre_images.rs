@@ -81,7 +81,7 @@ impl Replaced {
         let inserts = || touched.iter().any(|touched| touched.insert);
         let depends = layout.expiry.is_some() && (!expected.is_empty() || inserts());
         let keeps_old = layout.old.is_some();
-        let looks = layout.stored.upkeep.maintenance.looks_at_writes() || keeps_old;
+        let looks = layout.stored.settings.maintenance.looks_at_writes() || keeps_old;
         let needed = |t: &&Touched| t.insert || looks;
         let written = touched.iter().filter(needed);
         let written = written.map(|touched| (touched.key.clone(), true));
@@ -222,7 +222,7 @@ impl Replaced {
         if snapshot.flushed() > self.seq {
             return Err(Conflict::Changed);
         }
-        let at_commit = maintenance::of(layout.stored.upkeep.maintenance).at_commit();
+        let at_commit = maintenance::of(layout.stored.settings.maintenance).at_commit();
         let tree = looked_up(layout);
         let mut current = Vec::with_capacity(self.found.len());
         for found in &self.found {

@@ -143,7 +143,7 @@ pub(crate) fn check_set(db: &Database) {
 }
 
 /// Every way of maintenance that tests go through: strategies, times of repair and ways of merging by turns.
-pub(crate) fn upkeep(def: DatasetDef, number: usize) -> DatasetDef {
+pub(crate) fn with_strategy(def: DatasetDef, number: usize) -> DatasetDef {
     let maintenance = Maintenance::ALL[number % Maintenance::ALL.len()];
     let turn = number / Maintenance::ALL.len() + number;
     let repair = match (turn % 3, maintenance) {

@@ -324,7 +324,7 @@ impl Shared {
             }
         }
         drop(dataset);
-        // The upkeep may be at work in it.
+        // Background maintenance may be at work in it.
         self.decide(db.drop_dataset(name), &[ErrorKind::Busy]);
         if db.dataset::<esker::Key>(name).is_ok() {
             std::thread::sleep(Duration::from_millis(1));

@@ -373,7 +373,7 @@ impl World {
         for store in &mut self.stores {
             let Some(db) = store.db.clone() else { continue };
             for set in &mut store.sets {
-                // A strategy that is chosen is changed by the upkeep, by itself.
+                // A strategy that is chosen is changed by the with_strategy, by itself.
                 if !inside && !set.def.auto {
                     continue;
                 }

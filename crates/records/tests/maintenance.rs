@@ -176,7 +176,7 @@ fn with_threads(seed: u64) {
         };
         for _ in 0..12 {
             let to = strategy(&mut rng);
-            // The store's own upkeep may be at the same.
+            // The store's own maintenance may be at the same.
             let _ = dataset.set_maintenance(to).run();
         }
         stop.store(true, Ordering::Relaxed);
@@ -313,7 +313,7 @@ fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
     for method in [RepairMethod::Auto, RepairMethod::Index] {
         // Nothing goes on with the change by itself.
         let tuning = Tuning {
-            upkeep: false,
+            background_maintenance: false,
             ..Tuning::default()
         };
         let options = Options {
