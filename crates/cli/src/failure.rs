@@ -85,9 +85,9 @@ impl From<Error> for Failure {
             | Error::Record(_)
             | Error::Condition(_)
             | Error::Exists(_) => Self::Usage(error.to_string()),
-            Error::NoStore { .. } => {
-                Self::Store(format!("{error}; `esker load` and `esker create` make one"))
-            }
+            Error::NoStore { .. } => Self::Store(format!(
+                "{error}; `esker load`, `create` and `publish` make one"
+            )),
             Error::PositionExpired { .. } => Self::Store(format!(
                 "{error}; without --from changes begin there, and for a --consumer they are kept"
             )),

@@ -275,6 +275,36 @@ fn a_plan_is_text_for_people_and_json_for_programs() {
 }
 
 #[test]
+fn mistakes_are_answered_with_what_would_be_right() {
+    let site = Site::new();
+    let file = site.path("visits.ndjson").display().to_string();
+    let nowhere = site.path("nowhere").display().to_string();
+    let refused = |args: &[&str], code, why: &str| {
+        let said = esker(args).expect(code).stderr;
+        assert!(said.contains(why), "{args:?}: {said}");
+    };
+    refused(
+        &["get", &file, "visits", "1"],
+        2,
+        "is a file: the first argument is the store's folder",
+    );
+    refused(&["get", &nowhere, "visits", "1"], 3, "`esker load`");
+    for (condition, why) in [
+        ("ms == 12", "equality is written `=`"),
+        ("ms > 1 && ms < 9", "`and` or `or`, which join conditions"),
+        ("ms >> 1", "one that begins with an operator is quoted"),
+    ] {
+        let said = site.run("find", &["visits", condition]).expect(2).stderr;
+        assert!(said.contains(why), "{condition}: {said}");
+    }
+    let said = site.run("find", &["visits", "user.nme = ann"]).expect(1);
+    assert!(said.stderr.contains("`user.name`"), "{}", said.stderr);
+    let repair = ["visits", "--rebuild-index", "usr.name"];
+    let said = site.run("repair", &repair).expect(2).stderr;
+    assert!(said.contains("has no index"), "{said}");
+}
+
+#[test]
 fn a_typo_is_answered_with_the_nearest_known_name() {
     let site = Site::new();
     let file = site.path("visits.ndjson").display().to_string();

@@ -1,9 +1,22 @@
-//! Esker: an embeddable record store that finds records by any attribute.
+//! Esker: an embedded record store that finds records by any field.
 //!
-//! A [`Database`] is a folder; it has [`Dataset`]s of JSON records, each with a primary key and any
-//! number of indexed attributes. All kinds of index give exactly what a scan would give, newest
-//! first; [`IndexKind`] says what each costs. Writes are atomic over the record and all its indexes,
-//! and as durable as asked for ([`Durability`]).
+//! A [`Database`] is a folder. It has [`Dataset`]s of JSON records, each with a primary key and up to 64
+//! indexed fields, which this documentation calls *attributes*. All kinds of index give exactly what a scan would
+//! give, newest first; [`IndexKind`] says what each costs. A write is atomic over the record and all its indexes, and as
+//! durable as it says ([`Durability`]).
+//!
+//! | to | see |
+//! | --- | --- |
+//! | open a store, set its memory and durability | [`Database`], [`Options`] |
+//! | define a dataset: key, indexes, time to live, versions | [`DatasetDef`], [`Index`] |
+//! | write, read, update one record | [`Dataset`], [`Update`] |
+//! | write several as one, with conditions | [`Batch`], [`WriteBatch`] |
+//! | query | [`field`], [`Query`], [`DatasetSnapshot`] |
+//! | follow what changed | [`Dataset::changes`], [`Changes`] |
+//! | change indexes, repair | [`Dataset::add_index`], [`Dataset::repair`], [`Task`] |
+//! | handle errors | [`Error`] |
+//!
+//! The guide `docs/library.md` goes through all of it.
 //!
 //! ```
 //! use esker::{Database, DatasetDef, Index, KeyType, Options, field};

@@ -206,7 +206,7 @@ impl TreeProvider for Trees {
                 Repair::Staged => DropPolicy::KeepUntilRepaired,
                 _ => DropPolicy::Silent,
             });
-            // What a write replaced is noted beside that write. So it must not be left out while the
+            // What a write replaced is noted beside that write. So it must not be dropped while the
             // version that it replaced, as the newest that is left of its key in a component, stays.
             let building = stored.change.iter().map(|change| &change.attribute);
             let mut attributes = stored.attributes.iter().chain(building);
@@ -223,7 +223,7 @@ impl TreeProvider for Trees {
             });
         }
         let config = TreeConfig::from_bytes(config).ok_or_else(unknown)?;
-        // What tells of the data's components has the same ones, where these are whole runs.
+        // What reports on the data's components has the same ones, where these are whole runs.
         let correlated = match config.role {
             Role::Widened => config.merging != Merging::Leveled,
             _ => config.merging == Merging::Correlated,

@@ -26,20 +26,20 @@ pub struct Options {
     /// Bytes for memtables, block cache, filters and indexes, and what queries, index builds, repairs and compactions borrow.
     /// Default 128 MiB.
     pub memory_budget: usize,
-    /// A budget that several stores share, in place of one of this store's own; `memory_budget` still says how large memtables
-    /// and loans become. Default none.
+    /// A budget that several stores share, in place of a separate one; `memory_budget` still says how large memtables
+    /// and loans of this store become. Default: none.
     pub budget: Option<Arc<Budget>>,
-    /// What writes use that do not say. Default [`Durability::Sync`].
+    /// The durability of writes that do not set their own. Default [`Durability::Sync`].
     pub durability: Durability,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn lsm::fs::Fs>,
-    /// Flush and merge on threads of the store's own. Default true; without, a run is deterministic.
+    /// Flush, compact and maintain indexes on background threads. Default true; without, that is done by the calls that make it necessary, and a run
+    /// is deterministic.
     pub background: bool,
-    /// Bytes at which a merge starts the next table file; the first merged level holds twice as many,
-    /// each further one ten times more. Default 32 MiB.
+    /// Bytes at which a compaction starts the next table file. Default 32 MiB.
     pub table_size: u64,
-    /// How much of the log is kept, for change feeds that come late, beyond what is in no table yet: the last so many bytes, or what was written
-    /// in some time. Default: nothing.
+    /// How much of the log is kept for [change feeds](crate::Dataset::changes), beyond what is in no table yet: the last so many bytes, or what was
+    /// written in some time. Default: nothing.
     pub keep_log: KeepLog,
     /// Capabilities with trees of their own in the store ([`crate::extension`]). A store that has trees of one is opened with it. Default: none.
     pub extensions: Vec<Arc<dyn Extension>>,
@@ -50,7 +50,7 @@ pub struct Options {
     pub tuning: Tuning,
 }
 
-/// What the benchmarks vary to show why it is as it is; there is nothing to gain by changing it.
+/// Settings that the benchmarks vary; programs gain nothing by changing them.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
@@ -332,8 +332,8 @@ impl Database {
         Ok(())
     }
 
-    /// Believes the clock, however far it is ahead of the last time that the store was used with: what has expired by it may be deleted for good. What the
-    /// clock says in milliseconds since 1970, where that is not believed yet, says [`Database::unconfirmed_time`].
+    /// Trusts the clock, however far it is ahead of the store's last use: what has expired by it may be deleted for good.
+    /// [`Database::unconfirmed_time`] says whether that is necessary.
     ///
     /// # Errors
     /// It could not be written down.
@@ -341,7 +341,7 @@ impl Database {
         Ok(self.shared.group.confirm_time()?)
     }
 
-    /// The time of the clock in milliseconds since 1970, where it is so far ahead that it is not believed yet ([`Database::confirm_time`]).
+    /// The time of the clock in milliseconds since 1970, where it is so far ahead that it is not trusted yet ([`Database::confirm_time`]).
     pub fn unconfirmed_time(&self) -> Option<u64> {
         self.shared.group.unconfirmed_time()
     }
@@ -357,7 +357,7 @@ impl Database {
         Ok(self.shared.group.flush()?)
     }
 
-    /// Merges a dataset (or all, and the trees of extensions) down to one run per tree, dropping what is obsolete: from the indexes also the
+    /// Compacts a dataset (or all, and the trees of extensions) to one run per tree, and drops what is obsolete: also the
     /// index entries of all writes that are known to be obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {

@@ -1,4 +1,4 @@
-//! Work on a dataset that takes a while, with what is to be told of it.
+//! Work on a dataset that takes a while, and reports its progress.
 
 use std::ops::ControlFlow;
 

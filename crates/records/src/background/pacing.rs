@@ -3,7 +3,7 @@
 //! Waste adds up while nothing is repaired. A repair is due as soon as queries have wasted as much as it is expected to
 //! cost: whatever comes then, no more than twice the least is spent. So much for a share of wasted validations
 //! times the rate of queries; where nobody asks, nothing is wasted. By key it is also due when a
-//! good part of the keys is new, so that it stays small beside the writes, and merges find what they can leave out.
+//! good part of the keys is new, so that it stays small beside the writes, and compactions know what they can drop.
 
 use crate::maintenance::cost::{ASK, FETCH};
 

@@ -90,7 +90,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Does work that gives way to everybody else who wants to change the dataset.
+    /// Does work that yields to everybody else who wants to change the dataset.
     fn while_wanted<T>(
         &self,
         go_on: &dyn Fn() -> bool,

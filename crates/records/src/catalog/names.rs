@@ -89,7 +89,7 @@ pub(crate) struct TreeConfig {
     pub(crate) merging: Merging,
     /// Older entries are still to come.
     pub(crate) incomplete: bool,
-    /// Merges do not tell the superseded tree what they leave out.
+    /// Compactions do not report to the obsolete set what they drop.
     pub(crate) silent: bool,
     /// How many versions of a record an index keeps index entries of.
     pub(crate) versions: u32,

@@ -51,7 +51,7 @@ pub struct IndexProgress {
     pub total: u64,
 }
 
-/// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but
+/// Called with the progress from time to time; says whether to continue. It may use the dataset, but
 /// not change its indexes. A change that is broken off stays unfinished, see
 /// [`Dataset::resume_index`](crate::Dataset::resume_index).
 pub(crate) type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;

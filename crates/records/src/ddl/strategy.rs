@@ -57,7 +57,7 @@ pub struct SwitchProgress {
     pub total: u64,
 }
 
-/// Is told of the progress from time to time, and says whether to go on. It may use the dataset, but not
+/// Called with the progress from time to time; says whether to continue. It may use the dataset, but not
 /// change its strategy or its indexes.
 pub(crate) type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p;
 

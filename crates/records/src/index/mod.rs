@@ -164,7 +164,7 @@ impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {
 }
 
 /// A kind of index: how its entries are written, found and built. A kind of another crate has a tree of its own. Writes share the
-/// sequence number of the record written just before, and an entry that a merge may drop as soon as that write is obsolete tells of no
+/// sequence number of the record written just before, and an entry that a compaction may drop as soon as that write is obsolete stands for no
 /// other write. Nothing here may block or call back into the store, other than by what it is given.
 pub trait Index: Send + Sync {
     /// Adds an index entry.

@@ -328,7 +328,7 @@ impl Chunk {
         Ok(!self.seqs.is_empty())
     }
 
-    /// Leaves out what has newer writes; tells how many that were.
+    /// Drops candidates that have newer writes; returns how many.
     fn validate(&mut self, validity: &Validity, cost: &lsm::Cost) -> Result<u64> {
         validity.prepare(self.seqs.len() as u64, cost)?;
         let before = self.seqs.len();

@@ -208,7 +208,7 @@ impl Answer {
         Ok(self.steps.answers)
     }
 
-    /// Counts the index entries whose records are still those that they tell of and meet the other
+    /// Counts the index entries whose records are still those that they were written for, and meet the other
     /// conditions. A record with several values in the range counts once: by the first of them.
     fn count_current(
         &mut self,

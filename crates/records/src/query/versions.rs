@@ -1,7 +1,7 @@
 //! Versions of records: by key, and by the tokens of their values (DELI section III-A: ReadKey, ReadValue).
 //!
-//! A dataset *keeps* the newest [`crate::DatasetDef::versions`] entries of each key, deletions counted. Merges
-//! leave out what is older, sooner or later; what they have not come to yet is not shown either, so
+//! A dataset *keeps* the newest [`crate::DatasetDef::versions`] entries of each key, deletions counted. Compactions
+//! drop what is older, sooner or later; what they have not dropped yet is not shown either, so
 //! answers do not depend on them. The versions of a key *at* a moment are those that are kept, are not newer,
 //! and have no deletion above them that is not newer either.
 

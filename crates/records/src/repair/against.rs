@@ -1,5 +1,5 @@
 //! What index entries are validated against: the primary-key index, the keys written since an index began, or the data.
-//! Of trees whose components span disjoint numbers only those with writes since the mark are asked: what was
+//! Of trees whose components span disjoint numbers only those with writes since the watermark are probed: what was
 //! superseded before is known.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,9 +21,9 @@ pub(super) struct Against<'w> {
     spans: Vec<ComponentId>,
     /// Those that cannot.
     pruned: Vec<ComponentId>,
-    /// Spans do not overlap, and one version of a key counts: key filters may tell.
+    /// Spans do not overlap, and one version of a key counts: key filters may decide.
     filters: bool,
-    /// What merges of the tree left out is known.
+    /// What compactions of the tree dropped is known.
     told: bool,
     /// The tree has an entry of each write of a record; else only of those that came after the index.
     own: bool,
@@ -46,10 +46,10 @@ impl<'w> Against<'w> {
         attribute: &Attribute,
     ) -> Against<'w> {
         let settings = &layout.stored.settings;
-        // A change of strategy leaves behind what the trees of keys do not tell of: deletions, and what was
+        // A change of strategy leaves behind what the trees of keys do not show: deletions, and what was
         // replaced before the index's own tree began.
-        let settled = Coverage::at(layout, Some(work.mark())).has_converged();
-        let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| settled)) {
+        let converged = Coverage::at(layout, Some(work.watermark())).has_converged();
+        let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| converged)) {
             (Some(keys), _) => (keys, true),
             (None, Some(deleted)) => (deleted, false),
             (None, None) => (layout.data, true),
@@ -60,7 +60,7 @@ impl<'w> Against<'w> {
         let (mut asked, mut pruned) = (Vec::new(), Vec::new());
         for component in runs(work, tree) {
             match span(&component) {
-                span if filters && settled && span.max <= work.mark() => pruned.push(span),
+                span if filters && converged && span.max <= work.watermark() => pruned.push(span),
                 _ => asked.push(component),
             }
         }
@@ -76,7 +76,7 @@ impl<'w> Against<'w> {
         }
     }
 
-    /// How many entries may be asked.
+    /// How many entries may be probed.
     pub(super) fn entries(&self) -> u64 {
         super::entries(&self.asked)
     }
@@ -87,7 +87,7 @@ impl<'w> Against<'w> {
     }
 
     /// What the key filters of the components say alone (the paper's Bloom filter optimization): an index entry that
-    /// none but its own component can know of is valid, given that this one told of what it left out.
+    /// none but its own component can know of is valid, provided that its compaction reported what it dropped.
     pub(super) fn shortcut(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Shortcut> {
         if !self.filters {
             return Ok(Shortcut::None);

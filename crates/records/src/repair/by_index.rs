@@ -1,6 +1,6 @@
 //! Repair by index (Luo & Carey section 4.4, figure 7): the index entries of each index that are not known to be obsolete,
-//! sorted by primary key, are validated. It needs nothing from merges, so it repairs what merges dropped
-//! without a word.
+//! sorted by primary key, are validated. It needs nothing from compactions, so it also finds what they dropped
+//! without a report.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,11 +13,11 @@ use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index;
 
-/// `told`: merges tell of every write that they leave out.
+/// `reported`: compactions report every write that they drop.
 pub(super) fn run(
     work: &Work<'_>,
     layout: &Layout,
-    told: bool,
+    reported: bool,
     progress: &mut OnRepair<'_>,
 ) -> Result<()> {
     let attributes = layout.attributes.iter();
@@ -25,7 +25,7 @@ pub(super) fn run(
     let trees = indexes.iter().filter_map(|attribute| attribute.tree);
     let total = trees.map(|tree| entries(&runs(work, tree))).sum();
     work.run(indexes, total, progress, |attribute, reporter| {
-        one(work, reporter, layout, told, attribute)
+        one(work, reporter, layout, reported, attribute)
     })
 }
 
@@ -34,10 +34,10 @@ fn one(
     work: &Work<'_>,
     reporter: &Reporter<'_>,
     layout: &Layout,
-    told: bool,
+    reported: bool,
     attribute: &Attribute,
 ) -> Result<()> {
-    let against = Against::new(work, layout, told, attribute);
+    let against = Against::new(work, layout, reported, attribute);
     let mut tally = ObsoleteCollector::new(work, reporter);
     let mut sorter = Sorter::new(
         work.group.options().fs.clone(),

@@ -1,10 +1,10 @@
-//! Repair by key: what is new in the primary-key index since the mark, in the order of the keys, and what it
+//! Repair by key: what is new in the primary-key index since the watermark, in the order of the keys, and what it
 //! replaced. Serves all indexes at once, since a record and its index entries share one number.
 //!
-//! Its components newer than the mark are read whole. A key that comes twice there has replaced itself. For
-//! the version before those, the older components are asked: by sorted, batched lookups, which cost a new key
+//! Its components newer than the watermark are read whole. A key that occurs twice there was replaced there. For
+//! the version before those, the older components are probed: by sorted, batched lookups, which cost a new key
 //! a probe of a key filter, or by reading them beside the new ones, when those are many. Only the newest older
-//! version matters, the others were superseded before the mark.
+//! version matters, the others were superseded before the watermark.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,7 +19,7 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
     let keys = layout.keys;
     let keys = keys.ok_or_else(|| Error::damaged("the primary-key index is missing"))?;
     let is_old = |run: &Component| match run {
-        Component::Run(run) => run.component().max <= work.mark(),
+        Component::Run(run) => run.component().max <= work.watermark(),
         Component::Memtable(_) => false,
     };
     // Their spans of numbers do not overlap, so the old ones are at the end.
@@ -69,7 +69,7 @@ impl<'w> Pass<'w> {
     }
 
     fn run(mut self, mut cursor: EntryCursor, (from, to): KeyRange) -> Result<()> {
-        let mark = self.work.mark();
+        let watermark = self.work.watermark();
         let mut key: Option<Vec<u8>> = None;
         // The entry before, of the same key: newer than what comes.
         let mut newer: Seq = 0;
@@ -77,7 +77,7 @@ impl<'w> Pass<'w> {
         while cursor.valid() && to.as_deref().is_none_or(|to| cursor.key() < to) {
             let seq = cursor.seq();
             if key.as_deref() == Some(cursor.key()) {
-                if newer > mark && cursor.kind() == Kind::Put {
+                if newer > watermark && cursor.kind() == Kind::Put {
                     self.tally.over(seq)?;
                 }
             } else {
@@ -98,7 +98,7 @@ impl<'w> Pass<'w> {
     /// The oldest new entry of a key was `oldest`: it may have replaced something.
     fn end_key(&mut self, key: Option<&[u8]>, oldest: Seq, cursor: &EntryCursor) -> Result<()> {
         let Some(key) = key else { return Ok(()) };
-        if self.older.is_empty() || oldest <= self.work.mark() {
+        if self.older.is_empty() || oldest <= self.work.watermark() {
             return Ok(());
         }
         self.wanted.extend_from_slice(key);

@@ -1,14 +1,14 @@
-//! Repair: finding the obsolete writes, so that queries pass over what they left in the indexes and
-//! merges leave it out (Luo & Carey section 4.4; DELI section V).
+//! Repair: finding the obsolete writes, so that queries skip what they left in the indexes and
+//! compactions drop it (Luo & Carey section 4.4; DELI section V).
 //!
-//! What is found goes to the dataset's obsolete set, with a mark: every write that was
-//! superseded up to the mark is in the set. Nothing else is written, so a repair can be repeated, broken
-//! off and overtaken by another; what it has found by then stays found, only the mark has not moved.
+//! What is found goes to the dataset's obsolete set, with a repair watermark: every write that was
+//! superseded up to it is in the set. Nothing else is written, so a repair can be repeated, cancelled
+//! and overtaken by another; what it has found by then stays found, only the watermark has not moved.
 //!
-//! | method | goes through | in order of | asks |
+//! | method | reads | in order of | probes |
 //! | --- | --- | --- | --- |
-//! | [`RepairMethod::Key`] (`by_key.rs`) | the primary-key index since the mark | key | its older part |
-//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, sorted on disk (`lsm::sort`) | the primary-key index since the mark, deleted keys, or the data |
+//! | [`RepairMethod::Key`] (`by_key.rs`) | the primary-key index since the watermark | key | its older part |
+//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, sorted on disk (`lsm::sort`) | the primary-key index since the watermark, deleted keys, or the data |
 //! | [`RepairMethod::Primary`] (`primary.rs`) | the records, all versions | key | nothing |
 
 mod against;
@@ -41,7 +41,7 @@ const ENTRIES_PER_LOOKUP: u64 = 8;
 /// How the obsolete writes are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RepairMethod {
-    /// By key where the primary-key index tells what it leaves out, else from the records where they do,
+    /// By key where compactions of the primary-key index report what they drop, else from the records where theirs do,
     /// else by index.
     #[default]
     Auto,
@@ -52,12 +52,12 @@ pub enum RepairMethod {
     Index,
     /// A pass over all versions of all records (DELI, algorithm 3).
     Primary {
-        /// Whether the data is merged, too.
+        /// Whether the data is compacted, too.
         compaction: Compaction,
     },
 }
 
-/// When a repair from the records merges them down to one run.
+/// When a repair from the records compacts them to one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Compaction {
     /// Not at all.
@@ -93,8 +93,8 @@ pub struct RepairOptions {
     pub threads: usize,
     /// Bytes that are read in a second at most, not 0. Default: as many as can be.
     pub bytes_per_second: Option<u64>,
-    /// By index: keys that no key filter of the primary-key index since the mark knows are not sorted. Default
-    /// true. Helps most where the trees are merged together ([`crate::Merging::Correlated`]).
+    /// By index: keys that no key filter of the primary-key index since the watermark knows are not sorted. Default
+    /// true. Helps most where the trees are compacted together ([`crate::Merging::Correlated`]).
     pub bloom: bool,
     /// How the entries of known keys are found.
     pub lookups: Lookups,
@@ -122,7 +122,7 @@ pub struct RepairProgress {
     pub total: u64,
 }
 
-/// Is told of the progress from time to time, and says whether to go on. It may use the dataset.
+/// Called with the progress from time to time; says whether to continue. It may use the dataset.
 pub(crate) type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p;
 
 /// What came of a repair.
@@ -140,15 +140,15 @@ pub struct RepairReport {
     pub looked_up: u64,
     /// Writes that were found to be obsolete and not known to be.
     pub found: u64,
-    /// The mark before, and as it is now.
+    /// The repair watermark before: every write that was superseded up to it was known.
     pub mark_before: Seq,
-    /// See `mark_before`.
+    /// The repair watermark now.
     pub mark: Seq,
     /// Bytes that were read from files, without those that a compaction read.
     pub bytes_read: u64,
     /// How long it took.
     pub elapsed: Duration,
-    /// False when the progress said to break off: what was found counts, but the mark has not moved.
+    /// False when the task was cancelled: what was found counts, but the watermark has not moved.
     pub complete: bool,
 }
 
@@ -180,7 +180,7 @@ impl Handle {
         self.current.keep_obsolete(group)?;
         let now = self.now();
         let layout = &now.layout;
-        let before = mark(&now.snapshot, superseded);
+        let before = watermark(&now.snapshot, superseded);
         let complete = Coverage::at(layout, Some(before)).loses_nothing();
         let method = choose(options.method, layout, complete)?;
         // An index that is being built gets index entries that this would not see.
@@ -198,8 +198,8 @@ impl Handle {
             } => {
                 group.compact(Some(layout.data))?;
                 let now = self.now();
-                // The strategy may have changed meanwhile, and then merges have left out what nobody was told of.
-                let before = mark(&now.snapshot, superseded);
+                // The strategy may have changed meanwhile, and then compactions have dropped writes without a report.
+                let before = watermark(&now.snapshot, superseded);
                 let complete = Coverage::at(&now.layout, Some(before)).loses_nothing();
                 choose(method, &now.layout, complete)?;
                 now
@@ -219,8 +219,8 @@ impl Handle {
             _ if says && options.method == RepairMethod::Auto => Ok(()),
             RepairMethod::Key => by_key::run(&work, layout, progress),
             RepairMethod::Index => {
-                let mark = mark(&now.snapshot, superseded);
-                let complete = Coverage::at(layout, Some(mark)).loses_nothing();
+                let watermark = watermark(&now.snapshot, superseded);
+                let complete = Coverage::at(layout, Some(watermark)).loses_nothing();
                 let told = complete && layout.stored.settings.repair == Repair::Merge;
                 let mut result = by_index::run(&work, layout, told, progress);
                 let filters = layout
@@ -246,13 +246,13 @@ impl Handle {
         Ok(RepairReport {
             method,
             mark_before: before,
-            mark: mark(&group.snapshot(), superseded),
+            mark: watermark(&group.snapshot(), superseded),
             ..finished
         })
     }
 
-    /// The tree of the obsolete set. It is made where a store that was created before there was one lacks it, and made anew
-    /// where its files cannot be read: what was in it is looked for again then, as after a change of strategy.
+    /// The tree of the obsolete set. It is made where a store that was created before there was one lacks it, and recreated
+    /// where its files cannot be read: what was in it is searched again then, as after a change of strategy.
     fn superseded(&self, wanted: Readable) -> Result<TreeId> {
         let readable = |layout: &Layout| {
             let snapshot = self.shared.group.snapshot();
@@ -279,7 +279,7 @@ impl Handle {
             }
             Ok(TreeChange {
                 created: vec![(superseded_tree(self.name()), config.to_bytes())],
-                // With the definition, so that layouts of it are made anew.
+                // With the definition, so that layouts of it are computed again.
                 configured: vec![(layout.data, stored.to_bytes())],
                 dropped: layout.superseded.into_iter().collect(),
             })
@@ -294,7 +294,7 @@ impl Handle {
 enum Readable {
     /// Their entries could be read when the store was opened.
     AsOpened,
-    /// Besides, every byte of them is right now: who asks for a repair wants `check` to find nothing.
+    /// Besides, every byte of them is right now: after a repair `check` must find nothing.
     Verified,
 }
 
@@ -310,7 +310,7 @@ fn is_undamaged(tree: &TreeVersion) -> bool {
 }
 
 /// Every write that was superseded up to here is in the set.
-fn mark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
+fn watermark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
     let tree = snapshot.version().trees.get(&superseded);
     tree.map_or(0, |tree| tree.repair_watermark())
 }

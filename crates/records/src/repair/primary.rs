@@ -1,6 +1,6 @@
 //! Repair from the records (DELI section V, algorithm 3): a pass over all versions of all records in the
-//! order of their keys. Merges have kept every replaced version that is not in the set
-//! ([`crate::Repair::Staged`]), or have told of it ([`crate::Repair::Merge`]), so the pass meets all others.
+//! order of their keys. Compactions have kept every replaced version that is not in the set
+//! ([`crate::Repair::Staged`]), or have reported it ([`crate::Repair::Merge`]), so the pass meets all others.
 
 use lsm::{Cursor, Kind, MAX_SEQ, TreeId};
 
@@ -18,7 +18,7 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
     })
 }
 
-/// All but the newest `versions` of a record, deletions counted as merges count them, are obsolete.
+/// All but the newest `versions` of a record, deletions counted as compactions count them, are obsolete.
 fn scan(
     work: &Work<'_>,
     reporter: &Reporter<'_>,

@@ -1,4 +1,4 @@
-//! What the methods of repair share: threads, progress, the brake, and the way of what is found to the set.
+//! What the methods of repair share: threads, progress, the rate limit, and writing what is found to the set.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use crate::error::{Error, Result};
 
-/// Entries between two looks at the brake and at whether to go on.
+/// Entries between two checks of the rate and of cancellation.
 const STEP: u64 = 1024;
 
 /// Between two reports of progress, and the longest sleep at a time.
@@ -31,13 +31,13 @@ pub(super) struct Work<'a> {
     /// The memory of sorters and buffers.
     loan: Loan,
     threads: usize,
-    /// Up to here everything that was written is in tables: the next mark.
+    /// Up to here everything that was written is in tables: the next watermark.
     pub(super) target: Seq,
     superseded: TreeId,
     start: Instant,
     /// Numbers that were found and are not in the tree yet.
     buffer: Mutex<SeqSet>,
-    /// Threads are to stop.
+    /// The threads must stop.
     broken: AtomicBool,
     /// Because one of them failed, not because the progress said so.
     failed: AtomicBool,
@@ -116,7 +116,7 @@ impl<'a> Work<'a> {
     }
 
     /// Everything that was superseded up to here is known.
-    pub(super) fn mark(&self) -> Seq {
+    pub(super) fn watermark(&self) -> Seq {
         self.known.repair_watermark()
     }
 
@@ -194,7 +194,7 @@ impl<'a> Work<'a> {
             }
             threads => self.run_on(threads, tasks, &mut tell, &each),
         };
-        // Too late to break off.
+        // Too late to cancel.
         let _ = self.tell(progress);
         result
     }
@@ -228,14 +228,14 @@ impl<'a> Work<'a> {
                     {
                         result = self.go_on().and_then(|()| each(task, &Reporter::default()));
                     }
-                    // Nobody listens when the one who asked is gone.
+                    // The receiver is gone when the caller has returned.
                     let _ = done.send(result);
                 });
             }
             drop(done);
             loop {
                 match ended.recv_timeout(TICK) {
-                    // The others need not go on.
+                    // The others need not continue.
                     Ok(Err(error)) if result.is_ok() => result = self.fail(Err(error)),
                     Ok(_) => {}
                     Err(RecvTimeoutError::Timeout) => tell(),
@@ -293,21 +293,23 @@ impl<'a> Work<'a> {
         self.write(&full, None)
     }
 
-    fn write(&self, numbers: &SeqSet, mark: Option<Seq>) -> Result<()> {
+    fn write(&self, numbers: &SeqSet, watermark: Option<Seq>) -> Result<()> {
         let mut numbers = numbers.iter().map(Ok);
-        Ok(self.group.supersede(self.superseded, &mut numbers, mark)?)
+        Ok(self
+            .group
+            .supersede(self.superseded, &mut numbers, watermark)?)
     }
 
-    /// Writes what is left of what was found, and moves the mark if everything was.
+    /// Writes what is left of what was found, and moves the watermark if everything was found.
     pub(super) fn finish(&self, result: Result<()>) -> Result<RepairReport> {
         let broke = result.is_err() && !self.failed.load(Relaxed);
         if !broke {
             result?;
         }
         let found = std::mem::take(&mut *self.buffer.lock());
-        let mark = Some(self.target).filter(|target| !broke && *target > self.mark());
-        if !found.is_empty() || mark.is_some() {
-            self.write(&found, mark)?;
+        let watermark = Some(self.target).filter(|target| !broke && *target > self.watermark());
+        if !found.is_empty() || watermark.is_some() {
+            self.write(&found, watermark)?;
         }
         let counts = &self.counts;
         Ok(RepairReport {
@@ -317,8 +319,8 @@ impl<'a> Work<'a> {
             spilled: counts.spilled.load(Relaxed),
             looked_up: counts.looked_up.load(Relaxed),
             found: counts.found.load(Relaxed),
-            mark_before: self.mark(),
-            mark: self.mark(),
+            mark_before: self.watermark(),
+            mark: self.watermark(),
             bytes_read: counts.bytes.load(Relaxed),
             elapsed: self.start.elapsed(),
             complete: !broke,
@@ -333,7 +335,7 @@ pub(super) struct ObsoleteCollector<'w> {
     /// What lookups cost.
     pub(super) cost: Cost,
     entries: u64,
-    /// Bytes that were told of.
+    /// Bytes that were reported.
     told: u64,
     found: Vec<Seq>,
 }
@@ -367,7 +369,7 @@ impl<'w> ObsoleteCollector<'w> {
         self.work.step(entries, new, self.reporter)
     }
 
-    /// Tells of what was read since.
+    /// Reports what was read since.
     pub(super) fn pause(&mut self, scanned: &Cost) -> Result<()> {
         self.step(0, scanned)
     }

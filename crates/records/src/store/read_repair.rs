@@ -66,7 +66,7 @@ impl Online {
     }
 
     /// Notes that the write `seq` is obsolete, as of the write `by`, which a snapshot has seen: no snapshot that sees
-    /// `by` shows anything of `seq`, and merges may leave it out.
+    /// `by` shows anything of `seq`, and compactions may drop it.
     pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
         self.change(|noted| {
             if self.has_room(noted) {
@@ -122,7 +122,7 @@ impl Current {
     /// queries find it again, and a failure that stays must not be met again by each write.
     ///
     /// The log is synced first: a number must not be obsolete on disk while the write that made it so can still be
-    /// lost, since merges leave out what is obsolete.
+    /// lost, since compactions drop what is obsolete.
     pub(crate) fn keep_obsolete(&self, group: &Group) -> Result<()> {
         if !self.online.writes.load(Relaxed) {
             return Ok(());
