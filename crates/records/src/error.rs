@@ -81,12 +81,12 @@ pub enum Error {
         /// What is there instead.
         what: String,
     },
-    /// There is no room on the disk. Reads go on, and writes go on when there is room again.
+    /// There is no room on the disk. Reads continue, and writes continue when there is room again.
     DiskFull {
         /// The file or folder that could not be written to.
         path: PathBuf,
     },
-    /// An earlier failure left the log in an unknown state: writes are refused until the store is reopened. Reads go on.
+    /// An earlier failure left the log in an unknown state: writes are refused until the store is reopened. Reads continue.
     Poisoned {
         /// The first failure.
         cause: String,

@@ -1,7 +1,7 @@
 //! What a capability beside datasets is built on: trees of its own in the store, atomic batches over them, and the log of everything in order.
 //!
 //! Publish/subscribe, queues and the like keep things that are no records, want their own merge operators, expiry and layouts, and must be as safe
-//! through crashes as the datasets beside them. They are extensions: an [`Extension`] says how its trees are merged and read, is named in
+//! through crashes as the datasets beside them. They are extensions: an [`Extension`] says how its trees are compacted and read, is named in
 //! [`Options::extensions`](crate::Options::extensions) whenever the store is opened, and works on an [`ExtensionStore`], which
 //! [`Database::extension`](crate::Database::extension) gives. A program that only keeps records has no use for any of this.
 //!
@@ -11,7 +11,7 @@
 //! checked by [`Database::check`](crate::Database::check).
 //!
 //! On disk a tree of the extension `pubsub` called `lists` is `@pubsub/lists`. A store with trees of an extension cannot be opened by a program
-//! that does not name it: nobody would know how to merge them.
+//! that does not name it: nothing would know how to compact them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -282,7 +282,7 @@ impl ExtensionStore {
     }
 
     /// Calls `observe` with every commit from now on, in order, after it is visible, on a thread of its own, until the observer is dropped.
-    /// An observer that is more than 64 MiB behind gets [`EngineError::PositionExpired`], and goes on with the oldest commit that is there.
+    /// An observer that is more than 64 MiB behind gets [`EngineError::PositionExpired`], and continues with the oldest commit that is there.
     ///
     /// # Errors
     /// The thread cannot be started.

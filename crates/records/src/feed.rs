@@ -97,7 +97,7 @@ impl<K> Change<K> {
         self.position.seq
     }
 
-    /// The place behind the change: a feed from there goes on with the next one.
+    /// The place behind the change: a feed from there continues with the next one.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -187,7 +187,7 @@ impl<K: PrimaryKey> Changes<K> {
         })
     }
 
-    /// Everything up to there was given: a feed from there goes on where this one is.
+    /// Everything up to there was given: a feed from there continues where this one is.
     pub fn position(&self) -> Position {
         match self.pending.is_empty() {
             true => self.tail.position(),

@@ -131,9 +131,9 @@ impl Extractor for EmbeddedAttributes {
 
 /// Gives the engine the options of our trees.
 pub(crate) struct Trees {
-    /// Bytes at which a merge starts the next table.
+    /// Bytes at which a compaction starts the next table.
     pub(crate) table_size: u64,
-    /// Bytes of a run that a tiered tree does not merge any more.
+    /// Bytes of a run that a tiered tree does not compact any more.
     pub(crate) largest_mergeable: u64,
     /// Whose trees are not ours.
     pub(crate) extensions: Extensions,

@@ -60,9 +60,9 @@ pub struct Tuning {
     pub value_filter_bits: usize,
     /// Key filters whose bits of one key lie in one cache line. Default true.
     pub blocked_filter: bool,
-    /// Bytes of a run that a tiered tree does not merge any more. Default 64 GiB.
+    /// Bytes of a run that a tiered tree does not compact any more. Default 64 GiB.
     pub largest_mergeable: u64,
-    /// What merges do about bits that are set meanwhile. Default: side file.
+    /// What compactions do about bits that are set meanwhile. Default: side file.
     pub bitmap_merges: lsm::BitmapMerges,
     /// Trees that a job writes to from which on small tables share a file. Default 8.
     pub share_from: usize,
@@ -374,8 +374,8 @@ impl Database {
             let others: Vec<_> = others.map(|tree| tree.id).collect();
             self.shared.group.compact_trees(&others)?;
         }
-        // Each step needs what those before it told: what is obsolete and nobody has any more is forgotten when all
-        // others have been merged. Trees that are dropped meanwhile are passed over.
+        // Each step needs what those before it reported: what is obsolete and nobody has any more is forgotten when all
+        // others have been compacted. Trees that are dropped meanwhile are skipped.
         let group = &self.shared.group;
         let trees_in = |step| -> Vec<_> {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
@@ -419,7 +419,7 @@ impl Database {
     }
 
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes
-    /// go on: a store of its own with everything written before the call. To restore it, open it, or copy it back to where the store was.
+    /// continue: a store of its own with everything written before the call. To restore it, open it, or copy it back to where the store was.
     pub fn backup(&self, dest: impl AsRef<FsPath>) -> Result<()> {
         let stop = self.stop.as_ref();
         Ok(self.shared.group.checkpoint_until(dest.as_ref(), stop)?)

@@ -16,8 +16,8 @@ use crate::telemetry::UsageCounts;
 
 impl<K> Dataset<K> {
     /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
-    /// inferred from the first records where `index` does not say it. Writes and queries go on meanwhile; queries use the index when the task has
-    /// run. Run again after it was cut off, it goes on where it was.
+    /// inferred from the first records where `index` does not say it. Writes and queries continue meanwhile; queries use the index when the task has
+    /// run. Run again after it was cut off, it continues where it was.
     ///
     /// Reads every record once; memory is borrowed from the budget, a sixteenth of it at most.
     ///
@@ -50,7 +50,7 @@ impl<K> Dataset<K> {
     }
 
     /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
-    /// tells the errors too; the old index answers until the new one is complete. The tokenizer stays.
+    /// lists the errors too; the old index answers until the new one is complete. The tokenizer stays.
     pub fn switch_index(
         &self,
         path: impl IntoPath,
@@ -62,7 +62,7 @@ impl<K> Dataset<K> {
 
     /// Builds the index of the attribute at `path` again, from the records alone: the way out when its files are damaged or
     /// missing. Its kind and tokenizer stay; the old one answers, as far as it can be read, until the new one is complete. As
-    /// [`Dataset::add_index`] does, which tells the other errors too.
+    /// [`Dataset::add_index`] does, which lists the other errors too.
     ///
     /// # Errors
     /// [`crate::Error::BadInput`] when the attribute has no index; what reading the records gives.
@@ -89,9 +89,9 @@ impl<K> Dataset<K> {
         Task::new(move |progress| self.handle.resume_index(progress))
     }
 
-    /// Changes the maintenance strategy. Writes and queries go on meanwhile and stay exact: the new strategy
+    /// Changes the maintenance strategy. Writes and queries continue meanwhile and stay exact: the new strategy
     /// is in force for all writes after the first moment, and queries use what it knows when the task has
-    /// run. Run again after it was cut off, it goes on.
+    /// run. Run again after it was cut off, it continues.
     ///
     /// To a strategy with a primary-key index from one without, every record is read once. What the old
     /// strategy left behind is found by a repair by index, unless the old one was eager or
@@ -109,13 +109,13 @@ impl<K> Dataset<K> {
 
     /// From now on the strategy is chosen by what is measured ([`crate::DatasetDef::auto`]). Begins with the present
     /// one if it is among the choices, else changes to validation, as [`Dataset::set_maintenance`] does,
-    /// which tells the errors too.
+    /// which lists the errors too.
     pub fn set_auto(&self) -> Task<'_, SwitchProgress, SwitchReport> {
         Task::new(move |progress| self.handle.set_auto(progress))
     }
 
     /// From now on records expire so long after they were written, or, with `None`, at the time that they have themselves at most
-    /// ([`crate::DatasetDef::expires_at`]). Records that are there keep the time that they were written with. One edit, at once; reads and writes go on.
+    /// ([`crate::DatasetDef::expires_at`]). Records that are there keep the time that they were written with. One edit, at once; reads and writes continue.
     ///
     /// # Errors
     /// [`crate::Error::BadInput`] for a time to live under a millisecond; [`crate::Error::Busy`] while the dataset is changed.
@@ -137,7 +137,7 @@ impl<K> Dataset<K> {
     }
 
     /// Finds what writes are obsolete and not known to be: those that were superseded by anything written before the
-    /// task runs. Reads and writes go on meanwhile; snapshots see what they saw. Flushes the store first.
+    /// task runs. Reads and writes continue meanwhile; snapshots see what they saw. Flushes the store first.
     ///
     /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.
     ///

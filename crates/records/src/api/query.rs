@@ -115,7 +115,7 @@ impl<K: PrimaryKey> Query<K> {
     /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a query that goes on behind a page, and those of the reads.
+    /// [`Error::BadInput`] for a query that continues behind a page, and those of the reads.
     pub fn visit(
         self,
         order: BulkOrder,
@@ -163,7 +163,7 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
     }
 }
 
-/// Matching records in order, found as they are asked for.
+/// Matching records in order, found during iteration.
 pub struct Answer<K = Key> {
     /// `None` where the query cannot be run.
     inner: Option<query::Answer>,
@@ -183,7 +183,7 @@ impl<K: PrimaryKey> Answer<K> {
         inner.map_or_else(Vec::new, query::Answer::notes)
     }
 
-    /// Where the answer stands: [`Query::after`] with it goes on from here.
+    /// Where the answer stands: [`Query::after`] with it continues from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.as_ref()?.token()
     }
@@ -207,7 +207,7 @@ impl<K: PrimaryKey> Iterator for Answer<K> {
     }
 }
 
-/// The keys of matching records, in order, found as they are asked for ([`Query::keys`]).
+/// The keys of matching records, in order, found during iteration ([`Query::keys`]).
 pub struct Keys<K = Key> {
     inner: query::Keys,
     key: PhantomData<fn() -> K>,
@@ -224,7 +224,7 @@ impl<K: PrimaryKey> Keys<K> {
         self.inner.notes()
     }
 
-    /// Where the answer stands: [`Query::after`] with it goes on from here.
+    /// Where the answer stands: [`Query::after`] with it continues from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.token()
     }
@@ -239,7 +239,7 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
     }
 }
 
-/// Records in key order, found as they are asked for ([`super::Dataset::scan`]).
+/// Records in key order, found during iteration ([`super::Dataset::scan`]).
 pub struct Scan<K = Key> {
     /// `None` once the scan could not be begun.
     inner: Option<query::Scan>,

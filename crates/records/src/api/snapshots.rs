@@ -1,4 +1,4 @@
-//! Named snapshots: what a store held at a moment, kept under a name through restarts and in backups, and asked like any other
+//! Named snapshots: what a store held at a moment, kept under a name through restarts and in backups, and queried like any other
 //! snapshot. How they are kept is the engine's ([`lsm::Group::keep_snapshot`]).
 //!
 //! The datasets of a kept snapshot are those that it saw, whatever has become of their definitions or of themselves since. So each is

@@ -44,7 +44,7 @@ impl<'a, P, R> Task<'a, P, R> {
         }
     }
 
-    /// Calls `progress` from time to time, on the thread that runs the task. It says whether to go on: a task that it breaks off ends soon, and
+    /// Calls `progress` from time to time, on the thread that runs the task. It says whether to continue: a task that it breaks off ends soon, and
     /// its report says that it is not complete. It may use the dataset, but not change its indexes or its strategy.
     pub fn on_progress(self, progress: impl FnMut(P) -> ControlFlow<()> + 'a) -> Task<'a, P, R> {
         Task {

@@ -114,7 +114,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
         ValueVersions { page, ..self }
     }
 
-    /// The versions, newest first, and a token to go on with where there are more.
+    /// The versions, newest first, and a token to continue with where there are more.
     ///
     /// # Errors
     /// [`crate::Error::BadInput`]: a value that is not of its attribute's type, 0 for a number of versions or records, or a moment that is not that of the

@@ -7,7 +7,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | eager | the key is looked up; what it replaces is fetched, and taken out of each index | | | the share that updates widen filters by |
 //! | mutable-bitmap | the key is looked up, a bit is set | entries that are obsolete are passed by their bits | likewise | |
-//! | validation | its share of repairs | as mutable-bitmap, and the primary-key index is asked | fetches of what is obsolete | newer components are read as well |
+//! | validation | its share of repairs | as mutable-bitmap, and the primary-key index is probed | fetches of what is obsolete | newer components are read as well |
 //!
 //! A lookup of a key that is not in the cache reads a block where the key is known, and only key filters where it is new.
 

@@ -2,7 +2,7 @@
 //!
 //! Waste adds up while nothing is repaired. A repair is due as soon as queries have wasted as much as it is expected to
 //! cost: whatever comes then, no more than twice the least is spent. So much for a share of wasted validations
-//! times the rate of queries; where nobody asks, nothing is wasted. By key it is also due when a
+//! times the rate of queries; without queries nothing is wasted. By key it is also due when a
 //! good part of the keys is new, so that it stays small beside the writes, and compactions know what they can drop.
 
 use crate::maintenance::cost::{ASK, FETCH};
@@ -24,7 +24,7 @@ pub(crate) struct Backlog {
     /// Entries of the primary-key index (or the data, or the indexes) in all, and those that the repair begins with.
     pub(crate) entries: u64,
     pub(crate) new: u64,
-    /// Keys that were asked for, and records that were fetched of what was obsolete.
+    /// Keys that were probed, and records that were fetched of what was obsolete.
     pub(crate) asked: u64,
     pub(crate) wasted: u64,
     /// The repair is by key.
@@ -131,7 +131,7 @@ mod tests {
             }),
             None
         );
-        // A merge that takes new and old keys together is no write.
+        // A compaction that takes new and old keys together is no write.
         assert_eq!(
             due(&Backlog {
                 new: 900_000,

@@ -8,10 +8,10 @@
 //! | --- | --- | --- |
 //! | [`Source::IndexEntries`] | what a tree of index entries still has | up to the repair watermark; always, once the dataset has converged, under a strategy that looks at what a write replaces |
 //! | [`Source::DataVersions`] | every version that the data tables still have (embedded, fingerprint, filter) | always, where such a strategy has been in force since the first write; else not at all: a repair goes by index entries |
-//! | [`Source::Mixed`] | what the indexes of several attributes give | nothing is promised: each record tells whether it is current |
+//! | [`Source::Mixed`] | what the indexes of several attributes give | nothing is promised: each record shows whether it is current |
 //! | [`Source::Records`] | the newest version of each record | nothing is obsolete |
 //!
-//! *Complete* means: it has each obsolete write that a tree still has anything of. Others are forgotten, and nobody asks about them (`lsm/obsolete/mod.rs`).
+//! *Complete* means: it has each obsolete write that a tree still has anything of. Others are forgotten, and nothing reads them (`lsm/obsolete/mod.rs`).
 //!
 //! A dataset has *converged* when the set has all that strategies before the present one left behind. A coverage belongs to
 //! one snapshot: the definition and the set are that snapshot's, and the set hides nothing that it sees.
@@ -81,8 +81,8 @@ pub(crate) struct Coverage {
     from_the_first: bool,
     /// Older versions of a record are kept on purpose, and so are their index entries.
     keeps_versions: bool,
-    /// Merges report what they drop to the set, or keep what is not in it. While the primary-key index is being built they do not:
-    /// the data's leave that to its merges, and it lacks what was there before.
+    /// Compactions report what they drop to the set, or keep what is not in it. While the primary-key index is being built they do not:
+    /// the data's leave that to its compactions, and it lacks what was there before.
     reports: bool,
 }
 

@@ -320,7 +320,7 @@ impl Layout {
         ids.chain(new.map(|building| building.attribute.id))
     }
 
-    /// The trees of the dataset, data first; then those whose merges tell what is obsolete, what they told, and
+    /// The trees of the dataset, data first; then those whose compactions report what is obsolete, the set of what they reported, and
     /// those that leave it out.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
         let steps = [Step::Report, Step::Drop, Step::Forget];

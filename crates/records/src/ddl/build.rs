@@ -20,7 +20,7 @@ const READAHEAD: usize = 256 << 10;
 /// Records that are read with one snapshot, at most: snapshots keep files and memtables alive.
 const ROUND: usize = 4096;
 
-/// Index entries that are written between two looks at whether to go on.
+/// Index entries that are written between two checks for cancellation.
 const FACTS: u64 = 4096;
 
 /// Why a build stopped before its end.

@@ -7,7 +7,7 @@
 //!    the tables of the data are written again, one by one.
 //! 3. One step of the engine makes the new index the attribute's, and drops the old one.
 //!
-//! Everything in between is durable as it happens, so a change that is cut off goes on from there.
+//! Everything in between is durable as it happens, so a change that is cut off continues from there.
 
 use std::ops::ControlFlow;
 
@@ -289,7 +289,7 @@ impl Handle {
         }
         let group = &self.shared.group;
         group.change_trees(&mut |since| {
-            // No flush is under way now, nor a merge of the data tree: this is asked again where one was.
+            // No flush is under way now, nor a compaction of the data tree: this is asked again where one was.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
             attribute.since = since;

@@ -10,7 +10,7 @@
 //!    is complete without.
 //!
 //! A change that is cut off after the first step is a dataset that has not converged: whoever changes it to
-//! the same strategy again goes on, and so does the background maintenance of a store that is written to.
+//! the same strategy again continues, and so does the background maintenance of a store that is written to.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ const READAHEAD: usize = 256 << 10;
 /// Records that are read with one snapshot: snapshots keep files and memtables alive.
 const ROUND: u64 = 64 << 10;
 
-/// Records between two looks at whether to go on.
+/// Records between two checks for cancellation.
 const STEP: u64 = 4096;
 
 /// What a change of strategy is doing.
@@ -282,7 +282,7 @@ impl Handle {
             group.sync()
         };
         // So the index tells what was replaced since the last look at the records, and of everything before a
-        // repair must have told: whatever the mark was moved to meanwhile.
+        // repair must have reported: wherever the watermark was moved to meanwhile.
         let mut change = || {
             stored.settings.since = seen.get();
             Ok(TreeChange {

@@ -26,7 +26,7 @@ impl Index for Composite {
         write(writes, Kind::Delete, index_entry)
     }
 
-    /// A superseded entry is as good a candidate as any other, because the pipeline asks the data
+    /// A superseded entry is as good a candidate as any other, because the pipeline probes the data
     /// anyway. What is older than the K best is skipped by sequence bounds.
     fn candidates(
         &self,

@@ -60,7 +60,7 @@ pub struct AttributeProfile {
 pub enum Access {
     /// By reading all of them.
     Everything,
-    /// By the blocks that summaries let in, whose filters are asked one by one.
+    /// By the blocks that summaries let in, whose filters are probed one by one.
     FilteredBlocks,
     /// By the blocks that summaries let in, which are found at once.
     MappedBlocks,

@@ -206,7 +206,7 @@ impl Heads {
 
     /// The head of a list now, when nobody else writes. Each write to a list writes its head, so of a list that was written
     /// to since the head is the first in memory; or that was taken away, and then the list must be read again. So it must where
-    /// its tree was flushed or merged: that may have left postings out of the head, and what nothing has any more is forgotten
+    /// its tree was flushed or compacted: that may have left postings out of the head, and what nothing has any more is forgotten
     /// by the obsolete set.
     fn now(&self, change: &Change, snapshot: &Snapshot) -> lsm::Result<Option<Head>> {
         let overtaken = || lsm::Error::Conflict("the batch was overtaken".to_string());

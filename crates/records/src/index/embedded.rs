@@ -1,7 +1,7 @@
 //! The embedded index (LevelDB++ section 3): nothing is written beside the data; tables carry a zone
 //! map and a value filter per block, partitions and files a zone map, memtables an ordered map. The
 //! fingerprint index is the same but for the value filters: a table of it has one map from
-//! fingerprints of values to blocks, and is asked for a value once, not once per block.
+//! fingerprints of values to blocks, and is probed for a value once, not once per block.
 //!
 //! A lookup goes best first: files, then partitions (not where a map tells the blocks), then blocks wait in a queue ordered by the best
 //! sequence number that each can hold; the best is opened, and what passes its synopsis is queued in

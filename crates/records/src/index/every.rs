@@ -1,4 +1,4 @@
-//! Every index entry that an index holds, older ones of the same value and key included: merges may leave out what
+//! Every index entry that an index holds, older ones of the same value and key included: compactions may drop what
 //! hides them now.
 
 use lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};

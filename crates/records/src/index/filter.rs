@@ -91,7 +91,7 @@ impl Index for Filter {
         Figures::new(Access::Everything, 0.2, 0.0, 0.0, 0.0, 0.0)
     }
 
-    /// How much it passes over depends on how components are merged, which no sample tells.
+    /// How much it skips depends on how components are compacted, which no sample tells.
     fn is_advised(&self) -> bool {
         false
     }
@@ -173,7 +173,7 @@ impl Reading {
     }
 }
 
-/// The range filters of the components, asked for one range.
+/// The range filters of the components, probed for one range.
 struct Zones {
     id: u32,
     values: ValueRange,

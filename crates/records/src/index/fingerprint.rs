@@ -1,5 +1,5 @@
 //! The fingerprint index: as the embedded one (`embedded.rs`), but each table carries one map from fingerprints of values to
-//! blocks in place of a filter per block, so that a lookup asks once a table.
+//! blocks in place of a filter per block, so that a lookup probes once a table.
 
 use lsm::attributes::Summary;
 

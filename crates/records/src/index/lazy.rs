@@ -1,5 +1,5 @@
 //! The lazy index (LevelDB++ section 4.1.2): a posting list per value, appended to blindly. Each
-//! write adds an operand with one posting; flushes and merges combine operands into pieces of a few
+//! write adds an operand with one posting; flushes and compactions combine operands into pieces of a few
 //! KiB, so that a list of any length is read and merged in bounded memory. Pieces of one value lie
 //! newest first, within a component and from component to component, so a top-K lookup stops early.
 
@@ -186,7 +186,7 @@ pub(super) fn offer_piece(
     })
 }
 
-/// Visits the postings of one piece, newest first, while `visit` says to go on.
+/// Visits the postings of one piece, newest first, while `visit` says to continue.
 fn each_posting(
     piece: &[u8],
     seq: Seq,

@@ -4,7 +4,7 @@ use lsm::Seq;
 use lsm::merge::MergeOperator;
 use model::posting::PostingMerge;
 
-/// Joins the fragments of posting lists on flushes and merges.
+/// Joins the fragments of posting lists on flushes and compactions.
 pub(crate) struct PostingOperator(pub(crate) PostingMerge);
 
 impl MergeOperator for PostingOperator {

@@ -1,4 +1,4 @@
-//! Leaves postings out of lists at merges when the writes that made them are obsolete: a list is one entry with
+//! Drops postings from lists in compactions when the writes that made them are obsolete: a list is one entry with
 //! many index entries, so the engine cannot do it by the entry's number.
 
 use lsm::Seq;
@@ -43,7 +43,7 @@ impl CompactionFilterFactory for Purge {
     }
 }
 
-/// One merge.
+/// One compaction.
 struct Pass(ObsoleteWrites);
 
 impl CompactionFilter for Pass {
@@ -61,7 +61,7 @@ impl CompactionFilter for Pass {
 }
 
 /// The list without the postings that are obsolete; `None` when there is none of them, or the list is
-/// malformed. Cancels stay: nobody who reads a list minds them, but without them merges would keep what they take back.
+/// malformed. Cancels stay: nobody who reads a list minds them, but without them compactions would keep what they take back.
 fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
     let list = PostingList::parse(list, entry).ok()?;
     let mut writer = PostingWriter::new();

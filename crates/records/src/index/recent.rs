@@ -8,7 +8,7 @@
 //! walk from the newest component to the oldest gives the entries of a value in order.
 //!
 //! That a record is there twice (updated without changing the value), or not any more (cancelled), is
-//! found out by merges, as far as they can remember it: [`Cleaning`].
+//! found out by compactions, as far as they can remember it: [`Cleaning`].
 
 use std::sync::Arc;
 
@@ -202,7 +202,7 @@ fn write(writes: &mut Writes, index_entry: IndexEntry<'_>, entry: Stored<'_>) ->
     result
 }
 
-/// Drops at merges the entries that a newer one of the same value and key has made useless. It
+/// Drops in compactions the entries that a newer one of the same value and key has made useless. It
 /// remembers the keys that it has seen of a value, newest first, as far as they fit into a fixed
 /// number of bytes: beyond, useless entries may stay, which costs time and space, but nothing else.
 pub(super) struct Cleaning {
@@ -242,7 +242,7 @@ impl CompactionFilterFactory for Cleaning {
     }
 }
 
-/// One merge.
+/// One compaction.
 struct Pass {
     value: Vec<u8>,
     seen: Seen,

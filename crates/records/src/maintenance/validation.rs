@@ -1,4 +1,4 @@
-//! Validation (Luo & Carey section 4): a write writes, and no more; a query asks the primary-key index for a newer write of a
+//! Validation (Luo & Carey section 4): a write writes, and no more; a query probes the primary-key index for a newer write of a
 //! candidate's key, or fetches the record and looks. Repairs bring the obsolete set up to date.
 
 use super::Strategy;

@@ -5,7 +5,7 @@
 //! - the obsolete set ([`lsm::Superseded`]): one bit. With a mutable bitmap it has all of them;
 //! - a tree of keys (the primary-key index, or an index's own under deleted-key maintenance): is there
 //!   an entry of the key with a larger number? Luo & Carey's timestamp validation (section 4.3). Only
-//!   components are asked that can have one which the set does not know of;
+//!   components are probed that can have one which the set lacks;
 //! - the record itself, whose number is the index entry's or not: direct validation.
 
 use std::str::FromStr;
@@ -39,9 +39,9 @@ pub enum Validation {
     /// answers without records.
     #[default]
     Auto,
-    /// The records are fetched, and tell. Answers without records need them too.
+    /// The records are fetched, and decide. Answers without records need them too.
     Direct,
-    /// The primary-key index is asked first, where the strategy has one.
+    /// The primary-key index is probed first, where the strategy has one.
     Timestamp,
 }
 
@@ -120,12 +120,12 @@ impl Validity {
         }
     }
 
-    /// True when it can be told without records which candidates are current.
+    /// True when it can be decided without records which candidates are current.
     pub(crate) fn can_tell(&self) -> bool {
         self.is_exact() || self.newer.is_some()
     }
 
-    /// True when there is a tree of keys to be asked.
+    /// True when there is a tree of keys to be probed.
     pub(crate) fn asks(&self) -> bool {
         self.newer.is_some()
     }
@@ -136,12 +136,12 @@ impl Validity {
         self.over.as_ref().is_some_and(|over| over.contains(seq))
     }
 
-    /// True when the set alone tells: a candidate that it lacks is current.
+    /// True when the set alone decides: a candidate that it lacks is current.
     pub(crate) fn is_exact(&self) -> bool {
         self.complete.is_always()
     }
 
-    /// The set, to be asked by whoever gathers candidates.
+    /// The set, to be probed by whoever gathers candidates.
     pub(crate) fn over(&self) -> Option<Arc<Superseded>> {
         self.over.clone()
     }
@@ -215,9 +215,9 @@ struct Newer {
 /// What is known of a write whose entry a tree of keys has no more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// It is in the set: merges report what they drop.
+    /// It is in the set: compactions report what they drop.
     InTheSet,
-    /// It is obsolete: every record has its entry here, so this one's was overwritten or deleted, and merges
+    /// It is obsolete: every record has its entry here, so this one's was overwritten or deleted, and compactions
     /// dropped it without a report, with the tombstone maybe.
     Obsolete,
     /// Nothing: records from before the tree began have no entry.
@@ -352,7 +352,7 @@ impl Newer {
         Some(self.has_vanished(seq))
     }
 
-    /// True when the entry of the write `seq` is gone with its whole component: all that a merge read was overwritten or
+    /// True when the entry of the write `seq` is gone with its whole component: all that a compaction read was overwritten or
     /// deleted, and it wrote nothing.
     #[inline]
     fn has_vanished(&self, seq: Seq) -> bool {

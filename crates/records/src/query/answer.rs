@@ -20,7 +20,7 @@ use crate::maintenance::{Validation, Validity};
 use crate::record::Record;
 use crate::store::View;
 
-/// The most candidates that are asked for at a time.
+/// The most candidates that are requested at a time.
 const PAGE: usize = 256 << 10;
 
 /// The most candidates whose records are fetched together where there is a limit, and how many at first:
@@ -40,7 +40,7 @@ pub(super) struct Ready {
     value: Option<Slice>,
 }
 
-/// Matching records in order, found as they are asked for.
+/// Matching records in order, found during iteration.
 pub(crate) struct Answer {
     pub(super) snapshot: View,
     pub(super) components: Vec<Component>,
@@ -60,7 +60,7 @@ pub(crate) struct Answer {
     /// What has expired: for answers that read no records.
     pub(super) expired: Option<Arc<SeqSet>>,
     validation: Validation,
-    /// Keys alone are wanted: records are fetched only where nothing else tells.
+    /// Keys alone are wanted: records are fetched only where nothing else decides.
     pub(super) keys_only: bool,
     /// The tree of keys is asked before records are fetched.
     pub(super) asks: bool,
@@ -176,7 +176,7 @@ impl Answer {
         self.notes.clone()
     }
 
-    /// Where the answer stands: [`Query::after`] with it goes on from here.
+    /// Where the answer stands: [`Query::after`] with it continues from here.
     pub(crate) fn token(&self) -> Option<PageToken> {
         self.given.map(PageToken)
     }
@@ -359,7 +359,7 @@ impl Answer {
             .iter()
             .filter_map(|at| Some(chunk.get(*at)?.seq))
             .collect();
-        // Of everything that was read, wanted or not: it tells how large the next ones may be.
+        // Of everything that was read, wanted or not: it decides how large the next ones may be.
         let (mut read, mut bytes) = (0, 0);
         for record in records.iter().flatten() {
             read += 1;
@@ -484,7 +484,7 @@ impl Iterator for Answer {
     }
 }
 
-/// The keys of matching records, in order, found as they are asked for ([`super::Query::keys`]).
+/// The keys of matching records, in order, found during iteration ([`super::Query::keys`]).
 pub(crate) struct Keys(pub(super) Answer);
 
 impl Keys {
@@ -498,7 +498,7 @@ impl Keys {
         self.0.notes()
     }
 
-    /// Where the answer stands: [`super::Query::after`] with it goes on from here.
+    /// Where the answer stands: [`super::Query::after`] with it continues from here.
     pub(crate) fn token(&self) -> Option<PageToken> {
         self.0.token()
     }

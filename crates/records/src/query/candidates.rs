@@ -19,7 +19,7 @@ use crate::maintenance;
 use crate::record::Record;
 use crate::store::{View, hides};
 
-/// The most candidates that are asked for at a time, and the least.
+/// The most candidates that are requested at a time, and the least.
 const MOST: usize = 64 << 10;
 const LEAST: usize = 64;
 
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
         loan.map_or_else(small, Loan::bytes) / 2
     }
 
-    /// The indexes that can be asked, the one that is expected to have the least first.
+    /// The indexes that can be probed, the one that is expected to have the least first.
     pub(super) fn streams(&self) -> Result<Vec<Stream<'a>>> {
         let mut streams = Vec::new();
         let layout = &self.snapshot.layout;

@@ -96,7 +96,7 @@ impl Answer {
         Ok(self.steps.answers)
     }
 
-    /// Goes through the index entries of the range in the order of the index, and asks the data in batches
+    /// Goes through the index entries of the range in the order of the index, and probes the data in batches
     /// which of them are current.
     fn count_index(
         &mut self,

@@ -13,16 +13,16 @@ use crate::index::{self, Index, Lookup, Range};
 /// How candidates are found. Predicates are known by their places among the declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Driver {
-    /// By the index of the attribute of this predicate, asked for one range.
+    /// By the index of the attribute of this predicate, probed for one range.
     Index(usize),
-    /// By the indexes of these predicates, asked for each of their ranges.
+    /// By the indexes of these predicates, probed for each of their ranges.
     Union(Vec<usize>),
     /// By reading every record.
     Scan,
 }
 
 impl Driver {
-    /// The predicates whose indexes are asked.
+    /// The predicates whose indexes are probed.
     pub(super) fn predicates(&self) -> &[usize] {
         match self {
             Driver::Index(at) => std::slice::from_ref(at),
@@ -31,7 +31,7 @@ impl Driver {
         }
     }
 
-    /// The one predicate whose index is asked.
+    /// The one predicate whose index is probed.
     pub(super) fn single(&self) -> Option<usize> {
         match self {
             Driver::Index(at) => Some(*at),
@@ -57,7 +57,7 @@ pub(super) fn probe<'a>(
     Some((index::of(attribute.kind)?, attribute, sought))
 }
 
-/// The attributes whose indexes can be asked for one range about conditions that every match meets, and which.
+/// The attributes whose indexes can be probed for one range about conditions that every match meets, and which.
 pub(super) fn indexed<'a>(
     layout: &'a Layout,
     predicates: &'a Predicates,

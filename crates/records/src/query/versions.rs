@@ -57,7 +57,7 @@ pub struct ValuePage<K = Key> {
 }
 
 /// Where a page of versions ended: the moment that it was asked for, and its last version. It stays valid, in other
-/// processes too, and pages go on as if nothing had been written since; but versions that are not kept
+/// processes too, and pages continue as if nothing had been written since; but versions that are not kept
 /// any more are gone. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` where it was asked for as of a write `TS` to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ValueToken {

@@ -2,10 +2,10 @@
 //!
 //! A record tells from when on it is as if it had been deleted ([`RecordRef::expiry_of`]); whoever has the record asks [`hides`]. For answers that
 //! read no records the dataset has a tree `d/expiry`: its keys are the time and the key of the record, its sequence numbers those of the records.
-//! So all that has expired at a moment stands in front, and is a set of numbers ([`View::expired`]) that is asked beside the obsolete set: a record and
+//! So all that has expired at a moment stands in front, and is a set of numbers ([`View::expired`]) that is probed beside the obsolete set: a record and
 //! its index entries share one number, whatever the kind of the index.
 //!
-//! Expiry is *acted on* later, by a deletion like any other (`write/expire.rs`). So nothing but reads knows of time: for merges, repairs, builds of
+//! Expiry is *acted on* later, by a deletion like any other (`write/expire.rs`). So nothing but reads knows of time: for compactions, repairs, builds of
 //! indexes, strategies and `check`, a record that has expired is there until then. Entries of `d/expiry` are timed, though they never expire by themselves:
 //! by that the engine knows that snapshots of this store, named ones too, need a time.
 

@@ -26,7 +26,7 @@ use crate::telemetry::{self, Usage, UsageCounts};
 pub(crate) struct Store {
     pub(crate) group: Group,
     pub(crate) durability: Durability,
-    /// Whether changes and repairs are done that nobody asked for.
+    /// Whether changes and repairs are done in the background.
     pub(crate) background_maintenance: bool,
     pub(crate) choose_every: u64,
     /// Held for no I/O and no waiting: whoever wants a handle takes it.
@@ -50,7 +50,7 @@ impl Store {
     }
 }
 
-/// Queries and builds go on with such a part of the budget where no more is free.
+/// Queries and builds continue with such a part of the budget where no more is free.
 const LEAST_LOAN: usize = 128;
 
 /// The names of datasets that are created or dropped now: one at a time for each name.
@@ -93,7 +93,7 @@ impl Store {
     /// Keeps what was counted, when something was written. A failure loses statistics only.
     pub(crate) fn keep_usage(&self) {
         let datasets = self.currents();
-        // All are asked: each notes that it is kept now.
+        // All are called: each notes that it is kept now.
         let written = datasets.iter().filter(|d| d.usage.take_written());
         if written.count() > 0 {
             self.replace_usage();

@@ -28,7 +28,7 @@ pub(crate) struct Online {
     count: AtomicUsize,
     /// Something was written through this handle.
     writes: AtomicBool,
-    /// Held by the writer that makes a full buffer durable: others go on.
+    /// Held by the writer that makes a full buffer durable: others continue.
     keeping: Mutex<()>,
 }
 
@@ -84,7 +84,7 @@ impl Online {
         });
     }
 
-    /// A full buffer waits for the next write; where none comes, it begins anew.
+    /// A full buffer waits for the next write; where none comes, it starts over.
     fn has_room(&self, noted: &mut Noted) -> bool {
         if noted.len() < MOST {
             return true;

@@ -193,7 +193,7 @@ pub(crate) struct Live {
     counts: [AtomicU64; 10],
     /// Writes and queries ever.
     operations: AtomicU64,
-    /// Since the last repair: keys asked for, and records fetched, of what was obsolete.
+    /// Since the last repair: keys probed, and records fetched, of what was obsolete.
     asked: AtomicU64,
     wasted: AtomicU64,
     pub(crate) remembered: Mutex<Remembered>,
@@ -229,7 +229,7 @@ impl Live {
         self.operations.load(Relaxed)
     }
 
-    /// Since the last repair: keys asked for, and records fetched of what was obsolete.
+    /// Since the last repair: keys probed, and records fetched of what was obsolete.
     pub(crate) fn wasted(&self) -> (u64, u64) {
         (self.asked.load(Relaxed), self.wasted.load(Relaxed))
     }

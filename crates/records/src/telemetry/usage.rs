@@ -35,7 +35,7 @@ const WASTE_WINDOW: u64 = 1 << 20;
 /// Queries that a stripe counts before it adds them to what all share.
 const FOLDED_TOGETHER: u64 = 64;
 
-/// What was asked of an attribute.
+/// How queries used an attribute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -124,7 +124,7 @@ pub struct UsageCounts {
     pub deletes: u64,
     /// Gets by primary key.
     pub gets: u64,
-    /// What was asked of each attribute, declared or not.
+    /// How queries used each attribute, declared or not.
     pub attributes: BTreeMap<Path, Asked>,
     /// What was measured of its maintenance.
     #[serde(alias = "upkeep")]
@@ -254,7 +254,7 @@ impl Usage {
             })));
     }
 
-    /// True when so many candidates turn out to be obsolete that it pays to ask the primary-key index before
+    /// True when so many candidates turn out to be obsolete that it pays to probe the primary-key index before
     /// records are fetched. Of what other threads counted, the last queries may be missing.
     pub(crate) fn is_wasteful(&self) -> bool {
         let reads = self.reads.mine();

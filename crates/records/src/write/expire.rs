@@ -5,7 +5,7 @@
 //! again or deleted before, by whoever came first, nothing is left to act on, and its entry among what expires is forgotten.
 //!
 //! It is done in the background, with the rest of maintenance, and by [`crate::Dataset::expire_now`]; by the time that the engine believes, so a clock that
-//! jumped ahead deletes nothing. Cut off anywhere, it goes on with what is left.
+//! jumped ahead deletes nothing. Cut off anywhere, it continues with what is left.
 
 use lsm::Cost;
 
