@@ -118,3 +118,35 @@ fn notes_live_beside_everything_that_is_done_to_a_dataset() {
     let dataset = db.create_dataset::<Key>("d", def()).unwrap();
     assert!(dataset.notes().unwrap().is_empty(), "dropped with it");
 }
+
+/// Batches of eager maintenance, and of eager lists, are made again when another one overtakes them.
+#[test]
+fn batches_that_are_made_again_keep_their_notes() {
+    let fs = Arc::new(Memory::new());
+    let db = Database::create_or_open(FsPath::new(DIR), small(fs)).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("v", Index::new(IndexKind::Eager).of_type(Type::Int))
+        .maintenance(Maintenance::Eager);
+    let dataset = db.create_dataset::<Key>("d", def).unwrap();
+    std::thread::scope(|threads| {
+        for name in ["a", "b", "c", "d"] {
+            let dataset = &dataset;
+            threads.spawn(move || {
+                for at in 0..400_u64 {
+                    let mut batch = dataset.batch();
+                    batch.put_json(record(at % 3)).unwrap();
+                    let noted = at.to_string();
+                    let deleted = at % 10 == 9;
+                    batch
+                        .note(name, Some(noted.as_bytes()).filter(|_| !deleted))
+                        .unwrap();
+                    batch.commit().unwrap();
+                    let found = dataset.notes().unwrap().remove(name);
+                    let expected = Some(noted.into_bytes()).filter(|_| !deleted);
+                    assert_eq!(found, expected, "{name}, batch {at}");
+                }
+            });
+        }
+    });
+    assert!(db.check().unwrap().errors.is_empty());
+}

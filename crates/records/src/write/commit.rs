@@ -21,9 +21,7 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
     parts.iter_mut().try_for_each(Part::keep_last_versions)?;
     loop {
         parts.iter_mut().for_each(Part::save);
-        let added = parts.iter_mut().try_for_each(Part::add_notes);
-        let appended = added.map_err(Refused::Error);
-        let appended = appended.and_then(|()| append(parts, &shared.group, durability));
+        let appended = append(parts, &shared.group, durability);
         let result = appended.and_then(|ticket| {
             // From here on the batch is in the log, whatever happens to its acknowledgement.
             Ok(shared.group.acknowledge(ticket)?)
@@ -115,6 +113,7 @@ fn append(
     let seen = parts.iter().map(|part| part.layout.seen()).min();
     let seen = seen.unwrap_or_default();
     let is_blind = parts.iter().all(Part::is_blind);
+    parts.iter_mut().try_for_each(Part::add_notes)?;
     if let ([part], true) = (&mut *parts, is_blind) {
         part.writes.batch.made_for(seen);
         return Ok(group.append(&mut part.writes.batch, durability)?);
@@ -174,7 +173,11 @@ fn append(
             (Err(_), Some((at, Conflict::Unexpected(key, seq)))) => {
                 return Err(refusal(parts, at, |part| part.unexpected(key, seq)).into());
             }
-            (Err(lsm::Error::Conflict(_)), _) => parts.iter_mut().for_each(Part::restore),
+            (Err(lsm::Error::Conflict(_)), _) => {
+                // The notes are taken back, too.
+                parts.iter_mut().for_each(Part::restore);
+                parts.iter_mut().try_for_each(Part::add_notes)?;
+            }
             (Err(error), _) => return Err(error.into()),
         }
     }
