@@ -40,12 +40,12 @@ mod anchor;
 mod broker;
 mod cell;
 mod config;
-#[cfg(test)]
-mod decoders_tests;
 mod deliver;
 mod element;
 mod extension;
 mod follow;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod inbox;
 mod keys;
 mod lists;

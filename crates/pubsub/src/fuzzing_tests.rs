@@ -2,15 +2,12 @@
 
 use fastrand::Rng;
 
+use super::stored;
 use crate::broker::{directory_entry, read_entry};
 use crate::config::Config;
-use crate::element::{Element, Elements, StoredChange, StoredPublication, StoredSubscription};
-use crate::keys::ListKey;
-use crate::lists::ValueLists;
+use crate::element::{Element, StoredChange, StoredPublication, StoredSubscription};
 use crate::place::{Place, Region};
-use crate::shape::Shape;
-use crate::topic::{Topic, TopicFilter};
-use esker::extension::merge::MergeOperator;
+use crate::topic::TopicFilter;
 
 /// Elements of every kind, with places of every kind.
 fn operand(rng: &mut Rng) -> Vec<u8> {
@@ -75,35 +72,13 @@ fn subscription(rng: &mut Rng, place: Place) -> StoredSubscription<'static> {
     }
 }
 
-fn decode_all(bytes: &[u8]) -> usize {
-    let mut decoded = 0;
-    for element in Elements::of(bytes) {
-        let Ok((raw, _)) = element else { break };
-        let _ = (raw.subject(), raw.voids(), raw.is_void());
-        decoded += usize::from(raw.decode().is_ok());
-    }
-    decoded += usize::from(ListKey::parse(bytes).is_some());
-    decoded += usize::from(Shape::decode(bytes).is_some());
-    decoded += usize::from(Config::decode(bytes).is_some());
-    decoded += usize::from(read_entry(bytes).is_ok());
-    decoded += usize::from(TopicFilter::decode(bytes).is_some());
-    if let Some(topic) = Topic::decode(bytes) {
-        assert_eq!(topic.encoded(), bytes);
-        let _ = topic.to_string();
-    }
-    let mut operand = bytes.to_vec();
-    let _ = ValueLists.prune(b"", bytes, 1);
-    let _ = ValueLists.finish(b"", 1, &mut operand, true);
-    decoded
-}
-
 #[test]
 fn damaged_bytes_are_refused_and_never_panic() {
     let mut rng = Rng::with_seed(5);
     let mut decoded = 0;
     for _ in 0..300 {
         let whole = operand(&mut rng);
-        assert_eq!(decode_all(&whole), 14);
+        assert_eq!(stored(&whole), 14);
         let topics: TopicFilter = "a/+/10/#".parse().unwrap();
         let entry = directory_entry(&topics, &subscription(&mut rng, Place::Anywhere), &[]);
         let (read, forms) = read_entry(&entry).unwrap();
@@ -122,7 +97,7 @@ fn damaged_bytes_are_refused_and_never_panic() {
                     _ => bytes[at] = rng.u8(..),
                 }
             }
-            decoded += decode_all(&bytes);
+            decoded += stored(&bytes);
         }
     }
     assert!(decoded > 0);

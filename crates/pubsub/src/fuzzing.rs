@@ -1,0 +1,42 @@
+//! Entry points for fuzzing: each takes any bytes and feeds them to decoders. None may panic, hang or allocate without
+//! bound, whatever the bytes; what an entry point asserts is what must hold of them.
+//!
+//! Only with the feature `fuzzing`, and in tests. The targets for `cargo fuzz` are in `fuzz/`.
+
+use esker::extension::merge::MergeOperator;
+
+use crate::broker::read_entry;
+use crate::config::Config;
+use crate::element::Elements;
+use crate::keys::ListKey;
+use crate::lists::ValueLists;
+use crate::shape::Shape;
+use crate::topic::{Topic, TopicFilter};
+
+#[cfg(test)]
+#[path = "fuzzing_tests.rs"]
+mod tests;
+
+/// Everything that publish/subscribe stores: elements and keys of lists, subscriptions of the directory, settings, topics. Returns
+/// how many decoders accepted the bytes, each element by itself.
+pub fn stored(data: &[u8]) -> usize {
+    let mut decoded = 0;
+    for element in Elements::of(data) {
+        let Ok((raw, _)) = element else { break };
+        let _ = (raw.subject(), raw.voids(), raw.is_void());
+        decoded += usize::from(raw.decode().is_ok());
+    }
+    decoded += usize::from(ListKey::parse(data).is_some());
+    decoded += usize::from(Shape::decode(data).is_some());
+    decoded += usize::from(Config::decode(data).is_some());
+    decoded += usize::from(read_entry(data).is_ok());
+    decoded += usize::from(TopicFilter::decode(data).is_some());
+    if let Some(topic) = Topic::decode(data) {
+        assert_eq!(topic.encoded(), data, "a topic is stored in one way");
+        let _ = topic.to_string();
+    }
+    let mut operand = data.to_vec();
+    let _ = ValueLists.prune(b"", data, 1);
+    let _ = ValueLists.finish(b"", 1, &mut operand, true);
+    decoded
+}
