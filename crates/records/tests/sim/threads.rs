@@ -181,6 +181,11 @@ impl Shared {
                 }
                 done.insert((set, id), Some(number));
             }
+            // What a batch notes goes with its records, also where it was overtaken and made again.
+            let name = format!("writer {}", seed % 2);
+            let noted = (rng.usize(0..4) > 0).then(|| number.to_string().into_bytes());
+            let result = batch.note(&name, noted.as_deref());
+            let is_noted = self.decide(result, &[ErrorKind::Busy]).is_some();
             let durability = match number % 16 {
                 0 => Durability::Sync,
                 1 => Durability::Periodic(Duration::from_millis(5)),
@@ -191,6 +196,9 @@ impl Shared {
                     for (key, number) in done {
                         last.sure.insert(key, number);
                         last.unsure.retain(|(other, _)| *other != key);
+                    }
+                    if is_noted && let Some(mut notes) = self.decide(dataset.notes(), &[]) {
+                        assert_eq!(notes.remove(&name), noted, "what batch {number} noted");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Exists => {}
