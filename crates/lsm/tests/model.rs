@@ -645,8 +645,20 @@ fn check_entries(snapshot: &Snapshot, id: TreeId, past: &Past) {
 
 /// Random moves of a cursor.
 fn check_cursor(snapshot: &Snapshot, id: TreeId, past: &Past, rng: &mut fastrand::Rng) {
-    let live = past.live(snapshot.seq());
+    let mut live = past.live(snapshot.seq());
     let mut cursor = snapshot.cursor(id, if rng.bool() { 0 } else { 2048 });
+    if rng.bool() {
+        let mut bound = || format!("k{:03}", rng.usize(0..64)).into_bytes();
+        let (lo, hi) = (bound(), bound());
+        let (lo, hi) = match rng.u8(0..4) {
+            0 => (Vec::new(), Some(hi)),
+            1 => (lo, None),
+            _ => (lo, Some(hi)),
+        };
+        cursor.within(&lo, hi.as_deref());
+        let is_before = |key: &[u8]| hi.as_deref().is_none_or(|hi| key < hi);
+        live.retain(|(key, _)| *key >= lo.as_slice() && is_before(key));
+    }
     let mut at: Option<usize> = None;
     let inside = |at: usize| Some(at).filter(|at| *at < live.len());
     for _ in 0..80 {

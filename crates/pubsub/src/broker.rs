@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coding::{Reader, put_bytes};
-use esker::extension::{Cost, Cursor, ExtensionStore, MAX_SEQ, MAX_TIME, Snapshot, TreeId};
+use esker::extension::{Cost, Cursor, ExtensionStore, MAX_TIME, Snapshot, TreeId};
 use esker::{Database, Durability, Error, Result, Seq};
 use parking_lot::Mutex;
 
@@ -353,11 +353,10 @@ fn read_latest(snapshot: &Snapshot, directory: TreeId) -> Result<Time> {
 fn read_shapes(snapshot: &Snapshot, directory: TreeId) -> Result<Vec<(Shape, Time)>> {
     let mut cursor = snapshot.cursor(directory, 0);
     let mut found = Vec::new();
-    cursor.seek(b"s", MAX_SEQ)?;
+    cursor.within(b"s", Some(b"t"));
+    cursor.seek_first()?;
     while cursor.valid() {
-        let Some(encoded) = cursor.key().strip_prefix(b"s") else {
-            break;
-        };
+        let encoded = cursor.key().strip_prefix(b"s").unwrap_or_default();
         let until = <[u8; 8]>::try_from(cursor.value())
             .ok()
             .map(Time::from_le_bytes);

@@ -1,5 +1,6 @@
 //! Reading value lists: some keys and ranges of one tree, from the newest component to the oldest.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use esker::Result;
@@ -25,6 +26,17 @@ impl Span {
         match self {
             Span::Keys(keys) => keys.first().map_or(&[], Vec::as_slice),
             Span::Range(low, _) => low,
+        }
+    }
+
+    /// What comes behind the span in every case.
+    fn end(&self) -> Cow<'_, [u8]> {
+        match self {
+            Span::Keys(keys) => {
+                let last = keys.last().map_or(&[][..], Vec::as_slice);
+                [last, &[0]].concat().into()
+            }
+            Span::Range(_, high) => high.into(),
         }
     }
 
@@ -120,7 +132,9 @@ pub(crate) fn walk(
             }
             let cursor = cursor
                 .get_or_insert_with(|| snapshot.entries_in(std::slice::from_ref(&component), 0));
-            cursor.seek(span.first(), MAX_SEQ)?;
+            // A component can have expired from here to its end.
+            cursor.within(span.first(), Some(&span.end()));
+            cursor.seek_first()?;
             while cursor.valid() {
                 match span.takes(cursor.key()) {
                     Place::In => {}

@@ -19,6 +19,10 @@ pub struct EntryCursor {
     /// expired.
     shown: Shown,
     left: Option<Vec<u8>>,
+    /// The keys that are shown: from the first on, and before the second.
+    bounds: (Vec<u8>, Option<Vec<u8>>),
+    /// True when the merge is on an entry that is shown.
+    valid: bool,
 }
 
 impl EntryCursor {
@@ -29,6 +33,24 @@ impl EntryCursor {
             lens,
             shown: Shown::Put,
             left: None,
+            bounds: (Vec::new(), None),
+            valid: false,
+        }
+    }
+
+    /// Bounds the cursor: it shows the keys from `lo` on and before `hi` alone, and ends there without reading on to
+    /// the next entry that is visible, which may be far where much is deleted or has expired. The next move is to be a
+    /// seek.
+    pub fn within(&mut self, lo: &[u8], hi: Option<&[u8]>) {
+        self.valid = false;
+        self.bounds.0.clear();
+        self.bounds.0.extend_from_slice(lo);
+        match (&mut self.bounds.1, hi) {
+            (Some(mine), Some(hi)) => {
+                mine.clear();
+                mine.extend_from_slice(hi);
+            }
+            (mine, hi) => *mine = hi.map(<[u8]>::to_vec),
         }
     }
 
@@ -59,25 +81,34 @@ impl EntryCursor {
         self.shown != Shown::Nothing && !is_empty
     }
 
+    #[inline]
     fn skip_forward(&mut self) -> Result<()> {
-        while self.merged.valid() && !self.sees() {
+        loop {
+            let hi = self.bounds.1.as_deref();
+            self.valid = self.merged.valid() && hi.is_none_or(|hi| self.merged.key() < hi);
+            if !self.valid || self.sees() {
+                return Ok(());
+            }
             self.merged.next()?;
         }
-        Ok(())
     }
 
     fn skip_backward(&mut self) -> Result<()> {
-        while self.merged.valid() && !self.sees() {
+        loop {
+            let lo = self.bounds.0.as_slice();
+            self.valid = self.merged.valid() && (lo.is_empty() || self.merged.key() >= lo);
+            if !self.valid || self.sees() {
+                return Ok(());
+            }
             self.merged.prev()?;
         }
-        Ok(())
     }
 }
 
 impl Cursor for EntryCursor {
     #[inline]
     fn valid(&self) -> bool {
-        self.merged.valid()
+        self.valid
     }
     #[inline]
     fn key(&self) -> &[u8] {
@@ -115,23 +146,44 @@ impl Cursor for EntryCursor {
         }
     }
     fn seek_first(&mut self) -> Result<()> {
-        self.merged.seek_first()?;
+        match self.bounds.0.as_slice() {
+            [] => self.merged.seek_first()?,
+            lo => self.merged.seek(lo, MAX_SEQ)?,
+        }
         self.skip_forward()
     }
     fn seek_last(&mut self) -> Result<()> {
-        self.merged.seek_last()?;
+        match &self.bounds.1 {
+            None => self.merged.seek_last()?,
+            Some(hi) => {
+                self.merged.seek(hi, MAX_SEQ)?;
+                match self.merged.valid() {
+                    true => self.merged.prev()?,
+                    false => self.merged.seek_last()?,
+                }
+            }
+        }
         self.skip_backward()
     }
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
-        self.merged.seek(key, seq)?;
+        match self.bounds.0.as_slice() {
+            lo if key < lo => self.merged.seek(lo, MAX_SEQ)?,
+            _ => self.merged.seek(key, seq)?,
+        }
         self.skip_forward()
     }
     #[inline]
     fn next(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
         self.merged.next()?;
         self.skip_forward()
     }
     fn prev(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
         self.merged.prev()?;
         self.skip_backward()
     }
@@ -166,6 +218,12 @@ impl TreeCursor {
     /// The cost of the cursor so far.
     pub fn cost(&self) -> Cost {
         self.entries.cost()
+    }
+
+    /// Bounds the cursor ([`EntryCursor::within`]); the next move is to be a seek.
+    pub fn within(&mut self, lo: &[u8], hi: Option<&[u8]>) {
+        self.behind = None;
+        self.entries.within(lo, hi);
     }
 
     /// From the newest entry of a key, moves to the first key that is not deleted.

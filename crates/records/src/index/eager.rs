@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::sync::Arc;
 
-use lsm::entry::MAX_SEQ;
 use lsm::{
     Batch, Component, Cursor, Kind, RunSink, Seq, Snapshot, TreeCursor, TreeId, TreeOptions,
 };
@@ -70,8 +69,9 @@ impl Index for Eager {
         let (lo, hi) = range.key_bounds();
         let is_point = range.point().is_some();
         let mut cursor = lookup.snapshot.cursor(tree_of(attribute)?, 0);
-        cursor.seek(&lo, MAX_SEQ)?;
-        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+        cursor.within(&lo, hi.as_deref());
+        cursor.seek_first()?;
+        while cursor.valid() {
             // Chunks of one value lie newest first.
             if is_point
                 && best.order() == Order::Newest
@@ -234,14 +234,13 @@ impl Heads {
 
 /// The first chunk of the list of `value`.
 fn head(mut cursor: TreeCursor, value: &[u8]) -> lsm::Result<Option<Head>> {
-    cursor.seek(value, MAX_SEQ)?;
-    Ok(
-        (cursor.valid() && cursor.key().starts_with(value)).then(|| Head {
-            key: cursor.key().to_vec(),
-            chunk: cursor.value().to_vec(),
-            seq: cursor.seq(),
-        }),
-    )
+    cursor.within(value, model::range::after_prefix(value).as_deref());
+    cursor.seek_first()?;
+    Ok(cursor.valid().then(|| Head {
+        key: cursor.key().to_vec(),
+        chunk: cursor.value().to_vec(),
+        seq: cursor.seq(),
+    }))
 }
 
 /// Works the changes into the lists as they are in `snapshot`, and adds the changed chunks to

@@ -22,7 +22,7 @@ mod walk;
 
 use lsm::attributes::Summary;
 use lsm::synopsis::ValueRange;
-use lsm::{Batch, Cost, Cursor, Kind, MAX_SEQ, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
 pub(crate) use best::Window;
 pub use best::{Best, Order};
@@ -367,8 +367,9 @@ pub(crate) fn each_fact(
     };
     let mut cursor = snapshot.entries(tree_of(attribute)?, readahead);
     let mut last_key: Option<Vec<u8>> = None;
-    cursor.seek(lo, MAX_SEQ)?;
-    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
+    cursor.within(lo, hi);
+    cursor.seek_first()?;
+    while cursor.valid() {
         let newest = last_key.as_deref() != Some(cursor.key());
         if newest {
             let last_key = last_key.get_or_insert_default();

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use lsm::{Cost, Cursor, MAX_SEQ, TreeCursor};
+use lsm::{Cost, Cursor, TreeCursor};
 use model::Key;
 
 use super::explain::Explain;
@@ -17,8 +17,6 @@ pub(super) const READAHEAD: usize = 256 << 10;
 pub(crate) struct Scan {
     snapshot: View,
     cursor: TreeCursor,
-    from: Bound<Key>,
-    to: Bound<Key>,
     reverse: bool,
     started: bool,
     done: bool,
@@ -42,12 +40,22 @@ impl Scan {
                 "the range of keys is upside down: {from} is above {to}"
             )));
         }
-        let cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
+        let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
+        let behind = |key: &Key| [key.as_bytes(), &[0]].concat();
+        let lo = match from {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(from) => from.as_bytes().to_vec(),
+            Bound::Excluded(from) => behind(&from),
+        };
+        let hi = match to {
+            Bound::Unbounded => None,
+            Bound::Included(to) => Some(behind(&to)),
+            Bound::Excluded(to) => Some(to.as_bytes().to_vec()),
+        };
+        cursor.within(&lo, hi.as_deref());
         Ok(Scan {
             snapshot,
             cursor,
-            from,
-            to,
             reverse: false,
             started: false,
             done: false,
@@ -70,39 +78,10 @@ impl Scan {
         Explain::of_scan(order, self.records, &self.cursor.cost())
     }
 
-    fn start(&mut self) -> Result<()> {
-        self.started = true;
-        if !self.reverse {
-            match &self.from {
-                Bound::Unbounded => self.cursor.seek_first()?,
-                Bound::Included(from) => self.cursor.seek(from.as_bytes(), MAX_SEQ)?,
-                Bound::Excluded(from) => {
-                    self.cursor.seek(from.as_bytes(), MAX_SEQ)?;
-                    if self.cursor.valid() && self.cursor.key() == from.as_bytes() {
-                        self.cursor.next()?;
-                    }
-                }
-            }
-            return Ok(());
-        }
-        let (to, inclusive) = match &self.to {
-            Bound::Unbounded => return Ok(self.cursor.seek_last()?),
-            Bound::Included(to) => (to, true),
-            Bound::Excluded(to) => (to, false),
-        };
-        self.cursor.seek(to.as_bytes(), MAX_SEQ)?;
-        if !self.cursor.valid() {
-            self.cursor.seek_last()?;
-        } else if self.cursor.key() > to.as_bytes() || !inclusive {
-            self.cursor.prev()?;
-        }
-        Ok(())
-    }
-
     fn step(&mut self) -> Result<Option<Record>> {
         loop {
             self.advance()?;
-            if !self.is_inside() {
+            if !self.cursor.valid() {
                 return Ok(None);
             }
             let value = self.cursor.value();
@@ -117,30 +96,14 @@ impl Scan {
     }
 
     fn advance(&mut self) -> Result<()> {
-        if !self.started {
-            self.start()?;
-        } else if self.reverse {
-            self.cursor.prev()?;
-        } else {
-            self.cursor.next()?;
+        match (self.started, self.reverse) {
+            (false, false) => self.cursor.seek_first()?,
+            (false, true) => self.cursor.seek_last()?,
+            (true, false) => self.cursor.next()?,
+            (true, true) => self.cursor.prev()?,
         }
+        self.started = true;
         Ok(())
-    }
-
-    /// True when the cursor is at a record of the range.
-    fn is_inside(&self) -> bool {
-        if !self.cursor.valid() {
-            return false;
-        }
-        let key = self.cursor.key();
-        let past = match (self.reverse, &self.from, &self.to) {
-            (false, _, Bound::Included(to)) => key > to.as_bytes(),
-            (false, _, Bound::Excluded(to)) => key >= to.as_bytes(),
-            (true, Bound::Included(from), _) => key < from.as_bytes(),
-            (true, Bound::Excluded(from), _) => key <= from.as_bytes(),
-            _ => false,
-        };
-        !past
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, MAX_SEQ, Seq};
+use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, Seq};
 
 use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
@@ -73,8 +73,9 @@ impl<'w> Pass<'w> {
         let mut key: Option<Vec<u8>> = None;
         // The entry before, of the same key: newer than what comes.
         let mut newer: Seq = 0;
-        cursor.seek(&from, MAX_SEQ)?;
-        while cursor.valid() && to.as_deref().is_none_or(|to| cursor.key() < to) {
+        cursor.within(&from, to.as_deref());
+        cursor.seek_first()?;
+        while cursor.valid() {
             let seq = cursor.seq();
             if key.as_deref() == Some(cursor.key()) {
                 if newer > watermark && cursor.kind() == Kind::Put {

@@ -2,7 +2,7 @@
 //! order of their keys. Compactions have kept every replaced version that is not in the set
 //! ([`crate::Repair::Staged`]), or have reported it ([`crate::Repair::Merge`]), so the pass meets all others.
 
-use lsm::{Cursor, Kind, MAX_SEQ, TreeId};
+use lsm::{Cursor, Kind, TreeId};
 
 use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
 use super::{OnRepair, READAHEAD, entries, runs};
@@ -30,8 +30,9 @@ fn scan(
     let mut cursor = work.snapshot.entries_in(&runs(work, data), READAHEAD);
     let mut key: Option<Vec<u8>> = None;
     let mut newer = 0;
-    cursor.seek(&from, MAX_SEQ)?;
-    while cursor.valid() && to.as_deref().is_none_or(|to| cursor.key() < to) {
+    cursor.within(&from, to.as_deref());
+    cursor.seek_first()?;
+    while cursor.valid() {
         if key.as_deref() != Some(cursor.key()) {
             let key = key.get_or_insert_default();
             key.clear();
