@@ -68,22 +68,27 @@ impl Index for ByHash {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        let TreeRange { lo, hi, exact } = self.bounds(range);
-        let bounds = (lo.as_slice(), hi.as_deref());
-        lookup.walk(attribute, bounds, Tells::One, best, &mut |entry, best| {
-            if entry.kind == Kind::Put
-                && let Some((value, key)) = self.split(attribute.type_of(), entry.key)
-                && (exact || range.contains(value))
-            {
-                best.offer(entry.seq, key);
-            }
-            Ok(())
-        })
+        for TreeRange { lo, hi, exact } in self.bounds(range) {
+            let bounds = (lo.as_slice(), hi.as_deref());
+            lookup.walk(attribute, bounds, Tells::One, best, &mut |entry, best| {
+                if entry.kind == Kind::Put
+                    && let Some((value, key)) = self.split(attribute.type_of(), entry.key)
+                    && (exact || range.contains(value))
+                {
+                    best.offer(entry.seq, key);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        let TreeRange { lo, hi, .. } = self.bounds(range);
-        lookup.approximate(attribute, (&lo, hi.as_deref()))
+        let mut expected = 0;
+        for TreeRange { lo, hi, .. } in self.bounds(range) {
+            expected += lookup.approximate(attribute, (&lo, hi.as_deref()))?;
+        }
+        Ok(expected)
     }
 
     fn head(&self, value: &[u8], out: &mut Vec<u8>) {
@@ -96,17 +101,17 @@ impl Index for ByHash {
     }
 
     /// Of a value, the keys that begin with its head; of a range, all keys.
-    fn bounds(&self, range: &Range) -> TreeRange {
+    fn bounds(&self, range: &Range) -> Vec<TreeRange> {
         let Some(value) = range.point() else {
-            return TreeRange {
+            return vec![TreeRange {
                 lo: Vec::new(),
                 hi: None,
                 exact: false,
-            };
+            }];
         };
         let mut head = Vec::new();
         self.head(value, &mut head);
-        Range::exactly(head).key_bounds().into()
+        vec![Range::exactly(head).key_bounds().into()]
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {

@@ -8,11 +8,13 @@
 pub mod condition;
 pub mod definition;
 pub mod error;
+mod geojson;
 pub mod geometry;
 pub mod key;
 pub mod posting;
 pub mod range;
 pub mod record;
+pub mod region;
 pub mod schema;
 mod text;
 pub mod tokens;

@@ -1,6 +1,9 @@
 //! A range of values of one attribute, as byte strings in the order of their encoding.
 
 use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::region::Region;
 
 /// An interval of encoded values. Encodings of one type are self-delimiting (no value is a prefix of another) and
 /// none consists of `ff` alone, so an interval of values is an interval of any keys that begin with one.
@@ -10,21 +13,42 @@ pub struct Range {
     pub lo: Bound<Vec<u8>>,
     /// The upper bound.
     pub hi: Bound<Vec<u8>>,
+    /// Of points: those alone that lie in each of these regions.
+    pub regions: Vec<Arc<Region>>,
 }
 
 impl Range {
     /// The range of one value.
     pub fn exactly(value: Vec<u8>) -> Range {
+        Range::between(Bound::Included(value.clone()), Bound::Included(value))
+    }
+
+    /// The range between two bounds.
+    pub const fn between(lo: Bound<Vec<u8>>, hi: Bound<Vec<u8>>) -> Range {
         Range {
-            lo: Bound::Included(value.clone()),
-            hi: Bound::Included(value),
+            lo,
+            hi,
+            regions: Vec::new(),
+        }
+    }
+
+    /// The points of a region.
+    pub fn of_region(region: Region) -> Range {
+        // A region without points has the range of none.
+        let (lo, hi) = region.hull().unwrap_or((vec![u8::MAX; 2], vec![0]));
+        Range {
+            lo: Bound::Included(lo),
+            hi: Bound::Included(hi),
+            regions: vec![Arc::new(region)],
         }
     }
 
     /// The value of a range of exactly one.
     pub fn point(&self) -> Option<&[u8]> {
         match (&self.lo, &self.hi) {
-            (Bound::Included(lo), Bound::Included(hi)) if lo == hi => Some(lo),
+            (Bound::Included(lo), Bound::Included(hi)) if lo == hi && self.regions.is_empty() => {
+                Some(lo)
+            }
             _ => None,
         }
     }
@@ -55,16 +79,19 @@ impl Range {
                 Bound::Excluded(hi) => value < hi.as_slice(),
                 Bound::Unbounded => true,
             }
+            && self.regions.iter().all(|region| region.contains(value))
     }
 
     /// The intersection.
     pub fn and(self, other: Range) -> Range {
         let lo = tighter(self.lo, other.lo, |a, b| a > b);
         let hi = tighter(self.hi, other.hi, |a, b| a < b);
-        Range { lo, hi }
+        let mut regions = self.regions;
+        regions.extend(other.regions);
+        Range { lo, hi, regions }
     }
 
-    /// The keys that begin with a value of the range: from the first (inclusive) to the second (exclusive; `None` is
+    /// The keys that begin with a value of the range (of points: and perhaps others): from the first (inclusive) to the second (exclusive; `None` is
     /// the end).
     pub fn key_bounds(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let lo = match &self.lo {
@@ -137,10 +164,7 @@ mod tests {
         for lo in 0..4 {
             for hi in 0..4 {
                 for kinds in 0..9 {
-                    let range = Range {
-                        lo: bound(lo, kinds / 3),
-                        hi: bound(hi, kinds % 3),
-                    };
+                    let range = Range::between(bound(lo, kinds / 3), bound(hi, kinds % 3));
                     let (first, end) = range.key_bounds();
                     for value in &values {
                         for suffix in [&[][..], &[0], &[0xff, 0xff]] {

@@ -17,7 +17,7 @@ use model::definition::StoredDef;
 use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
 use model::record::{self, RecordRef};
 use model::schema::{
-    Extracted, Extraction, KeyType, Type, Value, decode_key, encode_key, infer, infer_key,
+    Extracted, Extraction, KeyType, PointAt, Type, Value, decode_key, encode_key, infer, infer_key,
     without_negative_zeros,
 };
 use serde_json::Value as Json;
@@ -139,6 +139,8 @@ pub fn json(data: &[u8]) {
         ("c", Type::Time),
         ("b.c", Type::Bool),
         ("d", Type::String),
+        ("p", Type::Point),
+        ("a.x,a.y", Type::PlanePoint),
     ];
     let attributes = attributes.map(|(path, ty)| (path.parse().unwrap(), ty));
     for key_type in [KeyType::Int, KeyType::String] {
@@ -159,6 +161,13 @@ pub fn json(data: &[u8]) {
         encode_key(key_type, &wanted.unwrap(), &mut key).unwrap();
         assert_eq!(out.key(), key);
         for (at, (path, ty)) in attributes.iter().enumerate() {
+            if let Some(space) = ty.space() {
+                // Conditions find the same point as extraction.
+                let found = PointAt::new(path).unwrap().find(space, data);
+                let found = found.map(|point| Value::Point(space, point).encoded());
+                assert!(out.values(at).eq(found.iter().map(Vec::as_slice)));
+                continue;
+            }
             let names: Vec<&str> = path.names().collect();
             let mut found = Vec::new();
             reach(&json, &names, &mut found);
@@ -197,7 +206,7 @@ fn naive(ty: Type, json: &Json) -> Option<Value> {
         Type::Bool => json.as_bool().map(Value::Bool),
         Type::Time if json.is_number() => Value::parse(ty, &json.to_string()).ok(),
         Type::Time => Value::parse(ty, json.as_str()?).ok(),
-        Type::Int => None,
+        Type::Int | Type::Point | Type::PlanePoint => None,
     }
 }
 

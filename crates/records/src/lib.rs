@@ -72,8 +72,8 @@ mod write;
 
 pub use advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource, Workload};
 pub use api::{
-    Answer, Batch, Database, Dataset, DatasetSnapshot, KeyVersions, Keys, Options, Query, Scan,
-    StoreSnapshot, Task, ValueVersions, WriteBatch,
+    Answer, Batch, Database, Dataset, DatasetSnapshot, KeyVersions, Keys, Latest, Neighbour,
+    Options, Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
 };
 pub use check::CheckReport;
 pub use ddl::{IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep};
@@ -82,9 +82,10 @@ pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use lsm::fs;
 pub use lsm::{Budget, Clock, Durability, KeepLog, NamedSnapshot, Position, Seq, Stop};
 pub use model::Error as ModelError;
-pub use model::condition::{Expr, Field, Op, Operand, ParseError, field};
+pub use model::condition::{AreaExpr, Expr, Field, Op, Operand, ParseError, field};
 pub use model::definition::{
-    DatasetDef, Expiry, ExternalKind, Index, IndexDef, IndexKind, Maintenance, Merging, Repair,
+    DatasetDef, Expiry, ExternalKind, Index, IndexDef, IndexKind, Layout, Maintenance, Merging,
+    Repair,
 };
 pub use model::schema::{IntoPath, KeyType, Path, RecordError, RecordErrorKind, Type, Value};
 /// ```
@@ -107,8 +108,8 @@ pub use model::schema::{IntoPath, KeyType, Path, RecordError, RecordErrorKind, T
 pub use model::tokens::Tokenizer;
 pub use model::{AsKey, Key, KeyRange, PrimaryKey};
 pub use query::{
-    BulkOrder, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order, PageToken,
-    ReadCost, Steps, ValuePage, ValueToken,
+    BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order,
+    PageToken, ReadCost, Steps, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use repair::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};

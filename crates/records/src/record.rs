@@ -40,6 +40,11 @@ impl Record {
 }
 
 impl<K> Record<K> {
+    /// As it is stored: its extracted attributes, and its JSON.
+    pub(crate) fn stored(&self) -> &[u8] {
+        &self.stored
+    }
+
     /// The JSON exactly as it was put.
     pub fn json(&self) -> &[u8] {
         self.stored.get(self.body_at..).unwrap_or_default()

@@ -6,14 +6,15 @@ mod help;
 mod manage;
 mod pubsub;
 mod query;
+mod space;
 mod values;
 mod write;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::pubsub::{
-    AreaArgs, DemoCommand, DemoPubsubArgs, PublishArgs, ReplayArchitecture, ReplayArgs,
-    ReplayGranularity, SubscribeArgs,
+    DemoCommand, DemoPubsubArgs, PublishArgs, ReplayArchitecture, ReplayArgs, ReplayGranularity,
+    SubscribeArgs,
 };
 pub(crate) use changes::ChangesArgs;
 pub(crate) use expiry::{ExpireArgs, TtlArgs};
@@ -23,9 +24,10 @@ pub(crate) use manage::{
     RepairCompaction, RepairLookups, SnapshotArgs, StatArgs,
 };
 pub(crate) use query::{
-    AnswerArgs, AnswerOrder, CountArgs, ExplainForm, FindArgs, GetArgs, LookupArgs, RangeArgs,
+    AnswerOrder, CountArgs, ExplainForm, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs,
     ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
+pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, WithinArgs};
 #[cfg(test)]
 pub(crate) use values::durability;
 pub(crate) use values::{KINDS, Strategy, Ttl, size};
@@ -86,6 +88,12 @@ pub(crate) enum Command {
     /// Print the records that meet a condition
     #[command(after_help = help::FIND)]
     Find(FindArgs),
+    /// Print the records whose point lies in an area
+    #[command(after_help = space::WITHIN_HELP)]
+    Within(WithinArgs),
+    /// Print the records nearest to a point, the nearest first
+    #[command(after_help = space::NEAR_HELP)]
+    Near(NearArgs),
     /// Print the records in the order of their keys
     #[command(after_help = "Example:\n  esker scan db events --from 100 --to 200 --reverse")]
     Scan(ScanArgs),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use esker::{Expr, Path};
 
+use super::space::AreaArgs;
 use super::values::ttl;
 
 pub(super) const PUBLISH_HELP: &str = "\
@@ -83,21 +84,6 @@ pub(crate) struct DemoPubsubArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// An area to ask for.
-#[derive(Args)]
-#[group(multiple = false)]
-pub(crate) struct AreaArgs {
-    /// Only what is between these degrees, borders included
-    #[arg(long, value_name = "W,S,E,N", value_parser = numbers::<4>, allow_hyphen_values = true)]
-    pub(crate) rect: Option<[f64; 4]>,
-    /// Only what is at most so far from a point
-    #[arg(long, value_name = "LON,LAT,METRES", value_parser = numbers::<3>, allow_hyphen_values = true)]
-    pub(crate) circle: Option<[f64; 3]>,
-    /// Only what is in the polygons of a GeoJSON file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) polygon: Option<PathBuf>,
-}
-
 #[derive(Args)]
 pub(crate) struct SubscribeArgs {
     /// The store's directory
@@ -173,10 +159,4 @@ fn position(text: &str) -> Result<(Path, Path), String> {
         .split_once(',')
         .ok_or("two fields with a comma between them: the longitude's and the latitude's")?;
     Ok((Path::parse(lon.trim())?, Path::parse(lat.trim())?))
-}
-
-fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
-    let each: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
-    let all = each.ok().and_then(|all| <[f64; N]>::try_from(all).ok());
-    all.ok_or_else(|| format!("{N} numbers with commas between them are needed"))
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use esker::{DatasetDef, IndexDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type};
+use esker::{
+    DatasetDef, IndexDef, IndexKind, KeyType, Layout, Merging, Path, Repair, Tokenizer, Type,
+};
 
 use super::fields::known_paths;
 use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
@@ -273,6 +275,9 @@ pub(crate) const USUAL: IndexKind = IndexKind::Lazy;
 
 /// Reads `PATH[:KIND[:TYPE[:TOKENIZER]]]`; says what is wrong with it.
 pub(crate) fn parse_index(text: &str) -> Result<WantedIndex, String> {
+    if let Some(wanted) = parse_spatial(text) {
+        return wanted;
+    }
     let wanted = |path: &str, kind, ty| -> Result<WantedIndex, String> {
         Ok(WantedIndex {
             path: path.parse::<Path>().map_err(|error| error.to_string())?,
@@ -307,6 +312,42 @@ pub(crate) fn parse_index(text: &str) -> Result<WantedIndex, String> {
         format!("unknown type `{last}`{meant} (int, float, string, bool or time)")
     })?;
     wanted(head, kind, Some(ty))
+}
+
+/// Reads `PATH:spatial[:LAYOUT][:plane]`; `None` for an index that is none of points.
+fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
+    const NAME: &str = ":spatial";
+    let at = text.rfind(NAME)?;
+    let (path, said) = (text.get(..at)?, text.get(at + NAME.len()..)?);
+    let mut said = match said.strip_prefix(':') {
+        None if said.is_empty() => Vec::new(),
+        None => return None,
+        Some(said) => said.split(':').collect(),
+    };
+    let ty = match said.last().and_then(|last| last.parse::<Type>().ok()) {
+        Some(ty) => {
+            said.pop();
+            ty
+        }
+        None => Type::Point,
+    };
+    let kind = match said.as_slice() {
+        [] => Ok(IndexKind::Spatial(Layout::default())),
+        [layout] => format!("spatial:{layout}").parse::<IndexKind>().map_err(|_| {
+            let layouts = Layout::ALL.map(|layout| IndexKind::Spatial(layout).to_string());
+            let layouts = layouts.join(", ");
+            format!("unknown layout or type `{layout}` (a spatial index is one of {layouts}, with `:plane` behind it for points of the plane)")
+        }),
+        _ => Err("a spatial index is PATH:spatial[:LAYOUT][:plane]".to_string()),
+    };
+    Some(kind.and_then(|kind| {
+        Ok(WantedIndex {
+            path: path.parse::<Path>().map_err(|error| error.to_string())?,
+            kind,
+            ty: Some(ty),
+            tokenizer: Tokenizer::default(),
+        })
+    }))
 }
 
 pub(crate) fn parse_path(text: &str) -> Result<Path, Failure> {

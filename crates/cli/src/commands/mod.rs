@@ -20,6 +20,7 @@ pub(crate) mod repair;
 pub(crate) mod replay;
 mod resume;
 pub(crate) mod shell;
+pub(crate) mod space;
 pub(crate) mod stat;
 pub(crate) mod versions;
 pub(crate) mod write;

@@ -9,7 +9,7 @@ use esker::{
 
 use super::{dataset_at, fields, open_to_read, plan};
 use crate::args::{
-    AnswerArgs, AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, RangeArgs, ScanArgs,
+    AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
@@ -37,7 +37,7 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let path = path(&args.path)?;
     let condition = Expr::compare(path.clone(), Op::Eq, Operand::text(&args.value));
     let query = dataset.query().filter(condition);
-    let found = answer(query, args.answer.order, &args.answer)?;
+    let found = answer(query, args.answer.order, &args.answer.query)?;
     explained(found, &dataset, &[path])
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
     let query = between(&dataset, &args.path, &args.lo, &args.hi)?;
-    let found = answer(query, args.answer.order, &args.answer)?;
+    let found = answer(query, args.answer.order, &args.answer.query)?;
     explained(found, &dataset, &[path(&args.path)?])
 }
 
@@ -62,12 +62,12 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
         false => args.answer.order,
     };
     let query = filtered(dataset.query(), &conditions);
-    let found = answer(query, order, &args.answer)?;
+    let found = answer(query, order, &args.answer.query)?;
     explained(found, &dataset, &paths(&conditions))
 }
 
 /// Says what a path that no record has was meant to be, where nothing was found.
-fn explained(
+pub(super) fn explained(
     found: Outcome,
     dataset: &DatasetSnapshot,
     asked: &[Path],
@@ -137,7 +137,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
 }
 
 /// Reads conditions.
-fn conditions(texts: &[String]) -> Result<Vec<Expr>, Failure> {
+pub(super) fn conditions(texts: &[String]) -> Result<Vec<Expr>, Failure> {
     let read = texts
         .iter()
         .map(|text| text.parse::<Expr>().map_err(Error::from));
@@ -145,7 +145,7 @@ fn conditions(texts: &[String]) -> Result<Vec<Expr>, Failure> {
 }
 
 /// The fields that conditions are about.
-fn paths(conditions: &[Expr]) -> Vec<Path> {
+pub(super) fn paths(conditions: &[Expr]) -> Vec<Path> {
     let mut paths: Vec<Path> = conditions.iter().flat_map(Expr::paths).cloned().collect();
     paths.sort_unstable();
     paths.dedup();
@@ -153,7 +153,7 @@ fn paths(conditions: &[Expr]) -> Vec<Path> {
 }
 
 /// The query for what meets all these conditions too.
-fn filtered(query: Query, conditions: &[Expr]) -> Query {
+pub(super) fn filtered(query: Query, conditions: &[Expr]) -> Query {
     conditions
         .iter()
         .fold(query, |query, condition| query.filter(condition.clone()))
@@ -183,11 +183,13 @@ fn between(
 }
 
 /// Runs a query and prints what it finds.
-fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome, Failure> {
-    let query = query
-        .limit(args.query.limit)
-        .validation(args.query.validation);
-    let keys_only = args.query.keys_only;
+pub(super) fn answer(
+    query: Query,
+    order: AnswerOrder,
+    args: &QueryArgs,
+) -> Result<Outcome, Failure> {
+    let query = query.limit(args.limit).validation(args.validation);
+    let keys_only = args.keys_only;
     if keys_only && order == AnswerOrder::Key {
         return Err(Failure::Usage(
             "--keys-only goes with --order newest, oldest or any".to_string(),
@@ -219,22 +221,22 @@ fn answer(query: Query, order: AnswerOrder, args: &AnswerArgs) -> Result<Outcome
             printed += 1;
         }
         output.finish()?;
-        plan::explain(args.query.explain, || keys.explain());
+        plan::explain(args.explain, || keys.explain());
         return Ok(Outcome::found(printed));
     }
-    let mut rows = Rows::new(&args.query.rows)?;
+    let mut rows = Rows::new(&args.rows)?;
     let mut answer = query.run()?;
     for text in answer.notes() {
         note(format_args!("note: {text}"));
     }
     let printed = print(answer.by_ref(), &mut rows)?;
-    plan::explain(args.query.explain, || answer.explain());
+    plan::explain(args.explain, || answer.explain());
     Ok(Outcome::found(printed))
 }
 
 /// Runs a query that wants no order of recency, and prints what it finds.
-fn visit(query: Query, order: BulkOrder, args: &AnswerArgs) -> Result<Outcome, Failure> {
-    let mut rows = Rows::new(&args.query.rows)?;
+fn visit(query: Query, order: BulkOrder, args: &QueryArgs) -> Result<Outcome, Failure> {
+    let mut rows = Rows::new(&args.rows)?;
     let mut failed = None;
     let visited = query.visit(order, &mut |record| match rows.record(record.json()) {
         Ok(()) => ControlFlow::Continue(()),
@@ -250,7 +252,7 @@ fn visit(query: Query, order: BulkOrder, args: &AnswerArgs) -> Result<Outcome, F
     rows.flush()?;
     let plan = visited?;
     notes(&plan);
-    plan::explain(args.query.explain, || plan);
+    plan::explain(args.explain, || plan);
     Ok(Outcome::found(rows.written()))
 }
 
@@ -262,7 +264,7 @@ fn notes(plan: &Explain) {
 }
 
 /// Prints records, those before a failure too; says how many.
-fn print(
+pub(super) fn print(
     records: impl Iterator<Item = Result<esker::Record, esker::Error>>,
     rows: &mut Rows,
 ) -> Result<u64, Failure> {

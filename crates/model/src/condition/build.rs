@@ -2,7 +2,7 @@
 
 use std::ops::{BitAnd, BitOr, Bound, Not, RangeBounds};
 
-use super::{Expr, Node, Op, Operand, Predicate};
+use super::{AreaExpr, Expr, Node, Op, Operand, Predicate};
 use crate::schema::{IntoPath, Path};
 
 /// The field at a path, the left side of a comparison.
@@ -109,6 +109,12 @@ impl Field {
         self.test(Predicate::In(
             operands.into_iter().map(Into::into).collect(),
         ))
+    }
+
+    /// The point there lies in the area. For a longitude and a latitude that are fields of their own, the path is both,
+    /// joined by a comma.
+    pub fn within(self, area: AreaExpr) -> Expr {
+        self.test(Predicate::Within(area))
     }
 
     /// A non-null value exists.

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::parse::{is_keyword, typed_name};
 use super::{Expr, Node, Operand, Predicate};
-use crate::schema::{Path, Value};
+use crate::schema::{Path, Value, coordinate_paths};
 
 impl Display for Expr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -45,6 +45,18 @@ fn joined(
 }
 
 fn test(f: &mut Formatter<'_>, path: &Path, predicate: &Predicate) -> fmt::Result {
+    if let Predicate::Within(area) = predicate {
+        f.write_str("within(")?;
+        match coordinate_paths(path).as_deref() {
+            Ok([x, y]) => {
+                write_path(f, x)?;
+                f.write_str(",")?;
+                write_path(f, y)?;
+            }
+            _ => write_path(f, path)?,
+        }
+        return write!(f, ", {area})");
+    }
     write_path(f, path)?;
     match predicate {
         Predicate::Compare(op, Operand::Text(text)) if is_plain(text) => write!(f, " {op} {text}"),
@@ -59,7 +71,7 @@ fn test(f: &mut Formatter<'_>, path: &Path, predicate: &Predicate) -> fmt::Resul
             }
             f.write_str(")")
         }
-        Predicate::Exists => f.write_str(" exists"),
+        Predicate::Exists | Predicate::Within(_) => f.write_str(" exists"),
     }
 }
 

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use super::number::Number;
 use super::{Expr, Node, Op, Operand, Predicate};
-use crate::schema::{Bits, Found, Numbers, Path, Rest, Sink, Trie, Value, time};
+use crate::geometry::{Area, Space};
+use crate::schema::{Bits, Found, Numbers, Path, PointAt, Rest, Sink, Trie, Value, time};
 
 /// A test that some value at a path must satisfy: one predicate, or several bounds of a range.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,37 @@ pub struct Filter {
     tests: Vec<Test>,
     /// For each test, its evaluation on JSON, unless its truth is supplied.
     json: Vec<Option<JsonTest>>,
+    /// For each test, the area in which a point of the JSON must lie.
+    areas: Vec<Option<JsonArea>>,
     trie: Trie,
+}
+
+/// Where a point is in JSON, and the area in which it must lie: in degrees, as no declaration says otherwise.
+#[derive(Debug, Clone)]
+struct JsonArea {
+    point: PointAt,
+    area: Area,
+}
+
+impl JsonArea {
+    fn of(test: &Test) -> Option<JsonArea> {
+        let [Predicate::Within(area)] = test.predicates.as_slice() else {
+            return None;
+        };
+        Some(JsonArea {
+            point: PointAt::new(&test.path).ok()?,
+            area: area.area(Space::Sphere).ok()?,
+        })
+    }
+
+    fn holds(&self, body: &[u8]) -> bool {
+        let point = self.point.find(Space::Sphere, body);
+        point.is_some_and(|point| self.area.contains(point))
+    }
+}
+
+fn is_within(test: &Test) -> bool {
+    matches!(test.predicates.as_slice(), [Predicate::Within(_)])
 }
 
 impl Filter {
@@ -90,9 +121,11 @@ impl Filter {
         let formula = compile(expr, &mut tests);
         let mut trie = Trie::new();
         let mut json = Vec::with_capacity(tests.len());
+        let mut areas = Vec::with_capacity(tests.len());
         for (at, test) in tests.iter().enumerate() {
             let here = !declared(&test.path);
-            if here {
+            areas.push(here.then(|| JsonArea::of(test)).flatten());
+            if here && !is_within(test) {
                 let made = JsonTest::new(test);
                 trie.add(&test.path, at as u32, made.numbers());
                 json.push(Some(made));
@@ -104,6 +137,7 @@ impl Filter {
             formula,
             tests,
             json,
+            areas,
             trie,
         }
     }
@@ -123,6 +157,10 @@ impl Filter {
     /// JSON does not match.
     pub fn matches(&self, elsewhere: &mut dyn FnMut(usize) -> bool, body: &[u8]) -> bool {
         let is_json = |test: usize| matches!(self.json.get(test), Some(Some(_)));
+        let mut elsewhere = |test: usize| match self.areas.get(test) {
+            Some(Some(area)) => area.holds(body),
+            _ => elsewhere(test),
+        };
         let mut met = Bits::default();
         let early = self.formula.truth(&mut |test| {
             if is_json(test) {
@@ -270,7 +308,8 @@ impl JsonTest {
             Predicate::In(operands) => {
                 JsonPredicate::In(operands.iter().map(JsonOperand::from).collect())
             }
-            Predicate::Exists => JsonPredicate::Exists,
+            // Points are not tested one value at a time: see `JsonArea`.
+            Predicate::Exists | Predicate::Within(_) => JsonPredicate::Exists,
         });
         JsonTest(each.collect())
     }
@@ -335,6 +374,7 @@ impl From<&Operand> for JsonOperand {
             Operand::Value(Value::Float(v)) => made.number = Some(Number::Float(*v)),
             Operand::Value(Value::Bool(v)) => made.truth = Some(*v),
             Operand::Value(Value::Time(v)) => made.time = Some(*v),
+            Operand::Value(Value::Point(..)) => {}
         }
         made
     }

@@ -10,6 +10,10 @@
 //!            | PATH "contains" VALUE
 //!            | PATH ["not"] "in" "(" [VALUE ("," VALUE)*] ")"
 //!            | PATH "exists" | PATH "is" ["not"] "null"
+//!            | "within" "(" POINT "," AREA ")"
+//! POINT     := PATH of a GeoJSON point or of an array of two numbers | PATH "," PATH of longitude and latitude
+//! AREA      := "rect(WEST,SOUTH,EAST,NORTH)" | "circle(LON,LAT,METRES)" | "polygon([[LON,LAT],...])"
+//!            | "polygon(" GeoJSON ")"
 //! PATH      := names joined by dots | the same in quotes
 //! VALUE     := text up to a blank or ")" (in a list also ",") | text in quotes
 //!            | int(N) | float(N) | bool(B) | time(T) | text(T)
@@ -26,6 +30,8 @@
 //! - `exists` holds where there is a value, `is null` where there is none.
 //! - A comparison holds when it holds for some value at the path. So each, including `!=`, is false where there is
 //!   none, and `a = 1 and a = 2` finds arrays that contain both. `contains` is `=`; `in` is `=` with one of several.
+//! - `within` holds where there is a point, and it lies in the area or on its border. A point is a place of its own:
+//!   where there is an array of several, there is none.
 //! - Bounds (`<`, `<=`, `>`, `>=`) on one path in one chain of `and`, grouped by brackets or not, form one range:
 //!   they must hold for one value together. `n > 3 and n < 5` does not find `[1, 9]`.
 //! - `not` negates the result: `not a = 1` finds the records without `a`, `a != 1` does not.
@@ -59,6 +65,7 @@
 //! | bool | error | error | error | yes | error |
 //! | time | error | error | error | error | exactly |
 
+mod area;
 mod build;
 mod display;
 mod filter;
@@ -67,6 +74,7 @@ mod operand;
 mod parse;
 mod ranges;
 
+pub use area::AreaExpr;
 pub use build::{Field, field};
 pub use filter::{Filter, Formula, Test};
 pub use operand::Operand;
@@ -74,7 +82,7 @@ pub use parse::ParseError;
 
 use std::fmt;
 
-use crate::schema::Path;
+use crate::schema::{Path, coordinate_paths};
 
 /// The most levels of `and`, `or`, `not` and brackets in a condition.
 pub const MAX_DEPTH: usize = 64;
@@ -137,6 +145,8 @@ pub enum Predicate {
     In(Vec<Operand>),
     /// It is not null.
     Exists,
+    /// It is a point in an area.
+    Within(AreaExpr),
 }
 
 impl Predicate {
@@ -145,7 +155,7 @@ impl Predicate {
         match self {
             Predicate::Compare(_, operand) => std::slice::from_ref(operand),
             Predicate::In(operands) => operands,
-            Predicate::Exists => &[],
+            Predicate::Exists | Predicate::Within(_) => &[],
         }
     }
 }
@@ -190,6 +200,10 @@ impl Expr {
     pub fn check(&self) -> Result<(), String> {
         match &self.node {
             Node::Invalid(why) => Err(why.clone()),
+            Node::Test(path, Predicate::Within(area)) => {
+                coordinate_paths(path).map_err(|error| error.to_string())?;
+                area.check()
+            }
             Node::Test(_, predicate) => predicate.operands().iter().try_for_each(Operand::check),
             Node::And(all) | Node::Or(all) => all.iter().try_for_each(Expr::check),
             Node::Not(inner) => inner.check(),

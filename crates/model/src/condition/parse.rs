@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::display::quoted;
-use super::{Expr, MAX_DEPTH, Op, Operand, Predicate};
+use super::{AreaExpr, Expr, MAX_DEPTH, Op, Operand, Predicate};
 use crate::error::Error;
 use crate::schema::{Path, Type, Value};
 
@@ -185,8 +185,78 @@ impl<'a> Parser<'a> {
         self.test()
     }
 
+    /// What stands behind `within(`.
+    fn within(&mut self) -> Parsed<Expr> {
+        let start = self.at;
+        let mut path = self.path()?;
+        loop {
+            self.skip_blanks();
+            if !self.take(",") {
+                return Err(self.expected("`,` and an area"));
+            }
+            self.skip_blanks();
+            let name = self.word();
+            if matches!(name, "rect" | "circle" | "polygon")
+                && self
+                    .rest()
+                    .get(name.len()..)
+                    .is_some_and(|r| r.starts_with('('))
+            {
+                self.at += name.len() + 1;
+                let begin = self.at;
+                let text = self.in_brackets()?;
+                let wrong = |error: Error| Wrong {
+                    at: begin,
+                    what: error.to_string(),
+                };
+                let area = AreaExpr::parse(name, text).map_err(wrong)?;
+                self.skip_blanks();
+                if !self.take(")") {
+                    return Err(self.expected("`)`"));
+                }
+                return Ok(Expr::test(path, Predicate::Within(area)));
+            }
+            let second = self.path().map_err(|_| {
+                self.expected("rect(...), circle(...), polygon(...), or the path of the latitude")
+            })?;
+            let both = format!("{path},{second}");
+            path = Path::parse(&both).map_err(|what| Wrong { at: start, what })?;
+        }
+    }
+
+    /// The text up to the bracket that closes the one before it, which is consumed.
+    fn in_brackets(&mut self) -> Parsed<&'a str> {
+        let (start, mut open, mut quoted, mut escaped) = (self.at, 1, false, false);
+        for (at, c) in self.rest().char_indices() {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' if quoted => escaped = true,
+                '"' => quoted = !quoted,
+                '(' if !quoted => open += 1,
+                ')' if !quoted => open -= 1,
+                _ => {}
+            }
+            if open == 0 {
+                self.at = start + at + 1;
+                return Ok(self.text.get(start..start + at).unwrap_or_default());
+            }
+        }
+        Err(self.error("a bracket is not closed"))
+    }
+
     fn test(&mut self) -> Parsed<Expr> {
         let start = self.at;
+        let word = self.word();
+        if word.eq_ignore_ascii_case("within")
+            && self
+                .rest()
+                .get(word.len()..)
+                .is_some_and(|r| r.starts_with('('))
+        {
+            self.at += word.len() + 1;
+            self.skip_blanks();
+            return self.within();
+        }
         let path = self.path()?;
         self.skip_blanks();
         if let Some(op) = self.operator() {

@@ -6,13 +6,11 @@ use std::ops::Bound;
 use super::number::Number;
 use super::{Op, Operand, Predicate};
 use crate::range::Range;
+use crate::region::Region;
 use crate::schema::{Type, Value, string_prefix_range, time};
 
 /// Every value.
-const ALL: Range = Range {
-    lo: Bound::Unbounded,
-    hi: Bound::Unbounded,
-};
+const ALL: Range = Range::between(Bound::Unbounded, Bound::Unbounded);
 
 impl Predicate {
     /// The encoded values of type `t` that satisfy the predicate: ranges in order, without overlap. No range is
@@ -23,6 +21,20 @@ impl Predicate {
     pub fn to_ranges(&self, t: Type) -> Result<Vec<Range>, String> {
         let ranges = match self {
             Predicate::Exists => vec![ALL],
+            Predicate::Within(area) => {
+                let space = t.space().ok_or_else(|| {
+                    format!("within works on points, and the attribute is of type {t}")
+                })?;
+                let area = area.area(space).map_err(|error| error.to_string())?;
+                let range = Range::of_region(Region::new(area));
+                match range.is_empty() {
+                    true => Vec::new(),
+                    false => vec![range],
+                }
+            }
+            Predicate::Compare(op, _) if t.space().is_some() && *op != Op::Eq && *op != Op::Ne => {
+                return Err("points are not ordered: use =, != or within".to_string());
+            }
             Predicate::Compare(Op::Prefix, operand) => vec![prefix(operand, t)?],
             Predicate::Compare(op, operand) => {
                 let (value, order) = operand.nearest(t)?;
@@ -46,10 +58,7 @@ impl Predicate {
 }
 
 fn point(value: Vec<u8>) -> Range {
-    Range {
-        lo: Bound::Included(value.clone()),
-        hi: Bound::Included(value),
-    }
+    Range::exactly(value)
 }
 
 fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
@@ -58,20 +67,14 @@ fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
         .filter(|_| t == Type::String)
         .ok_or_else(|| format!("^= works on strings, and the attribute is of type {t}"))?;
     let (lo, hi) = string_prefix_range(text);
-    Ok(Range { lo, hi })
+    Ok(Range::between(lo, hi))
 }
 
 /// The values that satisfy a comparison with an operand whose nearest value of the type is `value`; `order` compares
 /// that with the operand. No value of the type lies between the two.
 fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
-    let above = |bound| Range {
-        lo: bound,
-        hi: Bound::Unbounded,
-    };
-    let below = |bound| Range {
-        lo: Bound::Unbounded,
-        hi: bound,
-    };
+    let above = |bound| Range::between(bound, Bound::Unbounded);
+    let below = |bound| Range::between(Bound::Unbounded, bound);
     let included = Bound::Included(value.clone());
     let excluded = Bound::Excluded(value.clone());
     let one = match (op, order) {
@@ -112,6 +115,7 @@ impl Operand {
                 (Value::Float(v), Type::Float) if v.is_finite() => Value::Float(*v),
                 (Value::Bool(v), Type::Bool) => Value::Bool(*v),
                 (Value::Time(v), Type::Time) => Value::Time(*v),
+                (Value::Point(..), _) if value.type_of() == t => value.clone(),
                 (Value::Int(v), Type::Time) => {
                     Value::Time(time::from_seconds(*v).ok_or_else(|| mismatch(value, t))?)
                 }

@@ -1,6 +1,6 @@
 //! How an attribute is to be indexed, said in a chain.
 
-use super::IndexKind;
+use super::{IndexKind, Layout};
 use crate::schema::Type;
 use crate::tokens::Tokenizer;
 
@@ -60,6 +60,12 @@ impl Index {
         Index::new(IndexKind::Recent)
     }
 
+    /// See [`IndexKind::Spatial`]: of points on the sphere, in the default layout. The path is that of a GeoJSON point or
+    /// of an array of two numbers, or `LON_PATH,LAT_PATH`.
+    pub fn spatial() -> Index {
+        Index::new(IndexKind::Spatial(Layout::default())).of_type(Type::Point)
+    }
+
     /// No index: the attribute is declared, and records are refused where they do not fit its type.
     pub fn none() -> Index {
         Index::new(IndexKind::None)
@@ -96,6 +102,11 @@ impl Index {
     /// Of points in time.
     pub fn time(self) -> Index {
         self.of_type(Type::Time)
+    }
+
+    /// Of points of the plane.
+    pub fn plane(self) -> Index {
+        self.of_type(Type::PlanePoint)
     }
 
     /// It holds these tokens of the values.

@@ -33,12 +33,33 @@ pub enum IndexKind {
     /// A tree of (value, descending sequence number, primary key): the newest records of a value are adjacent. Good
     /// for the newest few and for all.
     Recent,
+    /// Points in space, in one of several layouts; for attributes of type point or plane.
+    Spatial(Layout),
     /// A kind from another crate, with a tree of its own.
     External(ExternalKind),
 }
 
+/// How the points of a spatial index are laid out. All layouts give the same answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Layout {
+    /// A tree in z-order: an area is a bounded number of ranges of its keys.
+    #[default]
+    Z,
+}
+
+impl Layout {
+    /// All layouts.
+    pub const ALL: [Layout; 1] = [Layout::Z];
+
+    fn name(self) -> &'static str {
+        match self {
+            Layout::Z => "spatial:z",
+        }
+    }
+}
+
 impl IndexKind {
-    /// All kinds that are built in.
+    /// All kinds that are built in, for attributes of any type but points.
     pub const ALL: [IndexKind; 8] = [
         IndexKind::None,
         IndexKind::Embedded,
@@ -63,8 +84,14 @@ impl IndexKind {
                 | IndexKind::Lazy
                 | IndexKind::Composite
                 | IndexKind::Recent
+                | IndexKind::Spatial(Layout::Z)
                 | IndexKind::External(_)
         )
+    }
+
+    /// True for the kinds for points.
+    pub fn is_spatial(self) -> bool {
+        matches!(self, IndexKind::Spatial(_))
     }
 
     /// True for the embedded kinds: tables and memtables of the data carry the index.
@@ -85,6 +112,7 @@ impl IndexKind {
             IndexKind::Lazy => "lazy",
             IndexKind::Composite => "composite",
             IndexKind::Recent => "recent",
+            IndexKind::Spatial(layout) => layout.name(),
             IndexKind::External(kind) => kind.name(),
         }
     }
@@ -99,7 +127,12 @@ impl fmt::Display for IndexKind {
 impl FromStr for IndexKind {
     type Err = Error;
     fn from_str(text: &str) -> Result<IndexKind> {
-        let built_in = IndexKind::ALL.into_iter().find(|kind| kind.name() == text);
+        if text == "spatial" {
+            return Ok(IndexKind::Spatial(Layout::default()));
+        }
+        let spatial = Layout::ALL.map(IndexKind::Spatial);
+        let mut all = IndexKind::ALL.into_iter().chain(spatial);
+        let built_in = all.find(|kind| kind.name() == text);
         let known = built_in.or_else(|| ExternalKind::named(text).map(IndexKind::External));
         known.ok_or_else(|| {
             if ExternalKind::is_name(text) {
@@ -108,7 +141,7 @@ impl FromStr for IndexKind {
                 ));
             }
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, none"
+                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, spatial, none"
             ))
         })
     }

@@ -8,7 +8,7 @@ mod strategy;
 
 pub use external::ExternalKind;
 pub use index::Index;
-pub use kind::IndexKind;
+pub use kind::{IndexKind, Layout};
 pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};
 pub use strategy::{Maintenance, Merging, Repair};
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::schema::{IntoPath, KeyType, Path, Type};
+use crate::schema::{IntoPath, KeyType, Path, Type, coordinate_paths};
 use crate::tokens::Tokenizer;
 
 /// The maximum number of attributes of a dataset.
@@ -300,6 +300,7 @@ impl DatasetDef {
         self.expiry.validate()?;
         for (at, index) in self.indexes.iter().enumerate() {
             check_tokenizer(index.tokenizer, index.kind, index.ty)?;
+            check_type(&index.path, index.kind, index.ty)?;
             if self
                 .indexes
                 .iter()
@@ -313,6 +314,21 @@ impl DatasetDef {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses points without a spatial index, and spatial indexes of what is no point; and a point at paths that are none.
+pub fn check_type(path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
+    match (ty.space().is_some(), kind.is_spatial()) {
+        (true, true) => coordinate_paths(path).map(|_| ()),
+        (true, false) if !kind.is_indexed() => coordinate_paths(path).map(|_| ()),
+        (true, false) => Err(Error::bad_input(format!(
+            "attribute `{path}`: an index of kind {kind} does not go with type {ty}: points have indexes of kind spatial"
+        ))),
+        (false, true) => Err(Error::bad_input(format!(
+            "attribute `{path}`: an index of kind {kind} does not go with type {ty}: it is for types point and plane"
+        ))),
+        (false, false) => Ok(()),
     }
 }
 

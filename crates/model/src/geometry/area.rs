@@ -2,13 +2,12 @@
 
 use super::bounds::Bounds;
 use super::distance::{EARTH_RADIUS_M, distance, farthest, nearest};
-use super::geojson;
 use super::point::{Point, Space};
 use super::polygon::Polygon;
 use crate::error::{Error, Result};
 
 /// An area of the sphere or of the plane, its border included. Creating one costs time in proportion to its corners.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Area {
     space: Space,
     shape: Shape,
@@ -16,7 +15,7 @@ pub struct Area {
     boxes: Vec<Bounds>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 enum Shape {
     /// Exactly the boxes.
     Rect,
@@ -73,6 +72,15 @@ impl Area {
         })
     }
 
+    /// The points of a box.
+    pub(crate) fn of_bounds(space: Space, bounds: Bounds) -> Area {
+        Area {
+            space,
+            shape: Shape::Rect,
+            boxes: vec![bounds],
+        }
+    }
+
     /// All points at most `radius` away from `centre`: metres on the sphere, the unit of the coordinates in the plane.
     ///
     /// # Errors
@@ -107,16 +115,6 @@ impl Area {
             boxes: polygon.boxes(),
             shape: Shape::Polygon(polygon),
         }
-    }
-
-    /// The polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`, `FeatureCollection` or
-    /// `GeometryCollection` of such.
-    ///
-    /// # Errors
-    ///
-    /// The text is not JSON, or not of these types; a ring is invalid ([`Polygon::new`]).
-    pub fn from_geojson(space: Space, text: &str) -> Result<Area> {
-        Ok(Area::polygon(geojson::polygon(space, text)?))
     }
 
     /// The space of the area: sphere or plane.

@@ -29,7 +29,6 @@
 mod area;
 mod bounds;
 mod distance;
-mod geojson;
 mod point;
 mod polygon;
 #[cfg(test)]

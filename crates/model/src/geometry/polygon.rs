@@ -14,13 +14,13 @@ use crate::error::{Error, Result};
 /// 3.1.1): between two points of one latitude it follows the parallel. An edge over more than 180 degrees of
 /// longitude takes the short way, across the meridian of 180 degrees (one of exactly 360 degrees circles the earth).
 /// A ring around the earth encloses the pole of the hemisphere of the mean of its corners.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Polygon {
     space: Space,
     parts: Vec<Part>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Part {
     outer: Ring,
     holes: Vec<Ring>,
@@ -40,7 +40,7 @@ const MAX_SLABS: usize = 4096;
 
 /// A closed line. Longitudes continue beyond 180 degrees where it crosses that meridian, so that its edges are
 /// straight lines.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Ring {
     space: Space,
     edges: Vec<Edge>,
@@ -51,7 +51,7 @@ struct Ring {
     slabs: Vec<Vec<u32>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Edge {
     a: Coord<f64>,
     b: Coord<f64>,

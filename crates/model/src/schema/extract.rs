@@ -10,6 +10,7 @@ use coding::Reader;
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::path::Path;
+use super::point::{COORDINATES, Coordinates, coordinate_paths, encode_point};
 use super::readable::without_negative_zeros;
 use super::time;
 use super::types::{KeyType, Type};
@@ -19,8 +20,17 @@ use super::value::{
 };
 use super::walk::{Found, Numbers, Rest, Sink, Trie};
 
-/// The key's number among the targets of the trie; attribute `i` is target `i + 1`.
-const KEY: u32 = 0;
+/// What is found at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Key,
+    /// A value of the attribute with this number.
+    Value(u32),
+    /// A coordinate of an attribute that is a point: the first, the second, or the next of the two.
+    Coordinate(u32, Option<bool>),
+    /// A GeoJSON point, or its coordinates; in the place of an object there are coordinates below it.
+    Place(u32),
+}
 
 /// The key and attributes to extract from each record of a dataset.
 #[derive(Debug, Clone)]
@@ -28,6 +38,8 @@ pub struct Extraction {
     pub(super) key: (Path, KeyType),
     pub(super) attributes: Vec<(Path, Type)>,
     trie: Trie,
+    /// What the targets of the trie are, in order.
+    targets: Vec<Target>,
     /// The nodes on the key's path: an array at one of them would give several keys.
     key_nodes: Vec<u32>,
 }
@@ -38,6 +50,8 @@ pub struct Extracted {
     key: Vec<u8>,
     values: Vec<u8>,
     entries: Vec<Entry>,
+    /// What was found of attributes that are points.
+    points: Vec<(u32, Coordinates)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,20 +64,40 @@ struct Entry {
 impl Extraction {
     /// Compiles the key and the attributes; an attribute is identified by its index in the list.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
-        let mut trie = Trie::new();
-        trie.add(&key.0, KEY, Numbers::Parsed);
-        for (i, (path, ty)) in attributes.iter().enumerate() {
+        let (mut trie, mut targets) = (Trie::new(), Vec::new());
+        let mut add = |path: &Path, target, numbers| {
+            trie.add(path, targets.len() as u32, numbers);
+            targets.push(target);
+        };
+        add(&key.0, Target::Key, Numbers::Parsed);
+        for ((path, ty), i) in attributes.iter().zip(0_u32..) {
             let numbers = match ty {
-                Type::Float | Type::Time => Numbers::Exact,
                 Type::Int | Type::String | Type::Bool => Numbers::Parsed,
+                _ => Numbers::Exact,
             };
-            trie.add(path, i as u32 + 1, numbers);
+            match ty.space().map(|_| coordinate_paths(path)) {
+                None => add(path, Target::Value(i), numbers),
+                Some(Ok(paths)) => match paths.as_slice() {
+                    [x, y] => {
+                        add(x, Target::Coordinate(i, Some(true)), numbers);
+                        add(y, Target::Coordinate(i, Some(false)), numbers);
+                    }
+                    _ => {
+                        add(path, Target::Place(i), numbers);
+                        let below = path.child(COORDINATES);
+                        add(&below, Target::Coordinate(i, None), numbers);
+                    }
+                },
+                // Definitions with such a path are refused.
+                Some(Err(_)) => {}
+            }
         }
         let key_nodes = trie.nodes_of(&key.0);
         Extraction {
             key,
             attributes,
             trie,
+            targets,
             key_nodes,
         }
     }
@@ -136,6 +170,9 @@ impl Extraction {
             out.clear();
             return self.extract_text(&text, rest, out);
         }
+        if walked.is_ok() {
+            collector.points();
+        }
         let kind = match (walked, collector.error) {
             (Ok(()), None) if out.key.is_empty() => self.key_missing(),
             (Ok(()), None) => {
@@ -200,6 +237,7 @@ impl Extracted {
         self.key.clear();
         self.values.clear();
         self.entries.clear();
+        self.points.clear();
     }
 
     /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
@@ -234,9 +272,11 @@ impl Sink for Collector<'_> {
     #[inline]
     fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
         for target in targets {
-            match *target {
-                KEY => self.key(found),
-                target => self.attribute(target - 1, found),
+            match self.extraction.targets.get(*target as usize) {
+                Some(Target::Key) => self.key(found),
+                Some(Target::Value(attribute)) => self.attribute(*attribute, found),
+                Some(target) => self.coordinate(*target, found),
+                None => {}
             }
         }
         ControlFlow::Continue(())
@@ -352,6 +392,65 @@ impl Collector<'_> {
         } else {
             self.refuse_attribute(attribute, found, fits.then_some(end - start));
         }
+    }
+
+    /// A part of a point.
+    fn coordinate(&mut self, target: Target, found: Found<'_>) {
+        let (attribute, first) = match target {
+            Target::Coordinate(attribute, first) => (attribute, first),
+            Target::Place(attribute) => (attribute, None),
+            Target::Key | Target::Value(_) => return,
+        };
+        let points = &mut self.out.points;
+        let at = points.iter().position(|(known, _)| *known == attribute);
+        let at = at.unwrap_or_else(|| {
+            points.push((attribute, Coordinates::default()));
+            points.len() - 1
+        });
+        let Some((_, point)) = points.get_mut(at) else {
+            return;
+        };
+        match found {
+            Found::Null => {}
+            Found::Object if matches!(target, Target::Place(_)) => point.begin(),
+            Found::Int(v) => point.take(first, nearest_float(v)),
+            Found::Float(v) => point.take(first, v),
+            found => point.refuse(describe(Type::Float, found)),
+        }
+    }
+
+    /// Encodes the points that were found.
+    fn points(&mut self) {
+        let points = std::mem::take(&mut self.out.points);
+        for (attribute, coordinates) in &points {
+            let attribute = *attribute;
+            let Some((path, ty)) = self.extraction.attributes.get(attribute as usize) else {
+                continue;
+            };
+            let Some(space) = ty.space() else { continue };
+            match coordinates.point(space) {
+                Ok(None) => {}
+                Ok(Some(point)) => {
+                    let start = self.out.values.len();
+                    encode_point(space, point, &mut self.out.values);
+                    let end = self.out.values.len();
+                    self.out.entries.push(Entry {
+                        attribute,
+                        start,
+                        end,
+                    });
+                }
+                Err(found) => {
+                    let (path, expected) = (path.clone(), *ty);
+                    self.refuse(RecordErrorKind::AttributeType {
+                        path,
+                        expected,
+                        found,
+                    });
+                }
+            }
+        }
+        self.out.points = points;
     }
 
     #[cold]

@@ -372,7 +372,12 @@ fn extraction_agrees_with_the_naive_way() {
         };
         let key = if rng.u32(..8) == 0 { "b.id" } else { "id" };
         let attributes: Vec<_> = (0..rng.usize(..4))
-            .map(|_| (paths[rng.usize(..paths.len())], Type::ALL[rng.usize(..5)]))
+            .map(|_| {
+                (
+                    paths[rng.usize(..paths.len())],
+                    Type::SCALAR[rng.usize(..5)],
+                )
+            })
             .collect();
         let x = extraction(key, key_type, &attributes);
         let mut object = random_object(&mut rng, 0);
@@ -447,5 +452,93 @@ fn damaged_text_never_panics() {
                 "seed {SEED}: {damaged:?}"
             );
         }
+    }
+}
+
+/// Where a point may stand, and what is refused.
+#[test]
+fn points_are_extracted_from_all_their_forms_and_bad_ones_are_refused() {
+    use crate::geometry::Point;
+    let path = |p: &str| Path::parse(p).unwrap();
+    let found = |at: &str, ty: Type, json: &str| {
+        let x = Extraction::new((path("id"), KeyType::Int), vec![(path(at), ty)]);
+        let mut out = Extracted::default();
+        let text = format!("{{\"id\":1,{json}}}");
+        x.extract(text.as_bytes(), &mut out)
+            .map_err(|e| e.to_string())?;
+        let values: Vec<String> = out
+            .values(0)
+            .map(|v| {
+                Value::decode(ty, &mut coding::Reader::new(v))
+                    .unwrap()
+                    .to_string()
+            })
+            .collect();
+        // The reader of conditions sees the same.
+        let space = ty.space().unwrap();
+        let read = PointAt::new(&path(at))
+            .unwrap()
+            .find(space, text.as_bytes());
+        assert_eq!(
+            read.iter().map(Point::to_string).collect::<Vec<_>>(),
+            values,
+            "{json}"
+        );
+        Ok::<_, String>(values.join(" "))
+    };
+    let p = Type::Point;
+    for (at, json, expected) in [
+        ("at", r#""at":[2.5,48]"#, "2.5,48"),
+        ("at", r#""at":[2.5,48,120.5]"#, "2.5,48"),
+        (
+            "at",
+            r#""at":{"type":"Point","coordinates":[-0.0,-90]}"#,
+            "0,-90",
+        ),
+        (
+            "a.at",
+            r#""a":{"at":{"coordinates":[180,1e-9],"type":"Point"}}"#,
+            "180,0.000000001",
+        ),
+        ("lon,lat", r#""lat":48,"lon":2"#, "2,48"),
+        ("p.lon,p.lat", r#""p":{"lat":48,"lon":2}"#, "2,48"),
+        ("at", r#""at":null"#, ""),
+        ("at", r#""at":[]"#, ""),
+        ("lon,lat", r#""lon":null,"lat":null"#, ""),
+        ("lon,lat", r#""x":1"#, ""),
+    ] {
+        assert_eq!(found(at, p, json).as_deref(), Ok(expected), "{json}");
+    }
+    assert_eq!(
+        found("at", Type::PlanePoint, r#""at":[1e300,-7]"#)
+            .unwrap()
+            .len(),
+        304
+    );
+    for (at, json, why) in [
+        ("at", r#""at":[48,200]"#, "out of range"),
+        ("at", r#""at":[48,100]"#, "the longitude comes first"),
+        ("lon,lat", r#""lon":2"#, "one coordinate without the other"),
+        (
+            "lon,lat",
+            r#""lon":2,"lat":null"#,
+            "one coordinate without the other",
+        ),
+        ("lon,lat", r#""lon":2,"lat":"NaN""#, "string"),
+        ("at", r#""at":[1]"#, "one coordinate without the other"),
+        ("at", r#""at":[[1,2],[3,4]]"#, "more than one point"),
+        ("at", r#""at":"2,48""#, "string"),
+        ("at", r#""at":{"x":1}"#, "no GeoJSON point"),
+        (
+            "p.lon,p.lat",
+            r#""p":[{"lat":48,"lon":2},{"lat":4,"lon":3}]"#,
+            "more than one point",
+        ),
+    ] {
+        let error = found(at, p, json).unwrap_err();
+        assert!(
+            error.contains(why) && error.contains("must be of type point"),
+            "{json}: {error}"
+        );
     }
 }

@@ -66,6 +66,13 @@ impl Path {
         }
     }
 
+    /// The field `name` of what is at this path.
+    pub(super) fn child(&self, name: &str) -> Path {
+        let mut names = self.names.clone();
+        names.push(name.to_owned());
+        Path { names }
+    }
+
     /// The path with these names. At least one, none empty.
     pub(super) fn from_names(names: Vec<String>) -> Path {
         debug_assert!(!names.is_empty());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
+use crate::geometry::Space;
 
 /// The type of an indexed attribute. The numbers are on disk: never change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,11 +20,35 @@ pub enum Type {
     Bool = 4,
     /// A point in time in microseconds: an RFC 3339 string or seconds since 1970.
     Time = 5,
+    /// A point on the sphere: longitude and latitude in degrees.
+    Point = 6,
+    /// A point of the plane: any two numbers.
+    PlanePoint = 7,
 }
 
 impl Type {
     /// Every type, in the order of the numbers.
-    pub const ALL: [Type; 5] = [Type::Int, Type::Float, Type::String, Type::Bool, Type::Time];
+    pub const ALL: [Type; 7] = [
+        Type::Int,
+        Type::Float,
+        Type::String,
+        Type::Bool,
+        Type::Time,
+        Type::Point,
+        Type::PlanePoint,
+    ];
+
+    /// The types of single values: what is no point.
+    pub const SCALAR: [Type; 5] = [Type::Int, Type::Float, Type::String, Type::Bool, Type::Time];
+
+    /// The space of points of this type.
+    pub fn space(self) -> Option<Space> {
+        match self {
+            Type::Point => Some(Space::Sphere),
+            Type::PlanePoint => Some(Space::Plane),
+            _ => None,
+        }
+    }
 
     /// The type's number on disk.
     pub fn to_byte(self) -> u8 {
@@ -43,6 +68,8 @@ impl Type {
             Type::String => "string",
             Type::Bool => "bool",
             Type::Time => "time",
+            Type::Point => "point",
+            Type::PlanePoint => "plane",
         }
     }
 }
@@ -62,7 +89,7 @@ impl FromStr for Type {
             .find(|t| t.name() == text)
             .ok_or_else(|| {
                 Error::bad_input(format!(
-                    "unknown type {text:?}: use int, float, string, bool or time"
+                    "unknown type {text:?}: use int, float, string, bool, time, point or plane"
                 ))
             })
     }

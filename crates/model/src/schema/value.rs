@@ -9,6 +9,7 @@
 //! | float | 8 bytes, big-endian: the IEEE bits with the sign bit flipped, or all bits when negative; -0.0 is 0.0 |
 //! | string | UTF-8 with `00` written as `00 FF`, then `00 01` |
 //! | bool | `00` or `01` |
+//! | point, plane | 24 bytes: see [`POINT_LEN`] |
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,8 +17,10 @@ use std::ops::Bound;
 
 use coding::Reader;
 
+use super::point::{POINT_LEN, decode_point, encode_point};
 use super::time;
 use super::types::{KeyType, Type};
+use crate::geometry::{Point, Space};
 
 /// Longest primary key, in encoded bytes.
 pub const MAX_PRIMARY_KEY: usize = 64 << 10;
@@ -42,6 +45,8 @@ pub enum Value {
     Bool(bool),
     /// Microseconds since 1970-01-01T00:00:00Z.
     Time(i64),
+    /// A point. Points are not ordered; their encodings are, by cells.
+    Point(Space, Point),
 }
 
 /// Values of one type are ordered, and integers with floats; others are not comparable.
@@ -69,6 +74,8 @@ impl Value {
             Value::String(_) => Type::String,
             Value::Bool(_) => Type::Bool,
             Value::Time(_) => Type::Time,
+            Value::Point(Space::Sphere, _) => Type::Point,
+            Value::Point(Space::Plane, _) => Type::PlanePoint,
         }
     }
 
@@ -80,6 +87,7 @@ impl Value {
             Value::String(v) => encode_string(v, out),
             Value::Bool(v) => encode_bool(*v, out),
             Value::Time(v) => encode_int(i128::from(*v), out),
+            Value::Point(space, point) => encode_point(*space, *point, out),
         }
     }
 
@@ -105,6 +113,11 @@ impl Value {
                 1 => Some(Value::Bool(true)),
                 _ => None,
             },
+            Type::Point | Type::PlanePoint => {
+                let space = t.space()?;
+                let point = decode_point(space, input.take(POINT_LEN)?)?;
+                Some(Value::Point(space, point))
+            }
         }
     }
 
@@ -115,6 +128,7 @@ impl Value {
             Type::Int | Type::Time => 1 + int_length(*bytes.first()?)?,
             Type::Float => 8,
             Type::Bool => 1,
+            Type::Point | Type::PlanePoint => POINT_LEN,
             Type::String => take_string(&mut Reader::new(bytes))?.len() + 2,
         };
         bytes.split_at_checked(length)
@@ -135,6 +149,7 @@ impl Value {
             Type::String => Some(Value::String(text.to_owned())),
             Type::Bool => text.parse().ok().map(Value::Bool),
             Type::Time => parse_time(text).map(Value::Time),
+            Type::Point | Type::PlanePoint => parse_point(t, text),
         };
         value.ok_or_else(|| {
             let wanted = match t {
@@ -145,6 +160,8 @@ impl Value {
                 Type::Time => {
                     "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or seconds since 1970"
                 }
+                Type::Point => "a longitude and a latitude in degrees, as in 2.35,48.85",
+                Type::PlanePoint => "two finite numbers, as in 2.5,-3",
             };
             format!("{text:?} is not of type {t}: expected {wanted}")
         })
@@ -160,6 +177,7 @@ impl fmt::Display for Value {
             Value::String(v) => f.write_str(v),
             Value::Bool(v) => write!(f, "{v}"),
             Value::Time(v) => time::write_rfc3339(f, *v),
+            Value::Point(_, point) => write!(f, "{point}"),
         }
     }
 }
@@ -233,6 +251,13 @@ pub(crate) fn parse_int(text: &str) -> Option<i128> {
         .then_some(v)
 }
 
+fn parse_point(t: Type, text: &str) -> Option<Value> {
+    let (x, y) = text.split_once(',')?;
+    let (x, y) = (x.trim().parse().ok()?, y.trim().parse().ok()?);
+    let space = t.space()?;
+    Some(Value::Point(space, Point::new(space, x, y).ok()?))
+}
+
 fn parse_time(text: &str) -> Option<i64> {
     if let Ok(seconds) = text.parse() {
         return time::from_seconds(seconds);
@@ -293,7 +318,7 @@ pub(super) fn encode_float(v: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&ordered.to_be_bytes());
 }
 
-fn decode_float(input: &mut Reader<'_>) -> Option<f64> {
+pub(super) fn decode_float(input: &mut Reader<'_>) -> Option<f64> {
     let ordered = u64::from_be_bytes(input.take(8)?.try_into().ok()?);
     let bits = if ordered >> 63 == 1 {
         ordered & !(1 << 63)

@@ -6,6 +6,7 @@ mod dataset;
 mod maintenance;
 mod query;
 mod snapshots;
+mod space;
 mod task;
 mod versions;
 
@@ -16,5 +17,6 @@ pub use database::{Database, Options};
 pub use dataset::{Dataset, DatasetSnapshot};
 pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
+pub use space::{Latest, Neighbour};
 pub use task::Task;
 pub use versions::{KeyVersions, ValueVersions};

@@ -40,7 +40,7 @@ use crate::record::Record;
 /// ```
 #[derive(Clone)]
 pub struct Query<K = Key> {
-    inner: query::Query,
+    pub(super) inner: query::Query,
     key: PhantomData<fn() -> K>,
 }
 

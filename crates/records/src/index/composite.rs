@@ -105,7 +105,7 @@ impl Index for Composite {
 
 /// Writes an entry for each index entry, as it comes.
 #[derive(Default)]
-struct Builder {
+pub(super) struct Builder {
     key: Vec<u8>,
 }
 

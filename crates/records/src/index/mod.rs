@@ -18,6 +18,7 @@ mod purge;
 mod queue;
 mod recent;
 mod seen;
+mod spatial;
 mod walk;
 
 use lsm::attributes::Summary;
@@ -194,9 +195,17 @@ pub trait Index: Send + Sync {
         Value::split(ty, key)
     }
 
-    /// Keys of its tree among which are all whose values lie in `range`.
-    fn bounds(&self, range: &Range) -> TreeRange {
-        range.key_bounds().into()
+    /// Keys of its tree among which are all whose values lie in `range`: in order, without overlap.
+    fn bounds(&self, range: &Range) -> Vec<TreeRange> {
+        let Some(region) = range.regions.first() else {
+            return vec![range.key_bounds().into()];
+        };
+        let of_cells = |(lo, hi)| TreeRange {
+            lo,
+            hi,
+            exact: false,
+        };
+        region.key_ranges().map(of_cells).collect()
     }
 
     /// The options of its tree, where it has one, that keeps the index entries of so many versions of a record; but for the
@@ -304,6 +313,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
         IndexKind::Lazy => Some(&lazy::Lazy),
         IndexKind::Composite => Some(&composite::Composite),
         IndexKind::Recent => Some(&recent::Recent),
+        IndexKind::Spatial(layout) => Some(spatial::of(layout)),
         IndexKind::External(kind) => {
             let registered = kind.implementation().downcast_ref::<Registered>()?;
             Some(registered.as_ref())
@@ -355,38 +365,36 @@ pub(crate) fn each_fact(
     cost: &Cost,
     visit: &mut VisitFact<'_>,
 ) -> Result<()> {
+    let all = TreeRange {
+        lo: Vec::new(),
+        hi: None,
+        exact: true,
+    };
     let bounds = range.and_then(|range| Some(of(attribute.kind)?.bounds(range)));
-    let (lo, hi) = match &bounds {
-        Some(bounds) => (bounds.lo.as_slice(), bounds.hi.as_deref()),
-        None => (&[][..], None),
-    };
-    let sieve = range.filter(|_| !bounds.as_ref().is_some_and(|bounds| bounds.exact));
-    let mut inside = |value: &[u8], key: &[u8], seq| match sieve {
-        Some(range) if !range.contains(value) => Ok(()),
-        _ => visit(value, key, seq),
-    };
     let mut cursor = snapshot.entries(tree_of(attribute)?, readahead);
-    let mut last_key: Option<Vec<u8>> = None;
-    cursor.within(lo, hi);
-    cursor.seek_first()?;
-    while cursor.valid() {
-        let newest = last_key.as_deref() != Some(cursor.key());
-        if newest {
-            let last_key = last_key.get_or_insert_default();
-            last_key.clear();
-            last_key.extend_from_slice(cursor.key());
+    for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
+        let sieve = range.filter(|_| !exact);
+        let mut inside = |value: &[u8], key: &[u8], seq| match sieve {
+            Some(range) if !range.contains(value) => Ok(()),
+            _ => visit(value, key, seq),
+        };
+        let mut last_key: Option<Vec<u8>> = None;
+        cursor.within(&lo, hi.as_deref());
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let newest = last_key.as_deref() != Some(cursor.key());
+            if newest {
+                let last_key = last_key.get_or_insert_default();
+                last_key.clear();
+                last_key.extend_from_slice(cursor.key());
+            }
+            // Of puts only the newest of a key counts; operands are pieces of one list.
+            if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
+                let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
+                index_entries(attribute, key, seq, value, &mut inside)?;
+            }
+            cursor.next()?;
         }
-        // Of puts only the newest of a key counts; operands are pieces of one list.
-        if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
-            index_entries(
-                attribute,
-                cursor.key(),
-                cursor.seq(),
-                cursor.value(),
-                &mut inside,
-            )?;
-        }
-        cursor.next()?;
     }
     cost.absorb(&cursor.cost());
     Ok(())

@@ -12,6 +12,7 @@ mod plan;
 mod plan_tests;
 mod predicate;
 mod scan;
+pub(crate) mod space;
 mod versions;
 
 pub use answer::PageToken;
@@ -21,6 +22,7 @@ pub use explain::{
     Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
 };
 pub(crate) use scan::Scan;
+pub use space::CellCount;
 pub(crate) use versions::Page;
 pub use versions::{ValuePage, ValueToken};
 
@@ -76,6 +78,11 @@ impl Query {
     pub(crate) fn limit(mut self, limit: Option<usize>) -> Query {
         self.limit = limit;
         self
+    }
+
+    /// Takes the limit away.
+    pub(crate) fn take_limit(&mut self) -> Option<usize> {
+        self.limit.take()
     }
 
     /// The order of the answer; newest first unless set.

@@ -4,6 +4,7 @@
 use std::ops::Bound;
 
 use model::condition::{Expr, Filter, Formula, Op, Operand, Predicate as Asked, Test};
+use model::geometry::Space;
 use model::record::RecordRef;
 use model::schema::Path;
 use model::tokens::{Tokenizer, prefix_token};
@@ -81,6 +82,12 @@ impl Predicates {
                     predicates.declared.push(declared(at, attribute, test)?);
                 }
                 None => {
+                    for asked in &test.predicates {
+                        if let Asked::Within(area) = asked {
+                            // Evaluated in degrees; a plane is declared.
+                            area.area(Space::Sphere)?;
+                        }
+                    }
                     predicates.places.push(None);
                     predicates.undeclared.push(test.path.clone());
                 }
@@ -201,7 +208,7 @@ fn sought(tokenizer: Tokenizer, test: &Test, ranges: &[Range]) -> (Option<Vec<Ra
     let point = |text: &str| {
         let (token, whole) = prefix_token(text);
         let (lo, hi) = (Bound::Included(token.clone()), Bound::Included(token));
-        (Range { lo, hi }, whole)
+        (Range::between(lo, hi), whole)
     };
     match test.predicates.as_slice() {
         [Asked::Compare(Op::Prefix, operand)] => match operand.as_text() {

@@ -370,6 +370,7 @@ pub(crate) fn domain(ty: Type) -> Vec<Value> {
         ]
         .map(Value::Time)
         .to_vec(),
+        Type::Point | Type::PlanePoint => panic!("points have tests of their own: space.rs"),
     }
 }
 
@@ -387,6 +388,7 @@ pub(crate) fn to_json(value: &Value, rng: &mut fastrand::Rng) -> Json {
         Value::Bool(v) => json!(v),
         Value::Time(v) if v % 1_000_000 == 0 && rng.bool() => json!(v / 1_000_000),
         Value::Time(_) => json!(value.to_string()),
+        Value::Point(_, point) => json!([point.x(), point.y()]),
     }
 }
 

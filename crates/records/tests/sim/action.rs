@@ -200,7 +200,7 @@ impl Def {
         for (ty, (kind, number)) in declared {
             *ty = match kind {
                 0 => pick(&[Type::Int, Type::String], *number),
-                _ => pick(&Type::ALL, *number),
+                _ => pick(&Type::SCALAR, *number),
             };
         }
         types

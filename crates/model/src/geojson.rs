@@ -5,13 +5,24 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::point::{Point, Space};
-use super::polygon::Polygon;
 use crate::error::{Error, Result};
+use crate::geometry::{Area, Point, Polygon, Space};
 use crate::schema::{exact, is_too_deep};
 
+impl Area {
+    /// The polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`, `FeatureCollection` or
+    /// `GeometryCollection` of such.
+    ///
+    /// # Errors
+    ///
+    /// The text is not JSON, or not of these types; a ring is invalid ([`Polygon::new`]).
+    pub fn from_geojson(space: Space, text: &str) -> Result<Area> {
+        Ok(Area::polygon(polygon(space, text)?))
+    }
+}
+
 /// The polygons of a text.
-pub(super) fn polygon(space: Space, text: &str) -> Result<Polygon> {
+fn polygon(space: Space, text: &str) -> Result<Polygon> {
     if is_too_deep(text.as_bytes()) {
         return Err(Error::bad_input("this GeoJSON nests too deep"));
     }

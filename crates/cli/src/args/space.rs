@@ -1,0 +1,133 @@
+//! The arguments of commands about points in space.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use esker::Path;
+
+use super::query::QueryArgs;
+use super::values::limit;
+
+pub(super) const WITHIN_HELP: &str = "\
+PATH is that of a GeoJSON point or of an array [LON, LAT], or LON_PATH,LAT_PATH. With an index of kind spatial there only
+records in and about the area are looked at; without one all are. More conditions are as in `esker find`.
+
+--latest-per takes the newest record of each value first, and of those the ones in the area: the last position of each
+vehicle, of those that are here. --cells counts by the cells of a grid: {\"row\":R,\"column\":C,\"count\":N}, fullest first.
+
+Examples:
+  esker load db moves moves.ndjson.zst --key id --index lon,lat:spatial
+  esker within db moves lon,lat --rect=2.2,48.7,2.6,49.0 'alt < 3000' --limit 10
+  esker within db moves lon,lat --circle=2.35,48.85,20000 --order distance
+  esker within db moves lon,lat --polygon paris.geojson --count
+  esker within db moves lon,lat --rect=2.2,48.7,2.6,49.0 --latest-per icao24 --time time --as-of 1633608000 --max-age 60
+  esker within db moves lon,lat --rect=-5,42,8,51 --cells 0.25 --limit 20";
+
+pub(super) const NEAR_HELP: &str = "\
+PATH is as in `esker within`. Distances are great-circle distances in metres; in an index of the plane, the unit of its
+coordinates. Records at the same distance come by key.
+
+Examples:
+  esker near db places lon,lat 2.35,48.85 --k 10
+  esker near db places lon,lat -0.13,51.51 --k 3 --max 5000 'population > 1000'";
+
+/// An area to ask for.
+#[derive(Args)]
+#[group(multiple = false)]
+pub(crate) struct AreaArgs {
+    /// Only what is between these degrees, borders included
+    #[arg(long, value_name = "W,S,E,N", value_parser = numbers::<4>, allow_hyphen_values = true)]
+    pub(crate) rect: Option<[f64; 4]>,
+    /// Only what is at most so far from a point
+    #[arg(long, value_name = "LON,LAT,METRES", value_parser = numbers::<3>, allow_hyphen_values = true)]
+    pub(crate) circle: Option<[f64; 3]>,
+    /// Only what is in the polygons of a GeoJSON file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) polygon: Option<PathBuf>,
+}
+
+/// In which order the records of an area come.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AreaOrder {
+    /// The most recently written first
+    Newest,
+    /// The least recently written first
+    Oldest,
+    /// The nearest to the middle of the area first
+    Distance,
+    /// As they are found: the quickest way to many
+    Any,
+}
+
+#[derive(Args)]
+pub(crate) struct WithinArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Where the points are: a path, or LON_PATH,LAT_PATH
+    pub(crate) path: Path,
+    /// More conditions; all must hold
+    #[arg(value_name = "EXPR")]
+    pub(crate) conditions: Vec<String>,
+    #[command(flatten)]
+    pub(crate) area: AreaArgs,
+    /// The order of the records
+    #[arg(long, value_enum, default_value_t = AreaOrder::Newest)]
+    pub(crate) order: AreaOrder,
+    /// Print only their number
+    #[arg(long, conflicts_with_all = ["cells", "latest_per", "format", "columns", "keys_only"])]
+    pub(crate) count: bool,
+    /// Print the number of records in each cell of a grid of so many degrees
+    #[arg(long, value_name = "DEGREES", conflicts_with_all = ["latest_per", "format", "columns", "keys_only", "order"])]
+    pub(crate) cells: Option<f64>,
+    /// Look at the newest record of each value of this field alone
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["keys_only", "order"])]
+    pub(crate) latest_per: Option<Path>,
+    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339 [default: the newest is the last written]
+    #[arg(long, value_name = "PATH", requires = "latest_per")]
+    pub(crate) time: Option<Path>,
+    /// With --time: only records up to this time
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "time",
+        allow_negative_numbers = true
+    )]
+    pub(crate) as_of: Option<String>,
+    /// With --as-of: only records at most so many seconds older than that
+    #[arg(long, value_name = "SECONDS", requires = "as_of")]
+    pub(crate) max_age: Option<f64>,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct NearArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Where the points are: a path, or LON_PATH,LAT_PATH
+    pub(crate) path: Path,
+    /// Near this point
+    #[arg(value_name = "LON,LAT", value_parser = numbers::<2>, allow_hyphen_values = true)]
+    pub(crate) point: [f64; 2],
+    /// Conditions; all must hold
+    #[arg(value_name = "EXPR")]
+    pub(crate) conditions: Vec<String>,
+    /// So many records
+    #[arg(long, value_name = "N", value_parser = limit)]
+    pub(crate) k: usize,
+    /// Only records at most so many metres away
+    #[arg(long, value_name = "METRES")]
+    pub(crate) max: Option<f64>,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+}
+
+fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
+    let each: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
+    let all = each.ok().and_then(|all| <[f64; N]>::try_from(all).ok());
+    all.ok_or_else(|| format!("{N} numbers with commas between them are needed"))
+}

@@ -1,0 +1,152 @@
+//! The areas of conditions, as they are written.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::geometry::{Area, Point, Space};
+
+/// An area in a condition: `within(PATH, AREA)`. Its coordinates are degrees or numbers of the plane, as the field's
+/// declaration says; degrees where it has none.
+///
+/// ```
+/// use model::condition::{AreaExpr, field};
+///
+/// let paris = field("at").within(AreaExpr::circle(2.3488, 48.8534, 5_000.0));
+/// assert_eq!(paris.to_string(), "within(at, circle(2.3488,48.8534,5000))");
+/// let flats = "within(lon,lat, rect(-180,-90,180,0)) and rooms > 2";
+/// assert_eq!(flats.parse::<model::condition::Expr>()?.to_string(), flats);
+/// # Ok::<(), model::condition::ParseError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum AreaExpr {
+    /// West, south, east, north, all four included ([`Area::rect`]).
+    Rect([f64; 4]),
+    /// The centre's longitude and latitude, and the radius in metres ([`Area::circle`]).
+    Circle([f64; 3]),
+    /// The polygons of a GeoJSON text ([`Area::from_geojson`]).
+    Polygon(Arc<str>),
+}
+
+impl AreaExpr {
+    /// A rectangle.
+    pub fn rect(west: f64, south: f64, east: f64, north: f64) -> AreaExpr {
+        AreaExpr::Rect([west, south, east, north])
+    }
+
+    /// A circle: its centre, and its radius in metres (in the plane: in the unit of the coordinates).
+    pub fn circle(x: f64, y: f64, radius: f64) -> AreaExpr {
+        AreaExpr::Circle([x, y, radius])
+    }
+
+    /// The polygons of a GeoJSON text.
+    pub fn geojson(text: impl Into<Arc<str>>) -> AreaExpr {
+        AreaExpr::Polygon(text.into())
+    }
+
+    /// The area, in a space.
+    ///
+    /// # Errors
+    /// It is none there: see [`Area`].
+    pub fn area(&self, space: Space) -> Result<Area> {
+        match self {
+            AreaExpr::Rect([west, south, east, north]) => {
+                Area::rect(space, *west, *south, *east, *north)
+            }
+            AreaExpr::Circle([x, y, radius]) => {
+                Area::circle(space, Point::new(space, *x, *y)?, *radius)
+            }
+            AreaExpr::Polygon(text) => Area::from_geojson(space, text),
+        }
+    }
+
+    /// The middle: of a circle its centre, of a rectangle and of polygons that of the box around them.
+    ///
+    /// # Errors
+    /// It is no area of degrees, nor of the plane.
+    pub fn middle(&self) -> Result<(f64, f64)> {
+        match self {
+            AreaExpr::Circle([x, y, _]) => Ok((*x, *y)),
+            AreaExpr::Rect([west, south, east, north]) => {
+                let x = match west <= east {
+                    true => (west + east) / 2.0,
+                    // Across the meridian of 180 degrees.
+                    false => (west + east + 360.0) / 2.0,
+                };
+                let x = if west > east && x > 180.0 {
+                    x - 360.0
+                } else {
+                    x
+                };
+                Ok((x, (south + north) / 2.0))
+            }
+            AreaExpr::Polygon(_) => {
+                let area = self
+                    .area(Space::Sphere)
+                    .or_else(|_| self.area(Space::Plane))?;
+                let boxes = area.boxes().iter().copied();
+                let around = boxes.reduce(|a, b| a.union(b));
+                let around = around.ok_or_else(|| Error::bad_input("there is no polygon"))?;
+                let (x, y) = (around.min_x + around.max_x, around.min_y + around.max_y);
+                Ok((x / 2.0, y / 2.0))
+            }
+        }
+    }
+
+    /// What can be seen without knowing the space.
+    pub(super) fn check(&self) -> std::result::Result<(), String> {
+        let plane = self.area(Space::Plane).map(|_| ());
+        plane
+            .or_else(|_| self.area(Space::Sphere).map(|_| ()))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Reads what stands in the brackets of `rect(...)`, `circle(...)` and `polygon(...)`.
+    pub(super) fn parse(name: &str, text: &str) -> Result<AreaExpr> {
+        let numbers = || -> Result<Vec<f64>> {
+            let number = |part: &str| {
+                let number = part.trim().parse::<f64>().ok().filter(|v| v.is_finite());
+                number.ok_or_else(|| Error::bad_input(format!("`{}` is no number", part.trim())))
+            };
+            text.split(',').map(number).collect()
+        };
+        match name {
+            "rect" => match numbers()?.as_slice() {
+                [west, south, east, north] => Ok(AreaExpr::rect(*west, *south, *east, *north)),
+                _ => Err(Error::bad_input(
+                    "a rectangle is rect(WEST,SOUTH,EAST,NORTH)",
+                )),
+            },
+            "circle" => match numbers()?.as_slice() {
+                [x, y, radius] => Ok(AreaExpr::circle(*x, *y, *radius)),
+                _ => Err(Error::bad_input("a circle is circle(LON,LAT,METRES)")),
+            },
+            _ => match text.trim_start().starts_with('{') {
+                true => Ok(AreaExpr::geojson(text.trim())),
+                // The corners of a ring, or rings.
+                false => {
+                    let text = text.trim();
+                    let rings = match text.replace(char::is_whitespace, "").starts_with("[[[") {
+                        true => text.to_owned(),
+                        false => format!("[{text}]"),
+                    };
+                    let object = format!("{{\"type\":\"Polygon\",\"coordinates\":{rings}}}");
+                    Ok(AreaExpr::geojson(object))
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Display for AreaExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AreaExpr::Rect([west, south, east, north]) => {
+                write!(f, "rect({west},{south},{east},{north})")
+            }
+            AreaExpr::Circle([x, y, radius]) => write!(f, "circle({x},{y},{radius})"),
+            AreaExpr::Polygon(text) => write!(f, "polygon({text})"),
+        }
+    }
+}

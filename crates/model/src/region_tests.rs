@@ -1,0 +1,128 @@
+use fastrand::Rng;
+
+use super::*;
+use crate::geometry::{Point, Polygon};
+use crate::schema::Value;
+
+fn encoded(space: Space, point: Point) -> Vec<u8> {
+    Value::Point(space, point).encoded()
+}
+
+fn random_point(rng: &mut Rng, space: Space) -> Point {
+    let (x, y) = match (space, rng.usize(0..8)) {
+        (Space::Sphere, 0) => (180.0 * f64::from(rng.i8(-1..2)), rng.f64() * 180.0 - 90.0),
+        (Space::Sphere, 1) => (rng.f64() * 360.0 - 180.0, 90.0 * f64::from(rng.i8(-1..2))),
+        // Many at the same few places.
+        (Space::Sphere, 2..5) => (
+            f64::from(rng.i32(-18..19)) * 10.0,
+            f64::from(rng.i32(-9..10)) * 10.0,
+        ),
+        (Space::Sphere, _) => (rng.f64() * 360.0 - 180.0, rng.f64() * 180.0 - 90.0),
+        (Space::Plane, 0) => (f64::from_bits(rng.u64(..)), f64::from_bits(rng.u64(..))),
+        (Space::Plane, 1) => (0.0, f64::MAX),
+        (Space::Plane, _) => (rng.f64() * 2e3 - 1e3, rng.f64() * 2e3 - 1e3),
+    };
+    Point::new(space, x, y).unwrap_or_else(|_| Point::new(space, 0.0, 0.0).unwrap())
+}
+
+fn random_area(rng: &mut Rng, space: Space) -> Area {
+    let (a, b) = (random_point(rng, space), random_point(rng, space));
+    let shrink = 10.0_f64.powi(-rng.i32(0..6));
+    match rng.usize(0..4) {
+        0 | 1 => {
+            let (low, high) = (a.y().min(b.y()), a.y().max(b.y()));
+            let high = low + (high - low) * shrink;
+            let (west, east) = match space {
+                Space::Sphere if rng.bool() => (a.x(), b.x()),
+                _ => (a.x().min(b.x()), a.x().max(b.x())),
+            };
+            Area::rect(space, west, low, east, high.max(low)).unwrap()
+        }
+        2 => {
+            let most = if space == Space::Sphere { 2e7 } else { 2e3 };
+            Area::circle(space, a, rng.f64() * most * shrink).unwrap()
+        }
+        _ => {
+            let corner = |rng: &mut Rng| {
+                let near = |v: f64, limit: f64| (v + (rng.f64() - 0.5) * 40.0).clamp(-limit, limit);
+                let mut near = near;
+                let (x, y) = (
+                    near(a.x().clamp(-1e3, 1e3), 170.0),
+                    near(a.y().clamp(-1e3, 1e3), 80.0),
+                );
+                Point::new(space, x, y).unwrap()
+            };
+            let ring = vec![corner(rng), corner(rng), corner(rng)];
+            Polygon::new(space, &[vec![ring]])
+                .map_or_else(|_| Area::circle(space, a, 1.0).unwrap(), Area::polygon)
+        }
+    }
+}
+
+#[test]
+fn every_point_of_an_area_is_in_its_ranges_and_the_test_is_exact() {
+    for seed in 0..400 {
+        let mut rng = Rng::with_seed(seed);
+        let space = if seed % 3 == 0 {
+            Space::Plane
+        } else {
+            Space::Sphere
+        };
+        let area = random_area(&mut rng, space);
+        let region = Region::new(area.clone());
+        let ranges: Vec<_> = region.key_ranges().collect();
+        assert!(ranges.len() <= MOST_RANGES, "seed {seed}: {}", ranges.len());
+        for pair in ranges.windows(2) {
+            assert!(
+                pair[0].1.as_ref().is_some_and(|end| *end < pair[1].0),
+                "seed {seed}"
+            );
+        }
+        for _ in 0..300 {
+            let mut point = random_point(&mut rng, space);
+            // Points near the area, too.
+            if let (true, Some(part)) = (rng.bool(), area.boxes().first()) {
+                let between =
+                    |low: f64, high: f64, at: f64| (low + (high - low) * at).clamp(low, high);
+                let (x, y) = (
+                    between(part.min_x, part.max_x, rng.f64()),
+                    between(part.min_y, part.max_y, rng.f64()),
+                );
+                point = Point::new(space, x, y).unwrap_or(point);
+            }
+            let value = encoded(space, point);
+            assert_eq!(
+                region.contains(&value),
+                area.contains(point),
+                "seed {seed}: {point}"
+            );
+            let covered = ranges
+                .iter()
+                .any(|(lo, hi)| value >= *lo && hi.as_ref().is_none_or(|hi| value < *hi));
+            assert!(
+                covered || !area.contains(point),
+                "seed {seed}: {point} is in no range of {area:?}"
+            );
+            let (low, high) = region.hull().unwrap_or_default();
+            assert!(!covered || (value >= low && value <= high), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn the_ranges_of_a_small_rectangle_cover_little_else() {
+    let mut rng = Rng::with_seed(7);
+    let (mut area, mut covered) = (0.0, 0.0);
+    for _ in 0..200 {
+        let (x, y) = (rng.f64() * 350.0 - 180.0, rng.f64() * 170.0 - 90.0);
+        let rect = Area::rect(Space::Sphere, x, y, x + 0.5, y + 0.25).unwrap();
+        area += 0.5 * 0.25 / (360.0 * 180.0);
+        let region = Region::new(rect);
+        covered += region
+            .ranges
+            .iter()
+            .map(|(first, last)| (last - first + 1) as f64 / 2.0_f64.powi(64))
+            .sum::<f64>();
+    }
+    assert!(covered < 2.5 * area, "{covered} of {area}");
+}

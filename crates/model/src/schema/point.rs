@@ -1,0 +1,254 @@
+//! Points as values of attributes: their encoding, whose order is the z-order, and where they stand in a record.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 8 | the cell, big-endian: 32 bits of the first coordinate and 32 of the second in turn, the most significant first, the first coordinate's before the second's |
+//! | 8 | the first coordinate exactly, as a float is encoded |
+//! | 8 | the second |
+//!
+//! Cells of degrees are equal parts of 360 and of 180 degrees; those of the plane are the leading bits of the
+//! coordinates' encodings. Both grow with the coordinates, so that a rectangle of points lies in the rectangle of their
+//! cells.
+
+use super::path::Path;
+use super::value::{decode_float, encode_float};
+use super::values::{Scalar, Values};
+use coding::Reader;
+
+use crate::error::{Error, Result};
+use crate::geometry::{Bounds, Point, Space};
+
+/// Bytes of an encoded point.
+pub const POINT_LEN: usize = 24;
+
+/// Bits of a cell in each dimension.
+pub(crate) const CELL_BITS: u32 = 32;
+
+/// Appends the encoding of a point.
+pub(super) fn encode_point(space: Space, point: Point, out: &mut Vec<u8>) {
+    let (cell_x, cell_y) = cell_of(space, point);
+    let z = interleave(cell_x, cell_y);
+    out.extend_from_slice(&z.to_be_bytes());
+    encode_float(point.x(), out);
+    encode_float(point.y(), out);
+}
+
+/// Decodes a point; `None` when the bytes are malformed.
+pub fn decode_point(space: Space, bytes: &[u8]) -> Option<Point> {
+    let (z, rest) = bytes.split_first_chunk::<8>()?;
+    let mut input = Reader::new(rest);
+    let (x, y) = (decode_float(&mut input)?, decode_float(&mut input)?);
+    let point = Point::new(space, x, y).ok()?;
+    let (cell_x, cell_y) = cell_of(space, point);
+    (input.is_empty() && interleave(cell_x, cell_y) == u64::from_be_bytes(*z)).then_some(point)
+}
+
+/// The smallest cell of a point, in both dimensions.
+pub(crate) fn cell_of(space: Space, point: Point) -> (u32, u32) {
+    (cell(space, true, point.x()), cell(space, false, point.y()))
+}
+
+/// The cell of a coordinate: the first one (a longitude) or the second one.
+fn cell(space: Space, is_first: bool, value: f64) -> u32 {
+    match space {
+        Space::Sphere => {
+            let half = if is_first { 180.0 } else { 90.0 };
+            // At the upper end the conversion saturates.
+            ((value + half) / (2.0 * half) * 4_294_967_296.0) as u32
+        }
+        Space::Plane => {
+            let mut ordered = Vec::with_capacity(8);
+            encode_float(value, &mut ordered);
+            ordered
+                .first_chunk::<4>()
+                .map_or(0, |leading| u32::from_be_bytes(*leading))
+        }
+    }
+}
+
+/// A cell that is larger by `CELL_BITS - level` bits: the points of all its smallest cells lie within.
+pub(crate) fn cell_bounds(space: Space, level: u32, x: u32, y: u32) -> Bounds {
+    let (min_x, max_x) = side(space, true, level, x);
+    let (min_y, max_y) = side(space, false, level, y);
+    Bounds {
+        min_x,
+        min_y,
+        max_x,
+        max_y,
+    }
+}
+
+fn side(space: Space, is_first: bool, level: u32, at: u32) -> (f64, f64) {
+    match space {
+        Space::Sphere => {
+            let half = if is_first { 180.0 } else { 90.0 };
+            let size = 2.0 * half / 2.0_f64.powi(level as i32);
+            // More than the rounding errors, and far less than the smallest cell.
+            let slack = 1e-11;
+            let low = f64::from(at) * size - half;
+            ((low - slack).max(-half), (low + size + slack).min(half))
+        }
+        Space::Plane => {
+            let rest = CELL_BITS - level;
+            let low = u64::from(at) << rest << 32;
+            let width = (1_u64 << rest << 32).wrapping_sub(1);
+            let value = |ordered: u64| {
+                let bits = match ordered >> 63 {
+                    1 => ordered & !(1 << 63),
+                    _ => !ordered,
+                };
+                let value = f64::from_bits(bits);
+                match value.is_finite() {
+                    true => value,
+                    // Beyond all numbers that are stored.
+                    false if ordered >> 63 == 1 => f64::MAX,
+                    false => f64::MIN,
+                }
+            };
+            let all = rest == 32;
+            match all {
+                true => (f64::MIN, f64::MAX),
+                false => (value(low), value(low | width)),
+            }
+        }
+    }
+}
+
+/// The bits of two numbers in turn, the most significant of `x` first.
+pub(crate) fn interleave(x: u32, y: u32) -> u64 {
+    spread(x) << 1 | spread(y)
+}
+
+fn spread(v: u32) -> u64 {
+    let mut v = u64::from(v);
+    v = (v | v << 16) & 0x0000_ffff_0000_ffff;
+    v = (v | v << 8) & 0x00ff_00ff_00ff_00ff;
+    v = (v | v << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    v = (v | v << 2) & 0x3333_3333_3333_3333;
+    (v | v << 1) & 0x5555_5555_5555_5555
+}
+
+/// The fields of a record that are a point: one path of a GeoJSON point or an array of two numbers, or two paths joined
+/// by a comma, the longitude's first.
+///
+/// # Errors
+/// More than two paths, or one that is none.
+pub fn coordinate_paths(path: &Path) -> Result<Vec<Path>> {
+    let text = path.to_string();
+    let parts: Vec<Path> = text.split(',').map(str::parse).collect::<Result<_>>()?;
+    match parts.len() {
+        1 | 2 => Ok(parts),
+        more => Err(Error::bad_input(format!(
+            "`{path}`: a point is at one path or at two, not at {more}"
+        ))),
+    }
+}
+
+/// The name of the field of a GeoJSON point that has its coordinates.
+pub(super) const COORDINATES: &str = "coordinates";
+
+/// The coordinates of a point, as they are found in a record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Coordinates {
+    x: Option<f64>,
+    y: Option<f64>,
+    /// Numbers found; behind two there may be an altitude.
+    found: u8,
+    /// An object is at the path: a GeoJSON point, which has coordinates.
+    is_object: bool,
+    /// Something else than a number was where a coordinate is expected.
+    wrong: Option<&'static str>,
+}
+
+impl Coordinates {
+    /// A number that is the first (`Some(true)`) or the second coordinate, or the next of the two.
+    pub(super) fn take(&mut self, first: Option<bool>, value: f64) {
+        let place = match first {
+            Some(true) => &mut self.x,
+            Some(false) => &mut self.y,
+            None if self.found == 0 => &mut self.x,
+            None if self.found == 1 => &mut self.y,
+            None => {
+                self.found = self.found.saturating_add(1);
+                if self.found > 3 {
+                    self.refuse("more than one point");
+                }
+                return;
+            }
+        };
+        if place.replace(value).is_some() {
+            self.refuse("more than one point");
+        }
+        self.found = self.found.saturating_add(1);
+    }
+
+    /// An object begins at the path.
+    pub(super) fn begin(&mut self) {
+        if std::mem::replace(&mut self.is_object, true) {
+            self.refuse("more than one point");
+        }
+    }
+
+    pub(super) fn refuse(&mut self, found: &'static str) {
+        self.wrong.get_or_insert(found);
+    }
+
+    /// The point; `None` where there is none. The error says what was found instead.
+    pub(super) fn point(&self, space: Space) -> std::result::Result<Option<Point>, &'static str> {
+        match (self.wrong, self.x, self.y) {
+            (Some(wrong), _, _) => Err(wrong),
+            (None, None, None) if self.is_object => Err("an object that is no GeoJSON point"),
+            (None, None, None) => Ok(None),
+            (None, Some(x), Some(y)) => match Point::new(space, x, y) {
+                Ok(point) => Ok(Some(point)),
+                Err(_) if y.abs() <= 180.0 && x.abs() <= 90.0 => {
+                    Err("a latitude beyond 90 degrees: the longitude comes first")
+                }
+                Err(_) => Err("coordinates out of range"),
+            },
+            _ => Err("one coordinate without the other"),
+        }
+    }
+}
+
+/// Reads the point at a path of JSON texts.
+#[derive(Debug, Clone)]
+pub struct PointAt {
+    values: Values,
+    /// There is a path for each coordinate.
+    is_pair: bool,
+}
+
+impl PointAt {
+    /// Prepares a path: of a GeoJSON point, an array of two numbers, or `LON_PATH,LAT_PATH`.
+    ///
+    /// # Errors
+    /// As those of [`coordinate_paths`].
+    pub fn new(path: &Path) -> Result<PointAt> {
+        let mut paths = coordinate_paths(path)?;
+        let is_pair = paths.len() == 2;
+        if !is_pair {
+            paths.push(path.child(COORDINATES));
+        }
+        Ok(PointAt {
+            values: Values::new(&paths),
+            is_pair,
+        })
+    }
+
+    /// The point; `None` where there is none, or what is there is none.
+    pub fn find(&self, space: Space, json: &[u8]) -> Option<Point> {
+        let mut found = Coordinates::default();
+        self.values.visit(json, &mut |path, scalar| {
+            let first = self.is_pair.then_some(path == 0);
+            match scalar.as_f64() {
+                Some(value) => found.take(first, value),
+                None => found.refuse(match scalar {
+                    Scalar::Bool(_) => "bool",
+                    _ => "string",
+                }),
+            }
+        });
+        found.point(space).ok().flatten()
+    }
+}

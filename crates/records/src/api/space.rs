@@ -1,0 +1,152 @@
+//! Queries of points.
+
+use model::PrimaryKey;
+use model::schema::{IntoPath, Path};
+
+use super::Query;
+use crate::error::Result;
+use crate::query::space::AsOf;
+use crate::query::{CellCount, Explain};
+use crate::record::Record;
+
+/// A record, and how far away it is.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Neighbour<K = crate::Key> {
+    /// The record.
+    pub record: Record<K>,
+    /// In metres along the great circle; in the plane, in the unit of the coordinates.
+    pub distance: f64,
+}
+
+impl<K: PrimaryKey> Query<K> {
+    /// The `k` records nearest to a point, of those that meet the conditions: nearest first, ties by key; with `max`, only
+    /// those at most so far away (metres; in the plane, the unit of the coordinates). With a spatial index at `path` it looks
+    /// at about `k` records, however many there are; without one at all of them.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{AreaExpr, Database, DatasetDef, Index, KeyType, Options, field};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let def = DatasetDef::new("id", KeyType::Int).index("lon,lat", Index::spatial());
+    /// let stops = db.create_dataset::<u64>("stops", def)?;
+    /// for (id, lon, lat) in [(1, 2.35, 48.85), (2, 2.29, 48.86), (3, -0.13, 51.51)] {
+    ///     stops.put(&serde_json::json!({"id": id, "lon": lon, "lat": lat}))?;
+    /// }
+    /// let near = stops.query().nearest("lon,lat", (2.34, 48.86), 2, None)?;
+    /// assert_eq!(near.iter().map(|stop| *stop.record.key()).collect::<Vec<_>>(), [1, 2]);
+    /// let london = field("lon,lat").within(AreaExpr::rect(-1.0, 51.0, 1.0, 52.0));
+    /// assert_eq!(stops.find(london).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadInput`](crate::Error::BadInput) for a point or a distance that is none, or a path that has another type; those of
+    /// the reads.
+    pub fn nearest(
+        self,
+        path: impl IntoPath,
+        from: (f64, f64),
+        k: usize,
+        max: Option<f64>,
+    ) -> Result<Vec<Neighbour<K>>> {
+        Ok(self.nearest_explained(path, from, k, max)?.0)
+    }
+
+    /// As [`Query::nearest`], and how the last circle was searched.
+    ///
+    /// # Errors
+    /// Those of [`Query::nearest`].
+    pub fn nearest_explained(
+        self,
+        path: impl IntoPath,
+        from: (f64, f64),
+        k: usize,
+        max: Option<f64>,
+    ) -> Result<(Vec<Neighbour<K>>, Explain)> {
+        let path = path.into_path()?;
+        typed(self.inner.nearest(&path, from, k, max)?)
+    }
+
+    /// All matching records (at most the limit) by their distance from a point, nearest first, ties by key.
+    ///
+    /// # Errors
+    /// Those of [`Query::nearest`].
+    pub fn by_distance(
+        mut self,
+        path: impl IntoPath,
+        from: (f64, f64),
+    ) -> Result<(Vec<Neighbour<K>>, Explain)> {
+        let path = path.into_path()?;
+        let most = self.inner.take_limit().unwrap_or(usize::MAX);
+        typed(self.inner.by_distance(&path, from, most)?)
+    }
+
+    /// How many of the matching records lie in each cell of a grid of so many degrees: the cells that have any, fullest
+    /// first, then by row and column.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`](crate::Error::BadInput) for a size that is none; those of the reads.
+    pub fn cells(self, path: impl IntoPath, degrees: f64) -> Result<Vec<CellCount>> {
+        self.inner.cells(&path.into_path()?, degrees)
+    }
+
+    /// Of all records the newest of each value at `key`, and of those the ones that meet the conditions, by primary key: "the
+    /// last position of each vehicle, of those now in this area". A record without a value there is none of them. Memory
+    /// grows with the number of values.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`](crate::Error::BadInput) for a path that is none; those of the reads.
+    pub fn latest_per(self, key: impl IntoPath, at: &Latest) -> Result<(Vec<Record<K>>, Explain)> {
+        let (found, explain) = self.inner.latest_per(&key.into_path()?, &at.0)?;
+        let records = found.into_iter().map(Record::typed);
+        Ok((records.collect::<Result<_>>()?, explain))
+    }
+}
+
+/// Which records [`Query::latest_per`] looks at, and what makes one newer than another.
+#[derive(Debug, Clone, Default)]
+pub struct Latest(AsOf);
+
+impl Latest {
+    /// All records, in the order of their writes.
+    pub fn written() -> Latest {
+        Latest::default()
+    }
+
+    /// In the order of the time at a path (seconds since 1970, or RFC 3339; equal times by the order of writes): records
+    /// without one are left out.
+    pub fn by_time(path: impl Into<Path>) -> Latest {
+        Latest(AsOf {
+            time: Some(path.into()),
+            ..AsOf::default()
+        })
+    }
+
+    /// Only records from this time on, as text of the field's type.
+    pub fn from(mut self, time: impl Into<String>) -> Latest {
+        self.0.from = Some(time.into());
+        self
+    }
+
+    /// Only records up to this time, as text of the field's type.
+    pub fn until(mut self, time: impl Into<String>) -> Latest {
+        self.0.to = Some(time.into());
+        self
+    }
+}
+
+fn typed<K: PrimaryKey>(
+    (found, explain): (Vec<crate::query::space::Near>, Explain),
+) -> Result<(Vec<Neighbour<K>>, Explain)> {
+    let neighbours = found.into_iter().map(|near| {
+        Ok(Neighbour {
+            record: near.record.typed()?,
+            distance: near.distance,
+        })
+    });
+    Ok((neighbours.collect::<Result<_>>()?, explain))
+}

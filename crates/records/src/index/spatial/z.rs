@@ -1,0 +1,90 @@
+//! Points in z-order: a tree whose keys are point and primary key together. The encoding of a point begins with its cell
+//! (`model::schema::POINT_LEN`), so that what is near in space is mostly near in the tree, and an area is a bounded number
+//! of ranges (`model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
+//! without a look at its record.
+
+use lsm::{Kind, TreeOptions};
+use model::schema::Value;
+
+use super::super::build::Build;
+use super::super::composite::{Builder, Composite};
+use super::super::cost::{Access, Figures};
+use super::super::{
+    Best, Entry, Index, IndexEntry, Lookup, Range, Tells, VisitPosting, Writes, tree_of,
+};
+use crate::catalog::Attribute;
+use crate::error::Result;
+
+pub(super) struct Z;
+
+impl Index for Z {
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Composite.add(writes, index_entry)
+    }
+
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Composite.cancel(writes, index_entry)
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        for part in self.bounds(range) {
+            let bounds = (part.lo.as_slice(), part.hi.as_deref());
+            let tree = tree_of(attribute)?;
+            let visit = &mut |entry: super::super::TreeEntry<'_>, best: &mut Best| {
+                if entry.kind == Kind::Put
+                    && let Some((value, key)) = Value::split(attribute.ty, entry.key)
+                    && (part.exact || range.contains(value))
+                {
+                    best.offer(entry.seq, key);
+                }
+                Ok(())
+            };
+            super::super::walk::walk(lookup, tree, bounds, Tells::One, best, visit)?;
+        }
+        Ok(())
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        let mut expected = 0;
+        for part in self.bounds(range) {
+            expected += lookup.approximate(attribute, (&part.lo, part.hi.as_deref()))?;
+        }
+        Ok(expected)
+    }
+
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        Composite.tree_options(versions)
+    }
+
+    fn entries_of(
+        &self,
+        attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        Composite.entries_of(attribute, entry, visit)
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Some(Box::new(Builder::default()))
+    }
+
+    fn is_built_by_key(&self) -> bool {
+        true
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Entries, 1.1, 45.0, 5.0, 0.05, 15.0)
+    }
+
+    /// The advisor looks at values that have an order.
+    fn is_advised(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,286 @@
+//! Points: the nearest of them, how many in which cell, and the latest of each thing.
+//!
+//! The nearest are looked for in circles that grow until they hold enough: what is outside of a circle is farther than
+//! all that is in it. So the order is exact, whatever the index, its maintenance strategy and the other conditions.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::ops::ControlFlow;
+
+use model::condition::{AreaExpr, Operand, field};
+use model::geometry::{EARTH_RADIUS_M, Point, Space, distance};
+use model::range::Range;
+use model::record::RecordRef;
+use model::region::Region;
+use model::schema::{Path, PointAt, Scalar, Type, Value, Values};
+
+use super::bulk::BulkOrder;
+use super::predicate::Predicates;
+use super::{Query, explain::Explain};
+use crate::error::{Error, Result};
+use crate::index::{self, Lookup};
+use crate::record::Record;
+
+/// A record and its distance, ordered by distance and then by key.
+pub(crate) struct Near {
+    pub(crate) distance: f64,
+    pub(crate) record: Record,
+}
+
+impl PartialEq for Near {
+    fn eq(&self, other: &Near) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Near {}
+
+impl PartialOrd for Near {
+    fn partial_cmp(&self, other: &Near) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Near {
+    fn cmp(&self, other: &Near) -> Ordering {
+        let by_key = || {
+            let (mine, other) = (self.record.key(), other.record.key());
+            mine.as_bytes().cmp(other.as_bytes())
+        };
+        self.distance.total_cmp(&other.distance).then_with(by_key)
+    }
+}
+
+/// How many records lie in a cell of a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CellCount {
+    /// From the south pole: the latitude and 90, divided by the cell's size, rounded down.
+    pub row: i64,
+    /// From the meridian of -180 degrees: the longitude and 180, divided by the cell's size, rounded down.
+    pub column: i64,
+    /// Records.
+    pub count: u64,
+}
+
+/// The first circle has about so many times as many records as are wanted.
+const SLACK: u64 = 4;
+
+/// Half of the earth's circumference, and a bit: no two points are farther from each other.
+const FARTHEST: f64 = 3.2 * EARTH_RADIUS_M;
+
+impl Query {
+    /// The space of the points at `path`: as it is declared, or degrees.
+    fn space(&self, path: &Path) -> Result<Space> {
+        let attributes = &self.snapshot.layout.attributes;
+        match attributes.iter().find(|attribute| attribute.path == *path) {
+            None => Ok(Space::Sphere),
+            Some(attribute) => attribute.ty.space().ok_or_else(|| {
+                let ty = attribute.ty;
+                Error::bad_input(format!(
+                    "attribute `{path}` is of type {ty}: it is no point"
+                ))
+            }),
+        }
+    }
+
+    /// The records at `path` by their distance from a point, nearest first, ties by key; at most `most`. Those without a
+    /// point are not among them.
+    pub(crate) fn by_distance(
+        self,
+        path: &Path,
+        (x, y): (f64, f64),
+        most: usize,
+    ) -> Result<(Vec<Near>, Explain)> {
+        let space = self.space(path)?;
+        let from = Point::new(space, x, y)?;
+        let at = PointAt::new(path)?;
+        let mut best: BinaryHeap<Near> = BinaryHeap::new();
+        let explain = self.visit(BulkOrder::Any, &mut |record| {
+            if let Some(point) = at.find(space, record.json()) {
+                let distance = distance(space, from, point);
+                if best.len() < most || best.peek().is_some_and(|last| distance <= last.distance) {
+                    best.push(Near { distance, record });
+                    if best.len() > most {
+                        best.pop();
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok((best.into_sorted_vec(), explain))
+    }
+
+    /// The `k` records nearest to a point, at most `max` away: nearest first, ties by key.
+    pub(crate) fn nearest(
+        self,
+        path: &Path,
+        (x, y): (f64, f64),
+        k: usize,
+        max: Option<f64>,
+    ) -> Result<(Vec<Near>, Explain)> {
+        let space = self.space(path)?;
+        let from = Point::new(space, x, y)?;
+        let last = max.unwrap_or(match space {
+            Space::Sphere => FARTHEST,
+            Space::Plane => f64::MAX / 4.0,
+        });
+        let circle = |radius| field(path).within(AreaExpr::circle(x, y, radius));
+        // What is wrong with the largest distance is an error even if there is nothing to find.
+        AreaExpr::circle(x, y, last).area(space)?;
+        let mut radius = match k {
+            0 => return Ok(Default::default()),
+            _ => self.first_radius(path, space, from, k)?.unwrap_or(last),
+        };
+        loop {
+            let query = match radius < last || max.is_some() {
+                true => self.clone().filter(circle(radius.min(last))),
+                // Everything.
+                false => self.clone(),
+            };
+            let (found, explain) = query.by_distance(path, (x, y), k)?;
+            if found.len() >= k || radius >= last {
+                return Ok((found, explain));
+            }
+            // By area, as many more as are missing, at least four times as many.
+            let missing = k as f64 / (found.len() as f64).max(0.25);
+            radius *= (missing * 1.5).sqrt().clamp(2.0, 16.0);
+        }
+    }
+
+    /// The radius of a circle that has a few more records than are wanted, by the index's metadata; `None` without an
+    /// index.
+    fn first_radius(
+        &self,
+        path: &Path,
+        space: Space,
+        from: Point,
+        k: usize,
+    ) -> Result<Option<f64>> {
+        let layout = &self.snapshot.layout;
+        let attribute = layout.attributes.iter().find(|a| a.path == *path);
+        let Some((attribute, index)) =
+            attribute.and_then(|attribute| Some((attribute, index::of(attribute.kind)?)))
+        else {
+            return Ok(None);
+        };
+        let snapshot = &self.snapshot.snapshot;
+        let (data_cost, index_cost) = (snapshot.cost(), snapshot.cost());
+        let lookup = Lookup {
+            layout,
+            snapshot,
+            data_cost: &data_cost,
+            index_cost: &index_cost,
+        };
+        let wanted = SLACK.saturating_mul(k as u64);
+        // Larger and larger cells around the point, by binary search over their levels.
+        let (mut low, mut high) = (0, Region::LEVELS);
+        while low < high {
+            let level = (low + high).div_ceil(2);
+            let (cell, _) = Region::of_cell(space, from, level);
+            match index.estimate(&lookup, attribute, &Range::of_region(cell))? >= wanted {
+                true => low = level,
+                false => high = level - 1,
+            }
+        }
+        let (_, bounds) = Region::of_cell(space, from, low);
+        let corner = Point::new(space, bounds.min_x, bounds.min_y)?;
+        let other = Point::new(space, bounds.max_x, bounds.max_y)?;
+        let across = distance(space, corner, other);
+        Ok(Some(across / 2.0).filter(|radius| *radius > 0.0 && radius.is_finite()))
+    }
+
+    /// How many of the records lie in each cell of a grid with cells of so many degrees, fullest first, then by row and
+    /// column.
+    pub(crate) fn cells(self, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
+        if !(degrees > 0.0 && degrees <= 360.0) {
+            return Err(Error::bad_input(format!(
+                "cells of {degrees} degrees: more than 0, and at most 360"
+            )));
+        }
+        let space = self.space(path)?;
+        let at = PointAt::new(path)?;
+        let mut counts: HashMap<(i64, i64), u64> = HashMap::new();
+        self.visit(BulkOrder::Any, &mut |record| {
+            if let Some(point) = at.find(space, record.json()) {
+                let row = ((point.y() + 90.0) / degrees).floor() as i64;
+                let column = ((point.x() + 180.0) / degrees).floor() as i64;
+                *counts.entry((row, column)).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        })?;
+        let cell = |((row, column), count)| CellCount { row, column, count };
+        let mut cells: Vec<CellCount> = counts.into_iter().map(cell).collect();
+        cells.sort_unstable_by_key(|cell| (u64::MAX - cell.count, cell.row, cell.column));
+        Ok(cells)
+    }
+
+    /// Of the records with a time in an interval the newest of each key at `key`; of those the ones that meet the query's
+    /// conditions, by primary key.
+    pub(crate) fn latest_per(self, key: &Path, asked: &AsOf) -> Result<(Vec<Record>, Explain)> {
+        let layout = self.snapshot.layout.clone();
+        let conditions = Predicates::new(&layout, self.condition.as_ref())?;
+        let mut query = Query {
+            condition: None,
+            ..self
+        };
+        let mut paths = vec![key.clone()];
+        if let Some(time) = &asked.time {
+            paths.push(time.clone());
+            let bound = |text: &String| Operand::text(text.clone());
+            if let Some(to) = &asked.to {
+                query = query.filter(field(time).le(bound(to)));
+            }
+            if let Some(from) = &asked.from {
+                query = query.filter(field(time).ge(bound(from)));
+            }
+        }
+        let values = Values::new(&paths);
+        // By key: how new, and the record if it meets the conditions.
+        let mut latest: HashMap<String, ((i128, lsm::Seq), Option<Record>)> = HashMap::new();
+        let limit = query.limit.take();
+        let explain = query.visit(BulkOrder::Any, &mut |record| {
+            let (mut of, mut time) = (None, i128::MIN);
+            values.visit(record.json(), &mut |path, scalar| match path {
+                0 => of = of.take().or_else(|| Some(format!("{scalar:?}"))),
+                _ => time = time.max(micros(scalar).unwrap_or(i128::MIN)),
+            });
+            let is_timed = asked.time.is_none() || time > i128::MIN;
+            let Some(of) = of.filter(|_| is_timed) else {
+                return ControlFlow::Continue(());
+            };
+            let rank = (time, record.seq());
+            if latest.get(&of).is_none_or(|(known, _)| *known < rank) {
+                let meets = RecordRef::parse(record.stored())
+                    .is_some_and(|record| conditions.confirm(&record, &layout, None));
+                latest.insert(of, (rank, meets.then_some(record)));
+            }
+            ControlFlow::Continue(())
+        })?;
+        let found = latest.into_values().filter_map(|(_, record)| record);
+        let by_key: BTreeMap<_, _> = found.map(|r| (r.key().as_bytes().to_vec(), r)).collect();
+        let most = limit.unwrap_or(usize::MAX);
+        Ok((by_key.into_values().take(most).collect(), explain))
+    }
+}
+
+/// The time of records, for [`latest_per`](crate::Query::latest_per). Without a path it is the order of writes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AsOf {
+    pub(crate) time: Option<Path>,
+    /// From this time on, and up to this one, as texts that the field's type reads.
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+}
+
+/// A time in microseconds: seconds since 1970, or RFC 3339.
+fn micros(scalar: Scalar<'_>) -> Option<i128> {
+    match scalar {
+        Scalar::Int(seconds) => seconds.checked_mul(1_000_000),
+        Scalar::Float(seconds) => Some((seconds * 1e6) as i128),
+        Scalar::Str(text) => match Value::parse(Type::Time, text).ok()? {
+            Value::Time(micros) => Some(i128::from(micros)),
+            _ => None,
+        },
+        Scalar::Bool(_) => None,
+    }
+}
