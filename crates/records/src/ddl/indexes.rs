@@ -251,6 +251,7 @@ impl Handle {
         tokenizer: Tokenizer,
     ) -> Result<()> {
         model::definition::check_tokenizer(tokenizer, kind, ty)?;
+        model::definition::check_type(path, kind, ty)?;
         let name = self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();

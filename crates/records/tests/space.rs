@@ -1,0 +1,461 @@
+//! Points: every layout under every maintenance strategy, compared with a model that looks at all records, under random
+//! writes, moves, deletions, snapshots, flushes, compactions, repairs, changes of index and strategy, reopenings and power
+//! cuts. `ESKER_SEEDS=1000 cargo test --test space` runs more seeds; `ESKER_SEED=17` repeats one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{open, path};
+use esker::fs::memory::{Memory, PowerCut};
+use esker::{
+    AreaExpr, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
+    KeyType, Latest, Layout, Maintenance, Order, RepairOptions, Type, field,
+};
+use fastrand::Rng;
+use model::geometry::{Area, Point, Space, distance};
+use serde_json::{Value as Json, json};
+
+/// A record as the model has it.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    id: u64,
+    point: Option<(f64, f64)>,
+    n: u64,
+    who: String,
+    time: i64,
+}
+
+/// By key: the order of writes, and the record.
+type Rows = BTreeMap<u64, (u64, Row)>;
+
+/// The form in which records have their point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Form {
+    Fields,
+    Array,
+    GeoJson,
+}
+
+struct Run {
+    seed: u64,
+    rng: Rng,
+    memory: Memory,
+    db: Option<Database>,
+    space: Space,
+    form: Form,
+    rows: Rows,
+    writes: u64,
+    held: Vec<(DatasetSnapshot<u64>, Rows)>,
+}
+
+fn coordinate(rng: &mut Rng, space: Space) -> (f64, f64) {
+    let grid = |rng: &mut Rng, step: f64, most: i32| f64::from(rng.i32(-most..=most)) * step;
+    match (space, rng.usize(0..10)) {
+        // A thousand records at one point, in the end.
+        (_, 0) => (2.5, 48.5),
+        (Space::Sphere, 1) => (180.0 * f64::from(rng.i8(-1..=1)), grid(rng, 15.0, 6)),
+        (Space::Sphere, 2) => (grid(rng, 30.0, 6), 90.0 * f64::from(rng.i8(-1..=1))),
+        (Space::Sphere, 3..6) => (2.0 + rng.f64(), 48.0 + rng.f64()),
+        (Space::Sphere, _) => (rng.f64() * 360.0 - 180.0, rng.f64() * 180.0 - 90.0),
+        (Space::Plane, 1) => (rng.f64() * 1e9, -1e-9 * rng.f64()),
+        (Space::Plane, _) => (grid(rng, 0.5, 20), grid(rng, 0.25, 20)),
+    }
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut rng = Rng::with_seed(seed);
+        let space = if rng.usize(0..4) == 0 {
+            Space::Plane
+        } else {
+            Space::Sphere
+        };
+        let form = [Form::Fields, Form::Array, Form::GeoJson][rng.usize(0..3)];
+        let memory = Memory::new();
+        let mut run = Run {
+            seed,
+            memory,
+            db: None,
+            space,
+            form,
+            rows: Rows::new(),
+            writes: 0,
+            held: Vec::new(),
+            rng,
+        };
+        run.open();
+        let mut def = DatasetDef::new("id", KeyType::Int)
+            .index("n", Index::lazy().int())
+            .maintenance(Maintenance::ALL[run.rng.usize(0..Maintenance::ALL.len())]);
+        if run.rng.usize(0..4) > 0 {
+            def = def.index(run.at(), run.index());
+        }
+        run.db().create_dataset::<u64>("d", def).unwrap();
+        run
+    }
+
+    fn open(&mut self) {
+        self.db = Some(open(Arc::new(self.memory.clone())).unwrap());
+    }
+
+    fn db(&self) -> &Database {
+        self.db.as_ref().unwrap()
+    }
+
+    fn dataset(&self) -> Dataset<u64> {
+        self.db().dataset("d").unwrap()
+    }
+
+    fn at(&self) -> &'static str {
+        match self.form {
+            Form::Fields => "place.lon,place.lat",
+            Form::Array | Form::GeoJson => "at",
+        }
+    }
+
+    fn index(&mut self) -> Index {
+        let layout = Layout::ALL[self.rng.usize(0..Layout::ALL.len())];
+        let ty = match self.space {
+            Space::Sphere => Type::Point,
+            Space::Plane => Type::PlanePoint,
+        };
+        Index::new(IndexKind::Spatial(layout)).of_type(ty)
+    }
+
+    fn json(&mut self, row: &Row) -> Json {
+        let mut json = json!({"id": row.id, "n": row.n, "who": row.who, "time": row.time});
+        let point = match (self.form, row.point) {
+            (_, None) if self.rng.bool() => return json,
+            (Form::Fields, None) => json!({"lon": null}),
+            (_, None) => Json::Null,
+            (Form::Fields, Some((x, y))) => json!({"lon": x, "lat": y}),
+            (Form::Array, Some((x, y))) => json!([x, y]),
+            (Form::GeoJson, Some((x, y))) => json!({"type": "Point", "coordinates": [x, y, 7]}),
+        };
+        json[if self.form == Form::Fields {
+            "place"
+        } else {
+            "at"
+        }] = point;
+        json
+    }
+
+    fn write(&mut self) {
+        let dataset = self.dataset();
+        let mut batch = dataset.batch();
+        for _ in 0..1 + self.rng.usize(0..20) {
+            self.writes += 1;
+            let id = self.rng.u64(0..150);
+            if self.rng.usize(0..6) == 0 {
+                batch.delete(&id).unwrap();
+                self.rows.remove(&id);
+                continue;
+            }
+            let row = Row {
+                id,
+                point: (self.rng.usize(0..12) > 0).then(|| coordinate(&mut self.rng, self.space)),
+                n: self.rng.u64(0..5),
+                who: format!("w{}", self.rng.u64(0..20)),
+                time: self.rng.i64(0..40),
+            };
+            let json = self.json(&row);
+            batch.put(&json).unwrap();
+            self.rows.insert(id, (self.writes, row));
+        }
+        batch.durability(Durability::Os).commit().unwrap();
+    }
+
+    fn change(&mut self) {
+        let dataset = self.dataset();
+        let def = dataset.def();
+        let at = path(self.at());
+        let has = def
+            .indexes
+            .iter()
+            .any(|index| index.path == at && index.kind.is_indexed());
+        match self.rng.usize(0..6) {
+            0 if has => {
+                dataset.drop_index(&at).unwrap();
+            }
+            1 if has => {
+                dataset.rebuild_index(&at).run().unwrap();
+            }
+            0..3 if !has => {
+                let index = self.index();
+                dataset.add_index(&at, index).run().unwrap();
+            }
+            2 => {
+                let index = self.index();
+                let known = def.indexes.iter().find(|index| index.path == at);
+                if known.is_some_and(|known| known.kind != index.kind()) {
+                    dataset.switch_index(&at, index.kind()).run().unwrap();
+                }
+            }
+            3 => {
+                let to = Maintenance::ALL[self.rng.usize(0..Maintenance::ALL.len())];
+                dataset.set_maintenance(to).run().unwrap();
+            }
+            _ => {
+                dataset.repair(&RepairOptions::default()).run().unwrap();
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.held.clear();
+        match self.rng.usize(0..3) {
+            0 => self.db.take().unwrap().close().unwrap(),
+            1 => {
+                // Killed: what was written is there.
+                let there = self.memory.power_cut(self.rng.u64(..), PowerCut::Kept);
+                self.db = None;
+                self.memory = there;
+            }
+            _ => {
+                self.db().sync().unwrap();
+                let there = self.memory.power_cut(self.rng.u64(..), PowerCut::Lost);
+                self.db = None;
+                self.memory = there;
+            }
+        }
+        self.open();
+    }
+
+    fn area(&mut self) -> AreaExpr {
+        let (a, b) = (
+            coordinate(&mut self.rng, self.space),
+            coordinate(&mut self.rng, self.space),
+        );
+        let (south, north) = (a.1.min(b.1), a.1.max(b.1));
+        match self.rng.usize(0..5) {
+            0 if self.space == Space::Sphere => AreaExpr::rect(a.0, south, b.0, north),
+            0 | 1 => AreaExpr::rect(a.0.min(b.0), south, a.0.max(b.0), north),
+            // Exactly one point.
+            2 => AreaExpr::rect(a.0, a.1, a.0, a.1),
+            3 => {
+                let most = if self.space == Space::Sphere {
+                    5e6
+                } else {
+                    20.0
+                };
+                AreaExpr::circle(a.0, a.1, self.rng.f64().powi(3) * most)
+            }
+            _ => {
+                let (x, y) = (a.0.clamp(-150.0, 150.0), a.1.clamp(-70.0, 70.0));
+                let ring = [[x, y], [x + 20.0, y], [x + 10.0, y + 15.0], [x, y]];
+                AreaExpr::geojson(json!({"type": "Polygon", "coordinates": [ring]}).to_string())
+            }
+        }
+    }
+
+    fn check_all(&mut self) {
+        let now = (self.dataset().snapshot(), self.rows.clone());
+        self.check(&now.0, &now.1);
+        let held = std::mem::take(&mut self.held);
+        if let Some((snapshot, rows)) = held.first() {
+            self.check(snapshot, rows);
+        }
+        self.held = held;
+    }
+
+    /// Compares one question of each sort with the model.
+    fn check(&mut self, snapshot: &DatasetSnapshot<u64>, rows: &Rows) {
+        let (seed, at, space) = (self.seed, self.at(), self.space);
+        let declared = snapshot
+            .def()
+            .indexes
+            .iter()
+            .any(|index| index.path == path(at));
+        if space == Space::Plane && !declared {
+            // Undeclared points are degrees.
+            return;
+        }
+        let expr = self.area();
+        let area: Area = expr.area(space).unwrap();
+        let point = |(x, y): (f64, f64)| Point::new(space, x, y).unwrap();
+        let inside = |row: &Row| row.point.is_some_and(|p| area.contains(point(p)));
+        let n = self.rng.u64(0..5);
+        let (condition, meets): (Expr, Box<dyn Fn(&Row) -> bool>) = match self.rng.usize(0..4) {
+            0 => (field(at).within(expr.clone()), Box::new(inside)),
+            1 => (
+                field(at).within(expr.clone()) & field("n").ge(n),
+                Box::new(move |row: &Row| inside(row) && row.n >= n),
+            ),
+            2 => (
+                field(at).within(expr.clone()) | field("n").eq(n),
+                Box::new(move |row: &Row| inside(row) || row.n == n),
+            ),
+            _ => (
+                !field(at).within(expr.clone()),
+                Box::new(move |row: &Row| !inside(row)),
+            ),
+        };
+        let told = |what: &str| format!("ESKER_SEED={seed}: {what} {condition}");
+        let mut expected: Vec<(u64, u64)> = rows
+            .values()
+            .filter(|(_, row)| meets(row))
+            .map(|(write, row)| (*write, row.id))
+            .collect();
+        expected.sort_unstable_by_key(|(write, _)| u64::MAX - write);
+        let ids = |found: &[(u64, u64)]| found.iter().map(|(_, id)| *id).collect::<Vec<u64>>();
+        let found = |order: Order, limit: Option<usize>| -> Vec<u64> {
+            let query = snapshot.find(condition.clone()).order(order).limit(limit);
+            query
+                .run()
+                .unwrap()
+                .map(|record| *record.unwrap().key())
+                .collect()
+        };
+        assert_eq!(
+            found(Order::Newest, None),
+            ids(&expected),
+            "{}",
+            told("newest")
+        );
+        let few = self.rng.usize(1..6);
+        let first = &expected[..expected.len().min(few)];
+        assert_eq!(
+            found(Order::Newest, Some(few)),
+            ids(first),
+            "{}",
+            told("few")
+        );
+        let mut oldest = ids(&expected);
+        oldest.reverse();
+        assert_eq!(found(Order::Oldest, None), oldest, "{}", told("oldest"));
+        let count = snapshot.find(condition.clone()).count().unwrap();
+        assert_eq!(count as usize, expected.len(), "{}", told("count"));
+        let mut bulk = Vec::new();
+        let visit = &mut |record: esker::Record<u64>| {
+            bulk.push(*record.key());
+            std::ops::ControlFlow::Continue(())
+        };
+        snapshot
+            .find(condition.clone())
+            .visit(esker::BulkOrder::Key, visit)
+            .unwrap();
+        let mut by_key = ids(&expected);
+        by_key.sort_unstable();
+        assert_eq!(bulk, by_key, "{}", told("bulk"));
+        // The same condition as text.
+        let again: Expr = condition.to_string().parse().unwrap();
+        assert_eq!(again, condition);
+
+        let from = coordinate(&mut self.rng, space);
+        let k = self.rng.usize(1..12);
+        let max = (self.rng.usize(0..3) == 0).then(|| self.rng.f64() * 1e6);
+        let mut near: Vec<(f64, u64)> = rows
+            .values()
+            .filter(|(_, row)| row.n >= n)
+            .filter_map(|(_, row)| Some((distance(space, point(from), point(row.point?)), row.id)))
+            .filter(|(distance, _)| max.is_none_or(|max| *distance <= max))
+            .collect();
+        near.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        near.truncate(k);
+        let found = snapshot
+            .find(field("n").ge(n))
+            .nearest(at, from, k, max)
+            .unwrap();
+        let found: Vec<(f64, u64)> = found
+            .iter()
+            .map(|near| (near.distance, *near.record.key()))
+            .collect();
+        assert_eq!(
+            found, near,
+            "ESKER_SEED={seed}: nearest to {from:?}, at most {max:?}"
+        );
+
+        let mut cells: BTreeMap<(i64, i64), u64> = BTreeMap::new();
+        for (_, row) in rows.values().filter(|(_, row)| meets(row)) {
+            if let Some((x, y)) = row.point {
+                let cell = (
+                    ((y + 90.0) / 7.0).floor() as i64,
+                    ((x + 180.0) / 7.0).floor() as i64,
+                );
+                *cells.entry(cell).or_default() += 1;
+            }
+        }
+        let found = snapshot.find(condition.clone()).cells(at, 7.0).unwrap();
+        assert!(found.is_sorted_by_key(|cell| (u64::MAX - cell.count, cell.row, cell.column)));
+        let found: BTreeMap<_, _> = found.iter().map(|c| ((c.row, c.column), c.count)).collect();
+        assert_eq!(found, cells, "{}", told("cells"));
+
+        let (from, until) = (self.rng.i64(0..20), self.rng.i64(15..45));
+        let timed = self.rng.bool();
+        let mut latest: BTreeMap<&str, (i64, u64, &Row)> = BTreeMap::new();
+        for (write, row) in rows.values() {
+            let rank = match timed {
+                true if row.time < from || row.time > until => continue,
+                true => row.time,
+                false => 0,
+            };
+            let newest = latest.entry(&row.who).or_insert((rank, *write, row));
+            if (newest.0, newest.1) < (rank, *write) {
+                *newest = (rank, *write, row);
+            }
+        }
+        let mut expected: Vec<u64> = latest
+            .values()
+            .filter(|(_, _, row)| meets(row))
+            .map(|l| l.2.id)
+            .collect();
+        expected.sort_unstable();
+        let asked = match timed {
+            true => Latest::by_time(path("time"))
+                .from(from.to_string())
+                .until(until.to_string()),
+            false => Latest::written(),
+        };
+        let (found, _) = snapshot
+            .find(condition.clone())
+            .latest_per("who", &asked)
+            .unwrap();
+        let found: Vec<u64> = found.iter().map(|record| *record.key()).collect();
+        assert_eq!(found, expected, "{}", told("latest per who"));
+    }
+
+    fn step(&mut self) {
+        match self.rng.usize(0..30) {
+            0 => self.db().flush().unwrap(),
+            1 => self.db().compact(None).unwrap(),
+            2 => self.change(),
+            3 if self.rng.usize(0..4) == 0 => self.reopen(),
+            4 => {
+                let held = (self.dataset().snapshot(), self.rows.clone());
+                self.held.push(held);
+                self.held.truncate(3);
+            }
+            5 => self.held.clear(),
+            6..12 => self.check_all(),
+            _ => self.write(),
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let mut run = Run::new(seed);
+    for _ in 0..150 {
+        run.step();
+    }
+    run.check_all();
+    let report = run.db().check().unwrap();
+    assert!(
+        report.errors.is_empty(),
+        "ESKER_SEED={seed}: {:?}",
+        report.errors
+    );
+    run.reopen();
+    run.check_all();
+}
+
+#[test]
+fn areas_and_neighbours_agree_with_the_model() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("ESKER_SEED") {
+        Some(seed) => run(seed),
+        None => (0..number("ESKER_SEEDS").unwrap_or(60)).for_each(run),
+    }
+}
