@@ -6,6 +6,9 @@ use crate::schema::{CELL_BITS, POINT_LEN, cell_bounds, cell_of, decode_point, in
 /// The most ranges of cells for an area: each is a seek in every run of an index, and fewer of them cover more that is
 /// not in the area.
 const MOST_RANGES: usize = 24;
+/// The most of a coarse cover: an area is never in fewer than four cells that are not much larger, where it lies on their
+/// corner.
+const FEW_RANGES: usize = 4;
 /// The most cells that are looked at, and at one level.
 const MOST_CELLS: usize = 160;
 
@@ -16,6 +19,8 @@ pub struct Region {
     area: Area,
     /// First and last cell of each range, in order; they do not touch.
     ranges: Vec<(u64, u64)>,
+    /// The same, of fewer and larger ranges.
+    coarse: Vec<(u64, u64)>,
 }
 
 impl PartialEq for Region {
@@ -38,9 +43,11 @@ impl Region {
     /// The region of an area: of points of its space. Costs time in proportion to the ranges, of which there are at
     /// most a few dozen.
     pub fn new(area: Area) -> Region {
+        let (coarse, ranges) = cover(&area);
         Region {
-            ranges: cover(&area),
             area,
+            ranges,
+            coarse,
         }
     }
 
@@ -61,7 +68,12 @@ impl Region {
         };
         let area = Area::of_bounds(space, bounds);
         let ranges = joined(level, &[cell]);
-        (Region { area, ranges }, bounds)
+        let region = Region {
+            area,
+            coarse: ranges.clone(),
+            ranges,
+        };
+        (region, bounds)
     }
 
     /// The area.
@@ -76,11 +88,13 @@ impl Region {
 
     /// The encoded points among which are all those of the area: ranges from the first (inclusive) to the second
     /// (exclusive; `None` is the end), in order, without overlap.
-    pub fn key_ranges(&self) -> impl ExactSizeIterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
-        self.ranges.iter().map(|(first, last)| {
-            let end = last.checked_add(1).map(|end| end.to_be_bytes().to_vec());
-            (first.to_be_bytes().to_vec(), end)
-        })
+    pub fn key_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
+        self.ranges.iter().map(bytes)
+    }
+
+    /// As [`Region::key_ranges`], at most four, which cover more: for areas with few points in and about them.
+    pub fn coarse_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
+        self.coarse.iter().map(bytes)
     }
 
     /// The least and the greatest encoding that a point of the area can have; `None` for an area without points.
@@ -92,10 +106,18 @@ impl Region {
     }
 }
 
-/// The ranges of cells that cover an area. From the whole space down, cells that cross its border are quartered while
+/// Encodings from the first (inclusive) to the second (exclusive; `None` is the end).
+type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+
+fn bytes((first, last): &(u64, u64)) -> KeyRange {
+    let end = last.checked_add(1).map(|end| end.to_be_bytes().to_vec());
+    (first.to_be_bytes().to_vec(), end)
+}
+
+/// The ranges of cells that cover an area: few, and more. From the whole space down, cells that cross its border are quartered while
 /// they make few ranges.
-fn cover(area: &Area) -> Vec<(u64, u64)> {
-    let (mut level, mut best) = (0, Vec::new());
+fn cover(area: &Area) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+    let (mut level, mut coarse, mut best) = (0, Vec::new(), Vec::new());
     let mut cells = vec![Cell {
         x: 0,
         y: 0,
@@ -104,12 +126,15 @@ fn cover(area: &Area) -> Vec<(u64, u64)> {
     loop {
         let ranges = joined(level, &cells);
         if level > 0 && ranges.len() > MOST_RANGES {
-            return best;
+            return (coarse, best);
+        }
+        if level == 0 || ranges.len() <= FEW_RANGES && cells.len() <= 2 * FEW_RANGES {
+            coarse.clone_from(&ranges);
         }
         best = ranges;
         let quartered = level < CELL_BITS && cells.iter().any(|cell| !cell.inside);
         if !quartered || cells.len() > MOST_CELLS {
-            return best;
+            return (coarse, best);
         }
         level += 1;
         let mut next = Vec::with_capacity(cells.len() * 2);
@@ -133,12 +158,21 @@ fn cover(area: &Area) -> Vec<(u64, u64)> {
 fn relation(area: &Area, level: u32, x: u32, y: u32) -> Relation {
     let bounds = cell_bounds(area.space(), level, x, y);
     match area.space() {
-        Space::Sphere => area.relation(&bounds),
-        // Cells of the plane are as large as numbers are; the area's boxes are enough.
-        Space::Plane => match area.boxes().iter().any(|part| part.meets(&bounds)) {
-            true => Relation::Crosses,
-            false => Relation::Outside,
-        },
+        Space::Sphere if area.is_polygon() => area.relation(&bounds),
+        // Boxes are quick to compare, and little larger than rectangles and circles; cells of the plane are as large as
+        // numbers are.
+        _ => {
+            let mut relation = Relation::Outside;
+            for part in area.boxes() {
+                if part.holds(&bounds) {
+                    return Relation::Inside;
+                }
+                if part.meets(&bounds) {
+                    relation = Relation::Crosses;
+                }
+            }
+            relation
+        }
     }
 }
 

@@ -122,11 +122,20 @@ impl Area {
         self.space
     }
 
+    /// True for polygons, which may be much smaller than their boxes.
+    pub(crate) fn is_polygon(&self) -> bool {
+        matches!(self.shape, Shape::Polygon(_))
+    }
+
     /// True when the point is in the area or on its border.
     pub fn contains(&self, point: Point) -> bool {
         match &self.shape {
             Shape::Rect => self.boxes.iter().any(|part| part.contains(point)),
-            Shape::Circle { centre, radius } => distance(self.space, *centre, point) <= *radius,
+            Shape::Circle { centre, radius } => {
+                // Most points near a circle are outside of its boxes, too, which is quicker to see.
+                self.boxes.iter().any(|part| part.contains(point))
+                    && distance(self.space, *centre, point) <= *radius
+            }
             Shape::Polygon(polygon) => polygon.contains(point),
         }
     }

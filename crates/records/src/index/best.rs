@@ -64,6 +64,18 @@ pub(crate) struct Window {
     pub(crate) bytes: usize,
 }
 
+impl Window {
+    /// All candidates.
+    pub(crate) fn all() -> Window {
+        Window {
+            order: Order::Newest,
+            after: None,
+            want: usize::MAX,
+            bytes: usize::MAX,
+        }
+    }
+}
+
 /// Keeps the best candidates that it was offered, as many as its window wants: however many match,
 /// memory is bounded by that number.
 pub struct Best {

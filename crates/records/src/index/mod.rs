@@ -400,6 +400,37 @@ pub(crate) fn each_fact(
     Ok(())
 }
 
+/// Gives `visit` the puts in a tree of points whose points lie in `range`, superseded ones too, in no order.
+pub(crate) fn each_point(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    visit: &mut VisitFact<'_>,
+) -> Result<()> {
+    let Some(index) = of(attribute.kind) else {
+        return Ok(());
+    };
+    let mut all = Best::new(Window::all());
+    for TreeRange { lo, hi, exact } in spatial::bounds(lookup, attribute, range, index)? {
+        let bounds = (lo.as_slice(), hi.as_deref());
+        lookup.walk(
+            attribute,
+            bounds,
+            Tells::One,
+            &mut all,
+            &mut |entry, _| match index.split(attribute.ty, entry.key) {
+                Some((value, key))
+                    if entry.kind == Kind::Put && (exact || range.contains(value)) =>
+                {
+                    visit(value, key, entry.seq)
+                }
+                _ => Ok(()),
+            },
+        )?;
+    }
+    Ok(())
+}
+
 /// Is given value, key and sequence number of an index entry, and whether it takes an older one back.
 pub type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
 

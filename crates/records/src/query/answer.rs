@@ -171,6 +171,15 @@ impl Answer {
         })
     }
 
+    /// Takes these candidates, which are all that there are, in their order instead of those of the driver, whose
+    /// predicate they meet.
+    pub(super) fn take_candidates(&mut self, candidates: Vec<Candidate>) {
+        self.steps.rounds += 1;
+        self.steps.candidates += candidates.len() as u64;
+        self.pending = candidates.into();
+        self.exhausted = true;
+    }
+
     /// Remarks about how the query is answered, for people.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.clone()

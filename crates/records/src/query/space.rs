@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
 use model::condition::{AreaExpr, Operand, field};
-use model::geometry::{EARTH_RADIUS_M, Point, Space, distance};
+use model::geometry::{Bounds, EARTH_RADIUS_M, Point, Space, distance};
 use model::range::Range;
 use model::record::RecordRef;
 use model::region::Region;
-use model::schema::{Path, PointAt, Scalar, Type, Value, Values};
+use model::schema::{Path, PointAt, Scalar, Type, Value, Values, decode_point};
 
 use super::bulk::BulkOrder;
 use super::predicate::Predicates;
 use super::{Query, explain::Explain};
 use crate::error::{Error, Result};
-use crate::index::{self, Lookup};
+use crate::index::{self, Candidate, Lookup};
 use crate::record::Record;
 
 /// A record and its distance, ordered by distance and then by key.
@@ -62,8 +62,10 @@ pub struct CellCount {
     pub count: u64,
 }
 
-/// The first circle has about so many times as many records as are wanted.
+/// The density around a point is that of a cell with so many times as many records as are wanted.
 const SLACK: u64 = 4;
+/// The first circle is to have so many times as many records as are wanted.
+const MARGIN: f64 = 3.0;
 
 /// Half of the earth's circumference, and a bit: no two points are farther from each other.
 const FARTHEST: f64 = 3.2 * EARTH_RADIUS_M;
@@ -137,7 +139,14 @@ impl Query {
                 // Everything.
                 false => self.clone(),
             };
-            let (found, explain) = query.by_distance(path, (x, y), k)?;
+            let indexed = match radius < last || max.is_some() {
+                true => query.clone().in_circle(path, space, from, k)?,
+                false => None,
+            };
+            let (found, explain) = match indexed {
+                Some(found) => found,
+                None => query.by_distance(path, (x, y), k)?,
+            };
             if found.len() >= k || radius >= last {
                 return Ok((found, explain));
             }
@@ -145,6 +154,64 @@ impl Query {
             let missing = k as f64 / (found.len() as f64).max(0.25);
             radius *= (missing * 1.5).sqrt().clamp(2.0, 16.0);
         }
+    }
+
+    /// The `k` nearest of the records that meet the conditions, a circle among them, where a tree of points drives the
+    /// query: its keys have the distances, so that only the nearest records are read.
+    fn in_circle(
+        self,
+        path: &Path,
+        space: Space,
+        from: Point,
+        k: usize,
+    ) -> Result<Option<(Vec<Near>, Explain)>> {
+        let mut answer = self.limit(Some(k)).run()?;
+        let layout = answer.snapshot.layout.clone();
+        let driver = answer.plan.driver.single();
+        let driver = driver.and_then(|at| answer.predicates.declared.get(at));
+        let driving = driver.and_then(|driver| {
+            let attribute = layout.attributes.get(driver.attribute)?;
+            let fits = attribute.path == *path && attribute.kind.is_standalone();
+            fits.then_some((attribute, driver.sought_range()?))
+        });
+        let Some((attribute, range)) = driving else {
+            return Ok(None);
+        };
+        let lookup = Lookup {
+            layout: &layout,
+            snapshot: &answer.snapshot.snapshot,
+            data_cost: &answer.data_cost,
+            index_cost: &answer.index_cost,
+        };
+        let mut found: Vec<(f64, Candidate)> = Vec::new();
+        let validity = &answer.validity;
+        index::each_point(&lookup, attribute, range, &mut |value, key, seq| {
+            if let Some(point) = decode_point(space, value)
+                && !validity.is_over(seq)
+            {
+                let candidate = Candidate {
+                    seq,
+                    key: key.to_vec(),
+                    record: None,
+                };
+                found.push((distance(space, from, point), candidate));
+            }
+            Ok(())
+        })?;
+        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
+        let at = PointAt::new(path)?;
+        let candidates = found.into_iter().map(|(_, candidate)| candidate);
+        answer.take_candidates(candidates.collect());
+        let mut near = Vec::new();
+        for record in answer.by_ref() {
+            let record = record?;
+            let Some(point) = at.find(space, record.json()) else {
+                continue;
+            };
+            let distance = distance(space, from, point);
+            near.push(Near { distance, record });
+        }
+        Ok(Some((near, answer.explain())))
     }
 
     /// The radius of a circle that has a few more records than are wanted, by the index's metadata; `None` without an
@@ -171,22 +238,32 @@ impl Query {
             data_cost: &data_cost,
             index_cost: &index_cost,
         };
-        let wanted = SLACK.saturating_mul(k as u64);
-        // Larger and larger cells around the point, by binary search over their levels.
+        let estimate = |level: u32| -> Result<(u64, Bounds)> {
+            let (cell, bounds) = Region::of_cell(space, from, level);
+            let expected = index.estimate(&lookup, attribute, &Range::of_region(cell))?;
+            Ok((expected, bounds))
+        };
+        // Estimates are no finer than blocks: what the smallest cell has is their error.
+        let (least, _) = estimate(Region::LEVELS)?;
+        let wanted = SLACK * (k as u64).max(least);
+        // The smallest cell around the point that has so many, by binary search over the levels.
         let (mut low, mut high) = (0, Region::LEVELS);
         while low < high {
             let level = (low + high).div_ceil(2);
-            let (cell, _) = Region::of_cell(space, from, level);
-            match index.estimate(&lookup, attribute, &Range::of_region(cell))? >= wanted {
+            match estimate(level)?.0 >= wanted {
                 true => low = level,
                 false => high = level - 1,
             }
         }
-        let (_, bounds) = Region::of_cell(space, from, low);
-        let corner = Point::new(space, bounds.min_x, bounds.min_y)?;
-        let other = Point::new(space, bounds.max_x, bounds.max_y)?;
-        let across = distance(space, corner, other);
-        Ok(Some(across / 2.0).filter(|radius| *radius > 0.0 && radius.is_finite()))
+        let (expected, bounds) = estimate(low)?;
+        let corner = |x, y| Point::new(space, x, y);
+        let from = corner(bounds.min_x, bounds.min_y)?;
+        let across = distance(space, from, corner(bounds.max_x, bounds.min_y)?);
+        let up = distance(space, from, corner(bounds.min_x, bounds.max_y)?);
+        // As dense as there, with some to spare.
+        let share = MARGIN * k as f64 / (expected.saturating_sub(least) as f64).max(1.0);
+        let radius = (across * up * share / std::f64::consts::PI).sqrt();
+        Ok(Some(radius).filter(|radius| *radius > 0.0 && radius.is_finite()))
     }
 
     /// How many of the records lie in each cell of a grid with cells of so many degrees, fullest first, then by row and

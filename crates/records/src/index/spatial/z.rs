@@ -33,7 +33,7 @@ impl Index for Z {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        for part in self.bounds(range) {
+        for part in super::bounds(lookup, attribute, range, self)? {
             let bounds = (part.lo.as_slice(), part.hi.as_deref());
             let tree = tree_of(attribute)?;
             let visit = &mut |entry: super::super::TreeEntry<'_>, best: &mut Best| {
