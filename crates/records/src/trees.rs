@@ -277,15 +277,18 @@ impl TreeProvider for Trees {
                 }),
                 ..TreeOptions::default()
             },
-            Role::Index(kind) => TreeOptions {
-                policy: self.policy(config.merging),
-                follows,
-                incomplete: config.incomplete,
-                superseded: superseded(DropPolicy::Silent),
-                ..index::of(kind)
-                    .and_then(|index| index.tree_options(config.versions as usize))
-                    .ok_or_else(unknown)?
-            },
+            Role::Index(kind) => {
+                let index = index::of(kind).ok_or_else(unknown)?;
+                TreeOptions {
+                    policy: self.policy(index.merging(config.merging)),
+                    follows,
+                    incomplete: config.incomplete,
+                    superseded: superseded(DropPolicy::Silent),
+                    ..index
+                        .tree_options(config.versions as usize)
+                        .ok_or_else(unknown)?
+                }
+            }
         })
     }
 }

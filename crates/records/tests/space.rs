@@ -47,6 +47,8 @@ struct Run {
     space: Space,
     form: Form,
     rows: Rows,
+    /// Keys are below this.
+    keys: u64,
     writes: u64,
     held: Vec<(DatasetSnapshot<u64>, Rows)>,
 }
@@ -82,6 +84,8 @@ impl Run {
             space,
             form,
             rows: Rows::new(),
+            // With the larger number, levels have several tables.
+            keys: if rng.usize(0..3) == 0 { 3000 } else { 150 },
             writes: 0,
             held: Vec::new(),
             rng,
@@ -146,9 +150,9 @@ impl Run {
     fn write(&mut self) {
         let dataset = self.dataset();
         let mut batch = dataset.batch();
-        for _ in 0..1 + self.rng.usize(0..20) {
+        for _ in 0..1 + self.rng.usize(0..20 + self.keys as usize / 10) {
             self.writes += 1;
-            let id = self.rng.u64(0..150);
+            let id = self.rng.u64(0..self.keys);
             if self.rng.usize(0..6) == 0 {
                 batch.delete(&id).unwrap();
                 self.rows.remove(&id);

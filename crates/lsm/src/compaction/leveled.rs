@@ -114,7 +114,12 @@ impl Leveled {
         let mut runs = vec![vec![table.clone()]];
         runs.push(overlapped(&runs, tree.level(level + 1)));
         let mut choice = Choice::merge(runs, level + 1);
-        choice.cursor = Some((level, table.meta().largest.clone()));
+        // Tables that are cut by more than the key overlap by key: each has its turn in the order of the smallest.
+        let passed = match run.is_by_key() {
+            true => &table.meta().largest,
+            false => &table.meta().smallest,
+        };
+        choice.cursor = Some((level, passed.clone()));
         Some(choice)
     }
 }

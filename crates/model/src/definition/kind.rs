@@ -45,15 +45,21 @@ pub enum Layout {
     /// A tree in z-order: an area is a bounded number of ranges of its keys.
     #[default]
     Z,
+    /// A tree whose tables are cut by space: those of a level do not overlap, and are packed anew by each compaction.
+    Mbr,
+    /// A tree of tiered runs, each packed by space: a baseline of the paper.
+    Stacked,
 }
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 1] = [Layout::Z];
+    pub const ALL: [Layout; 3] = [Layout::Z, Layout::Mbr, Layout::Stacked];
 
     fn name(self) -> &'static str {
         match self {
             Layout::Z => "spatial:z",
+            Layout::Mbr => "spatial:mbr",
+            Layout::Stacked => "spatial:stacked",
         }
     }
 }
@@ -84,7 +90,7 @@ impl IndexKind {
                 | IndexKind::Lazy
                 | IndexKind::Composite
                 | IndexKind::Recent
-                | IndexKind::Spatial(Layout::Z)
+                | IndexKind::Spatial(Layout::Z | Layout::Mbr | Layout::Stacked)
                 | IndexKind::External(_)
         )
     }

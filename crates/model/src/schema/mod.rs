@@ -23,7 +23,7 @@ pub use extract::{Extracted, Extraction};
 pub use infer::{infer, infer_key};
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, interleave};
-pub use point::{POINT_LEN, PointAt, coordinate_paths, decode_point};
+pub use point::{POINT_LEN, PointAt, coordinate, coordinate_paths, decode_point};
 pub use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;

@@ -43,6 +43,11 @@ pub fn decode_point(space: Space, bytes: &[u8]) -> Option<Point> {
     (input.is_empty() && interleave(cell_x, cell_y) == u64::from_be_bytes(*z)).then_some(point)
 }
 
+/// A coordinate by its encoding, read as a whole number; `None` for what is none.
+pub fn coordinate(ordered: u64) -> Option<f64> {
+    decode_float(&mut Reader::new(&ordered.to_be_bytes()))
+}
+
 /// The smallest cell of a point, in both dimensions.
 pub(crate) fn cell_of(space: Space, point: Point) -> (u32, u32) {
     (cell(space, true, point.x()), cell(space, false, point.y()))

@@ -23,6 +23,7 @@ mod walk;
 
 use lsm::attributes::Summary;
 use lsm::synopsis::ValueRange;
+use lsm::version::TableFile;
 use lsm::{Batch, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
 pub(crate) use best::Window;
@@ -38,7 +39,7 @@ use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 pub(crate) use crate::maintenance::{CURRENT, Candidate};
 use cost::Workload;
-use model::definition::{ExternalKind, IndexKind};
+use model::definition::{ExternalKind, IndexKind, Merging};
 use model::schema::{Type, Value};
 
 /// "The record of `key` has `value`."
@@ -212,6 +213,11 @@ pub trait Index: Send + Sync {
     /// policy.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
         None
+    }
+
+    /// How its tree is merged, given how the dataset's other trees are.
+    fn merging(&self, of_dataset: Merging) -> Merging {
+        of_dataset
     }
 
     /// How tables summarise its attribute, where it is a part of the data.
@@ -411,22 +417,19 @@ pub(crate) fn each_point(
         return Ok(());
     };
     let mut all = Best::new(Window::all());
+    let tree = tree_of(attribute)?;
+    let meets = |file: &TableFile| spatial::meets(file, range);
     for TreeRange { lo, hi, exact } in spatial::bounds(lookup, attribute, range, index)? {
         let bounds = (lo.as_slice(), hi.as_deref());
-        lookup.walk(
-            attribute,
-            bounds,
-            Tells::One,
-            &mut all,
-            &mut |entry, _| match index.split(attribute.ty, entry.key) {
-                Some((value, key))
-                    if entry.kind == Kind::Put && (exact || range.contains(value)) =>
-                {
-                    visit(value, key, entry.seq)
-                }
-                _ => Ok(()),
-            },
-        )?;
+        let visit = &mut |entry: TreeEntry<'_>, _: &mut Best| match index
+            .split(attribute.ty, entry.key)
+        {
+            Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
+                visit(value, key, entry.seq)
+            }
+            _ => Ok(()),
+        };
+        walk::walk_where(lookup, tree, bounds, &meets, Tells::One, &mut all, visit)?;
     }
     Ok(())
 }

@@ -41,7 +41,20 @@ pub struct TreeEntry<'a> {
 pub(super) fn walk(
     lookup: &Lookup<'_>,
     tree: TreeId,
+    bounds: (&[u8], Option<&[u8]>),
+    tells: Tells,
+    best: &mut Best,
+    visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
+) -> Result<()> {
+    walk_where(lookup, tree, bounds, &|_| true, tells, best, visit)
+}
+
+/// The same, of those tables alone that `keep` admits.
+pub(super) fn walk_where(
+    lookup: &Lookup<'_>,
+    tree: TreeId,
     (lo, hi): (&[u8], Option<&[u8]>),
+    keep: &dyn Fn(&TableFile) -> bool,
     tells: Tells,
     best: &mut Best,
     visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
@@ -62,9 +75,10 @@ pub(super) fn walk(
             }
             Component::Run(run) => {
                 let (meta, after) = (TableFile::meta, run.tables.iter());
+                // Tables that are cut by more than the key are in the order of their smallest keys, too.
                 let inside = after
-                    .skip_while(|file| meta(file).largest.as_slice() < lo)
-                    .take_while(|file| hi.is_none_or(|hi| meta(file).smallest.as_slice() < hi));
+                    .take_while(|file| hi.is_none_or(|hi| meta(file).smallest.as_slice() < hi))
+                    .filter(|file| meta(file).largest.as_slice() >= lo && keep(file));
                 for file in inside {
                     let bounds = (meta(file).min_seq, meta(file).max_seq);
                     walk.push(bounds, Unit::File(file.clone()), best);

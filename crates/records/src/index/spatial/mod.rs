@@ -1,8 +1,12 @@
 //! Indexes of points: one file a layout. All of them find the points of a region; what differs is what lies beside what.
 
+mod packed;
+mod partition;
 mod z;
 
+use lsm::version::TableFile;
 use model::definition::Layout;
+use model::geometry::{Area, Relation};
 
 use super::{Index, Lookup, Range, TreeRange};
 use crate::catalog::Attribute;
@@ -15,7 +19,22 @@ const ENTRIES_PER_RANGE: u64 = 400;
 pub(super) fn of(layout: Layout) -> &'static dyn Index {
     match layout {
         Layout::Z => &z::Z,
+        Layout::Mbr => &packed::Packed { is_stacked: false },
+        Layout::Stacked => &packed::Packed { is_stacked: true },
     }
+}
+
+/// True when a table may have points of a range: it is of a tree that is not cut by space, or its box meets the area.
+pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
+    let bounds = file.bounds();
+    if bounds.is_empty() {
+        return true;
+    }
+    let Some(bounds) = partition::bounds_of(bounds) else {
+        return true;
+    };
+    let outside = |area: &Area| area.relation(&bounds) == Relation::Outside;
+    !range.regions.iter().any(|region| outside(region.area()))
 }
 
 /// The keys of a tree in z-order among which are all points of a range: few ranges where there are few points in and about

@@ -3,12 +3,14 @@
 //! of ranges (`model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
 //! without a look at its record.
 
+use lsm::version::TableFile;
 use lsm::{Kind, TreeOptions};
 use model::schema::Value;
 
 use super::super::build::Build;
 use super::super::composite::{Builder, Composite};
 use super::super::cost::{Access, Figures};
+use super::super::walk::walk_where;
 use super::super::{
     Best, Entry, Index, IndexEntry, Lookup, Range, Tells, VisitPosting, Writes, tree_of,
 };
@@ -45,7 +47,8 @@ impl Index for Z {
                 }
                 Ok(())
             };
-            super::super::walk::walk(lookup, tree, bounds, Tells::One, best, visit)?;
+            let meets = |file: &TableFile| super::meets(file, range);
+            walk_where(lookup, tree, bounds, &meets, Tells::One, best, visit)?;
         }
         Ok(())
     }

@@ -1,0 +1,86 @@
+//! Points in trees whose tables are cut by space ([`super::partition`]): of each run only the tables whose box meets an area
+//! are looked at, and in them the ranges of z-order, as in [`super::z`]. Leveled (`mbr`), compactions pack the points of a
+//! table and of those that it overlaps in the next level anew; tiered (`stacked`), each run is packed for itself: the way of
+//! AsterixDB, with which the paper compares.
+
+use std::sync::Arc;
+
+use lsm::TreeOptions;
+use model::definition::Merging;
+
+use super::super::build::Build;
+use super::super::composite::Composite;
+use super::super::cost::Figures;
+use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes};
+use super::partition::Boxes;
+use super::z::Z;
+use crate::catalog::Attribute;
+use crate::error::Result;
+
+pub(super) struct Packed {
+    /// Runs are merged in tiers, whatever the dataset says.
+    pub(super) is_stacked: bool,
+}
+
+impl Index for Packed {
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Z.add(writes, index_entry)
+    }
+
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Z.cancel(writes, index_entry)
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        Z.candidates(lookup, attribute, range, best)
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        Z.estimate(lookup, attribute, range)
+    }
+
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        Some(TreeOptions {
+            partitioner: Some(Arc::new(Boxes)),
+            ..Composite.tree_options(versions)?
+        })
+    }
+
+    fn merging(&self, of_dataset: Merging) -> Merging {
+        match (self.is_stacked, of_dataset) {
+            (true, Merging::Leveled | Merging::LazyLeveled) => Merging::Tiered,
+            (_, merging) => merging,
+        }
+    }
+
+    fn entries_of(
+        &self,
+        attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        Z.entries_of(attribute, entry, visit)
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Z.builder()
+    }
+
+    fn is_built_by_key(&self) -> bool {
+        true
+    }
+
+    fn figures(&self) -> Figures {
+        Z.figures()
+    }
+
+    fn is_advised(&self) -> bool {
+        false
+    }
+}
