@@ -18,7 +18,7 @@ use common::{Run, esker, esker_fed};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const LAYOUTS: [&str; 3] = ["z", "mbr", "stacked"];
+const LAYOUTS: [&str; 4] = ["z", "mbr", "stacked", "embedded"];
 
 /// The data beside the repository, or in the folder that `ESKER_DATA` names.
 fn data() -> Option<(PathBuf, Value)> {

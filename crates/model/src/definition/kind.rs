@@ -49,17 +49,21 @@ pub enum Layout {
     Mbr,
     /// A tree of tiered runs, each packed by space: a baseline of the paper.
     Stacked,
+    /// No tree: tables and blocks of the data carry the span of their points. Costs a write nothing; for records that come
+    /// in the order of place, or whose keys are.
+    Embedded,
 }
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 3] = [Layout::Z, Layout::Mbr, Layout::Stacked];
+    pub const ALL: [Layout; 4] = [Layout::Z, Layout::Mbr, Layout::Stacked, Layout::Embedded];
 
     fn name(self) -> &'static str {
         match self {
             Layout::Z => "spatial:z",
             Layout::Mbr => "spatial:mbr",
             Layout::Stacked => "spatial:stacked",
+            Layout::Embedded => "spatial:embedded",
         }
     }
 }
@@ -104,7 +108,10 @@ impl IndexKind {
     pub fn is_embedded(self) -> bool {
         matches!(
             self,
-            IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter
+            IndexKind::Embedded
+                | IndexKind::Fingerprint
+                | IndexKind::Filter
+                | IndexKind::Spatial(Layout::Embedded)
         )
     }
 

@@ -215,7 +215,7 @@ impl Walk<'_> {
             cursor.seek(&lo, MAX_SEQ)?;
             while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
                 self.lookup.data_cost.check()?;
-                if cursor.seq() <= limit {
+                if cursor.seq() <= limit && self.holds(cursor.key()) {
                     best.offer(cursor.seq(), cursor.value());
                 }
                 cursor.next()?;
@@ -232,6 +232,11 @@ impl Walk<'_> {
             cursor.next()?;
         }
         Ok(())
+    }
+
+    /// True for a value between the bounds of the range, if it is of the range: of points, if they lie in the area.
+    fn holds(&self, value: &[u8]) -> bool {
+        self.range.regions.is_empty() || self.range.contains(value)
     }
 
     fn matches(&self, record: &[u8]) -> bool {

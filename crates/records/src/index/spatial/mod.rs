@@ -1,5 +1,6 @@
 //! Indexes of points: one file a layout. All of them find the points of a region; what differs is what lies beside what.
 
+mod embedded;
 mod packed;
 mod partition;
 mod z;
@@ -20,6 +21,7 @@ pub(super) fn of(layout: Layout) -> &'static dyn Index {
     match layout {
         Layout::Z => &z::Z,
         Layout::Mbr => &packed::Packed { is_stacked: false },
+        Layout::Embedded => &embedded::InData,
         Layout::Stacked => &packed::Packed { is_stacked: true },
     }
 }
