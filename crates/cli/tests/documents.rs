@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The documents with transcripts.
-const DOCUMENTS: [&str; 3] = ["README.md", "docs/command-line.md", "docs/pubsub.md"];
+const DOCUMENTS: [&str; 4] = [
+    "README.md",
+    "docs/command-line.md",
+    "docs/pubsub.md",
+    "docs/space.md",
+];
 
 struct Step {
     line: usize,

@@ -27,6 +27,7 @@ KIND is one of
   embedded     fields that grow with time; costs a write nothing
   fingerprint  as embedded, with quicker lookups of values
   filter       ranges of time in data that is kept for long; costs nothing
+  spatial      points: see `esker within --help`; LON_PATH,LAT_PATH:spatial[:LAYOUT], LAYOUT z (default), mbr or embedded
 All give the same answers; `esker advise` says which fits. TYPE is int, float, string, bool or time. TOKENIZER is exact
 (default), prefix (the index holds the beginnings of strings, for ^=) or number (int, float and time)."
     };

@@ -39,6 +39,14 @@ pub(crate) struct WantedIndex {
     pub(crate) tokenizer: Tokenizer,
 }
 
+impl WantedIndex {
+    /// The type that is said, or that follows from the kind.
+    fn known_type(&self) -> Option<Type> {
+        self.ty
+            .or_else(|| self.kind.is_spatial().then_some(Type::Point))
+    }
+}
+
 impl Wanted {
     pub(super) fn parse(args: &DefinitionArgs) -> Result<Self, Failure> {
         let key = args.key.as_deref().map(parse_key).transpose()?;
@@ -113,7 +121,11 @@ impl Wanted {
         let Some((key, key_type)) = self.key.clone() else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
         };
-        let open = key_type.is_none() || self.indexes.iter().any(|index| index.ty.is_none());
+        let open = key_type.is_none()
+            || self
+                .indexes
+                .iter()
+                .any(|index| index.known_type().is_none());
         let sample = match open {
             true => feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES),
             false => Default::default(),
@@ -145,7 +157,8 @@ impl Wanted {
         };
         let known = known_paths(sample.records.iter().map(Vec::as_slice));
         let indexes = self.indexes.iter().map(|wanted| {
-            let ty = wanted.ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
+            let ty = wanted.known_type();
+            let ty = ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
                 let meant = meant(&path, known.iter().map(String::as_str));
@@ -177,7 +190,7 @@ impl Wanted {
             }
         };
         let types = self.indexes.iter().map(|index| {
-            index.ty.ok_or_else(|| {
+            index.known_type().ok_or_else(|| {
                 let (path, kind) = (&index.path, index.kind);
                 Failure::Usage(format!(
                     "--index {path}: say its type, as in --index {path}:{kind}:string: there are no records that show it"
@@ -324,13 +337,10 @@ fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
         None => return None,
         Some(said) => said.split(':').collect(),
     };
-    let ty = match said.last().and_then(|last| last.parse::<Type>().ok()) {
-        Some(ty) => {
-            said.pop();
-            ty
-        }
-        None => Type::Point,
-    };
+    let ty = said.last().and_then(|last| last.parse::<Type>().ok());
+    if ty.is_some() {
+        said.pop();
+    }
     let kind = match said.as_slice() {
         [] => Ok(IndexKind::Spatial(Layout::default())),
         [layout] => format!("spatial:{layout}").parse::<IndexKind>().map_err(|_| {
@@ -344,7 +354,7 @@ fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
         Ok(WantedIndex {
             path: path.parse::<Path>().map_err(|error| error.to_string())?,
             kind,
-            ty: Some(ty),
+            ty,
             tokenizer: Tokenizer::default(),
         })
     }))

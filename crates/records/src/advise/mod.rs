@@ -155,10 +155,11 @@ impl Handle {
         let snapshot = self.snapshot();
         let layout = &snapshot.layout;
         let counts = self.usage();
-        let mut attributes: Vec<(Path, Option<IndexKind>)> = Vec::new();
+        let mut attributes: Vec<(Path, Option<IndexKind>, bool)> = Vec::new();
         let mut readers = Vec::new();
         for attribute in &layout.attributes {
-            attributes.push((attribute.path.clone(), Some(attribute.kind)));
+            let is_point = attribute.ty.space().is_some();
+            attributes.push((attribute.path.clone(), Some(attribute.kind), is_point));
             readers.push(Reader::Declared(attribute));
         }
         let key = (layout.stored.key.clone(), layout.stored.key_type);
@@ -177,7 +178,7 @@ impl Handle {
                 };
                 let one = vec![(path.clone(), ty)];
                 readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
-                attributes.push((path, None));
+                attributes.push((path, None, false));
             }
         }
         let cost = snapshot.snapshot.cost();
@@ -189,19 +190,17 @@ impl Handle {
             None if reads(&counts) > 0 => MixSource::Counted,
             None => MixSource::Assumed,
         };
-        let advised =
-            attributes
-                .into_iter()
-                .zip(&index_entries)
-                .map(|((path, now), index_entries)| {
-                    let asked = counts.attributes.get(&path).copied().unwrap_or_default();
-                    let workload = match (mix, source) {
-                        (Some(mix), _) => mix.workload(&asked),
-                        (None, MixSource::Counted) => counted(&counts, &asked),
-                        (None, _) => Mix::default().workload(&asked),
-                    };
-                    advise(path, now, asked, workload, index_entries)
-                });
+        let advised = attributes.into_iter().zip(&index_entries).map(
+            |((path, now, is_point), index_entries)| {
+                let asked = counts.attributes.get(&path).copied().unwrap_or_default();
+                let workload = match (mix, source) {
+                    (Some(mix), _) => mix.workload(&asked),
+                    (None, MixSource::Counted) => counted(&counts, &asked),
+                    (None, _) => Mix::default().workload(&asked),
+                };
+                advise(path, (now, is_point), asked, workload, index_entries)
+            },
+        );
         Ok(Advice {
             dataset: self.name().to_string(),
             records,
@@ -281,7 +280,7 @@ impl Mix {
 
 fn advise(
     path: Path,
-    now: Option<IndexKind>,
+    (now, is_point): (Option<IndexKind>, bool),
     asked: Asked,
     workload: Workload,
     index_entries: &AttributeProfile,
@@ -302,10 +301,13 @@ fn advise(
     let none = IndexKind::None;
     let used = now.unwrap_or(none);
     let in_use = cost_of(used);
-    let others = cost::advised().filter(|kind| *kind != used);
+    // Points have their own kinds, of which none is measured here to be better than another.
+    let others = cost::advised().filter(|kind| *kind != used && !is_point);
     let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
     let never = workload.lookups + workload.ranges <= 0.0;
-    let candidates = costs.iter().filter(|cost| cost::is_advised(cost.kind));
+    let candidates = costs
+        .iter()
+        .filter(|cost| is_point || cost::is_advised(cost.kind));
     let best = candidates.min_by(|a, b| {
         let bytes = a.bytes.total_cmp(&b.bytes);
         a.operation.total_cmp(&b.operation).then(bytes)
@@ -321,6 +323,9 @@ fn advise(
             used,
             "no record has it yet: nothing can be measured".to_string(),
         )
+    } else if is_point {
+        let why = "points have indexes of kind spatial alone".to_string();
+        (used, why)
     } else if best == used || better {
         (best, cost::why(best, &workload, index_entries))
     } else {

@@ -36,7 +36,7 @@ fn advised(
 ) -> AttributeAdvice {
     advise(
         "a".parse().unwrap(),
-        now,
+        (now, false),
         Asked::default(),
         work,
         index_entries,

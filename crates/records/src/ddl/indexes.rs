@@ -113,6 +113,7 @@ impl Handle {
         let ty = match (ty, known) {
             (Some(ty), _) => ty,
             (None, Some(known)) => known.def.ty,
+            (None, None) if kind.is_spatial() => Type::Point,
             (None, None) => self.infer(path)?,
         };
         self.begin(&layout, path, kind, ty, tokenizer)?;
