@@ -18,9 +18,9 @@ const MOST_CELLS: usize = 160;
 pub struct Region {
     area: Area,
     /// First and last cell of each range, in order; they do not touch.
-    ranges: Vec<(u64, u64)>,
+    ranges: Cells,
     /// The same, of fewer and larger ranges.
-    coarse: Vec<(u64, u64)>,
+    coarse: Cells,
 }
 
 impl PartialEq for Region {
@@ -106,6 +106,9 @@ impl Region {
     }
 }
 
+/// First and last cell of ranges, in order.
+type Cells = Vec<(u64, u64)>;
+
 /// Encodings from the first (inclusive) to the second (exclusive; `None` is the end).
 type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
@@ -116,7 +119,7 @@ fn bytes((first, last): &(u64, u64)) -> KeyRange {
 
 /// The ranges of cells that cover an area: few, and more. From the whole space down, cells that cross its border are quartered while
 /// they make few ranges.
-fn cover(area: &Area) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+fn cover(area: &Area) -> (Cells, Cells) {
     let (mut level, mut coarse, mut best) = (0, Vec::new(), Vec::new());
     let mut cells = vec![Cell {
         x: 0,
@@ -177,9 +180,9 @@ fn relation(area: &Area, level: u32, x: u32, y: u32) -> Relation {
 }
 
 /// The ranges of the smallest cells in some cells of a level, neighbours joined.
-fn joined(level: u32, cells: &[Cell]) -> Vec<(u64, u64)> {
+fn joined(level: u32, cells: &[Cell]) -> Cells {
     let below = 2 * (CELL_BITS - level);
-    let mut ranges: Vec<(u64, u64)> = cells
+    let mut ranges: Cells = cells
         .iter()
         .map(|cell| {
             let first = interleave(cell.x, cell.y).checked_shl(below).unwrap_or(0);

@@ -31,6 +31,9 @@ struct Row {
 /// By key: the order of writes, and the record.
 type Rows = BTreeMap<u64, (u64, Row)>;
 
+/// Which records meet a condition.
+type Meets<'a> = dyn Fn(&Row) -> bool + 'a;
+
 /// The form in which records have their point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
@@ -154,7 +157,7 @@ impl Run {
             self.writes += 1;
             let id = self.rng.u64(0..self.keys);
             if self.rng.usize(0..6) == 0 {
-                batch.delete(&id).unwrap();
+                batch.delete(id).unwrap();
                 self.rows.remove(&id);
                 continue;
             }
@@ -282,7 +285,7 @@ impl Run {
         let point = |(x, y): (f64, f64)| Point::new(space, x, y).unwrap();
         let inside = |row: &Row| row.point.is_some_and(|p| area.contains(point(p)));
         let n = self.rng.u64(0..5);
-        let (condition, meets): (Expr, Box<dyn Fn(&Row) -> bool>) = match self.rng.usize(0..4) {
+        let (condition, meets): (Expr, Box<Meets<'_>>) = match self.rng.usize(0..4) {
             0 => (field(at).within(expr.clone()), Box::new(inside)),
             1 => (
                 field(at).within(expr.clone()) & field("n").ge(n),

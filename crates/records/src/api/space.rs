@@ -1,7 +1,7 @@
 //! Queries of points.
 
-use model::PrimaryKey;
 use model::schema::{IntoPath, Path};
+use model::{Key, PrimaryKey};
 
 use super::Query;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::record::Record;
 /// A record, and how far away it is.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Neighbour<K = crate::Key> {
+pub struct Neighbour<K = Key> {
     /// The record.
     pub record: Record<K>,
     /// In metres along the great circle; in the plane, in the unit of the coordinates.

@@ -145,7 +145,7 @@ fn one_point_is_one_table_and_damaged_bounds_do_no_harm() {
             .cut(&Cutting {
                 bytes: u64::MAX,
                 table_size: 0,
-                sample: &[short.clone()],
+                sample: std::slice::from_ref(&short),
                 beside: &[&bounds],
             })
             .part(&short);
