@@ -301,6 +301,17 @@ fn check(dataset: &str) {
             ask(&loaded, question);
         }
         loaded.run("check", &[]).expect(0);
+        let view = loaded.run("view", &["d"]);
+        match layout {
+            "embedded" => assert!(view.code == 2 && view.stdout.is_empty(), "{view:?}"),
+            _ => {
+                let tables = view.stdout.matches("<title>").count();
+                assert!(
+                    view.code == 0 && view.stdout.starts_with("<svg") && tables > 0,
+                    "{layout}: {tables} tables"
+                );
+            }
+        }
     }
 }
 

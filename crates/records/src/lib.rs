@@ -109,7 +109,7 @@ pub use model::tokens::Tokenizer;
 pub use model::{AsKey, Key, KeyRange, PrimaryKey};
 pub use query::{
     BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order,
-    PageToken, ReadCost, Steps, ValuePage, ValueToken,
+    PageToken, ReadCost, Steps, TableBox, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use repair::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};

@@ -27,7 +27,7 @@ pub(crate) use query::{
     AnswerOrder, CountArgs, ExplainForm, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs,
     ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
-pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, WithinArgs};
+pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 #[cfg(test)]
 pub(crate) use values::durability;
 pub(crate) use values::{KINDS, Strategy, Ttl, size};
@@ -94,6 +94,9 @@ pub(crate) enum Command {
     /// Print the records nearest to a point, the nearest first
     #[command(after_help = space::NEAR_HELP)]
     Near(NearArgs),
+    /// Draw where the tables of an index of points lie, as SVG
+    #[command(after_help = space::VIEW_HELP)]
+    View(ViewArgs),
     /// Print the records in the order of their keys
     #[command(after_help = "Example:\n  esker scan db events --from 100 --to 200 --reverse")]
     Scan(ScanArgs),

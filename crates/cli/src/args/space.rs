@@ -23,6 +23,12 @@ Examples:
   esker within db moves lon,lat --rect=2.2,48.7,2.6,49.0 --latest-per icao24 --time time --as-of 1633608000 --max-age 60
   esker within db moves lon,lat --rect=-5,42,8,51 --cells 0.25 --limit 20";
 
+pub(super) const VIEW_HELP: &str = "\
+The box of each table, level by level: exact in the layouts mbr and stacked; in z of about a thousandth of the points.
+
+Example:
+  esker view db places lon,lat > levels.svg";
+
 pub(super) const NEAR_HELP: &str = "\
 PATH is as in `esker within`. Distances are great-circle distances in metres; in an index of the plane, the unit of its
 coordinates. Records at the same distance come by key.
@@ -100,6 +106,16 @@ pub(crate) struct WithinArgs {
     pub(crate) max_age: Option<f64>,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ViewArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// Where the points are [default: the only index of points]
+    pub(crate) path: Option<Path>,
 }
 
 #[derive(Args)]

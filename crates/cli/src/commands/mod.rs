@@ -23,6 +23,7 @@ pub(crate) mod shell;
 pub(crate) mod space;
 pub(crate) mod stat;
 pub(crate) mod versions;
+pub(crate) mod view;
 pub(crate) mod write;
 
 use std::path::Path;

@@ -357,7 +357,7 @@ fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
 /// A dataset at one moment. Keeps the files that it sees from being removed: hold it as long as its
 /// queries take, not longer.
 pub struct DatasetSnapshot<K = Key> {
-    view: View,
+    pub(super) view: View,
     key: PhantomData<fn() -> K>,
 }
 

@@ -3,10 +3,10 @@
 use model::schema::{IntoPath, Path};
 use model::{Key, PrimaryKey};
 
-use super::Query;
+use super::{DatasetSnapshot, Query};
 use crate::error::Result;
 use crate::query::space::AsOf;
-use crate::query::{CellCount, Explain};
+use crate::query::{CellCount, Explain, TableBox};
 use crate::record::Record;
 
 /// A record, and how far away it is.
@@ -104,6 +104,17 @@ impl<K: PrimaryKey> Query<K> {
         let (found, explain) = self.inner.latest_per(&key.into_path()?, &at.0)?;
         let records = found.into_iter().map(Record::typed);
         Ok((records.collect::<Result<_>>()?, explain))
+    }
+}
+
+impl<K: PrimaryKey> DatasetSnapshot<K> {
+    /// The tables of the index of points at `path`, newest first, and the boxes around their points: exact where tables are cut
+    /// by space, elsewhere of about a thousandth of the points.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`](crate::Error::BadInput) where there is no such index, or one without a tree; those of the reads.
+    pub fn table_boxes(&self, path: impl IntoPath) -> Result<Vec<TableBox>> {
+        self.view.table_boxes(&path.into_path()?)
     }
 }
 

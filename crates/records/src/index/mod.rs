@@ -40,6 +40,7 @@ use crate::error::Result;
 pub(crate) use crate::maintenance::{CURRENT, Candidate};
 use cost::Workload;
 use model::definition::{ExternalKind, IndexKind, Merging};
+use model::geometry::Bounds;
 use model::schema::{Type, Value};
 
 /// "The record of `key` has `value`."
@@ -325,6 +326,11 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
             Some(registered.as_ref())
         }
     }
+}
+
+/// The box around the points of a table that is cut by space.
+pub(crate) fn box_of(file: &TableFile) -> Option<Bounds> {
+    spatial::box_of(file)
 }
 
 /// [`Index::is_filtered_scan`] of a kind.

@@ -7,6 +7,7 @@ mod bulk;
 mod candidates;
 mod count;
 mod explain;
+mod levels;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
@@ -21,6 +22,7 @@ pub use bulk::BulkOrder;
 pub use explain::{
     Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
 };
+pub use levels::TableBox;
 pub(crate) use scan::Scan;
 pub use space::CellCount;
 pub(crate) use versions::Page;

@@ -7,7 +7,7 @@ mod z;
 
 use lsm::version::TableFile;
 use model::definition::Layout;
-use model::geometry::{Area, Relation};
+use model::geometry::{Area, Bounds, Relation};
 
 use super::{Index, Lookup, Range, TreeRange};
 use crate::catalog::Attribute;
@@ -26,13 +26,14 @@ pub(super) fn of(layout: Layout) -> &'static dyn Index {
     }
 }
 
+/// The box around the points of a table that is cut by space; `None` for one that is not.
+pub(super) fn box_of(file: &TableFile) -> Option<Bounds> {
+    partition::bounds_of(file.bounds())
+}
+
 /// True when a table may have points of a range: it is of a tree that is not cut by space, or its box meets the area.
 pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
-    let bounds = file.bounds();
-    if bounds.is_empty() {
-        return true;
-    }
-    let Some(bounds) = partition::bounds_of(bounds) else {
+    let Some(bounds) = box_of(file) else {
         return true;
     };
     let outside = |area: &Area| area.relation(&bounds) == Relation::Outside;

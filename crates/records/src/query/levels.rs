@@ -1,0 +1,78 @@
+//! Where the tables of an index of points lie: for pictures.
+
+use model::geometry::Bounds;
+use model::schema::{Path, Value, decode_point};
+
+use crate::error::{Error, Result};
+use crate::index;
+use crate::store::View;
+
+/// A table of an index of points, and the box around its points.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct TableBox {
+    /// Its level; the runs of level 0 are the newest.
+    pub level: u32,
+    /// Its run, from the newest (0) to the oldest.
+    pub run: usize,
+    /// Entries, deletions among them.
+    pub entries: u64,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Least longitude, or first coordinate.
+    pub west: f64,
+    /// Least latitude, or second coordinate.
+    pub south: f64,
+    /// Greatest longitude, or first coordinate.
+    pub east: f64,
+    /// Greatest latitude, or second coordinate.
+    pub north: f64,
+}
+
+impl View {
+    /// The tables of the index of points at `path`. Their boxes are exact where tables are cut by space; elsewhere they are those
+    /// of some thousandth of the points.
+    pub(crate) fn table_boxes(&self, path: &Path) -> Result<Vec<TableBox>> {
+        let attributes = &self.layout.attributes;
+        let attribute = attributes.iter().find(|attribute| attribute.path == *path);
+        let known = attribute.and_then(|attribute| Some((attribute, attribute.ty.space()?)));
+        let Some((attribute, space)) = known.filter(|(a, _)| a.kind.is_standalone()) else {
+            return Err(Error::bad_input(format!(
+                "`{path}` has no index of points with a tree"
+            )));
+        };
+        let version = self.snapshot.version();
+        let tree = version.trees.get(&attribute.index_tree()?);
+        let mut boxes = Vec::new();
+        for (at, run) in tree.iter().flat_map(|tree| tree.runs.iter().enumerate()) {
+            for file in run.tables.iter() {
+                let meta = file.meta();
+                let mut bounds = index::box_of(file);
+                if bounds.is_none() {
+                    let table = file.table()?;
+                    let ends = [meta.smallest.as_slice(), meta.largest.as_slice()];
+                    for key in ends.into_iter().chain(table.partition_keys()) {
+                        let value = Value::split(attribute.ty, key).map(|(value, _)| value);
+                        let point = value.and_then(|value| decode_point(space, value));
+                        bounds = match (bounds, point.map(Bounds::of)) {
+                            (Some(all), Some(one)) => Some(all.union(one)),
+                            (all, one) => all.or(one),
+                        };
+                    }
+                }
+                let Some(bounds) = bounds else { continue };
+                boxes.push(TableBox {
+                    level: run.level,
+                    run: at,
+                    entries: meta.entries,
+                    bytes: meta.size,
+                    west: bounds.min_x,
+                    south: bounds.min_y,
+                    east: bounds.max_x,
+                    north: bounds.max_y,
+                });
+            }
+        }
+        Ok(boxes)
+    }
+}
