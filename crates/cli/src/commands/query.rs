@@ -257,7 +257,7 @@ fn visit(query: Query, order: BulkOrder, args: &QueryArgs) -> Result<Outcome, Fa
 }
 
 /// Prints the remarks of a query that has run.
-fn notes(plan: &Explain) {
+pub(super) fn notes(plan: &Explain) {
     for text in &plan.notes {
         note(format_args!("note: {text}"));
     }

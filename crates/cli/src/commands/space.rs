@@ -2,7 +2,7 @@
 
 use esker::{AreaExpr, Explain, Latest, Neighbour, Query, Record, Type, Value, field};
 
-use super::query::{answer, conditions, explained, filtered, paths, print};
+use super::query::{answer, conditions, explained, filtered, notes, paths, print};
 use super::{dataset_at, json, open_to_read, plan};
 use crate::args::{AnswerOrder, AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
 use crate::failure::{Failure, Outcome};
@@ -83,6 +83,7 @@ fn count(query: Query, args: &WithinArgs) -> Result<Outcome, Failure> {
         .limit(args.query.limit)
         .validation(args.query.validation)
         .count_explained()?;
+    notes(&plan);
     plan::explain(args.query.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;

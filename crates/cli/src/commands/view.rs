@@ -8,7 +8,7 @@ use esker::{DatasetSnapshot, Path, TableBox};
 use super::{dataset_at, open_to_read};
 use crate::args::ViewArgs;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, bytes, thousands};
+use crate::output::{Output, bytes, counted, thousands};
 
 /// The size of the part of the picture that shows a level.
 const WIDTH: f64 = 900.0;
@@ -89,10 +89,10 @@ fn picture(title: &str, boxes: &[TableBox]) -> String {
         // Writing to a string cannot fail.
         let _ = write!(
             svg,
-            "<text x=\"{MARGIN}\" y=\"{:.1}\">level {level}: {} tables, {} entries, {}</text>\n\
+            "<text x=\"{MARGIN}\" y=\"{:.1}\">level {level}: {}, {} entries, {}</text>\n\
              <rect x=\"{MARGIN}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"#f4f4f1\"/>\n",
             top - 8.0,
-            thousands(tables.len() as u64),
+            counted(tables.len() as u64, "table"),
             thousands(entries),
             bytes(size),
         );

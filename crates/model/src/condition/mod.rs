@@ -16,7 +16,7 @@
 //!            | "polygon(" GeoJSON ")"
 //! PATH      := names joined by dots | the same in quotes
 //! VALUE     := text up to a blank or ")" (in a list also ",") | text in quotes
-//!            | int(N) | float(N) | bool(B) | time(T) | text(T)
+//!            | int(N) | float(N) | bool(B) | time(T) | point(X,Y) | plane(X,Y) | text(T)
 //! ```
 //!
 //! Keywords may be in capitals. In quotes, `\"` is the quote and `\\` a backslash. A path that is a keyword or

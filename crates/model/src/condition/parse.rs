@@ -66,7 +66,9 @@ pub(super) fn is_keyword(word: &str) -> bool {
 
 /// The type name in `int(5)`, if the text begins like that.
 pub(super) fn typed_name(text: &str) -> Option<&'static str> {
-    const NAMES: [&str; 6] = ["int", "float", "string", "bool", "time", "text"];
+    const NAMES: [&str; 8] = [
+        "int", "float", "string", "bool", "time", "point", "plane", "text",
+    ];
     let (name, _) = text.split_once('(')?;
     NAMES.into_iter().find(|known| *known == name)
 }

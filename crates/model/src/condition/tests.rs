@@ -383,3 +383,60 @@ fn read_op(symbol: &str) -> Op {
         .find(|op| op.symbol() == symbol)
         .unwrap()
 }
+
+#[test]
+fn areas_are_read_printed_and_evaluated() {
+    let texts = [
+        "within(at, rect(-1,-2.5,3,4))",
+        "within(place.lon,place.lat, circle(2.35,48.85,5000))",
+        "within(at, polygon({\"type\":\"Polygon\",\"coordinates\":[[[0,0],[9,0],[9,9],[0,0]]]})) and n > 3",
+        "not within(at, rect(170,-30,-170,0)) or at = point(2,3)",
+        "within(\"a b\", rect(0,0,1,1))",
+    ];
+    for text in texts {
+        let expr: Expr = text.parse().unwrap();
+        assert_eq!(expr.to_string(), text);
+        assert_eq!(expr.to_string().parse::<Expr>().unwrap(), expr);
+    }
+    for text in [
+        "WITHIN( at , rect( 0 , 0 , 9 , 9 ) )",
+        "within(at, polygon([[0,0],[9,0],[9,9],[0,9],[0,0]]))",
+        "within(at,polygon([[[0,0],[9,0],[9,9],[0,9],[0,0]]]))",
+        "within(at, circle(4,4,200000))",
+    ] {
+        let filter = Filter::new(&text.parse().unwrap());
+        for (body, inside) in [
+            (r#"{"at":[5,4]}"#, true),
+            (r#"{"at":{"type":"Point","coordinates":[4,3]}}"#, true),
+            (r#"{"at":[50,4]}"#, false),
+            (r#"{"at":null}"#, false),
+            (r#"{"at":"5,4"}"#, false),
+            (r#"{"x":1}"#, false),
+            (r#"{"at":[5,200]}"#, false),
+        ] {
+            assert_eq!(
+                filter.matches_json(body.as_bytes()),
+                inside,
+                "{text}: {body}"
+            );
+        }
+    }
+    // A field of that name is still a field.
+    assert!(Filter::new(&"within = 5".parse().unwrap()).matches_json(br#"{"within":5}"#));
+    for (text, why) in [
+        ("within(at, rect(1,2,3))", "rect(WEST,SOUTH,EAST,NORTH)"),
+        ("within(at, rect(1,9,3,4))", "south"),
+        ("within(at, circle(1,2,-3))", "radius"),
+        ("within(at, polygon([[0,0],[1,1]]))", "ring"),
+        ("within(at)", "`,` and an area"),
+        (
+            "within(at, b, c, rect(0,0,1,1))",
+            "a point is at one path or at two",
+        ),
+        ("within(at, rect(0,0,1,1)", "`)`"),
+        ("within(at, rect(0,0,1,1", "not closed"),
+    ] {
+        let error = text.parse::<Expr>().unwrap_err().to_string();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
