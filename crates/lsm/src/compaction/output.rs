@@ -61,7 +61,9 @@ pub(super) struct Expected {
     bytes: u64,
     /// Keys of the input at even distances, in order.
     sample: Vec<Vec<u8>>,
-    /// The tables of the target run.
+    /// The tables that are read.
+    within: Vec<Arc<TableFile>>,
+    /// The tables of the target run that stay.
     beside: Vec<Arc<TableFile>>,
 }
 
@@ -103,6 +105,7 @@ impl Expected {
         expected.beside = beside;
         for table in tables {
             expected.bytes += table.meta().size;
+            expected.within.push(table.clone());
             expected.sample.push(table.meta().smallest.clone());
             let keys = table.table()?.partition_keys().map(<[u8]>::to_vec);
             expected.sample.extend(keys);
@@ -110,6 +113,10 @@ impl Expected {
         expected.sample.sort();
         Ok(expected)
     }
+}
+
+fn all_bounds(tables: &[Arc<TableFile>]) -> Vec<&[u8]> {
+    tables.iter().map(|table| table.bounds()).collect()
 }
 
 impl<'a> Output<'a> {
@@ -134,11 +141,8 @@ impl<'a> Output<'a> {
                     bytes: expected.bytes,
                     table_size: shop.options.table_size,
                     sample: &expected.sample,
-                    beside: &expected
-                        .beside
-                        .iter()
-                        .map(|t| t.bounds())
-                        .collect::<Vec<_>>(),
+                    within: &all_bounds(&expected.within),
+                    beside: &all_bounds(&expected.beside),
                 }),
                 beside: expected.beside.clone(),
                 partitioner: partitioner.clone(),

@@ -40,6 +40,9 @@ pub struct Cutting<'a> {
     pub table_size: u64,
     /// A sample of the keys, about evenly spread, in order. May be empty.
     pub sample: &'a [Vec<u8>],
+    /// The bounds of the tables that are merged: each key of the output is covered by one of them. Empty where that is
+    /// not known, as in a flush.
+    pub within: &'a [&'a [u8]],
     /// The bounds of the tables that stay in the same run: the new tables must not overlap them. They cover no key of
     /// the output.
     pub beside: &'a [&'a [u8]],

@@ -1,7 +1,8 @@
 //! Trees of points whose tables are cut by space: within a run no two tables share a place, so that an area meets few
 //! tables of each. Points are packed by Sort-Tile-Recursive: into vertical slices of about the same number of points, and
-//! each slice into tiles (chapter 5 of the Spatial-LSM paper). Where tables of the run stay, tiles are cut along their edges
-//! until none reaches over one.
+//! each slice into tiles (chapter 5 of the Spatial-LSM paper). Where tables of the run stay, the plane is first cut along
+//! their edges, until none is between the keys of a part; each part is then packed on its own. Keys lie in the bounds of the
+//! tables that are merged, so tables that stay elsewhere need no cuts.
 //!
 //! Coordinates are compared as they are encoded, as whole numbers: between two neighbours there is nothing, so that a cut
 //! leaves each point on one side. The bounds of a table are the least box around its points: least and greatest first
@@ -32,6 +33,8 @@ impl fmt::Debug for Boxes {
 /// A box: the least and the greatest of the first coordinate, and of the second.
 type Rect = [u64; 4];
 
+const EVERYWHERE: Rect = [0, u64::MAX, 0, u64::MAX];
+
 /// The place of a key; a malformed one has a place, too.
 fn place(key: &[u8]) -> (u64, u64) {
     let at = |from: usize| {
@@ -56,6 +59,26 @@ fn holds([x0, x1, y0, y1]: Rect, (x, y): (u64, u64)) -> bool {
 
 fn meet(a: Rect, b: Rect) -> bool {
     a[0] <= b[1] && b[0] <= a[1] && a[2] <= b[3] && b[2] <= a[3]
+}
+
+/// The least box around both.
+fn hull(a: Rect, b: Rect) -> Rect {
+    [
+        a[0].min(b[0]),
+        a[1].max(b[1]),
+        a[2].min(b[2]),
+        a[3].max(b[3]),
+    ]
+}
+
+/// What is in both, if anything.
+fn clip(a: Rect, b: Rect) -> Option<Rect> {
+    meet(a, b).then_some([
+        a[0].max(b[0]),
+        a[1].min(b[1]),
+        a[2].max(b[2]),
+        a[3].min(b[3]),
+    ])
 }
 
 /// The coordinates of a table's bounds; `None` for damaged ones.
@@ -96,13 +119,20 @@ impl Partitioner for Boxes {
     }
 
     fn cut(&self, output: &Cutting<'_>) -> Box<dyn Cutter> {
-        let beside = output.beside.iter().filter_map(|bounds| rect(bounds));
+        let rects = |bounds: &[&[u8]]| -> Vec<Rect> {
+            let rects = bounds.iter().filter_map(|bounds| rect(bounds));
+            rects.collect()
+        };
+        let mut within = rects(output.within);
+        if within.is_empty() || within.len() < output.within.len() {
+            within = vec![EVERYWHERE];
+        }
         let tables = output.bytes.div_ceil(output.table_size.max(1));
-        let points = output.sample.iter().map(|key| place(key)).collect();
         Box::new(Tiles::new(
-            points,
+            output.sample.iter().map(|key| place(key)).collect(),
             tables.clamp(1, MOST_TILES) as usize,
-            &beside.collect::<Vec<Rect>>(),
+            within,
+            &rects(output.beside),
         ))
     }
 }
@@ -121,49 +151,82 @@ struct Tiles {
     nodes: Vec<Node>,
     /// Tables that have keys.
     used: usize,
+    /// Tables for each point of the sample.
+    density: f64,
 }
 
 /// A point of the sample.
 type Place = (u64, u64);
 
 impl Tiles {
-    fn new(mut points: Vec<Place>, tables: usize, beside: &[Rect]) -> Tiles {
+    /// Tiles for keys of which `points` is a sample, and which all lie in the boxes `within`; none may reach into the boxes
+    /// `beside`.
+    fn new(mut points: Vec<Place>, tables: usize, within: Vec<Rect>, beside: &[Rect]) -> Tiles {
         let mut tiles = Tiles {
             nodes: Vec::new(),
             used: 0,
+            density: tables as f64 / points.len().max(1) as f64,
         };
-        let slices = (tables as f64).sqrt().ceil() as usize;
         points.sort_unstable();
-        let by_x = quantiles(points.iter().map(|point| point.0), slices);
-        let per_slice = tables.div_ceil(slices.max(1));
-        let mut regions = Vec::new();
-        let mut left = 0;
-        for end in by_x.iter().copied().chain([u64::MAX]) {
-            let inside = |point: &&Place| (left..=end).contains(&point.0);
-            let mut slice: Vec<Place> = points.iter().filter(inside).copied().collect();
-            slice.sort_unstable_by_key(|point| point.1);
-            let by_y = quantiles(slice.iter().map(|point| point.1), per_slice);
-            let mut tops = Vec::new();
-            let mut low = 0;
-            for top in by_y.iter().copied().chain([u64::MAX]) {
-                let region = [left, end, low, top];
-                let held = slice.iter().filter(|point| holds(region, **point));
-                let held: Vec<Place> = held.copied().collect();
-                let node = tiles.cut_along(region, held, beside);
-                tops.push((top, node));
-                low = top.saturating_add(1);
-            }
-            let slice = tiles.joined(&tops, Node::Y);
-            regions.push((end, slice));
-            left = end.saturating_add(1);
-        }
-        tiles.joined(&regions, Node::X);
+        tiles.part(within, points, beside, 0);
         tiles
     }
 
     fn add(&mut self, node: Node) -> usize {
         self.nodes.push(node);
         self.nodes.len() - 1
+    }
+
+    /// Cuts the part of the plane whose keys lie in `within` along the edges of boxes that stay, until none of these is
+    /// between its keys, and packs what is left.
+    fn part(
+        &mut self,
+        within: Vec<Rect>,
+        points: Vec<Place>,
+        beside: &[Rect],
+        depth: u32,
+    ) -> usize {
+        let Some(hull) = within.iter().copied().reduce(hull) else {
+            // No keys come here.
+            return self.add(Node::Leaf(None));
+        };
+        let near = beside.iter().copied().filter(|b| meet(*b, hull));
+        let near: Vec<Rect> = near.collect();
+        let Some(cut) = best_cut(hull, &within, &near, depth) else {
+            return self.pack(&points);
+        };
+        let (low, high) = cut.halves();
+        let clipped = |half: Rect| within.iter().filter_map(|b| clip(*b, half)).collect();
+        let (in_low, in_high) = points.into_iter().partition(|point| holds(low, *point));
+        let low = self.part(clipped(low), in_low, &near, depth + 1);
+        let high = self.part(clipped(high), in_high, &near, depth + 1);
+        self.add(match cut {
+            Cut::X(at) => Node::X(at, low, high),
+            Cut::Y(at) => Node::Y(at, low, high),
+        })
+    }
+
+    /// Packs points, by their first coordinate, into slices, and each slice into tiles.
+    fn pack(&mut self, points: &[Place]) -> usize {
+        let tables = (self.density * points.len() as f64).round().max(1.0) as usize;
+        let slices = (tables as f64).sqrt().ceil() as usize;
+        let per_slice = tables.div_ceil(slices.max(1));
+        let by_x = quantiles(points.iter().map(|point| point.0), slices);
+        let mut regions = Vec::new();
+        let mut rest = points;
+        for end in by_x.into_iter().chain([u64::MAX]) {
+            let (slice, after) = rest.split_at(rest.partition_point(|point| point.0 <= end));
+            rest = after;
+            let mut ys: Vec<u64> = slice.iter().map(|point| point.1).collect();
+            ys.sort_unstable();
+            let tops = quantiles(ys.iter().copied(), per_slice).into_iter();
+            let tops: Vec<(u64, usize)> = tops
+                .chain([u64::MAX])
+                .map(|top| (top, self.add(Node::Leaf(None))))
+                .collect();
+            regions.push((end, self.joined(&tops, Node::Y)));
+        }
+        self.joined(&regions, Node::X)
     }
 
     /// One node for neighbours, each up to its number.
@@ -178,67 +241,76 @@ impl Tiles {
             (None, _) => self.add(Node::Leaf(None)),
         }
     }
+}
 
-    /// A region, cut along the edges of boxes that reach into it until none does but those that cover all of a part,
-    /// where no keys come.
-    fn cut_along(&mut self, region: Rect, points: Vec<Place>, beside: &[Rect]) -> usize {
-        let near: Vec<Rect> = beside
-            .iter()
-            .copied()
-            .filter(|b| meet(*b, region))
-            .collect();
-        let Some((is_x, at)) = best_cut(region, &points, &near) else {
-            return self.add(Node::Leaf(None));
-        };
-        let [x0, x1, y0, y1] = region;
-        let (low, high) = match is_x {
-            true => ([x0, at, y0, y1], [at.saturating_add(1), x1, y0, y1]),
-            false => ([x0, x1, y0, at], [x0, x1, at.saturating_add(1), y1]),
-        };
-        let (in_low, in_high) = points.into_iter().partition(|point| holds(low, *point));
-        let low = self.cut_along(low, in_low, &near);
-        let high = self.cut_along(high, in_high, &near);
-        self.add(match is_x {
-            true => Node::X(at, low, high),
-            false => Node::Y(at, low, high),
-        })
+/// Everything up to a coordinate is apart from everything behind it.
+#[derive(Clone, Copy)]
+enum Cut {
+    X(u64),
+    Y(u64),
+}
+
+impl Cut {
+    fn halves(self) -> (Rect, Rect) {
+        const MAX: u64 = u64::MAX;
+        match self {
+            Cut::X(at) => ([0, at, 0, MAX], [at.saturating_add(1), MAX, 0, MAX]),
+            Cut::Y(at) => ([0, MAX, 0, at], [0, MAX, at.saturating_add(1), MAX]),
+        }
     }
 }
 
-/// Where to cut a region so that one of the boxes is apart from as many points as can be: whether by the first coordinate, and
-/// the greatest one of the lower part. `None` where no box reaches into the region, or one covers it.
-fn best_cut([x0, x1, y0, y1]: Rect, points: &[Place], near: &[Rect]) -> Option<(bool, u64)> {
-    let at_x = |at: u64| (x0 <= at && at < x1).then_some((true, at));
-    let at_y = |at: u64| (y0 <= at && at < y1).then_some((false, at));
-    let mut best: Option<(usize, (bool, u64))> = None;
-    for [a0, a1, b0, b1] in near.iter().copied() {
-        let edges = [
-            a0.checked_sub(1).and_then(at_x).map(|cut| (cut, false)),
-            at_x(a1).map(|cut| (cut, true)),
-            b0.checked_sub(1).and_then(at_y).map(|cut| (cut, false)),
-            at_y(b1).map(|cut| (cut, true)),
-        ];
-        if edges.iter().all(Option::is_none) {
-            // All of the region is covered: no keys come there.
-            return None;
-        }
-        for ((is_x, at), box_is_low) in edges.into_iter().flatten() {
-            let is_low = |point: &&Place| if is_x { point.0 <= at } else { point.1 <= at };
-            let lows = points.iter().filter(is_low).count();
-            let beside_it = if box_is_low {
-                lows
-            } else {
-                points.len() - lows
-            };
-            if best.is_none_or(|(least, _)| beside_it < least) {
-                best = Some((beside_it, (is_x, at)));
-            }
-            if beside_it == 0 {
-                return Some((is_x, at));
-            }
-        }
+/// The most cuts compared in each direction: evenly spread over the edges.
+const COMPARED: usize = 48;
+
+/// From this depth on edges are halved whatever that cuts, so that the tree stays shallow.
+const DEEP: u32 = 40;
+
+/// What a cut through a box of keys weighs against a pair of boxes that are not apart yet: each is one more table, each pair
+/// at most a further cut. From 2 to 16 makes no difference that can be measured.
+const CROSSED: usize = 8;
+
+/// The best cut along an edge of one of the boxes `near`: few boxes of `within` are cut, and few pairs of one of these and one
+/// of `near` are left on one side. `None` where there is no edge within the hull.
+fn best_cut(hull: Rect, within: &[Rect], near: &[Rect], depth: u32) -> Option<Cut> {
+    let xs = edges(near, [hull[0], hull[1]], |b| [b[0], b[1]]);
+    let ys = edges(near, [hull[2], hull[3]], |b| [b[2], b[3]]);
+    if depth >= DEEP {
+        let (edges, cut): (_, fn(u64) -> Cut) = match xs.len() >= ys.len() {
+            true => (xs, Cut::X),
+            false => (ys, Cut::Y),
+        };
+        return edges.get(edges.len() / 2).copied().map(cut);
     }
-    best.map(|(_, cut)| cut)
+    let spread = |edges: Vec<u64>| {
+        let step = edges.len().div_ceil(COMPARED).max(1);
+        edges.into_iter().skip(step / 2).step_by(step)
+    };
+    let cuts = spread(xs).map(Cut::X).chain(spread(ys).map(Cut::Y));
+    cuts.min_by_key(|cut| {
+        let (low, high) = cut.halves();
+        let count = |boxes: &[Rect], half: Rect| boxes.iter().filter(|b| meet(**b, half)).count();
+        let (within_low, within_high) = (count(within, low), count(within, high));
+        let (near_low, near_high) = (count(near, low), count(near, high));
+        let pairs = within_low * near_low + within_high * near_high;
+        let crossed = within_low + within_high - within.len();
+        let cost = pairs + CROSSED * crossed;
+        (cost, crossed, near_low.max(near_high))
+    })
+}
+
+/// Where boxes can be cut off, in order, each once: the greatest coordinate of the lower part, which leaves something of the
+/// span on both sides.
+fn edges(boxes: &[Rect], [first, last]: [u64; 2], span: fn(&Rect) -> [u64; 2]) -> Vec<u64> {
+    let ends = boxes.iter().flat_map(|b| {
+        let [low, high] = span(b);
+        [low.checked_sub(1), Some(high)]
+    });
+    let inside = ends.flatten().filter(|at| (first..last).contains(at));
+    let mut edges: Vec<u64> = inside.collect();
+    edges.sort_unstable();
+    edges.dedup();
+    edges
 }
 
 /// At most `parts - 1` of some numbers in order, which cut them into parts of about the same size: each is the greatest of

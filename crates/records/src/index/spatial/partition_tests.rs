@@ -24,11 +24,18 @@ fn random_key(rng: &mut Rng, id: u32) -> Vec<u8> {
 /// The keys of each table, and their bounds.
 type Tables = Vec<(Vec<Vec<u8>>, Vec<u8>)>;
 
-fn cut(keys: &[Vec<u8>], sample: &[Vec<u8>], tables: u64, beside: &[&[u8]]) -> Tables {
+fn cut(
+    keys: &[Vec<u8>],
+    sample: &[Vec<u8>],
+    tables: u64,
+    within: &[&[u8]],
+    beside: &[&[u8]],
+) -> Tables {
     let mut cutter = Boxes.cut(&Cutting {
         bytes: tables * 1000,
         table_size: 1000,
         sample,
+        within,
         beside,
     });
     let mut cut: Tables = Vec::new();
@@ -75,7 +82,7 @@ fn tables_never_overlap_whatever_stays_beside_them() {
                 .collect()
         };
         let some = sample(&mut rng, &keys);
-        let mut run = cut(&keys, &some, rng.u64(1..40), &[]);
+        let mut run = cut(&keys, &some, rng.u64(1..40), &[], &[]);
         // Compactions replace a few neighbouring tables, with more points in their boxes, again and again.
         for round in 0..6 {
             let centre = run[rng.usize(..run.len())].1.clone();
@@ -97,11 +104,24 @@ fn tables_never_overlap_whatever_stays_beside_them() {
             };
             let (merged, stay): (Tables, Tables) =
                 std::mem::take(&mut run).into_iter().partition(inputs);
+            let mut within: Vec<Vec<u8>> = merged.iter().map(|table| table.1.clone()).collect();
+            within.push(bounds);
+            let mut within: Vec<&[u8]> = within.iter().map(Vec::as_slice).collect();
+            // What a partitioner is not told, it does without.
+            if round % 2 == 1 || above.is_empty() {
+                within.clear();
+            }
             above.extend(merged.into_iter().flat_map(|table| table.0));
             above.sort();
             let beside: Vec<&[u8]> = stay.iter().map(|table| table.1.as_slice()).collect();
             let some = sample(&mut rng, &above);
-            let new = cut(&above, &some, (above.len() as u64 / 60).max(1), &beside);
+            let new = cut(
+                &above,
+                &some,
+                (above.len() as u64 / 60).max(1),
+                &within,
+                &beside,
+            );
             run = stay;
             run.extend(new);
         }
@@ -116,7 +136,7 @@ fn tables_are_of_about_the_same_size_and_compact() {
         .collect();
     keys.sort();
     let sample: Vec<Vec<u8>> = keys.iter().step_by(16).cloned().collect();
-    let tables = cut(&keys, &sample, 25, &[]);
+    let tables = cut(&keys, &sample, 25, &[], &[]);
     assert_eq!(tables.len(), 25);
     for (keys, bounds) in &tables {
         assert!((600..1000).contains(&keys.len()), "{} keys", keys.len());
@@ -129,8 +149,8 @@ fn tables_are_of_about_the_same_size_and_compact() {
 #[test]
 fn one_point_is_one_table_and_damaged_bounds_do_no_harm() {
     let keys: Vec<Vec<u8>> = (0..1000).map(|id| key(3.0, 4.0, id)).collect();
-    assert_eq!(cut(&keys, &keys, 50, &[]).len(), 1);
-    assert_eq!(cut(&[], &[], 1, &[]).len(), 0);
+    assert_eq!(cut(&keys, &keys, 50, &[], &[]).len(), 1);
+    assert_eq!(cut(&[], &[], 1, &[], &[]).len(), 0);
     let mut rng = Rng::with_seed(9);
     for _ in 0..2000 {
         let bounds: Vec<u8> = (0..rng.usize(0..40)).map(|_| rng.u8(..)).collect();
@@ -146,8 +166,141 @@ fn one_point_is_one_table_and_damaged_bounds_do_no_harm() {
                 bytes: u64::MAX,
                 table_size: 0,
                 sample: std::slice::from_ref(&short),
+                within: &[&bounds],
                 beside: &[&bounds],
             })
             .part(&short);
+    }
+}
+
+/// A key at encoded coordinates, whatever they stand for.
+fn raw(x: u64, y: u64, id: u32) -> Vec<u8> {
+    let mut key = vec![0; POINT_LEN - 16];
+    key.extend_from_slice(&x.to_be_bytes());
+    key.extend_from_slice(&y.to_be_bytes());
+    key.extend_from_slice(&id.to_be_bytes());
+    key
+}
+
+fn bounds([x0, x1, y0, y1]: Rect) -> Vec<u8> {
+    let mut bounds = Vec::new();
+    Boxes.cover(&mut bounds, &raw(x0, y0, 0));
+    Boxes.cover(&mut bounds, &raw(x1, y1, 0));
+    bounds
+}
+
+#[test]
+fn thousands_of_tables_that_stay_are_cut_off_in_few_steps() {
+    let stay: Vec<Vec<u8>> = (0..20_000u64)
+        .map(|at| 1000 * at)
+        .map(|low| bounds([low, low + 9, low, low + 9]))
+        .collect();
+    let beside: Vec<&[u8]> = stay.iter().map(Vec::as_slice).collect();
+    let middle = 1000 * 10_000 + 100;
+    let keys: Vec<Vec<u8>> = (0..400)
+        .map(|id| raw(middle + u64::from(id), middle + u64::from(id), id))
+        .collect();
+    let own = bounds([middle, middle + 400, middle, middle + 400]);
+    assert_eq!(cut(&keys, &keys, 4, &[&own], &beside).len(), 4);
+    assert!(cut(&keys, &keys, 4, &[], &beside).len() < 20);
+}
+
+/// Tables that stay are between tables that are merged, as the teeth of two combs.
+#[test]
+fn few_more_tables_are_written_than_are_apart_by_those_that_stay() {
+    for teeth in [10u64, 50, 100] {
+        let mut rng = Rng::with_seed(teeth);
+        let (mut keys, mut merged, mut stay) = (Vec::new(), Vec::new(), Vec::new());
+        for tooth in 0..teeth {
+            for low in [0, 11_000] {
+                let left = 100 * tooth;
+                for id in 0..30 {
+                    let y = low + rng.u64(..10_000);
+                    keys.push(raw(left + rng.u64(..40), y, id));
+                }
+                merged.push(bounds([left, left + 39, low, low + 9_999]));
+                stay.push(bounds([left + 50, left + 90, low, low + 9_999]));
+            }
+        }
+        for id in 0..300 {
+            keys.push(raw(rng.u64(..100 * teeth), 10_000 + rng.u64(..1000), id));
+        }
+        merged.push(bounds([0, 100 * teeth, 10_000, 10_999]));
+        keys.sort();
+        keys.dedup();
+        let within: Vec<&[u8]> = merged.iter().map(Vec::as_slice).collect();
+        let beside: Vec<&[u8]> = stay.iter().map(Vec::as_slice).collect();
+        let tables = cut(&keys, &keys, 10, &within, &beside).len() as u64;
+        assert!(
+            tables <= 2 * teeth + teeth / 2,
+            "{teeth} teeth: {tables} tables"
+        );
+    }
+}
+
+type PlaceOf<'a> = &'a dyn Fn(&mut Rng) -> (f64, f64);
+
+/// A level under many compactions, each of a table's worth of points from above: tables stay about as full as they were cut.
+#[test]
+fn tables_stay_full_over_many_compactions() {
+    const FULL: usize = 100;
+    let lines = |rng: &mut Rng| {
+        let at = rng.f64() * 10.0;
+        (at, (at * 3.0).floor() + rng.f64() * 0.01)
+    };
+    let anywhere = |rng: &mut Rng| (rng.f64() * 10.0, rng.f64() * 10.0);
+    let towns = |rng: &mut Rng| {
+        let town = f64::from(rng.u32(0..40));
+        let near = |rng: &mut Rng| rng.f64() * rng.f64() * 0.3;
+        (town * 1.7 % 9.0 + near(rng), town * 2.3 % 7.0 + near(rng))
+    };
+    let places: [(&str, PlaceOf<'_>); 3] = [
+        ("anywhere", &anywhere),
+        ("lines", &lines),
+        ("towns", &towns),
+    ];
+    for (name, place_of) in places {
+        let mut rng = Rng::with_seed(5);
+        let mut next = 0;
+        let mut some_keys = |rng: &mut Rng, count: usize| -> Vec<Vec<u8>> {
+            let mut keys: Vec<Vec<u8>> = (0..count)
+                .map(|_| {
+                    next += 1;
+                    let (x, y) = place_of(rng);
+                    key(x, y, next)
+                })
+                .collect();
+            keys.sort();
+            keys
+        };
+        let all = some_keys(&mut rng, 60 * FULL);
+        let mut run = cut(&all, &all, 60, &[], &[]);
+        let mut most = 0;
+        for _ in 0..12 {
+            // The level above: ten tables of points from all over, each of which is merged.
+            let above = some_keys(&mut rng, 10 * FULL);
+            for (mut keys, bounds) in cut(&above, &above, 10, &[], &[]) {
+                let (merged, stay): (Tables, Tables) = std::mem::take(&mut run)
+                    .into_iter()
+                    .partition(|table| Boxes.overlap(&table.1, &bounds));
+                let mut within: Vec<&[u8]> = merged.iter().map(|t| t.1.as_slice()).collect();
+                within.push(&bounds);
+                let beside: Vec<&[u8]> = stay.iter().map(|t| t.1.as_slice()).collect();
+                keys.extend(merged.iter().flat_map(|table| table.0.iter().cloned()));
+                keys.sort();
+                let sample: Vec<Vec<u8>> = keys.iter().step_by(8).cloned().collect();
+                let tables = keys.len().div_ceil(FULL) as u64;
+                let new = cut(&keys, &sample, tables, &within, &beside);
+                most = most.max(new.len());
+                run = stay;
+                run.extend(new);
+            }
+        }
+        let points: usize = run.iter().map(|table| table.0.len()).sum();
+        let fill = points as f64 / (run.len() * FULL) as f64;
+        println!(
+            "{name}: {} tables, {fill:.2} full; at most {most} at once",
+            run.len()
+        );
     }
 }
