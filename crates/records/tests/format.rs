@@ -16,7 +16,7 @@ const FORMAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../FORMAT.md");
 const BEGIN: &str = "<!-- example: begin -->\n";
 const END: &str = "<!-- example: end -->\n";
 
-/// A store with an attribute of each kind: two records in tables, a third in the log, closed.
+/// A store with attributes of four kinds: two records in tables, a third in the log, closed.
 fn store(dir: &Path) -> Memory {
     let fs = Memory::new();
     let options = Options {

@@ -60,7 +60,7 @@ impl FromStr for Validation {
 }
 
 /// Fewer entries than this many times the candidates are worth a filter of their keys: to gather a key takes
-/// some 70 ns, to look one up over 1 µs.
+/// some 70 ns, to look one up over 1 us.
 const WORTH: u64 = 16;
 
 /// The most keys of such a filter: 1.5 MiB, and 8 MiB while it is made.
