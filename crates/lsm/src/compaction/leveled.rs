@@ -102,18 +102,32 @@ impl Leveled {
         Some(Choice::merge(runs, 0))
     }
 
-    /// One table of `level`, round robin, and the tables below that it overlaps.
+    /// One table of `level`, round robin, and the tables below that it overlaps. A table that is cut by more than the key
+    /// may overlap most of the level below, in shapes that no output can be cut around: it is passed over while others
+    /// overlap fewer.
     pub(super) fn level(&self, tree: &TreeVersion, level: u32) -> Option<Choice> {
         let run = tree.level(level)?;
+        let below = tree.level(level + 1);
         let start = tree.cursors.get(&level);
-        let table = run
+        let next = run
             .tables
             .iter()
-            .find(|table| start.is_none_or(|key| table.meta().smallest > *key))
-            .or_else(|| run.tables.first())?;
-        let mut runs = vec![vec![table.clone()]];
-        runs.push(overlapped(&runs, tree.level(level + 1)));
-        let mut choice = Choice::merge(runs, level + 1);
+            .position(|table| start.is_none_or(|key| table.meta().smallest > *key));
+        let (before, after) = run.tables.split_at(next.unwrap_or(0));
+        let mut best: Option<(&Arc<TableFile>, Vec<Arc<TableFile>>)> = None;
+        for table in after.iter().chain(before) {
+            let overlapped = overlapped(&[vec![table.clone()]], below);
+            let fewer = best.as_ref().is_none_or(|b| overlapped.len() < b.1.len());
+            let is_few = run.is_by_key() || overlapped.len() <= MOST_OVERLAPPED;
+            if fewer {
+                best = Some((table, overlapped));
+            }
+            if is_few {
+                break;
+            }
+        }
+        let (table, overlapped) = best?;
+        let mut choice = Choice::merge(vec![vec![table.clone()], overlapped], level + 1);
         // Tables that are cut by more than the key overlap by key: each has its turn in the order of the smallest.
         let passed = match run.is_by_key() {
             true => &table.meta().largest,
@@ -123,6 +137,10 @@ impl Leveled {
         Some(choice)
     }
 }
+
+/// The most tables that a table which is cut by more than the key should overlap in the next level, so that its compaction
+/// needs fewer than [`MOST_PARTS`](crate::version::MOST_PARTS) tables even where many that stay are between them.
+const MOST_OVERLAPPED: usize = 100;
 
 /// The tables of `below` that overlap any of `above`.
 fn overlapped(above: &[Vec<Arc<TableFile>>], below: Option<&Run>) -> Vec<Arc<TableFile>> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::*;
 use crate::cache::BlockCache;
 use crate::fs::memory::Memory;
-use crate::table::TableMeta;
+use crate::table::{Bounds, TableMeta};
 use crate::version::{
-    Choice, CompactionPolicy, ComponentId, Run, TableFile, TableSource, TreeOptions, TreeVersion,
+    Choice, CompactionPolicy, ComponentId, Cutter, Cutting, Partitioner, Run, TableFile,
+    TableSource, TreeOptions, TreeVersion,
 };
 
 struct Maker {
@@ -122,6 +123,96 @@ fn leveled_goes_round_the_keys_of_a_level() {
         numbers(&Leveled::default().pick(&tree).unwrap().1),
         vec![1, 3]
     );
+}
+
+/// Bounds are the least and the greatest of a number.
+#[derive(Debug)]
+struct ByNumber;
+
+impl Partitioner for ByNumber {
+    fn id(&self) -> u32 {
+        7
+    }
+    fn cover(&self, _: &mut Vec<u8>, _: &[u8]) {}
+    fn covers(&self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+    fn overlap(&self, a: &[u8], b: &[u8]) -> bool {
+        a.first() <= b.last() && b.first() <= a.last()
+    }
+    fn cut(&self, _: &Cutting<'_>) -> Box<dyn Cutter> {
+        Box::new(Whole)
+    }
+}
+
+struct Whole;
+
+impl Cutter for Whole {
+    fn part(&mut self, _: &[u8]) -> usize {
+        0
+    }
+}
+
+impl Maker {
+    /// A run of tables that overlap by key: smallest key, size, and bounds.
+    fn cut_run(&mut self, level: u32, tables: &[(&str, u64, [u8; 2])]) -> Run {
+        let made = tables.iter().map(|(lo, size, bounds)| {
+            let mut run = self.run(level, &[(*lo, "z", *size)]);
+            let table = Arc::make_mut(&mut run.tables).remove(0);
+            let mut meta = TableMeta::clone(table.meta());
+            meta.bounds = Some(Bounds {
+                partitioner: 7,
+                bytes: bounds.to_vec(),
+            });
+            TableFile::new(meta, table.component(), self.source.clone())
+        });
+        let tables = Arc::new(made.collect());
+        Run {
+            level,
+            number: 0,
+            tables,
+            partitioner: Some(Arc::new(ByNumber)),
+        }
+    }
+}
+
+#[test]
+fn leveled_gives_each_table_that_is_cut_by_more_than_the_key_its_turn() {
+    let mut make = Maker::new();
+    let over = 40 << 20;
+    let level1 = [
+        ("a", over, [1, 9]),
+        ("b", over, [10, 19]),
+        ("c", over, [20, 29]),
+    ];
+    let level1 = make.cut_run(1, &level1);
+    let level2 = make.cut_run(2, &[("a", 10, [5, 12]), ("a1", 10, [15, 40])]);
+    let mut tree = tree(vec![level1, level2]);
+    for expected in [vec![1, 4], vec![2, 4, 5], vec![3, 5], vec![1, 4]] {
+        let (_, choice) = Leveled::default().pick(&tree).unwrap();
+        assert_eq!(numbers(&choice), expected);
+        tree.cursors.extend(choice.cursor.clone());
+    }
+}
+
+#[test]
+fn leveled_passes_over_a_table_that_overlaps_more_than_can_be_cut_around() {
+    let mut make = Maker::new();
+    let over = 40 << 20;
+    let level1 = make.cut_run(1, &[("a", over, [0, 199]), ("b", over, [200, 255])]);
+    let below: Vec<(&str, u64, [u8; 2])> = (0..=250).map(|at| ("a", 10, [at, at])).collect();
+    let level2 = make.cut_run(2, &below);
+    let mut tree = tree(vec![level1, level2]);
+    for _ in 0..2 {
+        let (_, choice) = Leveled::default().pick(&tree).unwrap();
+        assert_eq!((numbers(&choice)[0], choice.tables().count()), (2, 52));
+        tree.cursors.extend(choice.cursor.clone());
+    }
+    // With nothing else there it has its turn.
+    let alone = make.cut_run(1, &[("a", 3 * over, [0, 199])]);
+    tree.runs[0] = alone;
+    let (_, choice) = Leveled::default().pick(&tree).unwrap();
+    assert_eq!(choice.tables().count(), 201);
 }
 
 #[test]
