@@ -12,11 +12,19 @@ use common::{open, path};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     AreaExpr, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
-    KeyType, Latest, Layout, Maintenance, Order, RepairOptions, Type, field,
+    KeyType, Latest, Layout, Maintenance, Merging, Order, RepairOptions, Type, field,
 };
 use fastrand::Rng;
 use model::geometry::{Area, Point, Space, distance};
 use serde_json::{Value as Json, json};
+
+/// Layouts whose tables are cut by space have another policy with each.
+const MERGING: [Merging; 4] = [
+    Merging::LazyLeveled,
+    Merging::Leveled,
+    Merging::Tiered,
+    Merging::Correlated,
+];
 
 /// A record as the model has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,7 +104,8 @@ impl Run {
         run.open();
         let mut def = DatasetDef::new("id", KeyType::Int)
             .index("n", Index::lazy().int())
-            .maintenance(Maintenance::ALL[run.rng.usize(0..Maintenance::ALL.len())]);
+            .maintenance(Maintenance::ALL[run.rng.usize(0..Maintenance::ALL.len())])
+            .merging(MERGING[run.rng.usize(0..MERGING.len())]);
         if run.rng.usize(0..4) > 0 {
             def = def.index(run.at(), run.index());
         }
