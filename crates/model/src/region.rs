@@ -1,7 +1,10 @@
-//! The encoded points of an area: the ranges of cells that cover it, and the exact test.
+//! The encoded points of an area, or of an area at a time: the ranges of cells that cover it, and the exact test.
 
 use crate::geometry::{Area, Bounds, Point, Relation, Space};
-use crate::schema::{CELL_BITS, POINT_LEN, cell_bounds, cell_of, decode_point, interleave};
+use crate::schema::{
+    CELL_BITS, PERIOD_BITS, POINT_LEN, POINT_TIME_LEN, TIMED_BITS, cell_bounds, cell_of,
+    decode_point, decode_point_time, interleave, interleave3, time_coordinate,
+};
 
 /// The most ranges of cells for an area: each is a seek in every run of an index, and fewer of them cover more that is
 /// not in the area.
@@ -11,12 +14,18 @@ const MOST_RANGES: usize = 24;
 const FEW_RANGES: usize = 4;
 /// The most cells that are looked at, and at one level.
 const MOST_CELLS: usize = 160;
+/// The most ranges of an area at a time, of all periods together.
+const MOST_TIMED_RANGES: usize = 192;
+/// Of more periods there is one range.
+const MOST_PERIODS: u64 = 1024;
 
 /// An area as indexes of points search it: a bounded number of ranges in z-order, which together cover it, and the
 /// exact test of a value.
 #[derive(Debug, Clone)]
 pub struct Region {
     area: Area,
+    /// Of points at a time: from when to when, both included, in microseconds.
+    times: Option<(i64, i64)>,
     /// First and last cell of each range, in order; they do not touch.
     ranges: Cells,
     /// The same, of fewer and larger ranges.
@@ -25,7 +34,7 @@ pub struct Region {
 
 impl PartialEq for Region {
     fn eq(&self, other: &Region) -> bool {
-        self.ranges == other.ranges && self.area == other.area
+        self.times == other.times && self.ranges == other.ranges && self.area == other.area
     }
 }
 
@@ -46,6 +55,19 @@ impl Region {
         let (coarse, ranges) = cover(&area);
         Region {
             area,
+            times: None,
+            ranges,
+            coarse,
+        }
+    }
+
+    /// The region of an area from one time to another, both included, in microseconds: of points at a time. It has some
+    /// dozen ranges for each period (about six days) of the time.
+    pub fn at_times(area: Area, from: i64, to: i64) -> Region {
+        let (coarse, ranges) = cover_times(&area, time_coordinate(from), time_coordinate(to));
+        Region {
+            area,
+            times: Some((from, to)),
             ranges,
             coarse,
         }
@@ -70,6 +92,7 @@ impl Region {
         let ranges = joined(level, &[cell]);
         let region = Region {
             area,
+            times: None,
             coarse: ranges.clone(),
             ranges,
         };
@@ -81,41 +104,72 @@ impl Region {
         &self.area
     }
 
-    /// True when an encoded point lies in the area. What is no point does not.
+    /// From when to when, both included, where it is about points at a time: in microseconds.
+    pub fn times(&self) -> Option<(i64, i64)> {
+        self.times
+    }
+
+    /// True when an encoded point (at a time, where there are times) lies in the area. What is no point does not.
     pub fn contains(&self, value: &[u8]) -> bool {
-        decode_point(self.area.space(), value).is_some_and(|point| self.area.contains(point))
+        let space = self.area.space();
+        let point = match self.times {
+            None => decode_point(space, value),
+            Some((from, to)) => decode_point_time(space, value)
+                .filter(|(_, at)| (from..=to).contains(at))
+                .map(|(point, _)| point),
+        };
+        point.is_some_and(|point| self.area.contains(point))
+    }
+
+    /// Bytes of a cell, and of a value.
+    fn lengths(&self) -> (usize, usize) {
+        match self.times {
+            None => (8, POINT_LEN),
+            Some(_) => (12, POINT_TIME_LEN),
+        }
     }
 
     /// The encoded points among which are all those of the area: ranges from the first (inclusive) to the second
     /// (exclusive; `None` is the end), in order, without overlap.
     pub fn key_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
-        self.ranges.iter().map(bytes)
+        self.bytes(&self.ranges)
     }
 
     /// As [`Region::key_ranges`], at most four, which cover more: for areas with few points in and about them.
     pub fn coarse_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
-        self.coarse.iter().map(bytes)
+        self.bytes(&self.coarse)
     }
 
     /// The least and the greatest encoding that a point of the area can have; `None` for an area without points.
     pub fn hull(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let (first, last) = (self.ranges.first()?.0, self.ranges.last()?.1);
-        let mut high = last.to_be_bytes().to_vec();
-        high.resize(POINT_LEN, u8::MAX);
-        Some((first.to_be_bytes().to_vec(), high))
+        let (length, of_value) = self.lengths();
+        let mut high = cell_bytes(length, last);
+        high.resize(of_value, u8::MAX);
+        Some((cell_bytes(length, first), high))
+    }
+
+    fn bytes<'a>(&self, cells: &'a Cells) -> impl ExactSizeIterator<Item = KeyRange> + use<'a> {
+        let (length, _) = self.lengths();
+        cells.iter().map(move |(first, last)| {
+            let end = last.checked_add(1).filter(|end| end >> (8 * length) == 0);
+            let end = end.map(|end| cell_bytes(length, end));
+            (cell_bytes(length, *first), end)
+        })
     }
 }
 
-/// First and last cell of ranges, in order.
-type Cells = Vec<(u64, u64)>;
+/// The `length` last bytes of a cell, big-endian.
+fn cell_bytes(length: usize, cell: u128) -> Vec<u8> {
+    let bytes = cell.to_be_bytes();
+    bytes.get(16 - length..).unwrap_or_default().to_vec()
+}
+
+/// First and last cell of ranges, in order. A cell of a point at a time has its period in front.
+type Cells = Vec<(u128, u128)>;
 
 /// Encodings from the first (inclusive) to the second (exclusive; `None` is the end).
 type KeyRange = (Vec<u8>, Option<Vec<u8>>);
-
-fn bytes((first, last): &(u64, u64)) -> KeyRange {
-    let end = last.checked_add(1).map(|end| end.to_be_bytes().to_vec());
-    (first.to_be_bytes().to_vec(), end)
-}
 
 /// The ranges of cells that cover an area: few, and more. From the whole space down, cells that cross its border are quartered while
 /// they make few ranges.
@@ -182,14 +236,18 @@ fn relation(area: &Area, level: u32, x: u32, y: u32) -> Relation {
 /// The ranges of the smallest cells in some cells of a level, neighbours joined.
 fn joined(level: u32, cells: &[Cell]) -> Cells {
     let below = 2 * (CELL_BITS - level);
-    let mut ranges: Cells = cells
-        .iter()
-        .map(|cell| {
-            let first = interleave(cell.x, cell.y).checked_shl(below).unwrap_or(0);
-            let size = 1_u64.checked_shl(below).unwrap_or(0);
-            (first, first.wrapping_add(size).wrapping_sub(1))
-        })
-        .collect();
+    let span = |cell: &Cell| within_cell(interleave(cell.x, cell.y), below);
+    merged(cells.iter().map(span).collect())
+}
+
+/// The first and the last of the cells that differ from this one in so many lower bits.
+fn within_cell(cell: u64, below: u32) -> (u128, u128) {
+    let first = u128::from(cell) << below;
+    (first, first | ((1 << below) - 1))
+}
+
+/// Ranges in order, neighbours joined.
+fn merged(mut ranges: Cells) -> Cells {
     ranges.sort_unstable();
     ranges.dedup_by(|next, before| {
         let joins = before.1.checked_add(1) == Some(next.0);
@@ -199,6 +257,112 @@ fn joined(level: u32, cells: &[Cell]) -> Cells {
         joins
     });
     ranges
+}
+
+/// The ranges of cells that cover an area from one time to another, in the order of times: few, and more.
+fn cover_times(area: &Area, from: u64, to: u64) -> (Cells, Cells) {
+    if from > to || area.boxes().is_empty() {
+        return Default::default();
+    }
+    let (first, last) = (from >> PERIOD_BITS, to >> PERIOD_BITS);
+    let periods = last - first + 1;
+    let whole = |period: u64| u128::from(period) << 64;
+    if periods > MOST_PERIODS {
+        let all = vec![(whole(first), whole(last + 1) - 1)];
+        return (all.clone(), all);
+    }
+    let most = (MOST_TIMED_RANGES / periods as usize).clamp(2, 2 * MOST_RANGES);
+    let (mut coarse, mut fine) = (Vec::new(), Vec::new());
+    let in_period = (1 << PERIOD_BITS) - 1;
+    // Periods that are asked for as a whole are all alike.
+    let mut full: Option<(Cells, Cells)> = None;
+    for period in first..=last {
+        let start = if period == first { from & in_period } else { 0 };
+        let end = if period == last {
+            to & in_period
+        } else {
+            in_period
+        };
+        let (few, more) = match &full {
+            Some(full) if (start, end) == (0, in_period) => full.clone(),
+            _ => cover_period(area, (start, end), most),
+        };
+        if (start, end) == (0, in_period) {
+            full = Some((few.clone(), more.clone()));
+        }
+        let placed = |cells: Cells| {
+            let place = move |(a, b)| (a + whole(period), b + whole(period));
+            cells.into_iter().map(place)
+        };
+        coarse.extend(placed(few));
+        fine.extend(placed(more));
+    }
+    (coarse, fine)
+}
+
+/// A cell of some level in a period.
+#[derive(Clone, Copy)]
+struct TimedCell {
+    x: u32,
+    y: u32,
+    t: u32,
+    inside: bool,
+}
+
+/// The ranges of cells of a period that cover an area between two times in it: few, and at most so many.
+fn cover_period(area: &Area, (from, to): (u64, u64), most: usize) -> (Cells, Cells) {
+    let ranges = |level: u32, cells: &[TimedCell]| {
+        let below = 3 * (TIMED_BITS - level);
+        let span = |cell: &TimedCell| within_cell(interleave3(cell.x, cell.y, cell.t), below);
+        merged(cells.iter().map(span).collect())
+    };
+    let mut cells = vec![TimedCell {
+        x: 0,
+        y: 0,
+        t: 0,
+        inside: false,
+    }];
+    let mut best = ranges(0, &cells);
+    let mut coarse = best.clone();
+    for level in 1..=TIMED_BITS {
+        if cells.len() > MOST_CELLS || cells.iter().all(|cell| cell.inside) {
+            break;
+        }
+        let bits = PERIOD_BITS - level;
+        let mut next = Vec::with_capacity(cells.len() * 4);
+        for cell in &cells {
+            for part in 0..8 {
+                let (x, y, t) = (
+                    cell.x << 1 | part >> 2,
+                    cell.y << 1 | (part >> 1 & 1),
+                    cell.t << 1 | (part & 1),
+                );
+                let start = u64::from(t) << bits;
+                let end = start | ((1 << bits) - 1);
+                if end < from || start > to {
+                    continue;
+                }
+                let relation = match cell.inside {
+                    true => Relation::Inside,
+                    false => relation(area, level, x, y),
+                };
+                if relation != Relation::Outside {
+                    let inside = relation == Relation::Inside && from <= start && end <= to;
+                    next.push(TimedCell { x, y, t, inside });
+                }
+            }
+        }
+        cells = next;
+        let found = ranges(level, &cells);
+        if found.len() > most {
+            break;
+        }
+        if found.len() <= FEW_RANGES {
+            coarse.clone_from(&found);
+        }
+        best = found;
+    }
+    (coarse, best)
 }
 
 #[cfg(test)]

@@ -126,3 +126,87 @@ fn the_ranges_of_a_small_rectangle_cover_little_else() {
     }
     assert!(covered < 2.5 * area, "{covered} of {area}");
 }
+
+#[test]
+fn every_point_of_an_area_at_its_times_is_in_its_ranges() {
+    const PERIOD: i64 = 1 << PERIOD_BITS;
+    for seed in 0..400 {
+        let mut rng = Rng::with_seed(seed);
+        let space = if seed % 3 == 0 {
+            Space::Plane
+        } else {
+            Space::Sphere
+        };
+        let area = random_area(&mut rng, space);
+        let start = match rng.usize(0..4) {
+            0 => i64::MIN + rng.i64(0..PERIOD),
+            1 => -rng.i64(0..3 * PERIOD),
+            2 => i64::MAX - rng.i64(0..PERIOD),
+            _ => 1_700_000_000_000_000 + rng.i64(0..PERIOD),
+        };
+        let length = match rng.usize(0..5) {
+            0 => 0,
+            1 => 3_600_000_000,
+            2 => PERIOD * 3,
+            3 => PERIOD * 2000,
+            _ => rng.i64(0..PERIOD),
+        };
+        let (from, to) = (start, start.saturating_add(length));
+        let region = Region::at_times(area.clone(), from, to);
+        let fine: Vec<_> = region.key_ranges().collect();
+        let coarse: Vec<_> = region.coarse_ranges().collect();
+        assert!(fine.len() <= 2 * MOST_TIMED_RANGES.max(2 * MOST_PERIODS as usize));
+        for pair in fine.windows(2) {
+            let end = pair[0].1.as_ref();
+            assert!(end.is_some_and(|end| *end <= pair[1].0), "seed {seed}");
+        }
+        for _ in 0..200 {
+            let mut point = random_point(&mut rng, space);
+            if let (true, Some(part)) = (rng.bool(), area.boxes().first()) {
+                let between =
+                    |low: f64, high: f64, at: f64| (low + (high - low) * at).clamp(low, high);
+                let (x, y) = (
+                    between(part.min_x, part.max_x, rng.f64()),
+                    between(part.min_y, part.max_y, rng.f64()),
+                );
+                point = Point::new(space, x, y).unwrap_or(point);
+            }
+            let micros = match rng.usize(0..4) {
+                0 => from,
+                1 => to,
+                2 => rng.i64(..),
+                _ => rng.i64(from..=to),
+            };
+            let value = Value::PointTime(space, point, micros).encoded();
+            let inside = area.contains(point) && (from..=to).contains(&micros);
+            assert_eq!(region.contains(&value), inside, "seed {seed}: {point}");
+            for ranges in [&fine, &coarse] {
+                let covered = ranges
+                    .iter()
+                    .any(|(lo, hi)| value >= *lo && hi.as_ref().is_none_or(|hi| value < *hi));
+                assert!(covered || !inside, "seed {seed}: {point} at {micros}");
+            }
+            let (low, high) = region.hull().unwrap_or_default();
+            assert!(!inside || (value >= low && value <= high), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_small_area_at_a_short_time_covers_little_else() {
+    let mut rng = Rng::with_seed(11);
+    let (mut asked, mut covered) = (0.0, 0.0);
+    const HOUR: i64 = 3_600_000_000;
+    for _ in 0..200 {
+        let (x, y) = (rng.f64() * 340.0 - 180.0, rng.f64() * 160.0 - 90.0);
+        let rect = Area::rect(Space::Sphere, x, y, x + 11.0, y + 5.5).unwrap();
+        let from = rng.i64(0..2_000_000_000_000_000);
+        asked += 11.0 * 5.5 / (360.0 * 180.0) * (4 * HOUR) as f64 / 2.0_f64.powi(39);
+        let region = Region::at_times(rect, from, from + 4 * HOUR);
+        let cells = region.ranges.iter();
+        covered += cells
+            .map(|(first, last)| (last - first + 1) as f64 / 2.0_f64.powi(63))
+            .sum::<f64>();
+    }
+    assert!(covered < 8.0 * asked, "{covered} of {asked}");
+}

@@ -141,6 +141,7 @@ pub fn json(data: &[u8]) {
         ("d", Type::String),
         ("p", Type::Point),
         ("a.x,a.y", Type::PlanePoint),
+        ("p@c", Type::PointTime),
     ];
     let attributes = attributes.map(|(path, ty)| (path.parse().unwrap(), ty));
     for key_type in [KeyType::Int, KeyType::String] {
@@ -161,6 +162,24 @@ pub fn json(data: &[u8]) {
         encode_key(key_type, &wanted.unwrap(), &mut key).unwrap();
         assert_eq!(out.key(), key);
         for (at, (path, ty)) in attributes.iter().enumerate() {
+            if ty.timed_space().is_some() {
+                // Every time at the place.
+                let decode = |at: usize, ty: Type| {
+                    let values = out.values(at);
+                    let read = move |v| Value::decode(ty, &mut lsm::coding::Reader::new(v));
+                    values.map(read).map(Option::unwrap).collect::<Vec<_>>()
+                };
+                let (points, times) = (decode(6, Type::Point), decode(3, Type::Time));
+                let mut wanted = BTreeSet::new();
+                for time in times {
+                    if let ([Value::Point(space, point)], Value::Time(micros)) = (&points[..], time)
+                    {
+                        wanted.insert(Value::PointTime(*space, *point, micros).encoded());
+                    }
+                }
+                assert!(out.values(at).eq(wanted.iter().map(Vec::as_slice)));
+                continue;
+            }
             if let Some(space) = ty.space() {
                 // Conditions find the same point as extraction.
                 let found = PointAt::new(path).unwrap().find(space, data);
@@ -206,7 +225,7 @@ fn naive(ty: Type, json: &Json) -> Option<Value> {
         Type::Bool => json.as_bool().map(Value::Bool),
         Type::Time if json.is_number() => Value::parse(ty, &json.to_string()).ok(),
         Type::Time => Value::parse(ty, json.as_str()?).ok(),
-        Type::Int | Type::Point | Type::PlanePoint => None,
+        Type::Int | Type::Point | Type::PlanePoint | Type::PointTime | Type::PlanePointTime => None,
     }
 }
 

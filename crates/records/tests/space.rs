@@ -106,8 +106,17 @@ impl Run {
             .index("n", Index::lazy().int())
             .maintenance(Maintenance::ALL[run.rng.usize(0..Maintenance::ALL.len())])
             .merging(MERGING[run.rng.usize(0..MERGING.len())]);
-        if run.rng.usize(0..4) > 0 {
+        // A plane is declared, and whatever has an index over its time.
+        let is_plane = run.space == Space::Plane;
+        let timed = run.rng.bool();
+        if run.rng.usize(0..4) > 0 || is_plane && timed {
             def = def.index(run.at(), run.index());
+        }
+        if timed {
+            let ty = [Type::Int, Type::Time, Type::Float][run.rng.usize(0..3)];
+            def = def.index("time", Index::none().of_type(ty));
+            let layout = Layout::ALL[run.rng.usize(0..4)];
+            def = def.index(run.at_time().as_str(), run.timed_index(layout));
         }
         run.db().create_dataset::<u64>("d", def).unwrap();
         run
@@ -132,13 +141,24 @@ impl Run {
         }
     }
 
+    fn at_time(&self) -> String {
+        format!("{}@time", self.at())
+    }
+
     fn index(&mut self) -> Index {
         let layout = Layout::ALL[self.rng.usize(0..Layout::ALL.len())];
-        let ty = match self.space {
+        Index::new(IndexKind::Spatial(layout)).of_type(self.ty())
+    }
+
+    fn timed_index(&self, layout: Layout) -> Index {
+        Index::new(IndexKind::SpaceTime(layout)).of_type(self.ty())
+    }
+
+    fn ty(&self) -> Type {
+        match self.space {
             Space::Sphere => Type::Point,
             Space::Plane => Type::PlanePoint,
-        };
-        Index::new(IndexKind::Spatial(layout)).of_type(ty)
+        }
     }
 
     fn json(&mut self, row: &Row) -> Json {
@@ -187,7 +207,17 @@ impl Run {
     fn change(&mut self) {
         let dataset = self.dataset();
         let def = dataset.def();
-        let at = path(self.at());
+        let is_timed =
+            self.rng.bool() && (def.indexes.iter()).any(|index| index.path == path("time"));
+        let at = match is_timed {
+            true => path(&self.at_time()),
+            false => path(self.at()),
+        };
+        let layout = Layout::ALL[self.rng.usize(0..Layout::ALL.len())];
+        let index = match is_timed {
+            true => self.timed_index(layout),
+            false => self.index(),
+        };
         let has = def
             .indexes
             .iter()
@@ -200,11 +230,9 @@ impl Run {
                 dataset.rebuild_index(&at).run().unwrap();
             }
             0..3 if !has => {
-                let index = self.index();
                 dataset.add_index(&at, index).run().unwrap();
             }
             2 => {
-                let index = self.index();
                 let known = def.indexes.iter().find(|index| index.path == at);
                 if known.is_some_and(|known| known.kind != index.kind()) {
                     dataset.switch_index(&at, index.kind()).run().unwrap();
@@ -294,7 +322,25 @@ impl Run {
         let point = |(x, y): (f64, f64)| Point::new(space, x, y).unwrap();
         let inside = |row: &Row| row.point.is_some_and(|p| area.contains(point(p)));
         let n = self.rng.u64(0..5);
-        let (condition, meets): (Expr, Box<Meets<'_>>) = match self.rng.usize(0..4) {
+        let (since, until) = (self.rng.i64(0..30), self.rng.i64(15..45));
+        let then = move |row: &Row| row.time >= since && row.time < until;
+        let time = |area: Expr| match since < until {
+            true => area & field("time").range(since..until),
+            false => area & field("time").ge(since),
+        };
+        let then = move |row: &Row| match since < until {
+            true => then(row),
+            false => row.time >= since,
+        };
+        let (condition, meets): (Expr, Box<Meets<'_>>) = match self.rng.usize(0..7) {
+            4 | 5 => (
+                time(field(at).within(expr.clone())),
+                Box::new(move |row: &Row| inside(row) && then(row)),
+            ),
+            6 => (
+                time(field(at).within(expr.clone()) & field("n").eq(n)),
+                Box::new(move |row: &Row| inside(row) && row.n == n && then(row)),
+            ),
             0 => (field(at).within(expr.clone()), Box::new(inside)),
             1 => (
                 field(at).within(expr.clone()) & field("n").ge(n),
@@ -399,7 +445,8 @@ impl Run {
         let found: BTreeMap<_, _> = found.iter().map(|c| ((c.row, c.column), c.count)).collect();
         assert_eq!(found, cells, "{}", told("cells"));
 
-        let (from, until) = (self.rng.i64(0..20), self.rng.i64(15..45));
+        let from = self.rng.i64(0..20);
+        let until = from + self.rng.i64(0..25);
         let timed = self.rng.bool();
         let mut latest: BTreeMap<&str, (i64, u64, &Row)> = BTreeMap::new();
         for (write, row) in rows.values() {
@@ -474,4 +521,94 @@ fn areas_and_neighbours_agree_with_the_model() {
         Some(seed) => run(seed),
         None => (0..number("ESKER_SEEDS").unwrap_or(60)).for_each(run),
     }
+}
+
+/// One index over both, in every layout: it drives, and says so; its counts need no records where the time is exact.
+#[test]
+fn an_index_over_place_and_time_prunes_by_both() {
+    for layout in Layout::ALL {
+        let memory = Memory::new();
+        let db = open(Arc::new(memory)).unwrap();
+        let def = DatasetDef::new("id", KeyType::Int)
+            .index("time", Index::none().time())
+            .index("at", Index::spatial())
+            .index(
+                "at@time",
+                Index::new(IndexKind::SpaceTime(layout)).of_type(Type::Point),
+            );
+        let dataset = db.create_dataset::<u64>("d", def).unwrap();
+        let mut rng = Rng::with_seed(3);
+        let mut rows = Vec::new();
+        for id in 0..4000_u64 {
+            let (x, y) = (rng.f64() * 10.0, rng.f64() * 10.0);
+            let time = 1_600_000_000 + rng.i64(0..400_000);
+            rows.push((x, y, time));
+            dataset
+                .put(&json!({"id": id, "at": [x, y], "time": time}))
+                .unwrap();
+        }
+        db.flush().unwrap();
+        db.compact(None).unwrap();
+        for _ in 0..20 {
+            let (x, y) = (rng.f64() * 8.0, rng.f64() * 8.0);
+            let from = 1_600_000_000 + rng.i64(0..380_000);
+            let condition = field("at").within(AreaExpr::rect(x, y, x + 2.0, y + 2.0))
+                & field("time").range(from..=from + 20_000);
+            let matching = rows.iter().filter(|row| {
+                (x..=x + 2.0).contains(&row.0)
+                    && (y..=y + 2.0).contains(&row.1)
+                    && (from..=from + 20_000).contains(&row.2)
+            });
+            let expected = matching.count();
+            let snapshot = dataset.snapshot();
+            let mut answer = snapshot.find(condition.clone()).run().unwrap();
+            assert_eq!(answer.by_ref().count(), expected);
+            let explain = answer.explain();
+            // These records come in no order: their blocks cannot be told apart by place and time.
+            if layout != Layout::Embedded {
+                let index = explain.plan.index.clone().unwrap_or_default();
+                assert_eq!(index.index, "at@time", "{layout:?}: {explain}");
+                assert!(index.condition.contains("within") && index.condition.contains("time"));
+                assert_eq!(explain.steps.candidates, expected as u64, "{explain}");
+            }
+            assert_eq!(snapshot.find(condition).count().unwrap(), expected as u64);
+        }
+        // A question about the place alone has the other index.
+        let area = AreaExpr::rect(0.0, 0.0, 3.0, 3.0);
+        let answer = dataset.snapshot().find(field("at").within(area)).run();
+        let plan = answer.unwrap().explain().plan;
+        assert_eq!(plan.index.unwrap_or_default().index, "at");
+    }
+}
+
+#[test]
+fn an_index_over_place_and_time_needs_both_declared() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let refused = |def: DatasetDef| {
+        db.create_dataset::<u64>("d", def)
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    let def = || DatasetDef::new("id", KeyType::Int);
+    let timed = Index::space_time;
+    let told = refused(def().index("at@time", timed()));
+    assert!(told.contains("declare its time first"), "{told}");
+    let told = refused(
+        def()
+            .index("time", Index::lazy().string())
+            .index("at@time", timed()),
+    );
+    assert!(told.contains("no time"), "{told}");
+    let declared = || def().index("time", Index::embedded().time());
+    let told = refused(declared().index("at@time", timed().plane()));
+    assert!(told.contains("declare its point first"), "{told}");
+    let told = refused(declared().index("at", timed()));
+    assert!(told.contains("place and time are at two paths"), "{told}");
+    let told = refused(declared().index("at@time", Index::spatial().of_type(Type::PointTime)));
+    assert!(told.contains("kind space-time"), "{told}");
+    let dataset = db.create_dataset::<u64>("d", declared()).unwrap();
+    dataset.add_index("at@time", timed()).run().unwrap();
+    let asked = dataset.find(field("at@time").eq(3)).run().err().unwrap();
+    assert!(asked.to_string().contains("two fields"), "{asked}");
 }

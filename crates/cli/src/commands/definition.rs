@@ -42,8 +42,7 @@ pub(crate) struct WantedIndex {
 impl WantedIndex {
     /// The type that is said, or that follows from the kind.
     fn known_type(&self) -> Option<Type> {
-        self.ty
-            .or_else(|| self.kind.is_spatial().then_some(Type::Point))
+        self.kind.type_for(self.ty)
     }
 }
 
@@ -62,6 +61,7 @@ impl Wanted {
             }
             indexes.push(index);
         }
+        declare_times(&mut indexes);
         Ok(Self {
             key,
             indexes,
@@ -88,7 +88,10 @@ impl Wanted {
                         index.path == wanted.path
                             && index.kind == wanted.kind
                             && index.tokenizer == wanted.tokenizer
-                            && wanted.ty.is_none_or(|ty| ty == index.ty)
+                            && wanted
+                                .kind
+                                .type_for(wanted.ty)
+                                .is_none_or(|ty| wanted.ty.is_none() || ty == index.ty)
                     })
                 });
         let strategy = self
@@ -327,11 +330,16 @@ pub(crate) fn parse_index(text: &str) -> Result<WantedIndex, String> {
     wanted(head, kind, Some(ty))
 }
 
-/// Reads `PATH:spatial[:LAYOUT][:plane]`; `None` for an index that is none of points.
+/// Reads `PATH:spatial[:LAYOUT][:plane]` and `POINT@TIME:space-time[:LAYOUT][:plane]`; `None` for an index that is none of
+/// points.
 fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
-    const NAME: &str = ":spatial";
-    let at = text.rfind(NAME)?;
-    let (path, said) = (text.get(..at)?, text.get(at + NAME.len()..)?);
+    const NAMES: [&str; 2] = ["spatial", "space-time"];
+    let found = |name: &'static str| Some((name, text.rfind(&format!(":{name}"))?));
+    let (name, at) = NAMES
+        .into_iter()
+        .filter_map(found)
+        .max_by_key(|(_, at)| *at)?;
+    let (path, said) = (text.get(..at)?, text.get(at + 1 + name.len()..)?);
     let mut said = match said.strip_prefix(':') {
         None if said.is_empty() => Vec::new(),
         None => return None,
@@ -341,14 +349,18 @@ fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
     if ty.is_some() {
         said.pop();
     }
+    let kind = |text: &str| text.parse::<IndexKind>();
     let kind = match said.as_slice() {
-        [] => Ok(IndexKind::Spatial(Layout::default())),
-        [layout] => format!("spatial:{layout}").parse::<IndexKind>().map_err(|_| {
-            let layouts = Layout::ALL.map(|layout| IndexKind::Spatial(layout).to_string());
+        [] => kind(name).map_err(|error| error.to_string()),
+        [layout] => kind(&format!("{name}:{layout}")).map_err(|_| {
+            let layouts = Layout::ALL.map(|layout| match name {
+                "spatial" => IndexKind::Spatial(layout).to_string(),
+                _ => IndexKind::SpaceTime(layout).to_string(),
+            });
             let layouts = layouts.join(", ");
-            format!("unknown layout or type `{layout}` (a spatial index is one of {layouts}, with `:plane` behind it for points of the plane)")
+            format!("unknown layout or type `{layout}` (such an index is one of {layouts}, with `:plane` behind it for points of the plane)")
         }),
-        _ => Err("a spatial index is PATH:spatial[:LAYOUT][:plane]".to_string()),
+        _ => Err(format!("such an index is PATH:{name}[:LAYOUT][:plane]")),
     };
     Some(kind.and_then(|kind| {
         Ok(WantedIndex {
@@ -358,6 +370,24 @@ fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
             tokenizer: Tokenizer::default(),
         })
     }))
+}
+
+/// The times of indexes over place and time that are not declared: they are, as times.
+fn declare_times(indexes: &mut Vec<WantedIndex>) {
+    let timed = indexes
+        .iter()
+        .filter(|index| matches!(index.kind, IndexKind::SpaceTime(_)));
+    let times = timed.filter_map(|index| Some(esker::point_time_paths(&index.path).ok()?.1));
+    for path in times.collect::<Vec<Path>>() {
+        if indexes.iter().all(|index| index.path != path) {
+            indexes.push(WantedIndex {
+                path,
+                kind: IndexKind::None,
+                ty: Some(Type::Time),
+                tokenizer: Tokenizer::default(),
+            });
+        }
+    }
 }
 
 pub(crate) fn parse_path(text: &str) -> Result<Path, Failure> {

@@ -10,6 +10,7 @@ use crate::entry::{Kind, Seq, TIMED_LEN, Time, Timed};
 use crate::error::Result;
 use crate::expiry::Horizon;
 use crate::generation::View;
+use crate::memtable::Memtable;
 use crate::obsolete::Superseded;
 use crate::read::SourceCursor;
 use crate::read::component::{Component, Entries};
@@ -18,7 +19,7 @@ use crate::read::tree_cursor::{EntryCursor, TreeCursor};
 use crate::slice::Slice;
 use crate::stop::Stop;
 use crate::table::ReadOptions;
-use crate::version::{TreeVersion, Version};
+use crate::version::{TableFile, TreeVersion, Version};
 
 /// A consistent view of a group.
 #[derive(Clone)]
@@ -305,8 +306,11 @@ impl Snapshot {
         Ok(true)
     }
 
-    /// Approximate bytes and entries of the tree's tables in `lo..hi` (unbounded above without `hi`), from block
-    /// indexes alone, and of its memtables by counting at most 1,000 entries.
+    /// About how many entries of a tree lie in `lo..hi` (unbounded above without `hi`): of tables from block indexes alone, of
+    /// memtables by counting at most 1,000 entries.
+    ///
+    /// # Errors
+    /// What reading block indexes fails with.
     pub fn approximate(
         &self,
         tree: TreeId,
@@ -314,34 +318,69 @@ impl Snapshot {
         hi: Option<&[u8]>,
         cost: &Cost,
     ) -> Result<u64> {
-        use crate::cursor::Cursor;
+        self.approximate_where(tree, &[(lo, hi)], &|_| true, cost)
+    }
+
+    /// About how many entries of a tree lie in some ranges, which are in order and do not overlap, and in tables for which
+    /// `meets` is true. A block in which several ranges lie counts once.
+    ///
+    /// # Errors
+    /// What reading block indexes fails with.
+    pub fn approximate_where(
+        &self,
+        tree: TreeId,
+        ranges: &[(&[u8], Option<&[u8]>)],
+        meets: &dyn Fn(&TableFile) -> bool,
+        cost: &Cost,
+    ) -> Result<u64> {
         let mut entries = 0;
         for component in self.components(tree) {
             match component {
                 Component::Memtable(memtable) => {
-                    let mut cursor = memtable.cursor();
-                    cursor.seek(lo, crate::entry::MAX_SEQ)?;
                     let mut counted = 0;
-                    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) && counted < 1000
-                    {
-                        counted += 1;
-                        cursor.next()?;
+                    for (lo, hi) in ranges {
+                        counted += in_memtable(&memtable, lo, *hi, 1000)?;
+                        if counted >= 1000 {
+                            break;
+                        }
                     }
                     entries += counted;
                 }
                 Component::Run(run) => {
-                    for table in run.tables.iter() {
-                        let meta = table.meta();
-                        if meta.largest.as_slice() < lo
-                            || hi.is_some_and(|hi| meta.smallest.as_slice() >= hi)
-                        {
-                            continue;
-                        }
-                        entries += table.table()?.approximate(lo, hi, cost)?.1;
+                    for table in run.tables.iter().filter(|table| meets(table)) {
+                        entries += in_table(table, ranges, cost)?;
                     }
                 }
             }
         }
         Ok(entries)
     }
+}
+
+/// How many entries of a memtable lie in a range, counted no further than to `most`.
+fn in_memtable(memtable: &Memtable, lo: &[u8], hi: Option<&[u8]>, most: u64) -> Result<u64> {
+    use crate::cursor::Cursor;
+    let mut cursor = memtable.cursor();
+    cursor.seek(lo, crate::entry::MAX_SEQ)?;
+    let mut counted = 0;
+    while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) && counted < most {
+        counted += 1;
+        cursor.next()?;
+    }
+    Ok(counted)
+}
+
+/// How many entries the blocks of a table have in which ranges lie.
+fn in_table(table: &TableFile, ranges: &[(&[u8], Option<&[u8]>)], cost: &Cost) -> Result<u64> {
+    let meta = table.meta();
+    let (mut entries, mut counted) = (0, 0);
+    for (lo, hi) in ranges {
+        if meta.largest.as_slice() < *lo || hi.is_some_and(|hi| meta.smallest.as_slice() >= hi) {
+            continue;
+        }
+        let (from, to) = table.table()?.spanned(lo, *hi, cost)?;
+        entries += to.saturating_sub(from.max(counted));
+        counted = counted.max(to);
+    }
+    Ok(entries)
 }

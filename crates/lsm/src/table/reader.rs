@@ -505,6 +505,21 @@ impl Table {
         Ok((to.saturating_sub(from), reached.saturating_sub(skipped)))
     }
 
+    /// The entries of the data blocks spanned by the user keys in `[lo, hi)`, by number: from the first to before the second.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of up to two index blocks.
+    pub fn spanned(&self, lo: &[u8], hi: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
+        if hi.is_some_and(|hi| hi <= lo || hi <= self.meta.smallest.as_slice())
+            || lo > self.meta.largest.as_slice()
+        {
+            return Ok((0, 0));
+        }
+        let (_, _, skipped, _) = self.extent(Some(lo), cost)?;
+        let (_, _, _, reached) = self.extent(hi, cost)?;
+        Ok((skipped, reached))
+    }
+
     /// The data block in which `key` would be (`None`: the last one): its begin and end in the file, and the number
     /// of entries before it, and up to its end.
     fn extent(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64, u64, u64)> {

@@ -374,7 +374,7 @@ impl From<&Operand> for JsonOperand {
             Operand::Value(Value::Float(v)) => made.number = Some(Number::Float(*v)),
             Operand::Value(Value::Bool(v)) => made.truth = Some(*v),
             Operand::Value(Value::Time(v)) => made.time = Some(*v),
-            Operand::Value(Value::Point(..)) => {}
+            Operand::Value(Value::Point(..) | Value::PointTime(..)) => {}
         }
         made
     }

@@ -19,6 +19,9 @@ impl Predicate {
     /// # Errors
     /// The operand is not comparable with the type, or the type has no prefixes.
     pub fn to_ranges(&self, t: Type) -> Result<Vec<Range>, String> {
+        if t.timed_space().is_some() {
+            return Err("an attribute of place and time answers conditions on its two fields: ask about these".to_string());
+        }
         let ranges = match self {
             Predicate::Exists => vec![ALL],
             Predicate::Within(area) => {

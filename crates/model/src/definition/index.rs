@@ -66,6 +66,12 @@ impl Index {
         Index::new(IndexKind::Spatial(Layout::default())).of_type(Type::Point)
     }
 
+    /// See [`IndexKind::SpaceTime`]: of points on the sphere, in the default layout. The path is `POINT@TIME`, of a point as for
+    /// [`Index::spatial`] and of an attribute with the time, which is declared.
+    pub fn space_time() -> Index {
+        Index::new(IndexKind::SpaceTime(Layout::default())).of_type(Type::PointTime)
+    }
+
     /// No index: the attribute is declared, and records are refused where they do not fit its type.
     pub fn none() -> Index {
         Index::new(IndexKind::None)
@@ -106,7 +112,8 @@ impl Index {
 
     /// Of points of the plane.
     pub fn plane(self) -> Index {
-        self.of_type(Type::PlanePoint)
+        let ty = self.kind.type_for(Some(Type::PlanePoint));
+        self.of_type(ty)
     }
 
     /// It holds these tokens of the values.
@@ -119,9 +126,12 @@ impl Index {
         self.kind
     }
 
-    /// The attribute's type, where it is said.
+    /// The attribute's type, where it is said or follows from the kind.
     pub fn type_of(&self) -> Option<Type> {
-        self.ty
+        match self.kind {
+            IndexKind::SpaceTime(_) => self.kind.type_for(self.ty),
+            _ => self.ty,
+        }
     }
 
     /// What it holds of the values.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::ExternalKind;
 use crate::error::{Error, Result};
+use crate::schema::Type;
 
 /// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers;
 /// they differ in the costs of writes and queries.
@@ -35,6 +36,9 @@ pub enum IndexKind {
     Recent,
     /// Points in space, in one of several layouts; for attributes of type point or plane.
     Spatial(Layout),
+    /// Points at a time, in one of the same layouts: what is asked for an area and a time is found by both. For attributes
+    /// whose path is `POINT@TIME`.
+    SpaceTime(Layout),
     /// A kind from another crate, with a tree of its own.
     External(ExternalKind),
 }
@@ -66,6 +70,20 @@ impl Layout {
             Layout::Embedded => "spatial:embedded",
         }
     }
+
+    fn timed_name(self) -> &'static str {
+        match self {
+            Layout::Z => "space-time:z",
+            Layout::Mbr => "space-time:mbr",
+            Layout::Stacked => "space-time:stacked",
+            Layout::Embedded => "space-time:embedded",
+        }
+    }
+
+    /// True where the layout has a tree.
+    fn has_tree(self) -> bool {
+        self != Layout::Embedded
+    }
 }
 
 impl IndexKind {
@@ -88,31 +106,37 @@ impl IndexKind {
 
     /// True for the stand-alone kinds: their index is a separate tree.
     pub fn is_standalone(self) -> bool {
-        matches!(
-            self,
+        match self {
             IndexKind::Eager
-                | IndexKind::Lazy
-                | IndexKind::Composite
-                | IndexKind::Recent
-                | IndexKind::Spatial(Layout::Z | Layout::Mbr | Layout::Stacked)
-                | IndexKind::External(_)
-        )
+            | IndexKind::Lazy
+            | IndexKind::Composite
+            | IndexKind::Recent
+            | IndexKind::External(_) => true,
+            IndexKind::Spatial(layout) | IndexKind::SpaceTime(layout) => layout.has_tree(),
+            IndexKind::None | IndexKind::Embedded | IndexKind::Fingerprint | IndexKind::Filter => {
+                false
+            }
+        }
     }
 
-    /// True for the kinds for points.
+    /// True for the kinds for points, at a time or not.
     pub fn is_spatial(self) -> bool {
-        matches!(self, IndexKind::Spatial(_))
+        matches!(self, IndexKind::Spatial(_) | IndexKind::SpaceTime(_))
+    }
+
+    /// The type that an attribute has of which only the kind is said, where that tells it; and points are points at a time in
+    /// the kind for these.
+    pub fn type_for(self, said: Option<Type>) -> Option<Type> {
+        match self {
+            IndexKind::Spatial(_) => said.or(Some(Type::Point)),
+            IndexKind::SpaceTime(_) => Some(said.unwrap_or(Type::Point).at_time()),
+            _ => said,
+        }
     }
 
     /// True for the embedded kinds: tables and memtables of the data carry the index.
     pub fn is_embedded(self) -> bool {
-        matches!(
-            self,
-            IndexKind::Embedded
-                | IndexKind::Fingerprint
-                | IndexKind::Filter
-                | IndexKind::Spatial(Layout::Embedded)
-        )
+        self.is_indexed() && !self.is_standalone()
     }
 
     fn name(self) -> &'static str {
@@ -126,6 +150,7 @@ impl IndexKind {
             IndexKind::Composite => "composite",
             IndexKind::Recent => "recent",
             IndexKind::Spatial(layout) => layout.name(),
+            IndexKind::SpaceTime(layout) => layout.timed_name(),
             IndexKind::External(kind) => kind.name(),
         }
     }
@@ -143,8 +168,12 @@ impl FromStr for IndexKind {
         if text == "spatial" {
             return Ok(IndexKind::Spatial(Layout::default()));
         }
+        if text == "space-time" {
+            return Ok(IndexKind::SpaceTime(Layout::default()));
+        }
         let spatial = Layout::ALL.map(IndexKind::Spatial);
-        let mut all = IndexKind::ALL.into_iter().chain(spatial);
+        let timed = Layout::ALL.map(IndexKind::SpaceTime);
+        let mut all = IndexKind::ALL.into_iter().chain(spatial).chain(timed);
         let built_in = all.find(|kind| kind.name() == text);
         let known = built_in.or_else(|| ExternalKind::named(text).map(IndexKind::External));
         known.ok_or_else(|| {
@@ -154,7 +183,7 @@ impl FromStr for IndexKind {
                 ));
             }
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, spatial, none"
+                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, spatial, space-time, none"
             ))
         })
     }

@@ -17,7 +17,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::schema::{IntoPath, KeyType, Path, Type, coordinate_paths};
+use crate::geometry::Space;
+use crate::schema::{IntoPath, KeyType, Path, Type, coordinate_paths, point_time_paths};
 use crate::tokens::Tokenizer;
 
 /// The maximum number of attributes of a dataset.
@@ -258,12 +259,13 @@ impl DatasetDef {
     pub fn index(mut self, path: impl IntoPath, index: Index) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         let untyped = || format!("attribute `{path}`: its type must be said");
-        let mistake = mistake.or_else(|| index.ty.is_none().then(untyped));
+        let ty = index.type_of();
+        let mistake = mistake.or_else(|| ty.is_none().then(untyped));
         self.mistake = self.mistake.or(mistake);
         self.indexes.push(IndexDef {
             path,
             kind: index.kind,
-            ty: index.ty.unwrap_or(Type::String),
+            ty: ty.unwrap_or(Type::String),
             tokenizer: index.tokenizer,
         });
         self
@@ -301,6 +303,11 @@ impl DatasetDef {
         for (at, index) in self.indexes.iter().enumerate() {
             check_tokenizer(index.tokenizer, index.kind, index.ty)?;
             check_type(&index.path, index.kind, index.ty)?;
+            let declared = |path: &Path| {
+                let other = self.indexes.iter().find(|other| other.path == *path);
+                other.map(|other| other.ty)
+            };
+            check_place_and_time(&index.path, index.ty, declared)?;
             if self
                 .indexes
                 .iter()
@@ -319,16 +326,59 @@ impl DatasetDef {
 
 /// Refuses points without a spatial index, and spatial indexes of what is no point; and a point at paths that are none.
 pub fn check_type(path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
-    match (ty.space().is_some(), kind.is_spatial()) {
-        (true, true) => coordinate_paths(path).map(|_| ()),
-        (true, false) if !kind.is_indexed() => coordinate_paths(path).map(|_| ()),
-        (true, false) => Err(Error::bad_input(format!(
-            "attribute `{path}`: an index of kind {kind} does not go with type {ty}: points have indexes of kind spatial"
+    let refused = |goes: &str| {
+        Err(Error::bad_input(format!(
+            "attribute `{path}`: an index of kind {kind} does not go with type {ty}: {goes}"
+        )))
+    };
+    let is_timed = ty.timed_space().is_some();
+    match (ty.has_place(), kind) {
+        (true, IndexKind::SpaceTime(_)) if is_timed => point_time_paths(path)
+            .and_then(|(point, _)| coordinate_paths(&point))
+            .map(|_| ()),
+        (true, IndexKind::None) if is_timed => point_time_paths(path).map(|_| ()),
+        (true, IndexKind::None | IndexKind::Spatial(_)) if !is_timed => {
+            coordinate_paths(path).map(|_| ())
+        }
+        (true, _) if is_timed => refused("points at a time have indexes of kind space-time"),
+        (true, _) => refused("points have indexes of kind spatial"),
+        (false, _) if kind.is_spatial() => refused("it is for types point and plane"),
+        (false, _) => Ok(()),
+    }
+}
+
+/// Refuses an attribute of place and time whose parts are declared otherwise, or whose time is not declared at all: what a
+/// comparison with it means depends on its type.
+pub fn check_place_and_time(
+    path: &Path,
+    ty: Type,
+    declared: impl Fn(&Path) -> Option<Type>,
+) -> Result<()> {
+    let Some(space) = ty.timed_space() else {
+        return Ok(());
+    };
+    let (point, time) = point_time_paths(path)?;
+    match declared(&time) {
+        Some(Type::Time | Type::Int | Type::Float) => {}
+        Some(other) => {
+            return Err(Error::bad_input(format!(
+                "attribute `{path}`: `{time}` is of type {other}, and no time: it is to be of type time, int or float"
+            )));
+        }
+        None => {
+            return Err(Error::bad_input(format!(
+                "attribute `{path}`: declare its time first, as in {time}:none:time"
+            )));
+        }
+    }
+    match declared(&point).map(|ty| ty.space()) {
+        Some(known) if known != Some(space) => Err(Error::bad_input(format!(
+            "attribute `{path}` is of type {ty}, and `{point}` is declared otherwise"
         ))),
-        (false, true) => Err(Error::bad_input(format!(
-            "attribute `{path}`: an index of kind {kind} does not go with type {ty}: it is for types point and plane"
+        None if space == Space::Plane => Err(Error::bad_input(format!(
+            "attribute `{path}`: declare its point first, as in {point}:none:plane"
         ))),
-        (false, false) => Ok(()),
+        _ => Ok(()),
     }
 }
 

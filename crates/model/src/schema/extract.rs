@@ -11,6 +11,7 @@ use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::path::Path;
 use super::point::{COORDINATES, Coordinates, coordinate_paths, encode_point};
+use super::point_time::{encode_point_time, point_time_paths};
 use super::readable::without_negative_zeros;
 use super::time;
 use super::types::{KeyType, Type};
@@ -30,6 +31,8 @@ enum Target {
     Coordinate(u32, Option<bool>),
     /// A GeoJSON point, or its coordinates; in the place of an object there are coordinates below it.
     Place(u32),
+    /// A time of an attribute that is a point at a time.
+    Time(u32),
 }
 
 /// The key and attributes to extract from each record of a dataset.
@@ -52,6 +55,8 @@ pub struct Extracted {
     entries: Vec<Entry>,
     /// What was found of attributes that are points.
     points: Vec<(u32, Coordinates)>,
+    /// Times found of attributes that are points at a time.
+    times: Vec<(u32, i64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -75,9 +80,21 @@ impl Extraction {
                 Type::Int | Type::String | Type::Bool => Numbers::Parsed,
                 _ => Numbers::Exact,
             };
-            match ty.space().map(|_| coordinate_paths(path)) {
+            let place = match (ty.space(), ty.timed_space()) {
+                (Some(_), _) => Some(path.clone()),
+                (None, None) => None,
+                // Definitions with a path that cannot be split are refused.
+                (None, Some(_)) => match point_time_paths(path) {
+                    Ok((point, time)) => {
+                        add(&time, Target::Time(i), numbers);
+                        Some(point)
+                    }
+                    Err(_) => continue,
+                },
+            };
+            match place.as_ref().map(|path| (path, coordinate_paths(path))) {
                 None => add(path, Target::Value(i), numbers),
-                Some(Ok(paths)) => match paths.as_slice() {
+                Some((path, Ok(paths))) => match paths.as_slice() {
                     [x, y] => {
                         add(x, Target::Coordinate(i, Some(true)), numbers);
                         add(y, Target::Coordinate(i, Some(false)), numbers);
@@ -89,7 +106,7 @@ impl Extraction {
                     }
                 },
                 // Definitions with such a path are refused.
-                Some(Err(_)) => {}
+                Some((_, Err(_))) => {}
             }
         }
         let key_nodes = trie.nodes_of(&key.0);
@@ -238,6 +255,7 @@ impl Extracted {
         self.values.clear();
         self.entries.clear();
         self.points.clear();
+        self.times.clear();
     }
 
     /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
@@ -275,6 +293,7 @@ impl Sink for Collector<'_> {
             match self.extraction.targets.get(*target as usize) {
                 Some(Target::Key) => self.key(found),
                 Some(Target::Value(attribute)) => self.attribute(*attribute, found),
+                Some(Target::Time(attribute)) => self.time(*attribute, found),
                 Some(target) => self.coordinate(*target, found),
                 None => {}
             }
@@ -399,7 +418,7 @@ impl Collector<'_> {
         let (attribute, first) = match target {
             Target::Coordinate(attribute, first) => (attribute, first),
             Target::Place(attribute) => (attribute, None),
-            Target::Key | Target::Value(_) => return,
+            Target::Key | Target::Value(_) | Target::Time(_) => return,
         };
         let points = &mut self.out.points;
         let at = points.iter().position(|(known, _)| *known == attribute);
@@ -419,6 +438,25 @@ impl Collector<'_> {
         }
     }
 
+    /// A time of a point.
+    fn time(&mut self, attribute: u32, found: Found<'_>) {
+        match (found, time_of(found)) {
+            (Found::Null, _) => {}
+            (_, Some(micros)) => self.out.times.push((attribute, micros)),
+            (_, None) => {
+                let path = self.extraction.attributes.get(attribute as usize);
+                let Some(path) = path.map(|(path, _)| path.clone()) else {
+                    return;
+                };
+                self.refuse(RecordErrorKind::AttributeType {
+                    path,
+                    expected: Type::Time,
+                    found: describe(Type::Time, found),
+                });
+            }
+        }
+    }
+
     /// Encodes the points that were found.
     fn points(&mut self) {
         let points = std::mem::take(&mut self.out.points);
@@ -427,9 +465,29 @@ impl Collector<'_> {
             let Some((path, ty)) = self.extraction.attributes.get(attribute as usize) else {
                 continue;
             };
-            let Some(space) = ty.space() else { continue };
+            let Some(space) = ty.space().or(ty.timed_space()) else {
+                continue;
+            };
             match coordinates.point(space) {
                 Ok(None) => {}
+                Ok(Some(point)) if ty.timed_space().is_some() => {
+                    let Extracted {
+                        values,
+                        entries,
+                        times,
+                        ..
+                    } = &mut *self.out;
+                    for (_, micros) in times.iter().filter(|(of, _)| *of == attribute) {
+                        let start = values.len();
+                        encode_point_time(space, point, *micros, values);
+                        let end = values.len();
+                        entries.push(Entry {
+                            attribute,
+                            start,
+                            end,
+                        });
+                    }
+                }
                 Ok(Some(point)) => {
                     let start = self.out.values.len();
                     encode_point(space, point, &mut self.out.values);

@@ -542,3 +542,36 @@ fn points_are_extracted_from_all_their_forms_and_bad_ones_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_point_at_a_time_needs_both_and_comes_once_for_each_time() {
+    let paths = [
+        ("at@time", Type::PointTime),
+        ("a.x,a.y@a.t", Type::PlanePointTime),
+    ];
+    let x = extraction("id", KeyType::Int, &paths);
+    let found = |json: &str| {
+        let values = extract(&x, json).unwrap();
+        let text = |v: &Vec<Value>| v.iter().map(Value::to_string).collect::<Vec<_>>();
+        (text(&values[0]), text(&values[1]))
+    };
+    let none: Vec<String> = Vec::new();
+    let (geo, plane) = found(
+        r#"{"id":1,"at":[7.5,-3],"time":["1970-01-01T00:00:05Z",0.5],"a":{"x":1,"t":-1,"y":2}}"#,
+    );
+    let at = "7.5,-3@1970-01-01T00:00:";
+    assert_eq!(geo, [format!("{at}00.500Z"), format!("{at}05Z")]);
+    assert_eq!(plane, ["1,2@1969-12-31T23:59:59Z"]);
+    assert_eq!(found(r#"{"id":1,"at":[7.5,-3]}"#).0, none);
+    assert_eq!(found(r#"{"id":1,"time":5,"at":null}"#).0, none);
+    for json in [
+        r#"{"id":1,"at":[7.5,-3],"time":"noon"}"#,
+        r#"{"id":1,"at":[7.5,-300],"time":3}"#,
+        r#"{"id":1,"time":1e300}"#,
+    ] {
+        assert!(matches!(
+            refusal(&x, json),
+            RecordErrorKind::AttributeType { .. }
+        ));
+    }
+}

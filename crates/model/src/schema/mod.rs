@@ -10,6 +10,7 @@ mod extract;
 mod infer;
 mod path;
 mod point;
+mod point_time;
 mod readable;
 pub(crate) mod time;
 mod types;
@@ -24,6 +25,10 @@ pub use infer::{infer, infer_key};
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, interleave};
 pub use point::{POINT_LEN, PointAt, coordinate, coordinate_paths, decode_point};
+pub(crate) use point_time::{PERIOD_BITS, TIMED_BITS, interleave3};
+pub use point_time::{
+    POINT_TIME_LEN, decode_point_time, point_time_paths, time_at, time_coordinate,
+};
 pub use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;

@@ -68,6 +68,21 @@ fn random_value(t: Type, rng: &mut fastrand::Rng) -> Value {
                 return Value::Point(Space::Plane, point);
             }
         },
+        Type::PointTime | Type::PlanePointTime => {
+            let point = if t == Type::PointTime {
+                Type::Point
+            } else {
+                Type::PlanePoint
+            };
+            at_time(random_value(point, rng), rng.i64(..) >> rng.u32(..64))
+        }
+    }
+}
+
+fn at_time(point: Value, micros: i64) -> Value {
+    match point {
+        Value::Point(space, point) => Value::PointTime(space, point, micros),
+        other => other,
     }
 }
 
@@ -131,6 +146,16 @@ fn corner_values(t: Type) -> Vec<Value> {
             ];
             let value = |(x, y)| Value::Point(space, Point::new(space, x, y).unwrap());
             corners.map(value).into()
+        }
+        Type::PointTime => {
+            let times = [i64::MIN, -1, 0, (1 << 39) - 1, 1 << 39, i64::MAX];
+            let points = corner_values(Type::Point).into_iter();
+            let at = |point: Value| times.map(|micros| at_time(point.clone(), micros));
+            points.flat_map(at).collect()
+        }
+        Type::PlanePointTime => {
+            let points = corner_values(Type::PlanePoint).into_iter();
+            points.map(|point| at_time(point, 7)).collect()
         }
     }
 }

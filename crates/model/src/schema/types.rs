@@ -24,11 +24,15 @@ pub enum Type {
     Point = 6,
     /// A point of the plane: any two numbers.
     PlanePoint = 7,
+    /// A point on the sphere at a time: for indexes over both. Its path is `POINT@TIME`, of two attributes.
+    PointTime = 8,
+    /// A point of the plane at a time.
+    PlanePointTime = 9,
 }
 
 impl Type {
     /// Every type, in the order of the numbers.
-    pub const ALL: [Type; 7] = [
+    pub const ALL: [Type; 9] = [
         Type::Int,
         Type::Float,
         Type::String,
@@ -36,9 +40,11 @@ impl Type {
         Type::Time,
         Type::Point,
         Type::PlanePoint,
+        Type::PointTime,
+        Type::PlanePointTime,
     ];
 
-    /// The types of single values: what is no point.
+    /// The types of single values: what has no place.
     pub const SCALAR: [Type; 5] = [Type::Int, Type::Float, Type::String, Type::Bool, Type::Time];
 
     /// The space of points of this type.
@@ -47,6 +53,29 @@ impl Type {
             Type::Point => Some(Space::Sphere),
             Type::PlanePoint => Some(Space::Plane),
             _ => None,
+        }
+    }
+
+    /// The space of points at a time of this type.
+    pub fn timed_space(self) -> Option<Space> {
+        match self {
+            Type::PointTime => Some(Space::Sphere),
+            Type::PlanePointTime => Some(Space::Plane),
+            _ => None,
+        }
+    }
+
+    /// True for points, at a time or not.
+    pub fn has_place(self) -> bool {
+        self.space().or(self.timed_space()).is_some()
+    }
+
+    /// The type of points of this type at a time; other types are left as they are.
+    pub fn at_time(self) -> Type {
+        match self {
+            Type::Point => Type::PointTime,
+            Type::PlanePoint => Type::PlanePointTime,
+            other => other,
         }
     }
 
@@ -70,6 +99,8 @@ impl Type {
             Type::Time => "time",
             Type::Point => "point",
             Type::PlanePoint => "plane",
+            Type::PointTime => "point@time",
+            Type::PlanePointTime => "plane@time",
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | string | UTF-8 with `00` written as `00 FF`, then `00 01` |
 //! | bool | `00` or `01` |
 //! | point, plane | 24 bytes: see [`POINT_LEN`] |
+//! | point@time, plane@time | 36 bytes: see [`POINT_TIME_LEN`] |
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,6 +19,7 @@ use std::ops::Bound;
 use coding::Reader;
 
 use super::point::{POINT_LEN, decode_point, encode_point};
+use super::point_time::{POINT_TIME_LEN, decode_point_time, encode_point_time};
 use super::time;
 use super::types::{KeyType, Type};
 use crate::geometry::{Point, Space};
@@ -47,6 +49,8 @@ pub enum Value {
     Time(i64),
     /// A point. Points are not ordered; their encodings are, by cells.
     Point(Space, Point),
+    /// A point at a time, in microseconds since 1970. Not ordered either.
+    PointTime(Space, Point, i64),
 }
 
 /// Values of one type are ordered, and integers with floats; others are not comparable.
@@ -76,6 +80,8 @@ impl Value {
             Value::Time(_) => Type::Time,
             Value::Point(Space::Sphere, _) => Type::Point,
             Value::Point(Space::Plane, _) => Type::PlanePoint,
+            Value::PointTime(Space::Sphere, ..) => Type::PointTime,
+            Value::PointTime(Space::Plane, ..) => Type::PlanePointTime,
         }
     }
 
@@ -88,6 +94,9 @@ impl Value {
             Value::Bool(v) => encode_bool(*v, out),
             Value::Time(v) => encode_int(i128::from(*v), out),
             Value::Point(space, point) => encode_point(*space, *point, out),
+            Value::PointTime(space, point, micros) => {
+                encode_point_time(*space, *point, *micros, out);
+            }
         }
     }
 
@@ -118,6 +127,11 @@ impl Value {
                 let point = decode_point(space, input.take(POINT_LEN)?)?;
                 Some(Value::Point(space, point))
             }
+            Type::PointTime | Type::PlanePointTime => {
+                let space = t.timed_space()?;
+                let (point, micros) = decode_point_time(space, input.take(POINT_TIME_LEN)?)?;
+                Some(Value::PointTime(space, point, micros))
+            }
         }
     }
 
@@ -129,6 +143,7 @@ impl Value {
             Type::Float => 8,
             Type::Bool => 1,
             Type::Point | Type::PlanePoint => POINT_LEN,
+            Type::PointTime | Type::PlanePointTime => POINT_TIME_LEN,
             Type::String => take_string(&mut Reader::new(bytes))?.len() + 2,
         };
         bytes.split_at_checked(length)
@@ -149,7 +164,17 @@ impl Value {
             Type::String => Some(Value::String(text.to_owned())),
             Type::Bool => text.parse().ok().map(Value::Bool),
             Type::Time => parse_time(text).map(Value::Time),
-            Type::Point | Type::PlanePoint => parse_point(t, text),
+            Type::Point | Type::PlanePoint => parse_point(t.space(), text),
+            Type::PointTime | Type::PlanePointTime => {
+                text.rsplit_once('@').and_then(|(at, time)| {
+                    match parse_point(t.timed_space(), at)? {
+                        Value::Point(space, point) => {
+                            Some(Value::PointTime(space, point, parse_time(time)?))
+                        }
+                        _ => None,
+                    }
+                })
+            }
         };
         value.ok_or_else(|| {
             let wanted = match t {
@@ -162,6 +187,8 @@ impl Value {
                 }
                 Type::Point => "a longitude and a latitude in degrees, as in 2.35,48.85",
                 Type::PlanePoint => "two finite numbers, as in 2.5,-3",
+                Type::PointTime => "a point and a time, as in 2.35,48.85@2024-05-01T12:30:00Z",
+                Type::PlanePointTime => "a point and a time, as in 2.5,-3@2024-05-01T12:30:00Z",
             };
             format!("{text:?} is not of type {t}: expected {wanted}")
         })
@@ -178,6 +205,10 @@ impl fmt::Display for Value {
             Value::Bool(v) => write!(f, "{v}"),
             Value::Time(v) => time::write_rfc3339(f, *v),
             Value::Point(_, point) => write!(f, "{point}"),
+            Value::PointTime(_, point, micros) => {
+                write!(f, "{point}@")?;
+                time::write_rfc3339(f, *micros)
+            }
         }
     }
 }
@@ -251,10 +282,10 @@ pub(crate) fn parse_int(text: &str) -> Option<i128> {
         .then_some(v)
 }
 
-fn parse_point(t: Type, text: &str) -> Option<Value> {
+fn parse_point(space: Option<Space>, text: &str) -> Option<Value> {
     let (x, y) = text.split_once(',')?;
     let (x, y) = (x.trim().parse().ok()?, y.trim().parse().ok()?);
-    let space = t.space()?;
+    let space = space?;
     Some(Value::Point(space, Point::new(space, x, y).ok()?))
 }
 

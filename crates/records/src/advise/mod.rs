@@ -158,7 +158,7 @@ impl Handle {
         let mut attributes: Vec<(Path, Option<IndexKind>, bool)> = Vec::new();
         let mut readers = Vec::new();
         for attribute in &layout.attributes {
-            let is_point = attribute.ty.space().is_some();
+            let is_point = attribute.ty.has_place();
             attributes.push((attribute.path.clone(), Some(attribute.kind), is_point));
             readers.push(Reader::Declared(attribute));
         }

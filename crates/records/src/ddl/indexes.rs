@@ -113,8 +113,10 @@ impl Handle {
         let ty = match (ty, known) {
             (Some(ty), _) => ty,
             (None, Some(known)) => known.def.ty,
-            (None, None) if kind.is_spatial() => Type::Point,
-            (None, None) => self.infer(path)?,
+            (None, None) => match kind.type_for(None) {
+                Some(ty) => ty,
+                None => self.infer(path)?,
+            },
         };
         self.begin(&layout, path, kind, ty, tokenizer)?;
         self.build(progress)
@@ -253,6 +255,8 @@ impl Handle {
     ) -> Result<()> {
         model::definition::check_tokenizer(tokenizer, kind, ty)?;
         model::definition::check_type(path, kind, ty)?;
+        let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
+        model::definition::check_place_and_time(path, ty, declared)?;
         let name = self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();

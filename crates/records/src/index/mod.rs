@@ -142,6 +142,21 @@ impl Lookup<'_> {
         let (tree, cost) = (attribute.index_tree()?, self.index_cost);
         Ok(self.snapshot.approximate(tree, lo, hi, cost)?)
     }
+
+    /// The same of several ranges in order, in the tables for which `meets` is true.
+    fn approximate_where<'r>(
+        &self,
+        attribute: &Attribute,
+        ranges: impl Iterator<Item = &'r TreeRange>,
+        meets: &dyn Fn(&TableFile) -> bool,
+    ) -> Result<u64> {
+        let (tree, cost) = (attribute.index_tree()?, self.index_cost);
+        let ranges = ranges.map(|range| (range.lo.as_slice(), range.hi.as_deref()));
+        let ranges: Vec<_> = ranges.collect();
+        Ok(self
+            .snapshot
+            .approximate_where(tree, &ranges, meets, cost)?)
+    }
 }
 
 /// Keys of an index's tree from `lo` (inclusive) to `hi` (exclusive; `None` is the end).
@@ -321,6 +336,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
         IndexKind::Composite => Some(&composite::Composite),
         IndexKind::Recent => Some(&recent::Recent),
         IndexKind::Spatial(layout) => Some(spatial::of(layout)),
+        IndexKind::SpaceTime(layout) => Some(spatial::of_timed(layout)),
         IndexKind::External(kind) => {
             let registered = kind.implementation().downcast_ref::<Registered>()?;
             Some(registered.as_ref())
@@ -330,7 +346,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
 
 /// The box around the points of a table that is cut by space.
 pub(crate) fn box_of(file: &TableFile) -> Option<Bounds> {
-    spatial::box_of(file)
+    spatial::box_of(file).map(|(bounds, _)| bounds)
 }
 
 /// [`Index::is_filtered_scan`] of a kind.

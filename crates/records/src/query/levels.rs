@@ -1,7 +1,7 @@
 //! Where the tables of an index of points lie: for pictures.
 
 use model::geometry::Bounds;
-use model::schema::{Path, Value, decode_point};
+use model::schema::{Path, Value, decode_point, decode_point_time};
 
 use crate::error::{Error, Result};
 use crate::index;
@@ -35,8 +35,8 @@ impl View {
     pub(crate) fn table_boxes(&self, path: &Path) -> Result<Vec<TableBox>> {
         let attributes = &self.layout.attributes;
         let attribute = attributes.iter().find(|attribute| attribute.path == *path);
-        let known = attribute.and_then(|attribute| Some((attribute, attribute.ty.space()?)));
-        let Some((attribute, space)) = known.filter(|(a, _)| a.kind.is_standalone()) else {
+        let fits = attribute.filter(|a| a.ty.has_place() && a.kind.is_standalone());
+        let Some(attribute) = fits else {
             return Err(Error::bad_input(format!(
                 "`{path}` has no index of points with a tree"
             )));
@@ -53,7 +53,14 @@ impl View {
                     let ends = [meta.smallest.as_slice(), meta.largest.as_slice()];
                     for key in ends.into_iter().chain(table.partition_keys()) {
                         let value = Value::split(attribute.ty, key).map(|(value, _)| value);
-                        let point = value.and_then(|value| decode_point(space, value));
+                        let point = value.and_then(|value| {
+                            let ty = attribute.ty;
+                            let timed = ty.timed_space().map(|s| decode_point_time(s, value));
+                            match timed {
+                                Some(timed) => timed.map(|(point, _)| point),
+                                None => decode_point(ty.space()?, value),
+                            }
+                        });
                         bounds = match (bounds, point.map(Bounds::of)) {
                             (Some(all), Some(one)) => Some(all.union(one)),
                             (all, one) => all.or(one),

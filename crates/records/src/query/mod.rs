@@ -8,6 +8,7 @@ mod candidates;
 mod count;
 mod explain;
 mod levels;
+mod place_time;
 mod plan;
 #[cfg(test)]
 mod plan_tests;

@@ -76,10 +76,10 @@ pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Pla
     };
     let choice = match predicates.formula() {
         None => Choice::None,
-        Some(formula) => match planner.choices(formula) {
+        Some(formula) => match planner.choices_of(formula) {
             // Only now it matters which is the best.
             Choice::Several => planner
-                .cheapest(formula)?
+                .best(formula)?
                 .map_or(Choice::None, |(_, all)| Choice::One(all)),
             choice => choice,
         },
@@ -106,6 +106,10 @@ enum Choice {
     Several,
 }
 
+/// What is asked of place and time together has fewer matches than what is asked of one of them, and the index over both sees
+/// that without a record. It comes in more ranges, and estimates count a part of a block for each: so it is taken in doubt.
+const IN_DOUBT: f64 = 4.0;
+
 struct Planner<'a> {
     lookup: &'a Lookup<'a>,
     predicates: &'a Predicates,
@@ -118,6 +122,33 @@ impl Planner<'_> {
         let predicate = self.predicates.declared.get(at)?;
         probe(self.lookup.layout, predicate)?;
         Some((at, predicate))
+    }
+
+    /// The choices for the whole condition.
+    fn choices_of(&self, formula: &Formula) -> Choice {
+        let mut found = self.choices(formula);
+        for at in self.predicates.implied() {
+            found = match found {
+                Choice::None => Choice::One(vec![at]),
+                _ => Choice::Several,
+            };
+        }
+        found
+    }
+
+    /// The best choice for the whole condition.
+    fn best(&mut self, formula: &Formula) -> Result<Option<(f64, Vec<usize>)>> {
+        let mut least = self.cheapest(formula)?;
+        for at in self.predicates.implied() {
+            if let Some(found) = self.estimate_of(at)?
+                && least
+                    .as_ref()
+                    .is_none_or(|(cost, _)| found.0 <= IN_DOUBT * *cost)
+            {
+                least = Some(found);
+            }
+        }
+        Ok(least)
     }
 
     fn choices(&self, formula: &Formula) -> Choice {
@@ -189,7 +220,14 @@ impl Planner<'_> {
     }
 
     fn estimate(&mut self, test: usize) -> Result<Option<(f64, Vec<usize>)>> {
-        let Some((at, predicate)) = self.probed(test) else {
+        match self.probed(test) {
+            Some((at, _)) => self.estimate_of(at),
+            None => Ok(None),
+        }
+    }
+
+    fn estimate_of(&mut self, at: usize) -> Result<Option<(f64, Vec<usize>)>> {
+        let Some(predicate) = self.predicates.declared.get(at) else {
             return Ok(None);
         };
         let Some((index, attribute, sought)) = probe(self.lookup.layout, predicate) else {

@@ -9,6 +9,7 @@ use model::record::RecordRef;
 use model::schema::Path;
 use model::tokens::{Tokenizer, prefix_token};
 
+use super::place_time::{self, Window};
 use super::plan::Driver;
 use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
@@ -58,6 +59,16 @@ pub(super) struct Predicates {
     filter: Option<Filter>,
     /// For each test of the filter its place among the declared.
     places: Vec<Option<usize>>,
+    /// What follows from several tests together.
+    implied: Vec<Implied>,
+}
+
+/// A predicate of an attribute of place and time that every match meets: what the tests of both ask for together.
+struct Implied {
+    /// Its place among the declared.
+    place: usize,
+    /// The tests that it follows from. All records that meet an answered one meet them.
+    tests: Vec<usize>,
 }
 
 impl Predicates {
@@ -67,6 +78,7 @@ impl Predicates {
             undeclared: Vec::new(),
             filter: None,
             places: Vec::new(),
+            implied: Vec::new(),
         };
         let Some(condition) = condition else {
             return Ok(predicates);
@@ -95,7 +107,64 @@ impl Predicates {
         }
         predicates.undeclared.dedup();
         predicates.filter = Some(filter);
+        predicates.imply(layout)?;
         Ok(predicates)
+    }
+
+    /// Adds what the tests of places and times imply for the attributes of both.
+    fn imply(&mut self, layout: &Layout) -> Result<()> {
+        let attributes = layout.attributes.iter().enumerate();
+        let timed = attributes.filter(|(_, a)| a.ty.timed_space().is_some() && a.kind.is_indexed());
+        for (at, attribute) in timed {
+            let tests = self.conjunct_tests();
+            let Some(filter) = &self.filter else { break };
+            let asked = tests
+                .iter()
+                .filter_map(|test| Some((*test, filter.tests().get(*test)?)));
+            let window = |test: usize| {
+                let predicate = self.declared.get(self.place(test)?)?;
+                let ty = layout.attributes.get(predicate.attribute)?.ty;
+                let range = predicate.ranges.as_slice();
+                let ([range], Some(_)) = (range, &predicate.sought) else {
+                    return None;
+                };
+                Window::of(range, ty)
+            };
+            let asked = place_time::asked(attribute, asked, &window)?;
+            if let Some((range, text, tests, exact)) = asked {
+                self.implied.push(Implied {
+                    place: self.declared.len(),
+                    tests,
+                });
+                self.declared.push(Predicate {
+                    attribute: at,
+                    ranges: vec![range.clone()],
+                    sought: Some(vec![range]),
+                    answered: exact,
+                    text,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The tests that every match meets.
+    fn conjunct_tests(&self) -> Vec<usize> {
+        let parts = match self.formula() {
+            Some(Formula::And(parts)) => parts.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        let tests = parts.iter().filter_map(|part| match part {
+            Formula::Test(test) => Some(*test),
+            _ => None,
+        });
+        tests.collect()
+    }
+
+    /// The places of the predicates that follow from several tests, and that every match meets.
+    pub(super) fn implied(&self) -> impl Iterator<Item = usize> {
+        self.implied.iter().map(|implied| implied.place)
     }
 
     /// What must hold; `None` where every record matches.
@@ -110,15 +179,11 @@ impl Predicates {
 
     /// The predicates that every match meets.
     pub(super) fn conjuncts(&self) -> impl Iterator<Item = &Predicate> {
-        let parts = match self.formula() {
-            Some(Formula::And(parts)) => parts.as_slice(),
-            Some(one) => std::slice::from_ref(one),
-            None => &[],
-        };
-        parts.iter().filter_map(|part| match part {
-            Formula::Test(test) => self.declared.get(self.place(*test)?),
-            _ => None,
-        })
+        let tests = self.conjunct_tests().into_iter();
+        let places = tests
+            .filter_map(|test| self.place(test))
+            .chain(self.implied());
+        places.filter_map(|at| self.declared.get(at))
     }
 
     /// True when no record can match, whatever it holds.
@@ -136,8 +201,18 @@ impl Predicates {
             }),
             _ => false,
         };
+        let together = |part: &Formula| match part {
+            Formula::Test(test) => self.implied.iter().any(|implied| {
+                let predicate = self.declared.get(implied.place);
+                probed.contains(&implied.place)
+                    && implied.tests.contains(test)
+                    && predicate.is_some_and(|p| p.answered)
+            }),
+            _ => false,
+        };
         match self.formula() {
             Some(Formula::Or(parts)) => parts.iter().all(answers),
+            Some(Formula::And(parts)) => parts.iter().all(together),
             Some(one) => answers(one),
             None => false,
         }

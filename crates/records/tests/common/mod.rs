@@ -370,7 +370,9 @@ pub(crate) fn domain(ty: Type) -> Vec<Value> {
         ]
         .map(Value::Time)
         .to_vec(),
-        Type::Point | Type::PlanePoint => panic!("points have tests of their own: space.rs"),
+        Type::Point | Type::PlanePoint | Type::PointTime | Type::PlanePointTime => {
+            panic!("points have tests of their own: space.rs")
+        }
     }
 }
 
@@ -388,7 +390,7 @@ pub(crate) fn to_json(value: &Value, rng: &mut fastrand::Rng) -> Json {
         Value::Bool(v) => json!(v),
         Value::Time(v) if v % 1_000_000 == 0 && rng.bool() => json!(v / 1_000_000),
         Value::Time(_) => json!(value.to_string()),
-        Value::Point(_, point) => json!([point.x(), point.y()]),
+        Value::Point(_, point) | Value::PointTime(_, point, _) => json!([point.x(), point.y()]),
     }
 }
 

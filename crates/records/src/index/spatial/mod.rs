@@ -1,4 +1,5 @@
-//! Indexes of points: one file a layout. All of them find the points of a region; what differs is what lies beside what.
+//! Indexes of points, and of points at a time: one file a layout. All of them find the points of a region; what differs is
+//! what lies beside what.
 
 mod embedded;
 mod packed;
@@ -7,7 +8,8 @@ mod z;
 
 use lsm::version::TableFile;
 use model::definition::Layout;
-use model::geometry::{Area, Bounds, Relation};
+use model::geometry::{Bounds, Relation};
+use model::region::Region;
 
 use super::{Index, Lookup, Range, TreeRange};
 use crate::catalog::Attribute;
@@ -20,24 +22,53 @@ const ENTRIES_PER_RANGE: u64 = 400;
 pub(super) fn of(layout: Layout) -> &'static dyn Index {
     match layout {
         Layout::Z => &z::Z,
-        Layout::Mbr => &packed::Packed { is_stacked: false },
+        Layout::Mbr => &packed::Packed {
+            is_stacked: false,
+            is_timed: false,
+        },
         Layout::Embedded => &embedded::InData,
-        Layout::Stacked => &packed::Packed { is_stacked: true },
+        Layout::Stacked => &packed::Packed {
+            is_stacked: true,
+            is_timed: false,
+        },
     }
 }
 
-/// The box around the points of a table that is cut by space; `None` for one that is not.
-pub(super) fn box_of(file: &TableFile) -> Option<Bounds> {
+/// The index of a layout, of points at a time: the same, with keys and boxes that have the time.
+pub(super) fn of_timed(layout: Layout) -> &'static dyn Index {
+    match layout {
+        Layout::Z => &z::Z,
+        Layout::Mbr => &packed::Packed {
+            is_stacked: false,
+            is_timed: true,
+        },
+        Layout::Embedded => &embedded::InData,
+        Layout::Stacked => &packed::Packed {
+            is_stacked: true,
+            is_timed: true,
+        },
+    }
+}
+
+/// The box around the points of a table that is cut by space, and their first and last time if they have times; `None` for a
+/// table that is not.
+pub(super) fn box_of(file: &TableFile) -> Option<(Bounds, Option<(i64, i64)>)> {
     partition::bounds_of(file.bounds())
 }
 
 /// True when a table may have points of a range: it is of a tree that is not cut by space, or its box meets the area.
 pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
-    let Some(bounds) = box_of(file) else {
+    let Some((bounds, times)) = box_of(file) else {
         return true;
     };
-    let outside = |area: &Area| area.relation(&bounds) == Relation::Outside;
-    !range.regions.iter().any(|region| outside(region.area()))
+    let outside = |region: &Region| {
+        let apart = match (region.times(), times) {
+            (Some((from, to)), Some((first, last))) => last < from || to < first,
+            _ => false,
+        };
+        apart || region.area().relation(&bounds) == Relation::Outside
+    };
+    !range.regions.iter().any(|region| outside(region))
 }
 
 /// The keys of a tree in z-order among which are all points of a range: few ranges where there are few points in and about
@@ -52,19 +83,16 @@ pub(super) fn bounds(
     let Some(region) = range.regions.first() else {
         return Ok(fine);
     };
-    let coarse = region.coarse_ranges();
-    let spared = (fine.len().saturating_sub(coarse.len())) as u64 * ENTRIES_PER_RANGE;
-    let (mut expected, mut few) = (0, Vec::with_capacity(coarse.len()));
-    for (lo, hi) in coarse {
-        expected += lookup.approximate(attribute, (&lo, hi.as_deref()))?;
-        if expected > spared {
-            return Ok(fine);
-        }
-        few.push(TreeRange {
+    let few: Vec<TreeRange> = region
+        .coarse_ranges()
+        .map(|(lo, hi)| TreeRange {
             lo,
             hi,
             exact: false,
-        });
-    }
-    Ok(few)
+        })
+        .collect();
+    let spared = (fine.len().saturating_sub(few.len())) as u64 * ENTRIES_PER_RANGE;
+    let meets = |file: &TableFile| meets(file, range);
+    let expected = lookup.approximate_where(attribute, few.iter(), &meets)?;
+    Ok(if expected > spared { fine } else { few })
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lsm::TreeOptions;
+use lsm::{Partitioner, TreeOptions};
 use model::definition::Merging;
 
 use super::super::build::Build;
@@ -20,6 +20,8 @@ use crate::error::Result;
 pub(super) struct Packed {
     /// Runs are merged in tiers, whatever the dataset says.
     pub(super) is_stacked: bool,
+    /// The points have a time.
+    pub(super) is_timed: bool,
 }
 
 impl Index for Packed {
@@ -46,8 +48,12 @@ impl Index for Packed {
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        let boxes: Arc<dyn Partitioner> = match self.is_timed {
+            true => Arc::new(Boxes::<3>),
+            false => Arc::new(Boxes::<2>),
+        };
         Some(TreeOptions {
-            partitioner: Some(Arc::new(Boxes)),
+            partitioner: Some(boxes),
             ..Composite.tree_options(versions)?
         })
     }

@@ -6,126 +6,145 @@
 //!
 //! Coordinates are compared as they are encoded, as whole numbers: between two neighbours there is nothing, so that a cut
 //! leaves each point on one side. The bounds of a table are the least box around its points: least and greatest first
-//! coordinate, least and greatest second, 8 bytes each.
+//! coordinate, least and greatest second, 8 bytes each. Points at a time have a third coordinate, their time, and are packed
+//! by it like by the others.
 
 use std::fmt;
 
 use lsm::{Cutter, Cutting, Partitioner};
 use model::geometry::Bounds;
-use model::schema::{POINT_LEN, coordinate};
+use model::schema::{POINT_LEN, POINT_TIME_LEN, coordinate, time_at};
 
-/// The number of the order in which tables are disjoint. It is on disk: never change it.
-const ID: u32 = 0x5372;
+/// The numbers of the orders in which tables are disjoint, of points and of points at a time. They are on disk: never change
+/// them.
+const IDS: [u32; 2] = [0x5372, 0x5373];
 
 /// The most tiles: a compaction may need more tables than tiles, along the edges of tables that stay.
 const MOST_TILES: u64 = 64;
 
-/// Cuts by the coordinates of the point with which keys begin.
+/// Cuts by the coordinates of the points with which keys begin: two, or with the time three.
 #[derive(Clone, Copy)]
-pub(super) struct Boxes;
+pub(super) struct Boxes<const D: usize>;
 
-impl fmt::Debug for Boxes {
+impl<const D: usize> fmt::Debug for Boxes<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the partitioner of points")
     }
 }
 
-/// A box: the least and the greatest of the first coordinate, and of the second.
-type Rect = [u64; 4];
+/// A box: the least and the greatest of each coordinate.
+type Rect<const D: usize> = [[u64; 2]; D];
 
-const EVERYWHERE: Rect = [0, u64::MAX, 0, u64::MAX];
+/// The coordinates of a point.
+type Place<const D: usize> = [u64; D];
+
+/// Where coordinates begin in a value: they are the last that it has.
+const fn first_coordinate(dimensions: usize) -> usize {
+    match dimensions {
+        3 => POINT_TIME_LEN - 24,
+        _ => POINT_LEN - 16,
+    }
+}
 
 /// The place of a key; a malformed one has a place, too.
-fn place(key: &[u8]) -> (u64, u64) {
-    let at = |from: usize| {
+fn place<const D: usize>(key: &[u8]) -> Place<D> {
+    std::array::from_fn(|dimension| {
+        let from = first_coordinate(D) + 8 * dimension;
         let bytes = key.get(from..from + 8).and_then(|b| b.try_into().ok());
         bytes.map_or(0, u64::from_be_bytes)
-    };
-    (at(POINT_LEN - 16), at(POINT_LEN - 8))
+    })
 }
 
-fn rect(bounds: &[u8]) -> Option<Rect> {
-    let (numbers, rest) = bounds.as_chunks::<8>();
-    let [x0, x1, y0, y1] = numbers else {
-        return None;
-    };
-    let rect = [x0, x1, y0, y1].map(|bytes| u64::from_be_bytes(*bytes));
-    (rest.is_empty() && rect[0] <= rect[1] && rect[2] <= rect[3]).then_some(rect)
+fn rect<const D: usize>(bounds: &[u8]) -> Option<Rect<D>> {
+    let (numbers, rest) = bounds.as_chunks::<16>();
+    let mut rect = [[0; 2]; D];
+    for (span, bytes) in rect.iter_mut().zip(numbers) {
+        let number = u128::from_be_bytes(*bytes);
+        *span = [(number >> 64) as u64, number as u64];
+    }
+    let fits = rest.is_empty() && numbers.len() == D && rect.iter().all(|[low, high]| low <= high);
+    fits.then_some(rect)
 }
 
-fn holds([x0, x1, y0, y1]: Rect, (x, y): (u64, u64)) -> bool {
-    (x0..=x1).contains(&x) && (y0..=y1).contains(&y)
+fn holds<const D: usize>(rect: Rect<D>, place: Place<D>) -> bool {
+    let mut sides = rect.iter().zip(place);
+    sides.all(|([low, high], at)| (*low..=*high).contains(&at))
 }
 
-fn meet(a: Rect, b: Rect) -> bool {
-    a[0] <= b[1] && b[0] <= a[1] && a[2] <= b[3] && b[2] <= a[3]
+fn meet<const D: usize>(a: Rect<D>, b: Rect<D>) -> bool {
+    let mut sides = a.iter().zip(&b);
+    sides.all(|(a, b)| a[0] <= b[1] && b[0] <= a[1])
 }
 
 /// The least box around both.
-fn hull(a: Rect, b: Rect) -> Rect {
-    [
-        a[0].min(b[0]),
-        a[1].max(b[1]),
-        a[2].min(b[2]),
-        a[3].max(b[3]),
-    ]
+fn hull<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Rect<D> {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a = [a[0].min(b[0]), a[1].max(b[1])];
+    }
+    a
 }
 
 /// What is in both, if anything.
-fn clip(a: Rect, b: Rect) -> Option<Rect> {
-    meet(a, b).then_some([
-        a[0].max(b[0]),
-        a[1].min(b[1]),
-        a[2].max(b[2]),
-        a[3].min(b[3]),
-    ])
+fn clip<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Option<Rect<D>> {
+    if !meet(a, b) {
+        return None;
+    }
+    for (a, b) in a.iter_mut().zip(b) {
+        *a = [a[0].max(b[0]), a[1].min(b[1])];
+    }
+    Some(a)
 }
 
-/// The coordinates of a table's bounds; `None` for damaged ones.
-pub(super) fn bounds_of(bounds: &[u8]) -> Option<Bounds> {
-    let [x0, x1, y0, y1] = rect(bounds)?.map(coordinate);
-    Some(Bounds {
+/// The box around the points of a table, and their least and greatest time, if they have one; `None` for damaged bounds.
+pub(super) fn bounds_of(bounds: &[u8]) -> Option<(Bounds, Option<(i64, i64)>)> {
+    let (place, times) = match rect::<3>(bounds) {
+        Some([x, y, [from, to]]) => ([x, y], Some((time_at(from), time_at(to)))),
+        None => (rect::<2>(bounds)?, None),
+    };
+    let [[x0, x1], [y0, y1]] = place.map(|span| span.map(coordinate));
+    let bounds = Bounds {
         min_x: x0?,
         min_y: y0?,
         max_x: x1?,
         max_y: y1?,
-    })
+    };
+    Some((bounds, times))
 }
 
-impl Partitioner for Boxes {
+impl<const D: usize> Partitioner for Boxes<D> {
     fn id(&self) -> u32 {
-        ID
+        let [points, timed] = IDS;
+        if D == 3 { timed } else { points }
     }
 
     fn cover(&self, bounds: &mut Vec<u8>, key: &[u8]) {
-        let (x, y) = place(key);
-        let [x0, x1, y0, y1] = rect(bounds).unwrap_or([x, x, y, y]);
-        let wider = [x0.min(x), x1.max(x), y0.min(y), y1.max(y)];
+        let point = place::<D>(key).map(|at| [at, at]);
+        let wider = rect(bounds).map_or(point, |rect| hull(rect, point));
         bounds.clear();
-        for number in wider {
+        for number in wider.as_flattened() {
             bounds.extend_from_slice(&number.to_be_bytes());
         }
     }
 
     fn covers(&self, bounds: &[u8], key: &[u8]) -> bool {
-        rect(bounds).is_some_and(|rect| holds(rect, place(key)))
+        rect::<D>(bounds).is_some_and(|rect| holds(rect, place(key)))
     }
 
     fn overlap(&self, a: &[u8], b: &[u8]) -> bool {
-        match (rect(a), rect(b)) {
+        match (rect::<D>(a), rect::<D>(b)) {
             (Some(a), Some(b)) => meet(a, b),
             _ => true,
         }
     }
 
     fn cut(&self, output: &Cutting<'_>) -> Box<dyn Cutter> {
-        let rects = |bounds: &[&[u8]]| -> Vec<Rect> {
+        let rects = |bounds: &[&[u8]]| -> Vec<Rect<D>> {
             let rects = bounds.iter().filter_map(|bounds| rect(bounds));
             rects.collect()
         };
         let mut within = rects(output.within);
         if within.is_empty() || within.len() < output.within.len() {
-            within = vec![EVERYWHERE];
+            within = vec![[[0, u64::MAX]; D]];
         }
         let tables = output.bytes.div_ceil(output.table_size.max(1));
         Box::new(Tiles::new(
@@ -139,15 +158,14 @@ impl Partitioner for Boxes {
 
 /// A cut of a region in two, or a region that is not cut further.
 enum Node {
-    /// First coordinates up to this one are in the first node, the others in the second.
-    X(u64, usize, usize),
-    Y(u64, usize, usize),
+    /// What the cut leaves below is in the first node, the rest in the second.
+    Cut(Cut, usize, usize),
     /// The table of the region, once it has one.
     Leaf(Option<usize>),
 }
 
-/// Regions that tile the plane, as a tree of cuts; the root comes last.
-struct Tiles {
+/// Regions that tile the space, as a tree of cuts; the root comes last.
+struct Tiles<const D: usize> {
     nodes: Vec<Node>,
     /// Tables that have keys.
     used: usize,
@@ -155,19 +173,20 @@ struct Tiles {
     density: f64,
 }
 
-/// A point of the sample.
-type Place = (u64, u64);
-
-impl Tiles {
+impl<const D: usize> Tiles<D> {
     /// Tiles for keys of which `points` is a sample, and which all lie in the boxes `within`; none may reach into the boxes
     /// `beside`.
-    fn new(mut points: Vec<Place>, tables: usize, within: Vec<Rect>, beside: &[Rect]) -> Tiles {
+    fn new(
+        points: Vec<Place<D>>,
+        tables: usize,
+        within: Vec<Rect<D>>,
+        beside: &[Rect<D>],
+    ) -> Tiles<D> {
         let mut tiles = Tiles {
             nodes: Vec::new(),
             used: 0,
             density: tables as f64 / points.len().max(1) as f64,
         };
-        points.sort_unstable();
         tiles.part(within, points, beside, 0);
         tiles
     }
@@ -177,13 +196,13 @@ impl Tiles {
         self.nodes.len() - 1
     }
 
-    /// Cuts the part of the plane whose keys lie in `within` along the edges of boxes that stay, until none of these is
+    /// Cuts the part of the space whose keys lie in `within` along the edges of boxes that stay, until none of these is
     /// between its keys, and packs what is left.
     fn part(
         &mut self,
-        within: Vec<Rect>,
-        points: Vec<Place>,
-        beside: &[Rect],
+        within: Vec<Rect<D>>,
+        points: Vec<Place<D>>,
+        beside: &[Rect<D>],
         depth: u32,
     ) -> usize {
         let Some(hull) = within.iter().copied().reduce(hull) else {
@@ -191,52 +210,55 @@ impl Tiles {
             return self.add(Node::Leaf(None));
         };
         let near = beside.iter().copied().filter(|b| meet(*b, hull));
-        let near: Vec<Rect> = near.collect();
+        let near: Vec<Rect<D>> = near.collect();
         let Some(cut) = best_cut(hull, &within, &near, depth) else {
-            return self.pack(&points);
+            let tables = (self.density * points.len() as f64).round().max(1.0);
+            return self.pack(points, tables as usize, 0);
         };
         let (low, high) = cut.halves();
-        let clipped = |half: Rect| within.iter().filter_map(|b| clip(*b, half)).collect();
+        let clipped = |half: Rect<D>| within.iter().filter_map(|b| clip(*b, half)).collect();
         let (in_low, in_high) = points.into_iter().partition(|point| holds(low, *point));
         let low = self.part(clipped(low), in_low, &near, depth + 1);
         let high = self.part(clipped(high), in_high, &near, depth + 1);
-        self.add(match cut {
-            Cut::X(at) => Node::X(at, low, high),
-            Cut::Y(at) => Node::Y(at, low, high),
-        })
+        self.add(Node::Cut(cut, low, high))
     }
 
-    /// Packs points, by their first coordinate, into slices, and each slice into tiles.
-    fn pack(&mut self, points: &[Place]) -> usize {
-        let tables = (self.density * points.len() as f64).round().max(1.0) as usize;
-        let slices = (tables as f64).sqrt().ceil() as usize;
-        let per_slice = tables.div_ceil(slices.max(1));
-        let by_x = quantiles(points.iter().map(|point| point.0), slices);
-        let mut regions = Vec::new();
-        let mut rest = points;
-        for end in by_x.into_iter().chain([u64::MAX]) {
-            let (slice, after) = rest.split_at(rest.partition_point(|point| point.0 <= end));
-            rest = after;
-            let mut ys: Vec<u64> = slice.iter().map(|point| point.1).collect();
-            ys.sort_unstable();
-            let tops = quantiles(ys.iter().copied(), per_slice).into_iter();
-            let tops: Vec<(u64, usize)> = tops
-                .chain([u64::MAX])
-                .map(|top| (top, self.add(Node::Leaf(None))))
-                .collect();
-            regions.push((end, self.joined(&tops, Node::Y)));
+    /// Packs points: by this coordinate into slices, and each slice by those that follow.
+    fn pack(&mut self, mut points: Vec<Place<D>>, tables: usize, dimension: usize) -> usize {
+        let left = D.saturating_sub(dimension);
+        if left == 0 || tables <= 1 {
+            return self.add(Node::Leaf(None));
         }
-        self.joined(&regions, Node::X)
+        // As many slices as there would be of a cube.
+        let slices = match left {
+            1 => tables,
+            _ => (tables as f64).powf(1.0 / left as f64).ceil() as usize,
+        };
+        let along = |point: &Place<D>| point.get(dimension).copied().unwrap_or_default();
+        points.sort_unstable_by_key(along);
+        let cuts = quantiles(points.iter().map(along), slices);
+        let per_slice = tables.div_ceil(slices.max(1));
+        let mut regions = Vec::new();
+        for end in cuts.into_iter().chain([u64::MAX]) {
+            let after = points.split_off(points.partition_point(|point| along(point) <= end));
+            let slice = std::mem::replace(&mut points, after);
+            regions.push((end, self.pack(slice, per_slice, dimension + 1)));
+        }
+        self.joined(&regions, dimension)
     }
 
     /// One node for neighbours, each up to its number.
-    fn joined(&mut self, parts: &[(u64, usize)], cut: fn(u64, usize, usize) -> Node) -> usize {
+    fn joined(&mut self, parts: &[(u64, usize)], dimension: usize) -> usize {
         let (first, second) = parts.split_at(parts.len() / 2);
         match (first.last(), second) {
             (None, [(_, only)]) => *only,
-            (Some((end, _)), _) => {
-                let (a, b) = (self.joined(first, cut), self.joined(second, cut));
-                self.add(cut(*end, a, b))
+            (Some((at, _)), _) => {
+                let cut = Cut { dimension, at: *at };
+                let (a, b) = (
+                    self.joined(first, dimension),
+                    self.joined(second, dimension),
+                );
+                self.add(Node::Cut(cut, a, b))
             }
             (None, _) => self.add(Node::Leaf(None)),
         }
@@ -245,18 +267,25 @@ impl Tiles {
 
 /// Everything up to a coordinate is apart from everything behind it.
 #[derive(Clone, Copy)]
-enum Cut {
-    X(u64),
-    Y(u64),
+struct Cut {
+    dimension: usize,
+    at: u64,
 }
 
 impl Cut {
-    fn halves(self) -> (Rect, Rect) {
-        const MAX: u64 = u64::MAX;
-        match self {
-            Cut::X(at) => ([0, at, 0, MAX], [at.saturating_add(1), MAX, 0, MAX]),
-            Cut::Y(at) => ([0, MAX, 0, at], [0, MAX, at.saturating_add(1), MAX]),
+    fn halves<const D: usize>(self) -> (Rect<D>, Rect<D>) {
+        let (mut low, mut high) = ([[0, u64::MAX]; D], [[0, u64::MAX]; D]);
+        if let (Some(low), Some(high)) = (low.get_mut(self.dimension), high.get_mut(self.dimension))
+        {
+            *low = [0, self.at];
+            *high = [self.at.saturating_add(1), u64::MAX];
         }
+        (low, high)
+    }
+
+    /// True for what is up to the cut.
+    fn is_below<const D: usize>(self, place: &Place<D>) -> bool {
+        place.get(self.dimension).is_none_or(|at| *at <= self.at)
     }
 }
 
@@ -272,24 +301,28 @@ const CROSSED: usize = 8;
 
 /// The best cut along an edge of one of the boxes `near`: few boxes of `within` are cut, and few pairs of one of these and one
 /// of `near` are left on one side. `None` where there is no edge within the hull.
-fn best_cut(hull: Rect, within: &[Rect], near: &[Rect], depth: u32) -> Option<Cut> {
-    let xs = edges(near, [hull[0], hull[1]], |b| [b[0], b[1]]);
-    let ys = edges(near, [hull[2], hull[3]], |b| [b[2], b[3]]);
+fn best_cut<const D: usize>(
+    hull: Rect<D>,
+    within: &[Rect<D>],
+    near: &[Rect<D>],
+    depth: u32,
+) -> Option<Cut> {
+    let edges: [Vec<u64>; D] = std::array::from_fn(|dimension| edges(near, &hull, dimension));
     if depth >= DEEP {
-        let (edges, cut): (_, fn(u64) -> Cut) = match xs.len() >= ys.len() {
-            true => (xs, Cut::X),
-            false => (ys, Cut::Y),
-        };
-        return edges.get(edges.len() / 2).copied().map(cut);
+        let (dimension, edges) = edges.iter().enumerate().max_by_key(|(_, e)| e.len())?;
+        let at = *edges.get(edges.len() / 2)?;
+        return Some(Cut { dimension, at });
     }
-    let spread = |edges: Vec<u64>| {
+    let spread = |(dimension, edges): (usize, Vec<u64>)| {
         let step = edges.len().div_ceil(COMPARED).max(1);
-        edges.into_iter().skip(step / 2).step_by(step)
+        let some = edges.into_iter().skip(step / 2).step_by(step);
+        some.map(move |at| Cut { dimension, at })
     };
-    let cuts = spread(xs).map(Cut::X).chain(spread(ys).map(Cut::Y));
+    let cuts = edges.into_iter().enumerate().flat_map(spread);
     cuts.min_by_key(|cut| {
         let (low, high) = cut.halves();
-        let count = |boxes: &[Rect], half: Rect| boxes.iter().filter(|b| meet(**b, half)).count();
+        let count =
+            |boxes: &[Rect<D>], half: Rect<D>| boxes.iter().filter(|b| meet(**b, half)).count();
         let (within_low, within_high) = (count(within, low), count(within, high));
         let (near_low, near_high) = (count(near, low), count(near, high));
         let pairs = within_low * near_low + within_high * near_high;
@@ -300,12 +333,13 @@ fn best_cut(hull: Rect, within: &[Rect], near: &[Rect], depth: u32) -> Option<Cu
 }
 
 /// Where boxes can be cut off, in order, each once: the greatest coordinate of the lower part, which leaves something of the
-/// span on both sides.
-fn edges(boxes: &[Rect], [first, last]: [u64; 2], span: fn(&Rect) -> [u64; 2]) -> Vec<u64> {
-    let ends = boxes.iter().flat_map(|b| {
-        let [low, high] = span(b);
-        [low.checked_sub(1), Some(high)]
-    });
+/// hull on both sides.
+fn edges<const D: usize>(boxes: &[Rect<D>], hull: &Rect<D>, dimension: usize) -> Vec<u64> {
+    let Some([first, last]) = hull.get(dimension).copied() else {
+        return Vec::new();
+    };
+    let ends = boxes.iter().filter_map(|b| b.get(dimension));
+    let ends = ends.flat_map(|[low, high]| [low.checked_sub(1), Some(*high)]);
     let inside = ends.flatten().filter(|at| (first..last).contains(at));
     let mut edges: Vec<u64> = inside.collect();
     edges.sort_unstable();
@@ -332,16 +366,17 @@ fn quantiles(sorted: impl ExactSizeIterator<Item = u64> + Clone, parts: usize) -
     cuts
 }
 
-impl Cutter for Tiles {
+impl<const D: usize> Cutter for Tiles<D> {
     fn part(&mut self, key: &[u8]) -> usize {
-        let (x, y) = place(key);
+        let place = place::<D>(key);
         let Some(mut at) = self.nodes.len().checked_sub(1) else {
             return 0;
         };
         loop {
             match self.nodes.get_mut(at) {
-                Some(Node::X(cut, low, high)) => at = if x <= *cut { *low } else { *high },
-                Some(Node::Y(cut, low, high)) => at = if y <= *cut { *low } else { *high },
+                Some(Node::Cut(cut, low, high)) => {
+                    at = if cut.is_below(&place) { *low } else { *high };
+                }
                 Some(Node::Leaf(part)) => {
                     return *part.get_or_insert_with(|| {
                         self.used += 1;

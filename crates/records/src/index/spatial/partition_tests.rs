@@ -4,6 +4,9 @@ use model::schema::Value;
 
 use super::*;
 
+const POINTS: Boxes<2> = Boxes;
+const TIMED: Boxes<3> = Boxes;
+
 fn key(x: f64, y: f64, id: u32) -> Vec<u8> {
     let point = Point::new(Space::Sphere, x, y).unwrap();
     let mut key = Value::Point(Space::Sphere, point).encoded();
@@ -31,7 +34,18 @@ fn cut(
     within: &[&[u8]],
     beside: &[&[u8]],
 ) -> Tables {
-    let mut cutter = Boxes.cut(&Cutting {
+    cut_by(&POINTS, keys, sample, tables, within, beside)
+}
+
+fn cut_by(
+    boxes: &dyn Partitioner,
+    keys: &[Vec<u8>],
+    sample: &[Vec<u8>],
+    tables: u64,
+    within: &[&[u8]],
+    beside: &[&[u8]],
+) -> Tables {
+    let mut cutter = boxes.cut(&Cutting {
         bytes: tables * 1000,
         table_size: 1000,
         sample,
@@ -50,21 +64,16 @@ fn cut(
             cut.push(Default::default());
         }
         cut[part].0.push(key.clone());
-        Boxes.cover(&mut cut[part].1, key);
+        boxes.cover(&mut cut[part].1, key);
     }
     let mut all: Vec<&[u8]> = cut.iter().map(|table| table.1.as_slice()).collect();
     all.extend(beside);
     for (at, a) in all.iter().enumerate().take(cut.len()) {
-        let overlapped = all.iter().skip(at + 1).find(|b| Boxes.overlap(a, b));
-        assert!(
-            overlapped.is_none(),
-            "{:?} and {:?}",
-            rect(a),
-            overlapped.map(|b| rect(b))
-        );
+        let overlapped = all.iter().skip(at + 1).find(|b| boxes.overlap(a, b));
+        assert!(overlapped.is_none(), "{a:?} and {overlapped:?}");
     }
     for (keys, bounds) in &cut {
-        assert!(keys.iter().all(|key| Boxes.covers(bounds, key)));
+        assert!(keys.iter().all(|key| boxes.covers(bounds, key)));
     }
     cut
 }
@@ -86,21 +95,19 @@ fn tables_never_overlap_whatever_stays_beside_them() {
         // Compactions replace a few neighbouring tables, with more points in their boxes, again and again.
         for round in 0..6 {
             let centre = run[rng.usize(..run.len())].1.clone();
-            let [x0, x1, y0, y1] = rect(&centre).unwrap();
+            let [[x0, x1], [y0, y1]] = rect(&centre).unwrap();
             let grown = [
-                x0 - (x1 - x0) / 4,
-                x1 + (x1 - x0) / 4,
-                y0,
-                y1 + (y1 - y0) / 8,
+                [x0 - (x1 - x0) / 4, x1 + (x1 - x0) / 4],
+                [y0, y1 + (y1 - y0) / 8],
             ];
             let mut above: Vec<Vec<u8>> = (0..300)
                 .map(|id| random_key(&mut rng, 10_000 * (round + 1) + id))
                 .filter(|key| holds(grown, place(key)))
                 .collect();
             let mut bounds = Vec::new();
-            above.iter().for_each(|key| Boxes.cover(&mut bounds, key));
+            above.iter().for_each(|key| POINTS.cover(&mut bounds, key));
             let inputs = |table: &(Vec<Vec<u8>>, Vec<u8>)| {
-                !above.is_empty() && Boxes.overlap(&table.1, &bounds)
+                !above.is_empty() && POINTS.overlap(&table.1, &bounds)
             };
             let (merged, stay): (Tables, Tables) =
                 std::mem::take(&mut run).into_iter().partition(inputs);
@@ -140,7 +147,7 @@ fn tables_are_of_about_the_same_size_and_compact() {
     assert_eq!(tables.len(), 25);
     for (keys, bounds) in &tables {
         assert!((600..1000).contains(&keys.len()), "{} keys", keys.len());
-        let bounds = bounds_of(bounds).unwrap();
+        let (bounds, _) = bounds_of(bounds).unwrap();
         let (wide, high) = (bounds.max_x - bounds.min_x, bounds.max_y - bounds.min_y);
         assert!(wide < 3.0 && high < 3.0, "{wide} x {high}");
     }
@@ -153,15 +160,15 @@ fn one_point_is_one_table_and_damaged_bounds_do_no_harm() {
     assert_eq!(cut(&[], &[], 1, &[], &[]).len(), 0);
     let mut rng = Rng::with_seed(9);
     for _ in 0..2000 {
-        let bounds: Vec<u8> = (0..rng.usize(0..40)).map(|_| rng.u8(..)).collect();
+        let bounds: Vec<u8> = (0..rng.usize(0..60)).map(|_| rng.u8(..)).collect();
         let short: Vec<u8> = (0..rng.usize(0..30)).map(|_| rng.u8(..)).collect();
-        Boxes.covers(&bounds, &short);
-        Boxes.overlap(&bounds, &keys[0]);
+        POINTS.covers(&bounds, &short);
+        POINTS.overlap(&bounds, &keys[0]);
         bounds_of(&bounds);
         let mut wider = bounds.clone();
-        Boxes.cover(&mut wider, &short);
-        assert!(Boxes.covers(&wider, &short));
-        Boxes
+        POINTS.cover(&mut wider, &short);
+        assert!(POINTS.covers(&wider, &short));
+        POINTS
             .cut(&Cutting {
                 bytes: u64::MAX,
                 table_size: 0,
@@ -182,10 +189,10 @@ fn raw(x: u64, y: u64, id: u32) -> Vec<u8> {
     key
 }
 
-fn bounds([x0, x1, y0, y1]: Rect) -> Vec<u8> {
+fn bounds([x0, x1, y0, y1]: [u64; 4]) -> Vec<u8> {
     let mut bounds = Vec::new();
-    Boxes.cover(&mut bounds, &raw(x0, y0, 0));
-    Boxes.cover(&mut bounds, &raw(x1, y1, 0));
+    POINTS.cover(&mut bounds, &raw(x0, y0, 0));
+    POINTS.cover(&mut bounds, &raw(x1, y1, 0));
     bounds
 }
 
@@ -282,7 +289,7 @@ fn tables_stay_full_over_many_compactions() {
             for (mut keys, bounds) in cut(&above, &above, 10, &[], &[]) {
                 let (merged, stay): (Tables, Tables) = std::mem::take(&mut run)
                     .into_iter()
-                    .partition(|table| Boxes.overlap(&table.1, &bounds));
+                    .partition(|table| POINTS.overlap(&table.1, &bounds));
                 let mut within: Vec<&[u8]> = merged.iter().map(|t| t.1.as_slice()).collect();
                 within.push(&bounds);
                 let beside: Vec<&[u8]> = stay.iter().map(|t| t.1.as_slice()).collect();
@@ -302,5 +309,65 @@ fn tables_stay_full_over_many_compactions() {
             "{name}: {} tables, {fill:.2} full; at most {most} at once",
             run.len()
         );
+    }
+}
+
+/// A key at a time.
+fn timed_key(rng: &mut Rng, id: u32) -> Vec<u8> {
+    let (x, y) = match rng.usize(0..4) {
+        0 => (7.0, 7.0),
+        1 => (f64::from(rng.i32(0..10)), 3.0),
+        _ => (rng.f64() * 10.0, rng.f64() * 20.0),
+    };
+    let point = Point::new(Space::Sphere, x, y).unwrap();
+    let micros = match rng.usize(0..3) {
+        0 => 5,
+        _ => rng.i64(-1_000_000_000_000..1_000_000_000_000),
+    };
+    let mut key = Value::PointTime(Space::Sphere, point, micros).encoded();
+    key.extend_from_slice(&id.to_be_bytes());
+    key
+}
+
+#[test]
+fn tables_of_points_at_a_time_never_overlap_and_are_cut_by_all_three() {
+    for seed in 0..60 {
+        let mut rng = Rng::with_seed(seed);
+        let some_keys = |rng: &mut Rng, from: u32, count: u32| {
+            let mut keys: Vec<Vec<u8>> =
+                (from..from + count).map(|id| timed_key(rng, id)).collect();
+            keys.sort();
+            keys
+        };
+        let all = some_keys(&mut rng, 0, 3000);
+        let mut run = cut_by(&TIMED, &all, &all, 27, &[], &[]);
+        if seed == 0 {
+            let wide = |(keys, bounds): &(Vec<Vec<u8>>, Vec<u8>)| {
+                let (_, times) = bounds_of(bounds).unwrap();
+                let (from, to) = times.unwrap();
+                keys.len() > 30 && to - from > 1_200_000_000_000
+            };
+            assert!(run.len() > 15, "{} tables", run.len());
+            assert!(run.iter().filter(|table| wide(table)).count() < run.len() / 3);
+        }
+        for round in 1..6 {
+            let above = some_keys(&mut rng, round * 10_000, 40);
+            let mut bounds = Vec::new();
+            above.iter().for_each(|key| TIMED.cover(&mut bounds, key));
+            let near = run[rng.usize(..run.len())].1.clone();
+            let (merged, stay): (Tables, Tables) = std::mem::take(&mut run)
+                .into_iter()
+                .partition(|table| TIMED.overlap(&table.1, &near));
+            let above = above.into_iter().filter(|key| TIMED.covers(&near, key));
+            let mut keys: Vec<Vec<u8>> = merged.iter().flat_map(|t| t.0.iter().cloned()).collect();
+            keys.extend(above);
+            keys.sort();
+            let within: Vec<&[u8]> = merged.iter().map(|t| t.1.as_slice()).collect();
+            let beside: Vec<&[u8]> = stay.iter().map(|t| t.1.as_slice()).collect();
+            let tables = merged.len() as u64;
+            let new = cut_by(&TIMED, &keys, &keys, tables, &within, &beside);
+            run = stay;
+            run.extend(new);
+        }
     }
 }

@@ -54,11 +54,8 @@ impl Index for Z {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        let mut expected = 0;
-        for part in self.bounds(range) {
-            expected += lookup.approximate(attribute, (&part.lo, part.hi.as_deref()))?;
-        }
-        Ok(expected)
+        let meets = |file: &TableFile| super::meets(file, range);
+        lookup.approximate_where(attribute, self.bounds(range).iter(), &meets)
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {

@@ -1,0 +1,164 @@
+//! What conditions on a place and on a time ask of an index over both.
+
+use std::ops::Bound;
+
+use lsm::coding::Reader;
+use model::condition::{Predicate as Asked, Test};
+use model::region::Region;
+use model::schema::{Type, Value, point_time_paths};
+
+use crate::catalog::Attribute;
+use crate::error::{Error, Result};
+use crate::index::Range;
+
+/// From when to when, both included, in microseconds.
+pub(super) struct Window {
+    from: i64,
+    to: i64,
+    /// Every time in it is in the range that it was made of, not only the other way round.
+    exact: bool,
+}
+
+impl Window {
+    /// The window of a range of an attribute with times; `None` for one without bounds, and for values that are no times.
+    pub(super) fn of(range: &Range, ty: Type) -> Option<Window> {
+        if (&range.lo, &range.hi) == (&Bound::Unbounded, &Bound::Unbounded) {
+            return None;
+        }
+        let step = match ty {
+            Type::Time => 1,
+            Type::Int => 1_000_000,
+            Type::Float => 0,
+            _ => return None,
+        };
+        let bound = |bound: &Bound<Vec<u8>>, beyond: i128, towards: i128| {
+            let (bytes, excluded) = match bound {
+                Bound::Included(bytes) => (bytes, false),
+                Bound::Excluded(bytes) => (bytes, true),
+                Bound::Unbounded => return Some(beyond),
+            };
+            let micros = match Value::decode(ty, &mut Reader::new(bytes))? {
+                Value::Time(micros) => i128::from(micros),
+                Value::Int(seconds) => seconds.saturating_mul(1_000_000),
+                // As the time of a record is rounded; the conversion saturates.
+                Value::Float(seconds) => (seconds * 1e6).round() as i128,
+                _ => return None,
+            };
+            Some(if excluded {
+                micros + towards * step
+            } else {
+                micros
+            })
+        };
+        let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
+        let (from, to) = (bound(&range.lo, least, 1)?, bound(&range.hi, most, -1)?);
+        Some(Window {
+            from: from.clamp(least, most) as i64,
+            to: to.clamp(least, most) as i64,
+            // No time is beyond what the attribute can have.
+            exact: ty != Type::Float && from <= most && to >= least,
+        })
+    }
+}
+
+/// What is sought, as text and as a range; the tests that ask for it, and whether it answers them.
+pub(super) type Sought = (Range, String, Vec<usize>, bool);
+
+/// What tests that every match meets ask of an attribute of place and time: an area at least, and a time. `window` gives that
+/// of a test on a declared attribute.
+pub(super) fn asked<'t>(
+    attribute: &Attribute,
+    tests: impl Iterator<Item = (usize, &'t Test)>,
+    window: &dyn Fn(usize) -> Option<Window>,
+) -> Result<Option<Sought>> {
+    let Some(space) = attribute.ty.timed_space() else {
+        return Ok(None);
+    };
+    let (point, time) = point_time_paths(&attribute.path)?;
+    let (mut areas, mut when, mut asking, mut texts) = (Vec::new(), None, Vec::new(), Vec::new());
+    for (number, test) in tests {
+        let text = || test.to_expr().map(|e| e.to_string()).unwrap_or_default();
+        if test.path == point
+            && let [Asked::Within(area)] = test.predicates.as_slice()
+        {
+            areas.push(area.area(space)?);
+        } else if test.path == time
+            && when.is_none()
+            && let Some(window) = window(number)
+        {
+            // Of an array of times each test may be met by another: one of them is as much as can be asked for.
+            when = Some(window);
+        } else {
+            continue;
+        }
+        asking.push(number);
+        texts.push(text());
+    }
+    let (Some(window), false) = (when, areas.is_empty()) else {
+        return Ok(None);
+    };
+    let regions = areas.into_iter();
+    let ranges =
+        regions.map(|area| Range::of_region(Region::at_times(area, window.from, window.to)));
+    let range = ranges.reduce(Range::and);
+    let range = range.ok_or_else(|| Error::damaged("a place without an area"))?;
+    Ok(Some((range, texts.join(" & "), asking, window.exact)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_the_times_of_a_range() {
+        let window = |lo: Bound<Value>, hi: Bound<Value>, ty| {
+            let range = Range::between(lo.map(|v| v.encoded()), hi.map(|v| v.encoded()));
+            Window::of(&range, ty).map(|w| (w.from, w.to, w.exact))
+        };
+        use Bound::{Excluded, Included, Unbounded};
+        let (int, time) = (Value::Int, Value::Time);
+        let (max, min) = (i64::MAX, i64::MIN);
+        for (lo, hi, ty, wanted) in [
+            (
+                Included(int(3)),
+                Excluded(int(5)),
+                Type::Int,
+                Some((3_000_000, 4_000_000, true)),
+            ),
+            (
+                Excluded(time(3)),
+                Included(time(9)),
+                Type::Time,
+                Some((4, 9, true)),
+            ),
+            (
+                Excluded(time(max)),
+                Unbounded,
+                Type::Time,
+                Some((max, max, false)),
+            ),
+            (
+                Unbounded,
+                Included(int(-1)),
+                Type::Int,
+                Some((min, -1_000_000, true)),
+            ),
+            (
+                Included(int(1 << 62)),
+                Unbounded,
+                Type::Int,
+                Some((max, max, false)),
+            ),
+            (Unbounded, Unbounded, Type::Time, None),
+            (
+                Included(Value::Float(0.5)),
+                Included(Value::Float(1e300)),
+                Type::Float,
+                Some((500_000, max, false)),
+            ),
+            (Included(Value::Bool(true)), Unbounded, Type::Bool, None),
+        ] {
+            assert_eq!(window(lo.clone(), hi.clone(), ty), wanted, "{lo:?} {hi:?}");
+        }
+    }
+}
