@@ -83,6 +83,10 @@ pub(crate) struct LoadArgs {
     /// Load all files from their beginning, even where an interrupted load of them would resume
     #[arg(long)]
     pub(crate) restart: bool,
+    /// Draw the levels of each index of points into this folder whenever a compaction has changed them: what it wrote, and,
+    /// dashed, what was there before
+    #[arg(long, value_name = "DIR")]
+    pub(crate) view: Option<PathBuf>,
     /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least every MS milliseconds
     #[arg(long, value_name = "sync|os|MS", default_value = "1000", value_parser = durability)]
     pub(crate) durability: esker::Durability,

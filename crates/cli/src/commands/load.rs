@@ -8,6 +8,7 @@ use esker::{Database, Dataset, DatasetDef, Durability, Error, KeyType, Type, Wri
 use serde_json::json;
 
 use super::definition::Wanted;
+use super::merges::Merges;
 use super::resume::{Interrupted, Resume};
 use super::{options, promise};
 use crate::args::LoadArgs;
@@ -71,6 +72,8 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
 
     note(format_args!("durability: {}", promise(args.durability)));
     feed.set_string_columns(string_columns(&dataset.def()));
+    let merges = args.view.as_deref().map(|dir| Merges::draw(&dataset, dir));
+    let merges = merges.transpose()?;
     let mut loading = Loading {
         durability: args.durability,
         strict: args.strict,
@@ -87,6 +90,9 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     // Also after a failure: what was loaded before stays.
     let synced = dataset.sync();
     loading.report()?;
+    if let Some(merges) = merges {
+        merges.end()?;
+    }
     let trouble = ended?;
     synced?;
     db.close()?;

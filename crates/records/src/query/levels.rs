@@ -11,6 +11,8 @@ use crate::store::View;
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct TableBox {
+    /// The number of its file.
+    pub table: u64,
     /// Its level; the runs of level 0 are the newest.
     pub level: u32,
     /// Its run, from the newest (0) to the oldest.
@@ -69,6 +71,7 @@ impl View {
                 }
                 let Some(bounds) = bounds else { continue };
                 boxes.push(TableBox {
+                    table: meta.number,
                     level: run.level,
                     run: at,
                     entries: meta.entries,

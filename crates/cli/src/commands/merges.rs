@@ -1,0 +1,144 @@
+//! `load --view`: a picture of the levels of each index of points whenever a compaction has changed them.
+
+use std::collections::HashSet;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use esker::{Dataset, Path, TableBox};
+
+use super::levels::{Mark, picture};
+use super::view::paths;
+use crate::failure::Failure;
+use crate::output::{counted, note};
+
+/// How often the tables are looked at: a compaction takes longer.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Draws, on a thread of its own, until it is told to end.
+pub(super) struct Merges {
+    end: Arc<AtomicBool>,
+    thread: JoinHandle<Result<usize, Failure>>,
+    dir: PathBuf,
+}
+
+impl Merges {
+    /// Draws the indexes of points of a dataset into a folder, which is made.
+    pub(super) fn draw(dataset: &Dataset, dir: &FilePath) -> Result<Merges, Failure> {
+        let paths = paths(&dataset.snapshot());
+        if paths.is_empty() {
+            return Err(Failure::Usage(format!(
+                "--view {}: dataset `{}` has no index of points with a tree",
+                dir.display(),
+                dataset.name()
+            )));
+        }
+        std::fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
+        let end = Arc::new(AtomicBool::new(false));
+        let indexes = paths.into_iter().map(|path| Levels {
+            path,
+            tables: None,
+            drawn: 0,
+        });
+        let mut drawing = Drawing {
+            dataset: dataset.clone(),
+            dir: dir.to_path_buf(),
+            indexes: indexes.collect(),
+        };
+        let ended = end.clone();
+        let thread = std::thread::Builder::new()
+            .name("pictures".to_string())
+            .spawn(move || {
+                loop {
+                    let last = ended.load(Ordering::Acquire);
+                    drawing.look()?;
+                    if last {
+                        return Ok(drawing.indexes.iter().map(|levels| levels.drawn).sum());
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+            })
+            .map_err(|error| unwritten(dir, &error))?;
+        Ok(Merges {
+            end,
+            thread,
+            dir: dir.to_path_buf(),
+        })
+    }
+
+    /// Looks once more, and says how many pictures there are.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        self.end.store(true, Ordering::Release);
+        let drawn = match self.thread.join() {
+            Ok(drawn) => drawn?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        note(format_args!(
+            "{} in {}",
+            counted(drawn as u64, "picture"),
+            self.dir.display()
+        ));
+        Ok(())
+    }
+}
+
+struct Drawing {
+    dataset: Dataset,
+    dir: PathBuf,
+    indexes: Vec<Levels>,
+}
+
+/// An index, as it was when it was looked at last.
+struct Levels {
+    path: Path,
+    tables: Option<Vec<TableBox>>,
+    drawn: usize,
+}
+
+impl Drawing {
+    fn look(&mut self) -> Result<(), Failure> {
+        let snapshot = self.dataset.snapshot();
+        for levels in &mut self.indexes {
+            let now = snapshot.table_boxes(&levels.path)?;
+            let before = levels.tables.replace(now.clone()).unwrap_or_default();
+            let Some(marked) = changed(before, now) else {
+                continue;
+            };
+            levels.drawn += 1;
+            let (path, drawn) = (levels.path.to_string(), levels.drawn);
+            let title = format!("{}: {path}, compaction {drawn}", self.dataset.name());
+            let name = path.replace(['/', '\\'], "_");
+            let file = self.dir.join(format!("{name}-{drawn:04}.svg"));
+            std::fs::write(&file, picture(&title, &marked))
+                .map_err(|error| unwritten(&file, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The tables before and after a compaction, marked; `None` where none was: tables were added alone, or moved.
+fn changed(before: Vec<TableBox>, now: Vec<TableBox>) -> Option<Vec<(TableBox, Mark)>> {
+    let there: HashSet<u64> = now.iter().map(|table| table.table).collect();
+    let known: HashSet<u64> = before.iter().map(|table| table.table).collect();
+    let gone = before
+        .into_iter()
+        .filter(|table| !there.contains(&table.table));
+    let mut marked: Vec<(TableBox, Mark)> = gone.map(|table| (table, Mark::Gone)).collect();
+    if marked.is_empty() {
+        return None;
+    }
+    marked.extend(
+        now.into_iter()
+            .map(|table| match known.contains(&table.table) {
+                true => (table, Mark::Stays),
+                false => (table, Mark::Written),
+            }),
+    );
+    Some(marked)
+}
+
+fn unwritten(file: &FilePath, error: &std::io::Error) -> Failure {
+    Failure::Usage(format!("{}: cannot be written: {error}", file.display()))
+}
