@@ -11,6 +11,9 @@ pub enum Summary {
     /// Nothing per block, so each block may hold any value: the table keeps only its zone map
     /// ([`crate::table::TableMeta::zones`]).
     Zones,
+    /// The values end in numbers of 8 bytes, big-endian, of which the first begins here: a block keeps the least and the
+    /// greatest of each, which is a box.
+    Boxes(usize),
 }
 
 /// Extracts the attributes of an entry, so that tables can carry a synopsis of them (a zone map and a value filter

@@ -13,7 +13,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    ANYTHING, MapBuilder, Zone, ZoneRef, cover, put_zone, read_zone, shorten_greatest,
+    ANYTHING, MapBuilder, Zone, ZoneRef, cover, cover_box, put_zone, read_zone, shorten_greatest,
     shorten_least,
 };
 use crate::attributes::Summary;
@@ -48,6 +48,8 @@ struct Slot {
     map: Option<MapBuilder>,
     /// Without synopses of blocks and partitions.
     coarse: bool,
+    /// Boxes instead of the least and the greatest value: of the numbers from here on.
+    boxes: Option<usize>,
     // State of the finished blocks of the partition.
     records: Vec<u8>,
     zone: Option<Zone>,
@@ -68,6 +70,10 @@ impl SynopsisBuilder {
         let slot = |summary: &Summary| Slot {
             map: (*summary == Summary::Fingerprints).then(MapBuilder::default),
             coarse: *summary == Summary::Zones,
+            boxes: match summary {
+                Summary::Boxes(from) => Some(*from),
+                _ => None,
+            },
             ..Slot::default()
         };
         SynopsisBuilder {
@@ -96,6 +102,10 @@ impl SynopsisBuilder {
         let Some(slot) = self.slots.get_mut(slot) else {
             return;
         };
+        if let Some(from) = slot.boxes {
+            slot.add_to_box(value.get(from..).unwrap_or_default());
+            return;
+        }
         if !slot.coarse {
             let hash = xxh3_64(value);
             match &mut slot.map {
@@ -189,6 +199,17 @@ impl SynopsisBuilder {
 }
 
 impl Slot {
+    /// Widens the box of the open block.
+    fn add_to_box(&mut self, corner: &[u8]) {
+        let (min, max) = (std::mem::take(&mut self.min), std::mem::take(&mut self.max));
+        let mut all = self.holds.then_some((min, Some(max)));
+        cover_box(&mut all, Some((corner, Some(corner))));
+        self.holds = true;
+        // Without a greatest value it holds anything: values of several lengths, which do not occur.
+        let (min, max) = all.unwrap_or_default();
+        (self.min, self.max) = (min, max.unwrap_or_default());
+    }
+
     fn end_block(&mut self, bits_per_value: usize) {
         if !self.holds {
             put_zone(&mut self.records, None);
@@ -196,6 +217,17 @@ impl Slot {
             return;
         }
         self.holds = false;
+        if self.boxes.is_some() {
+            let zone = match self.min.is_empty() {
+                true => Some(ANYTHING),
+                false => Some((self.min.as_slice(), Some(self.max.as_slice()))),
+            };
+            cover_box(&mut self.table_zone, zone);
+            cover_box(&mut self.zone, zone);
+            put_zone(&mut self.records, zone);
+            put_bytes(&mut self.records, &[]);
+            return;
+        }
         shorten_least(&mut self.min);
         let bounded = shorten_greatest(&mut self.max);
         let max = bounded.then_some(self.max.as_slice());

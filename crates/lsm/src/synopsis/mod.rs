@@ -35,14 +35,42 @@ pub struct ValueRange {
     pub lo: Bound<Vec<u8>>,
     /// The upper bound.
     pub hi: Bound<Vec<u8>>,
+    /// Where values are summarised by boxes ([`crate::attributes::Summary::Boxes`]): those of which one is to be met. Without
+    /// any, every box is.
+    pub boxes: Option<Vec<Corners>>,
+}
+
+/// A box: the least of each number, and the greatest, as they are at the end of values.
+pub type Corners = (Vec<u8>, Vec<u8>);
+
+/// True unless two boxes are apart; those that are none, or of other dimensions, cannot be told apart.
+fn meet((low, high): &Corners, min: &[u8], max: &[u8]) -> bool {
+    let dimensions = low.len();
+    if [high.len(), min.len(), max.len()] != [dimensions; 3] {
+        return true;
+    }
+    let numbers = |bytes| <[u8]>::as_chunks::<8>(bytes).0.iter();
+    let own = numbers(low).zip(numbers(high));
+    own.zip(numbers(min).zip(numbers(max)))
+        .all(|((low, high), (min, max))| low <= max && min <= high)
 }
 
 impl ValueRange {
+    /// The values in boxes.
+    pub fn in_boxes(boxes: Vec<Corners>) -> ValueRange {
+        ValueRange {
+            lo: Bound::Unbounded,
+            hi: Bound::Unbounded,
+            boxes: Some(boxes),
+        }
+    }
+
     /// The range of `value` alone.
     pub fn only(value: &[u8]) -> ValueRange {
         ValueRange {
             lo: Bound::Included(value.to_vec()),
             hi: Bound::Included(value.to_vec()),
+            boxes: None,
         }
     }
 
@@ -63,6 +91,9 @@ impl ValueRange {
     /// True when some value between `min` and `max` (both included; `None` is unbounded) is in the range.
     #[inline]
     pub fn overlaps(&self, min: &[u8], max: Option<&[u8]>) -> bool {
+        if let Some(boxes) = &self.boxes {
+            return max.is_none_or(|max| boxes.iter().any(|one| meet(one, min, max)));
+        }
         self.ends_after(min) && max.is_none_or(|max| self.begins_by(max))
     }
 
@@ -110,6 +141,30 @@ fn shorten_greatest(max: &mut Vec<u8>) -> bool {
             true
         }
         None => false,
+    }
+}
+
+/// Extends the box `all` to cover `one`; boxes of other dimensions have none around both.
+pub(crate) fn cover_box(all: &mut Option<Zone>, one: Option<ZoneRef<'_>>) {
+    let (Some((min, max)), Some((all_min, all_max))) = (one, &mut *all) else {
+        return cover(all, one);
+    };
+    match (all_max, max) {
+        (Some(held), Some(max)) if [held.len(), all_min.len(), max.len()] == [min.len(); 3] => {
+            widen(all_min, min, |new, held| new < held);
+            widen(held, max, |new, held| new > held);
+        }
+        _ => *all = zone_owned(Some(ANYTHING)),
+    }
+}
+
+/// Replaces the numbers of 8 bytes of a corner that are further out in another one.
+fn widen(corner: &mut [u8], other: &[u8], is_further: fn(&[u8; 8], &[u8; 8]) -> bool) {
+    let held = corner.as_chunks_mut::<8>().0.iter_mut();
+    for (held, new) in held.zip(other.as_chunks::<8>().0) {
+        if is_further(new, held) {
+            *held = *new;
+        }
     }
 }
 

@@ -20,6 +20,7 @@ fn ranges() {
     let range = ValueRange {
         lo: Bound::Excluded(b"b".to_vec()),
         hi: Bound::Included(b"d".to_vec()),
+        boxes: None,
     };
     assert!(!range.contains(b"b") && range.contains(b"ba") && range.contains(b"d"));
     assert!(!range.contains(b"da") && range.point().is_none());
@@ -28,6 +29,7 @@ fn ranges() {
     let all = ValueRange {
         lo: Bound::Unbounded,
         hi: Bound::Unbounded,
+        boxes: None,
     };
     assert!(all.contains(b"") && all.overlaps(b"x", Some(b"x")));
     assert_eq!(ValueRange::only(b"x").point(), Some(&b"x"[..]));
@@ -153,4 +155,67 @@ fn malformed_blocks_are_refused() {
             }
         }
     }
+}
+
+/// Values whose last two numbers are coordinates: boxes never deny a value that is there, and tell apart what is apart in one
+/// dimension, though the least and greatest value do not.
+#[test]
+fn boxes_tell_apart_what_is_apart_in_any_dimension() {
+    let value = |x: u64, y: u64| [&[7][..], &x.to_be_bytes(), &y.to_be_bytes()].concat();
+    let corner = |x: u64, y: u64| [x.to_be_bytes(), y.to_be_bytes()].concat();
+    let mut rng = fastrand::Rng::with_seed(5);
+    for _ in 0..200 {
+        let mut builder = SynopsisBuilder::new(&[Summary::Boxes(1)], 64, BITS_PER_VALUE);
+        let mut held = Vec::new();
+        for _ in 0..rng.usize(1..6) {
+            let (left, low) = (rng.u64(..50), rng.u64(..50));
+            let mut block = Vec::new();
+            for _ in 0..rng.usize(0..8) {
+                let (x, y) = (left + rng.u64(..5), low + rng.u64(..5));
+                builder.add_value(0, &value(x, y));
+                block.push((x, y));
+            }
+            builder.end_block();
+            held.push(block);
+        }
+        let (mut out, mut whole) = (Vec::new(), None);
+        builder.finish(&mut out, |_, zone| whole = zone);
+        let table = builder.take_zone(0);
+        assert_eq!(table, whole);
+        let synopsis = Synopsis::parse(&out).unwrap();
+        let mut records = synopsis.slot(0).unwrap();
+        let (x, y) = (rng.u64(..55), rng.u64(..55));
+        let asked = ValueRange::in_boxes(vec![(corner(x, y), corner(x + 4, y + 4))]);
+        let meets = |points: &[(u64, u64)]| {
+            let span = |of: fn(&(u64, u64)) -> u64| {
+                let all = points.iter().map(of);
+                Some((all.clone().min()?, all.max()?))
+            };
+            let (Some(xs), Some(ys)) = (span(|p| p.0), span(|p| p.1)) else {
+                return false;
+            };
+            xs.0 <= x + 4 && x <= xs.1 && ys.0 <= y + 4 && y <= ys.1
+        };
+        for block in &held {
+            let zone = records.next_block().unwrap().zone;
+            let found = zone.is_some_and(|(min, max)| asked.overlaps(min, max));
+            assert_eq!(found, meets(block), "{block:?} {x} {y}");
+        }
+        let all: Vec<(u64, u64)> = held.concat();
+        let found = table.is_some_and(|(min, max)| asked.overlaps(&min, max.as_deref()));
+        assert_eq!(found, meets(&all));
+    }
+    // What is of other lengths is let in.
+    let asked = ValueRange::in_boxes(vec![(corner(1, 1), corner(2, 2))]);
+    assert!(asked.overlaps(b"", None) && asked.overlaps(b"a", Some(b"b")));
+    assert!(!asked.overlaps(&corner(3, 0), Some(&corner(9, 9))));
+    let mut builder = SynopsisBuilder::new(&[Summary::Boxes(1)], 64, BITS_PER_VALUE);
+    for odd in [&b""[..], b"1234", &value(8, 8)] {
+        builder.add_value(0, odd);
+    }
+    builder.end_block();
+    builder.finish(&mut Vec::new(), |_, zone| {
+        let (min, max) = zone.unwrap();
+        assert!(asked.overlaps(&min, max.as_deref()));
+    });
 }

@@ -197,6 +197,7 @@ fn read_all(file: &[u8], meta: TableMeta) {
     let range = ValueRange {
         lo: Bound::Included(b" ".to_vec()),
         hi: Bound::Unbounded,
+        boxes: None,
     };
     for range in [range, ValueRange::only(b" ")] {
         for slot in 0..2 {

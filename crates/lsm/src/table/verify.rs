@@ -7,7 +7,7 @@ use super::format::Handle;
 use super::index::{Index, IndexEntry};
 use super::reader::Table;
 use super::{Expiry, filter};
-use crate::attributes::Extractor;
+use crate::attributes::{Extractor, Summary};
 use crate::cost::Cost;
 use crate::entry::{Kind, Seq, Timed, compare};
 use crate::error::{Error, Result};
@@ -263,10 +263,17 @@ impl Audit<'_> {
         };
         let mut covered = true;
         extractor.extract(self.block.key(), value, &mut |slot, value| {
+            let summary = extractor.summary(slot);
             let Some(slot) = self.slots.get(slot).copied().flatten() else {
                 return;
             };
-            let only = ValueRange::only(value);
+            let only = match summary {
+                Summary::Boxes(from) => {
+                    let corner = value.get(from..).unwrap_or_default().to_vec();
+                    ValueRange::in_boxes(vec![(corner.clone(), corner)])
+                }
+                _ => ValueRange::only(value),
+            };
             let admits =
                 |zone: Option<ZoneRef<'_>>| zone.is_some_and(|(min, max)| only.overlaps(min, max));
             let table = self.table.meta().zones.get(slot);

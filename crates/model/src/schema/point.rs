@@ -48,6 +48,13 @@ pub fn coordinate(ordered: u64) -> Option<f64> {
     decode_float(&mut Reader::new(&ordered.to_be_bytes()))
 }
 
+/// A coordinate as it is encoded, behind the cell.
+pub fn coordinate_bytes(value: f64) -> [u8; 8] {
+    let mut bytes = Vec::with_capacity(8);
+    encode_float(value, &mut bytes);
+    bytes.first_chunk().copied().unwrap_or_default()
+}
+
 /// The smallest cell of a point, in both dimensions.
 pub(crate) fn cell_of(space: Space, point: Point) -> (u32, u32) {
     (cell(space, true, point.x()), cell(space, false, point.y()))

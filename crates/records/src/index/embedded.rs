@@ -14,6 +14,7 @@ use std::sync::Arc;
 use lsm::attributes::Summary;
 use lsm::entry::MAX_SEQ;
 use lsm::memtable::Memtable;
+use lsm::synopsis::ValueRange;
 use lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
 use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind};
@@ -68,11 +69,11 @@ impl Index for Embedded {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        candidates(lookup, attribute, range, best)
+        candidates(lookup, attribute, range, super::value_range(range), best)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        estimate(lookup, attribute, range)
+        estimate(lookup, attribute, range, &super::value_range(range))
     }
 
     fn summary(&self) -> Option<Summary> {
@@ -99,18 +100,19 @@ impl Index for Embedded {
     }
 }
 
-/// Offers the candidates of the tables whose summaries let the range in, the best units first.
+/// Offers the candidates of the tables whose summaries let the range in, which is `values` for them, the best units first.
 pub(super) fn candidates(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
+    values: ValueRange,
     best: &mut Best,
 ) -> Result<()> {
     let mut walk = Walk {
         lookup,
         attribute,
         range,
-        values: super::value_range(range),
+        values,
         tables: Vec::new(),
         queue: Queue::new(),
         hints: Vec::new(),
@@ -134,8 +136,12 @@ pub(super) fn candidates(
 }
 
 /// About how many records such a kind reads for a range.
-pub(super) fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-    let values = super::value_range(range);
+pub(super) fn estimate(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    values: &ValueRange,
+) -> Result<u64> {
     let mut records = 0;
     for component in lookup.snapshot.components(lookup.layout.data) {
         match component {
@@ -147,7 +153,7 @@ pub(super) fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range
                     let table = file.table()?;
                     if let Some(slot) = table.slot_of(attribute.id) {
                         let (mut hints, cost) = (Vec::new(), lookup.data_cost);
-                        if table.mapped_blocks(slot, &values, cost, &mut hints)? {
+                        if table.mapped_blocks(slot, values, cost, &mut hints)? {
                             // A record or two of a block: the others are only read in passing.
                             records += 2 * hints.len() as u64;
                             continue;
@@ -156,7 +162,7 @@ pub(super) fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range
                     let partitions = table.partitions().max(1) as u64;
                     let matching = match table.slot_of(attribute.id) {
                         Some(slot) => (0..table.partitions())
-                            .filter(|p| table.partition_may_match(*p, slot, &values))
+                            .filter(|p| table.partition_may_match(*p, slot, values))
                             .count(),
                         None => table.partitions(),
                     };
@@ -198,7 +204,7 @@ struct Walk<'a> {
     lookup: &'a Lookup<'a>,
     attribute: &'a Attribute,
     range: &'a Range,
-    values: lsm::synopsis::ValueRange,
+    values: ValueRange,
     tables: Vec<Arc<TableFile>>,
     queue: Queue<Part>,
     hints: Vec<BlockHint>,

@@ -27,11 +27,11 @@ impl Index for Fingerprint {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        embedded::candidates(lookup, attribute, range, best)
+        embedded::candidates(lookup, attribute, range, super::value_range(range), best)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        embedded::estimate(lookup, attribute, range)
+        embedded::estimate(lookup, attribute, range, &super::value_range(range))
     }
 
     fn summary(&self) -> Option<Summary> {

@@ -364,6 +364,7 @@ fn value_range(range: &Range) -> ValueRange {
     ValueRange {
         lo: range.lo.clone(),
         hi: range.hi.clone(),
+        boxes: None,
     }
 }
 

@@ -69,6 +69,7 @@ fn random_range(rng: &mut fastrand::Rng, count: usize) -> ValueRange {
     ValueRange {
         lo: bound(a),
         hi: bound(b),
+        boxes: None,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Points that tables of the data summarise: nothing is written beside the records. Each table, partition and block of the
-//! data carries the least and the greatest place in z-order of its points; a lookup reads the blocks whose span meets one of
-//! the few ranges that cover the area. It is the embedded index ([`super::super::embedded`]), asked for each of these ranges,
-//! and pays where records come in the order of place, or keys are.
-
-use std::ops::Bound;
+//! data carries the box around its points, with their times if they have times; a lookup reads the blocks whose box meets
+//! those around the area. It is the embedded index ([`super::super::embedded`]) but for what is summarised, and pays where
+//! records come in the order of place (or of time), or keys are.
 
 use lsm::attributes::Summary;
+use lsm::synopsis::{Corners, ValueRange};
+use model::region::Region;
+use model::schema::{coordinate_bytes, time_coordinate};
 
 use super::super::cost::Figures;
 use super::super::embedded::{self, Embedded};
@@ -13,19 +14,45 @@ use super::super::{Best, Index, IndexEntry, Lookup, Range, Writes};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
-pub(super) struct InData;
+pub(super) struct InData {
+    /// Where in a value the coordinates begin.
+    pub(super) coordinates: usize,
+}
 
-/// The parts of a range of points that cover it, one after the other.
-fn parts(range: &Range) -> Vec<Range> {
-    let Some(region) = range.regions.first() else {
-        return vec![range.clone()];
+/// The boxes around an area.
+fn boxes(region: &Region) -> Vec<Corners> {
+    let corner = |x, y, time: Option<i64>| {
+        let mut corner = Vec::with_capacity(24);
+        corner.extend_from_slice(&coordinate_bytes(x));
+        corner.extend_from_slice(&coordinate_bytes(y));
+        if let Some(time) = time {
+            corner.extend_from_slice(&time_coordinate(time).to_be_bytes());
+        }
+        corner
     };
-    let part = |(lo, hi): (Vec<u8>, Option<Vec<u8>>)| Range {
-        lo: Bound::Included(lo),
-        hi: hi.map_or(Bound::Unbounded, Bound::Excluded),
-        regions: range.regions.clone(),
-    };
-    region.coarse_ranges().map(part).collect()
+    let (from, to) = region.times().unzip();
+    let parts = region.area().boxes().iter();
+    let corners = parts.map(|part| {
+        (
+            corner(part.min_x, part.min_y, from),
+            corner(part.max_x, part.max_y, to),
+        )
+    });
+    corners.collect()
+}
+
+impl InData {
+    /// A range as the summaries know it.
+    fn values(&self, range: &Range) -> ValueRange {
+        let all = ValueRange::in_boxes(vec![Corners::default()]);
+        match (range.regions.first(), range.point()) {
+            (Some(region), _) => ValueRange::in_boxes(boxes(region)),
+            (None, Some(point)) => point.get(self.coordinates..).map_or(all, |corner| {
+                ValueRange::in_boxes(vec![(corner.to_vec(), corner.to_vec())])
+            }),
+            (None, None) => all,
+        }
+    }
 }
 
 impl Index for InData {
@@ -44,22 +71,15 @@ impl Index for InData {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        for part in parts(range) {
-            embedded::candidates(lookup, attribute, &part, best)?;
-        }
-        Ok(())
+        embedded::candidates(lookup, attribute, range, self.values(range), best)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        let mut expected = 0;
-        for part in parts(range) {
-            expected += embedded::estimate(lookup, attribute, &part)?;
-        }
-        Ok(expected)
+        embedded::estimate(lookup, attribute, range, &self.values(range))
     }
 
     fn summary(&self) -> Option<Summary> {
-        Embedded.summary()
+        Some(Summary::Boxes(self.coordinates))
     }
 
     fn figures(&self) -> Figures {
