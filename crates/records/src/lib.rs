@@ -87,7 +87,9 @@ pub use model::definition::{
     DatasetDef, Expiry, ExternalKind, Index, IndexDef, IndexKind, Layout, Maintenance, Merging,
     Repair,
 };
-pub use model::schema::{IntoPath, KeyType, Path, RecordError, RecordErrorKind, Type, Value};
+pub use model::schema::{
+    IntoPath, KeyError, KeyType, Path, RecordError, RecordErrorKind, Type, Value,
+};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;

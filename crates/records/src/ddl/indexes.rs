@@ -33,6 +33,7 @@ const SAMPLE: usize = 1000;
 
 /// What a change of an index is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum IndexStep {
     /// Reading the records that were there before. The numbers count records.
     Reading,
@@ -42,6 +43,7 @@ pub enum IndexStep {
 
 /// How far a change of an index is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IndexProgress {
     /// What is being done.
     pub step: IndexStep,
@@ -58,6 +60,7 @@ pub(crate) type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + '
 
 /// What came of a change of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IndexChange {
     /// The attribute.
     pub path: Path,

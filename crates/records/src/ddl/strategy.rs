@@ -39,6 +39,7 @@ const STEP: u64 = 4096;
 
 /// What a change of strategy is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SwitchStep {
     /// Bringing the keys of older records to the primary-key index. The numbers count records.
     Keys,
@@ -48,6 +49,7 @@ pub enum SwitchStep {
 
 /// How far a change of strategy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SwitchProgress {
     /// What is being done.
     pub step: SwitchStep,
@@ -63,6 +65,7 @@ pub(crate) type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p
 
 /// What came of a change of strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SwitchReport {
     /// The strategy before.
     pub from: Maintenance,
