@@ -49,9 +49,9 @@ pub(crate) fn index_command(
     dataset: &str,
 ) -> Option<String> {
     match change {
-        AdvisedChange::Keep => None,
         AdvisedChange::Add => Some(format!("add {dir} {dataset} {path}:{kind}")),
         AdvisedChange::Switch => Some(format!("switch {dir} {dataset} {path}:{kind}")),
         AdvisedChange::Drop => Some(format!("drop {dir} {dataset} {path}")),
+        _ => None,
     }
 }

@@ -17,13 +17,14 @@ use common::{Run, command, esker, esker_fed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "embedded",
     "eager",
     "lazy",
     "composite",
     "recent",
     "fingerprint",
+    "filter",
 ];
 
 /// A folder with room for a store and its inputs.

@@ -12,32 +12,13 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
-use common::{Run, command, esker, esker_fed};
+use common::{Run, command, esker, esker_fed, real_data};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-
-/// The data beside the repository, or where `ESKER_DATA` says. Says so where it is absent.
-fn data(what: &str) -> Option<(PathBuf, Value)> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let (folder, needed) = match std::env::var_os("ESKER_DATA") {
-        Some(folder) => (PathBuf::from(folder), true),
-        None => (beside, false),
-    };
-    if !needed && !folder.exists() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED, NOTHING WAS TESTED: {what}: {} is absent (ESKER_DATA names another folder)",
-            folder.display()
-        );
-        return None;
-    }
-    let text = std::fs::read_to_string(folder.join("truth.json")).expect("truth.json");
-    Some((folder, serde_json::from_str(&text).unwrap()))
-}
 
 fn digest(ids: &[i64]) -> String {
     let text: Vec<String> = ids.iter().map(i64::to_string).collect();
@@ -125,7 +106,7 @@ fn answer(folder: &Path, question: &Value, options: &[&str]) -> BTreeMap<i64, Ve
 
 /// Asks all questions of some sets; returns how many.
 fn check(sets: &[&str], options: &[&str]) -> Option<usize> {
-    let (folder, truth) = data("replays")?;
+    let (folder, truth) = real_data("replays")?;
     let questions = truth["queries"]
         .as_array()
         .unwrap()

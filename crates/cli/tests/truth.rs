@@ -11,42 +11,21 @@
 mod common;
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use common::{Run, esker, esker_fed};
+use common::{Run, esker, esker_fed, real_data};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "embedded",
     "eager",
     "lazy",
     "composite",
     "recent",
     "fingerprint",
+    "filter",
 ];
-
-/// The data: in the folder that `ESKER_DATA` names, which must be there, or beside the repository. Says so where that
-/// one is absent; one that is there and cannot be read fails.
-fn data(what: &str) -> Option<(PathBuf, Value)> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let (folder, needed) = match std::env::var_os("ESKER_DATA") {
-        Some(folder) => (PathBuf::from(folder), true),
-        None => (beside, false),
-    };
-    if !needed && !folder.exists() {
-        // Past the test harness, which would swallow it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED, NOTHING WAS TESTED: {what}: {} is absent (ESKER_DATA names another folder)",
-            folder.display()
-        );
-        return None;
-    }
-    let text = std::fs::read_to_string(folder.join("truth.json")).expect("truth.json");
-    Some((folder, serde_json::from_str(&text).unwrap()))
-}
 
 /// A dataset loaded with one kind of index.
 struct Loaded {
@@ -356,7 +335,7 @@ fn mutate(loaded: &Loaded, question: &Value) {
 
 /// Asks all questions of a dataset; `expected` is how many of them the command line has a form for.
 fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
-    let Some((folder, truth)) = data(dataset) else {
+    let Some((folder, truth)) = real_data(dataset) else {
         return;
     };
     let questions: Vec<&Value> = truth["queries"]

@@ -12,31 +12,13 @@
 
 mod common;
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use common::{Run, esker, esker_fed};
+use common::{Run, esker, esker_fed, real_data};
 use serde_json::Value;
 use tempfile::TempDir;
 
 const LAYOUTS: [&str; 4] = ["z", "mbr", "stacked", "embedded"];
-
-/// The data beside the repository, or in the folder that `ESKER_DATA` names.
-fn data() -> Option<(PathBuf, Value)> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let folder = std::env::var_os("ESKER_DATA").map_or(beside, PathBuf::from);
-    if std::env::var_os("ESKER_DATA").is_none() && !folder.exists() {
-        // Past the test harness, which would swallow it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED, NOTHING WAS TESTED: points of real data: {} is absent (ESKER_DATA names another folder)",
-            folder.display()
-        );
-        return None;
-    }
-    let text = std::fs::read_to_string(folder.join("truth.json")).expect("truth.json");
-    Some((folder, serde_json::from_str(&text).unwrap()))
-}
 
 struct Loaded {
     dir: TempDir,
@@ -271,7 +253,7 @@ fn compare(found: &[i64], result: &Value, what: &str) {
 }
 
 fn check(dataset: &str) {
-    let Some((folder, truth)) = data() else {
+    let Some((folder, truth)) = real_data("points of real data") else {
         return;
     };
     let has_form = |question: &&Value| {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::schema::{KeyType, Value, decode_key, encode_key};
+use crate::schema::{KeyError, KeyType, Type, Value, decode_key, encode_key};
 
 /// A primary key of a dataset, in its order-preserving encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -12,17 +12,25 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of `value`; otherwise why it is not a valid key.
-    pub fn new(ty: KeyType, value: &Value) -> Result<Key, String> {
+    /// The key of `value`.
+    ///
+    /// # Errors
+    /// [`KeyError`] where it is not a valid key of this type.
+    pub fn new(ty: KeyType, value: &Value) -> Result<Key, KeyError> {
         let mut bytes = Vec::new();
         encode_key(ty, value, &mut bytes)?;
         Ok(Key { ty, bytes })
     }
 
-    /// The key written as `text`; otherwise why it is not a valid key.
-    pub fn parse(ty: KeyType, text: &str) -> Result<Key, String> {
+    /// The key written as `text`.
+    ///
+    /// # Errors
+    /// [`KeyError`] where it is not a valid key of this type.
+    pub fn parse(ty: KeyType, text: &str) -> Result<Key, KeyError> {
         let value = match ty {
-            KeyType::Int => Value::parse(crate::schema::Type::Int, text)?,
+            KeyType::Int => {
+                Value::parse(Type::Int, text).map_err(|what| KeyError::Unreadable { what })?
+            }
             KeyType::String => Value::String(text.to_string()),
         };
         Key::new(ty, &value)
@@ -65,5 +73,34 @@ impl PartialOrd for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&Key::display(self.ty, &self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::MAX_PRIMARY_KEY;
+
+    #[test]
+    fn a_key_that_is_none_says_why() {
+        assert_eq!(Key::parse(KeyType::String, ""), Err(KeyError::Empty));
+        let long = "k".repeat(MAX_PRIMARY_KEY + 1);
+        let too_long = KeyError::TooLong {
+            limit: MAX_PRIMARY_KEY,
+            length: MAX_PRIMARY_KEY + 1,
+        };
+        assert_eq!(Key::parse(KeyType::String, &long), Err(too_long));
+        let other = KeyError::Type {
+            expected: KeyType::Int,
+            found: Type::Bool,
+        };
+        assert_eq!(Key::new(KeyType::Int, &Value::Bool(true)), Err(other));
+        let unreadable = Key::parse(KeyType::Int, "seven").unwrap_err();
+        assert!(matches!(unreadable, KeyError::Unreadable { .. }));
+        assert!(unreadable.to_string().contains("seven"), "{unreadable}");
+        assert_eq!(
+            crate::Error::from(KeyError::Empty),
+            crate::Error::bad_input("the key is empty")
+        );
     }
 }

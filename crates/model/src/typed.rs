@@ -42,7 +42,7 @@ pub trait KeyRange<K>: sealed::Sealed {
 }
 
 fn key_of(ty: KeyType, value: &Value) -> Result<Key> {
-    Key::new(ty, value).map_err(Error::bad_input)
+    Ok(Key::new(ty, value)?)
 }
 
 impl<T: sealed::Sealed + ?Sized> sealed::Sealed for &T {}

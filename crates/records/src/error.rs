@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lsm::Position;
 use model::Key;
 use model::condition::ParseError;
-use model::schema::RecordError;
+use model::schema::{KeyError, RecordError};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -366,6 +366,12 @@ impl From<model::Error> for Error {
             model::Error::Damaged(what) => Error::damaged(what),
             error => Error::BadInput(error.to_string()),
         }
+    }
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Error {
+        Error::BadInput(error.into())
     }
 }
 

@@ -88,7 +88,7 @@ pub use model::definition::{
     Repair,
 };
 pub use model::schema::{
-    IntoPath, KeyType, Path, RecordError, RecordErrorKind, Type, Value, point_time_paths,
+    IntoPath, KeyError, KeyType, Path, RecordError, RecordErrorKind, Type, Value, point_time_paths,
 };
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

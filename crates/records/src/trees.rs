@@ -161,68 +161,26 @@ impl Trees {
     }
 }
 
-impl TreeProvider for Trees {
-    fn tree_options(&self, name: &str, config: &[u8]) -> lsm::Result<TreeOptions> {
-        if let Some(options) = self.extensions.tree_options(name, config) {
-            return options;
-        }
-        let unknown = || {
-            let of_data = dataset_of(name).and_then(|_| StoredDef::unregistered_kind(config));
-            match of_data.or_else(|| TreeConfig::unregistered_kind(config)) {
-                Some(kind) => lsm::Error::Unsupported(format!(
-                    "tree {name} is of an index of the kind `{kind}`, which this program does not bring along: \
-                     it must be registered before the store is opened"
-                )),
-                None => {
-                    lsm::Error::Invalid(format!("tree {name}: its configuration is not readable"))
-                }
-            }
+impl Trees {
+    /// The tree of records.
+    fn of_data(&self, name: &str, stored: &StoredDef) -> TreeOptions {
+        let embedded = EmbeddedAttributes::new(stored);
+        let extractor: Option<Arc<dyn Extractor>> = if embedded.ids.is_empty() {
+            None
+        } else {
+            Some(Arc::new(embedded))
         };
-        let superseded = |drop_policy| {
-            let dataset = name.split('/').next().unwrap_or_default();
-            Some(SupersededBy {
-                tree: superseded_tree(dataset),
-                drop_policy,
-            })
-        };
-        if dataset_of(name).is_some() {
-            let stored = StoredDef::from_bytes(config).ok_or_else(unknown)?;
-            let embedded = EmbeddedAttributes::new(&stored);
-            let extractor: Option<Arc<dyn Extractor>> = if embedded.ids.is_empty() {
-                None
-            } else {
-                Some(Arc::new(embedded))
-            };
-            let settings = &stored.settings;
-            // An index that is being built has index entries already.
-            let building = stored.change.iter().map(|change| &change.attribute);
-            let mut all = stored.attributes.iter().chain(building);
-            let standalone = all.any(|a| a.def.kind.is_standalone());
-            // With a primary-key index, that one tells, and is smaller.
-            let deferred = maintenance::of(settings.maintenance).data_reports() && standalone;
-            let drop_policy = superseded(match settings.repair {
-                Repair::Merge if deferred => DropPolicy::Record,
-                // Whatever indexes there are now: readers must know that runs may hold several versions.
-                Repair::Staged => DropPolicy::KeepUntilRepaired,
-                _ => DropPolicy::Silent,
-            });
-            // What a write replaced is noted beside that write. So it must not be dropped while the
-            // version that it replaced, as the newest that is left of its key in a component, stays.
-            let building = stored.change.iter().map(|change| &change.attribute);
-            let mut attributes = stored.attributes.iter().chain(building);
-            let widened = attributes.any(|a| widens(settings, a.def.kind));
-            return Ok(TreeOptions {
-                extractor,
-                policy: self.policy(settings.merging),
-                versions: settings.versions as usize,
-                superseded: match widened {
-                    true => superseded(DropPolicy::Regardless),
-                    false => drop_policy,
-                },
-                ..TreeOptions::default()
-            });
+        TreeOptions {
+            extractor,
+            policy: self.policy(stored.settings.merging),
+            versions: stored.settings.versions as usize,
+            superseded: superseded(name, data_drops(stored)),
+            ..TreeOptions::default()
         }
-        let config = TreeConfig::from_bytes(config).ok_or_else(unknown)?;
+    }
+
+    /// A tree that is derived from the records, or kept beside them; `None` where its kind of index is not known.
+    fn of_role(&self, name: &str, config: &TreeConfig) -> Option<TreeOptions> {
         // What reports on the data's components has the same ones, where these are whole runs.
         let correlated = match config.role {
             Role::Widened => config.merging != Merging::Leveled,
@@ -231,13 +189,8 @@ impl TreeProvider for Trees {
         let follows = correlated
             .then(|| name.split('/').next().map(data_tree))
             .flatten();
-        let tiered = self.policy(Merging::Tiered);
-        Ok(match config.role {
-            Role::Staging => TreeOptions {
-                policy: Arc::new(Tiered::default()),
-                filter_bits_per_key: 0,
-                ..TreeOptions::default()
-            },
+        Some(match config.role {
+            Role::Staging => unfiltered(Arc::new(Tiered::default())),
             Role::Notes => TreeOptions {
                 policy: self.policy(Merging::Leveled),
                 ..TreeOptions::default()
@@ -247,48 +200,110 @@ impl TreeProvider for Trees {
                 ..TreeOptions::default()
             },
             Role::Superseded => TreeOptions {
-                policy: Arc::new(Tiered::default()),
-                filter_bits_per_key: 0,
                 bitmap: true,
-                ..TreeOptions::default()
+                ..unfiltered(Arc::new(Tiered::default()))
             },
             // Read from the front only. What is known to be obsolete has nothing more to expire.
             Role::Expiry => TreeOptions {
-                policy: self.policy(config.merging),
-                filter_bits_per_key: 0,
-                superseded: superseded(DropPolicy::Silent),
-                ..TreeOptions::default()
+                superseded: superseded(name, DropPolicy::Silent),
+                ..unfiltered(self.policy(config.merging))
             },
             Role::Widened => TreeOptions {
-                policy: tiered,
                 follows,
-                filter_bits_per_key: 0,
-                ..TreeOptions::default()
+                ..unfiltered(self.policy(Merging::Tiered))
             },
             // Tiers: their components' spans of sequence numbers do not overlap, which validation uses.
             Role::Keys | Role::Deleted => TreeOptions {
-                policy: tiered,
+                policy: self.policy(Merging::Tiered),
                 follows,
                 incomplete: config.incomplete,
-                superseded: superseded(if config.silent {
-                    DropPolicy::Silent
-                } else {
-                    DropPolicy::Record
-                }),
+                superseded: superseded(
+                    name,
+                    match config.silent {
+                        true => DropPolicy::Silent,
+                        false => DropPolicy::Record,
+                    },
+                ),
                 ..TreeOptions::default()
             },
             Role::Index(kind) => {
-                let index = index::of(kind).ok_or_else(unknown)?;
+                let index = index::of(kind)?;
                 TreeOptions {
                     policy: self.policy(index.merging(config.merging)),
                     follows,
                     incomplete: config.incomplete,
-                    superseded: superseded(DropPolicy::Silent),
-                    ..index
-                        .tree_options(config.versions as usize)
-                        .ok_or_else(unknown)?
+                    superseded: superseded(name, DropPolicy::Silent),
+                    ..index.tree_options(config.versions as usize)?
                 }
             }
         })
+    }
+}
+
+/// A tree that is never searched for a key.
+fn unfiltered(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
+    TreeOptions {
+        policy,
+        filter_bits_per_key: 0,
+        ..TreeOptions::default()
+    }
+}
+
+/// The obsolete set of the dataset that the tree `name` is of.
+fn superseded(name: &str, drop_policy: DropPolicy) -> Option<SupersededBy> {
+    let dataset = name.split('/').next().unwrap_or_default();
+    Some(SupersededBy {
+        tree: superseded_tree(dataset),
+        drop_policy,
+    })
+}
+
+/// What compactions do with an obsolete record.
+fn data_drops(stored: &StoredDef) -> DropPolicy {
+    let settings = &stored.settings;
+    // An index that is being built has index entries already.
+    let kinds = || {
+        let building = stored.change.iter().map(|change| &change.attribute);
+        stored.attributes.iter().chain(building).map(|a| a.def.kind)
+    };
+    // What a write replaced is noted beside that write. So it must not be dropped while the version that it
+    // replaced, as the newest that is left of its key in a component, stays.
+    if kinds().any(|kind| widens(settings, kind)) {
+        return DropPolicy::Regardless;
+    }
+    // With a primary-key index, that one tells, and is smaller.
+    let data_reports = maintenance::of(settings.maintenance).data_reports();
+    match settings.repair {
+        Repair::Merge if data_reports && kinds().any(IndexKind::is_standalone) => {
+            DropPolicy::Record
+        }
+        // Whatever indexes there are now: readers must know that runs may hold several versions.
+        Repair::Staged => DropPolicy::KeepUntilRepaired,
+        _ => DropPolicy::Silent,
+    }
+}
+
+/// The error of a tree whose configuration cannot be used.
+fn unreadable(name: &str, config: &[u8]) -> lsm::Error {
+    let of_data = dataset_of(name).and_then(|_| StoredDef::unregistered_kind(config));
+    match of_data.or_else(|| TreeConfig::unregistered_kind(config)) {
+        Some(kind) => lsm::Error::Unsupported(format!(
+            "tree {name} is of an index of the kind `{kind}`, which this program does not bring along: \
+             it must be registered before the store is opened"
+        )),
+        None => lsm::Error::Invalid(format!("tree {name}: its configuration is not readable")),
+    }
+}
+
+impl TreeProvider for Trees {
+    fn tree_options(&self, name: &str, config: &[u8]) -> lsm::Result<TreeOptions> {
+        if let Some(options) = self.extensions.tree_options(name, config) {
+            return options;
+        }
+        let options = match dataset_of(name) {
+            Some(_) => StoredDef::from_bytes(config).map(|stored| self.of_data(name, &stored)),
+            None => TreeConfig::from_bytes(config).and_then(|config| self.of_role(name, &config)),
+        };
+        options.ok_or_else(|| unreadable(name, config))
     }
 }

@@ -286,3 +286,42 @@ fn of_inserts_of_one_key_at_once_one_goes() {
         check(&db);
     }
 }
+
+#[test]
+fn a_large_batch_is_committed_among_small_ones_of_the_same_keys() {
+    // Under eager maintenance each small write overtakes the large one: they go on until it is done.
+    let options = Options {
+        background: true,
+        ..small(Arc::new(Memory::new()))
+    };
+    let db = Database::create_or_open(common::DIR, options).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int)
+        .index(path("a"), esker::Index::new(esker::IndexKind::Eager).int())
+        .maintenance(Maintenance::Eager);
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+    let body = |id: u64, a: u64| format!("{{\"id\":{id},\"a\":{a}}}").into_bytes();
+    let done = AtomicUsize::new(2);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (dataset, done) = (dataset.clone(), &done);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if done.load(SeqCst) == 0 {
+                        break;
+                    }
+                    dataset.put_json(body(number % 500, writer)).unwrap();
+                }
+            });
+        }
+        for value in 7..9 {
+            let _end = End(&done);
+            let mut batch = dataset.batch();
+            for id in 0..500 {
+                batch.put_json(body(id, value)).unwrap();
+            }
+            batch.durability(Durability::Os).commit().unwrap();
+        }
+    });
+    assert_eq!(dataset.query().count().unwrap(), 500);
+    check(&db);
+}

@@ -129,7 +129,7 @@ fn row(attribute: &AttributeAdvice) -> [String; 10] {
     let advised = match attribute.change {
         AdvisedChange::Keep => "keep".to_string(),
         AdvisedChange::Drop => "drop".to_string(),
-        AdvisedChange::Add | AdvisedChange::Switch => attribute.kind.to_string(),
+        _ => attribute.kind.to_string(),
     };
     [
         attribute.path.to_string(),

@@ -97,6 +97,7 @@ fn method(method: RepairMethod) -> &'static str {
         RepairMethod::Key => "key",
         RepairMethod::Index => "index",
         RepairMethod::Primary { .. } => "primary",
+        _ => "another method",
     }
 }
 

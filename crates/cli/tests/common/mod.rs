@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -89,4 +89,24 @@ fn finish(output: std::process::Output) -> Run {
         stdout: String::from_utf8(output.stdout).expect("UTF-8"),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// The real data, and the answers that other software computed for it (`truth.json`): in the folder that `ESKER_DATA`
+/// names, which must be there, or in `../shared/data` beside the repository. Says on standard error that nothing was tested where
+/// that one is absent; a folder that is there and cannot be read fails.
+pub fn real_data(what: &str) -> Option<(PathBuf, Value)> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let named = std::env::var_os("ESKER_DATA").map(PathBuf::from);
+    if named.is_none() && !beside.exists() {
+        // Past the test harness, which would swallow it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED, NOTHING WAS TESTED: {what}: {} is absent (ESKER_DATA names another folder)",
+            beside.display()
+        );
+        return None;
+    }
+    let folder = named.unwrap_or(beside);
+    let text = std::fs::read_to_string(folder.join("truth.json")).expect("truth.json");
+    Some((folder, serde_json::from_str(&text).expect("truth.json")))
 }

@@ -33,6 +33,7 @@ const MAX_SNAPSHOTS: usize = 1024;
 
 /// A named snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NamedSnapshot {
     /// Its name.
     pub name: String,

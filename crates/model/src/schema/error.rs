@@ -8,6 +8,7 @@ use crate::error::Error;
 
 /// A refused record.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecordError {
     /// The record's primary key as text, when it could be read.
     pub key: Option<String>,
@@ -178,5 +179,64 @@ impl std::error::Error for RecordError {}
 impl From<RecordError> for Error {
     fn from(error: RecordError) -> Error {
         Error::bad_input(error.to_string())
+    }
+}
+
+/// Why a value, or a text, is no primary key of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// It is an empty string.
+    Empty,
+    /// It is too long.
+    TooLong {
+        /// The maximum length in bytes.
+        limit: usize,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// It is of another type.
+    Type {
+        /// The type of the dataset's keys.
+        expected: KeyType,
+        /// The type of the value.
+        found: Type,
+    },
+    /// The text is not in the form of such a key.
+    Unreadable {
+        /// The text, and the form that was expected.
+        what: String,
+    },
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyError::Empty => f.write_str("the key is empty"),
+            KeyError::TooLong { limit, length } => {
+                write!(
+                    f,
+                    "the key is {length} bytes long, over the limit of {limit}"
+                )
+            }
+            KeyError::Type { expected, found } => {
+                write!(f, "the key must be of type {expected}, not {found}")
+            }
+            KeyError::Unreadable { what } => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Error {
+        Error::BadInput(error.to_string())
+    }
+}
+
+impl From<KeyError> for String {
+    fn from(error: KeyError) -> String {
+        error.to_string()
     }
 }

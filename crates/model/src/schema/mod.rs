@@ -19,7 +19,7 @@ mod values;
 mod walk;
 
 pub(crate) use depth::is_too_deep;
-pub use error::{RecordError, RecordErrorKind};
+pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
 pub use infer::{infer, infer_key};
 pub use path::{IntoPath, Path};

@@ -18,6 +18,7 @@ use std::ops::Bound;
 
 use coding::Reader;
 
+use super::error::KeyError;
 use super::point::{POINT_LEN, decode_point, encode_point};
 use super::point_time::{POINT_TIME_LEN, decode_point_time, encode_point_time};
 use super::time;
@@ -234,29 +235,26 @@ pub fn string_prefix_range(prefix: &str) -> ValueRange {
 /// Appends a primary key: an int as [`Value`] encodes it, a string as its bytes alone.
 ///
 /// # Errors
-/// Why `key` is not a valid primary key of type `t`: the type, an empty string, the length.
-pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+/// [`KeyError`] where `key` is not a valid primary key of type `t`: its type, an empty string, its length.
+pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match (t, key) {
-        (KeyType::Int, Value::Int(v)) => {
-            encode_int(*v, out);
-            Ok(())
-        }
-        (KeyType::String, Value::String(v)) if v.is_empty() => Err("the key is empty".to_owned()),
+        (KeyType::Int, Value::Int(v)) => encode_int(*v, out),
+        (KeyType::String, Value::String(v)) if v.is_empty() => return Err(KeyError::Empty),
         (KeyType::String, Value::String(v)) if v.len() > MAX_PRIMARY_KEY => {
-            let length = v.len();
-            Err(format!(
-                "the key is {length} bytes long, over the limit of {MAX_PRIMARY_KEY}"
-            ))
+            return Err(KeyError::TooLong {
+                limit: MAX_PRIMARY_KEY,
+                length: v.len(),
+            });
         }
-        (KeyType::String, Value::String(v)) => {
-            out.extend_from_slice(v.as_bytes());
-            Ok(())
+        (KeyType::String, Value::String(v)) => out.extend_from_slice(v.as_bytes()),
+        _ => {
+            return Err(KeyError::Type {
+                expected: t,
+                found: key.type_of(),
+            });
         }
-        _ => Err(format!(
-            "the key must be of type {t}, not {}",
-            key.type_of()
-        )),
     }
+    Ok(())
 }
 
 /// Decodes a whole primary key; `None` when `bytes` are not one of type `t`.

@@ -79,6 +79,7 @@ pub struct KindCost {
 
 /// What to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AdvisedChange {
     /// Nothing.
     Keep,

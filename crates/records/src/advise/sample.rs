@@ -12,6 +12,7 @@ use model::schema::{Extracted, Extraction};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 use crate::index::cost::AttributeProfile;
+use crate::store::hides;
 
 /// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
 /// from a disk.
@@ -57,7 +58,7 @@ struct Seen {
     records: u64,
 }
 
-/// The index entries of each of the attributes, from up to about [`BLOCKS`] blocks that are evenly spread over the data.
+/// How many records are live, about, and the index entries of each of the attributes, from up to about [`BLOCKS`] blocks that are evenly spread over the data.
 pub(super) fn measure(
     snapshot: &Snapshot,
     data: TreeId,
@@ -65,9 +66,11 @@ pub(super) fn measure(
     cost: &Cost,
 ) -> Result<(u64, Vec<AttributeProfile>)> {
     let mut sample = Sample {
+        snapshot,
         readers,
         seen: readers.iter().map(|_| Seen::default()).collect(),
         entries: 0,
+        live: 0,
         out: Extracted::default(),
     };
     let components = snapshot.components(data);
@@ -111,7 +114,8 @@ pub(super) fn measure(
     let records: u64 = components.iter().map(records_of).sum();
     let scale = records as f64 / sample.entries.max(1) as f64;
     let index_entries = sample.seen.iter().map(|seen| seen.index_entries(scale));
-    Ok((records, index_entries.collect()))
+    let live = (sample.live as f64 * scale).round() as u64;
+    Ok((live, index_entries.collect()))
 }
 
 fn entries_of(component: &Component) -> u64 {
@@ -121,7 +125,7 @@ fn entries_of(component: &Component) -> u64 {
     }
 }
 
-/// About how many records a component has: versions that are superseded count too.
+/// About how many records a component has: versions that are superseded, and what has expired, count too.
 fn records_of(component: &Component) -> u64 {
     match component {
         Component::Memtable(memtable) => memtable.len() as u64,
@@ -135,10 +139,12 @@ fn records_of(component: &Component) -> u64 {
 }
 
 struct Sample<'a> {
+    snapshot: &'a Snapshot,
     readers: &'a [Reader<'a>],
     seen: Vec<Seen>,
-    /// Records of the sample.
+    /// Records of the sample, and how many of them have not expired.
     entries: u64,
+    live: u64,
     out: Extracted,
 }
 
@@ -185,6 +191,10 @@ impl Sample<'_> {
             let record = RecordRef::parse(stored)
                 .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
             self.entries += 1;
+            if hides(self.snapshot, stored) {
+                continue;
+            }
+            self.live += 1;
             for ((reader, seen), zone) in self.readers.iter().zip(&mut self.seen).zip(&mut zones) {
                 // In order: the first value of a block is the one that stands for it.
                 let values: BTreeSet<Vec<u8>> =

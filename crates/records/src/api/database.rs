@@ -232,6 +232,7 @@ impl Database {
             datasets: datasets.into(),
             names: Default::default(),
             usage_file: Default::default(),
+            turns: Default::default(),
         };
         Ok(Database {
             maintenance_thread: Arc::default(),

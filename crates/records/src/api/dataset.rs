@@ -127,7 +127,7 @@ impl<K: PrimaryKey> Dataset<K> {
 
     /// A key of this dataset from text.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
-        Key::parse(self.handle.key_type(), text).map_err(Error::bad_input)
+        Ok(Key::parse(self.handle.key_type(), text)?)
     }
 
     /// A value of the attribute at `path` from text, read as the attribute's type; where none is
@@ -401,7 +401,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
 
     /// A key of the dataset from text.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
-        Key::parse(self.view.dataset.key_type(), text).map_err(Error::bad_input)
+        Ok(Key::parse(self.view.dataset.key_type(), text)?)
     }
 
     /// A value of the attribute at `path` from text, as [`Dataset::parse_value`] reads it, by the definition of then.

@@ -22,6 +22,7 @@ use crate::store::{Handle, Store};
 
 /// What a check found.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// Everything that is wrong.
     pub errors: Vec<String>,

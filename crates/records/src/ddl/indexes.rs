@@ -2,7 +2,7 @@
 //!
 //! 1. One step of the engine creates the new tree and puts the change into the definition. From then on
 //!    every write goes to the old index and to the new one; queries know the old one only.
-//! 2. The index entries of the records that were there before are gathered, sorted by the engine, and
+//! 2. The index entries of the records that were there before are gathered (`backfill.rs`), sorted by the engine, and
 //!    written below what the new tree has by then (`index/build.rs`). An embedded index has no tree:
 //!    the tables of the data are written again, one by one.
 //! 3. One step of the engine makes the new index the attribute's, and drops the old one.
@@ -18,7 +18,8 @@ use model::definition::{
 use model::schema::{Path, Type, infer};
 use model::tokens::Tokenizer;
 
-use super::build::{Build, Stop};
+use super::backfill::{Backfill, Pass, Stop};
+use super::build::Build;
 use crate::catalog::{
     Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
 };
@@ -33,6 +34,7 @@ const SAMPLE: usize = 1000;
 
 /// What a change of an index is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum IndexStep {
     /// Reading the records that were there before. The numbers count records.
     Reading,
@@ -42,6 +44,7 @@ pub enum IndexStep {
 
 /// How far a change of an index is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IndexProgress {
     /// What is being done.
     pub step: IndexStep,
@@ -58,6 +61,7 @@ pub(crate) type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + '
 
 /// What came of a change of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IndexChange {
     /// The attribute.
     pub path: Path,
@@ -319,12 +323,19 @@ impl Handle {
         let Some(building) = &layout.building else {
             return Err(Error::damaged("the change of an index is gone"));
         };
+        let mut progress = |pass, done, total| {
+            let step = match pass {
+                Pass::Reading => IndexStep::Reading,
+                Pass::Writing => IndexStep::Writing,
+            };
+            progress(IndexProgress { step, done, total })
+        };
+        let place = (layout.data, building.since);
+        let versions = layout.stored.settings.versions > 1;
         let mut build = Build {
-            dataset: self,
             layout: &layout,
             building,
-            progress,
-            total: self.now().record_count(),
+            backfill: Backfill::new(self, place, versions, &mut progress),
             records: 0,
         };
         let result = match (building.attribute.tree, building.staging) {

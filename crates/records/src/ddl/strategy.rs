@@ -5,40 +5,32 @@
 //!    what the new one knows only when the obsolete set is complete up to *since* (the
 //!    dataset has *converged*); until then they fetch records.
 //! 2. A primary-key index that is new lacks the older records. Their keys come out of the data in order and go
-//!    below what writers have put there by then. Until that is done the index is written to, and not read.
+//!    below what writers have put there by then (`backfill.rs`). Until that is done the index is written to, and not read.
 //! 3. A repair brings the set up to *since*. Where the old strategy knew of each write what it replaced, the set
 //!    is complete without.
 //!
 //! A change that is cut off after the first step is a dataset that has not converged: whoever changes it to
 //! the same strategy again continues, and so does the background maintenance of a store that is written to.
 
-use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
+use lsm::{Kind, RunSink, Seq, TreeChange, TreeId};
 use model::definition::Maintenance;
 
+use super::backfill::{Backfill, Place, Stop, Version};
 use crate::catalog::{
     Coverage, Layout, Role, Source, TreeConfig, deleted_tree, keys_tree, superseded_tree,
     widened_tree,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::maintenance;
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::store::Handle;
 use crate::trees::widens;
 
-/// Bytes that the pass over the records reads ahead.
-const READAHEAD: usize = 256 << 10;
-
-/// Records that are read with one snapshot: snapshots keep files and memtables alive.
-const ROUND: u64 = 64 << 10;
-
-/// Records between two checks for cancellation.
-const STEP: u64 = 4096;
-
 /// What a change of strategy is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SwitchStep {
     /// Bringing the keys of older records to the primary-key index. The numbers count records.
     Keys,
@@ -48,6 +40,7 @@ pub enum SwitchStep {
 
 /// How far a change of strategy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SwitchProgress {
     /// What is being done.
     pub step: SwitchStep,
@@ -63,6 +56,7 @@ pub(crate) type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p
 
 /// What came of a change of strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SwitchReport {
     /// The strategy before.
     pub from: Maintenance,
@@ -227,74 +221,38 @@ impl Handle {
         after: Seq,
         progress: &mut OnSwitch<'_>,
     ) -> Result<Option<u64>> {
-        let group = &self.shared.group;
         let mut stored = layout.stored.clone();
+        let since = stored.settings.since;
         stored.settings.keys_after = None;
         let config = TreeConfig::new(Role::Keys, &stored.settings);
-        let seen = Cell::new(stored.settings.since);
-        let total = self.now().record_count();
-        let (mut keys, mut read, mut broke) = (0, 0, false);
-        let mut tell = |done: u64| {
-            let total = total.max(done);
+        let mut progress = |_, done, total| {
             let step = SwitchStep::Keys;
-            broke |= progress(SwitchProgress { step, done, total }).is_break();
-            match broke {
-                true => Err(lsm::Error::Invalid("broken off".to_string())),
-                false => Ok(()),
-            }
+            progress(SwitchProgress { step, done, total })
         };
-        let mut write = |sink: &mut RunSink<'_>| {
-            let mut last: Option<Vec<u8>> = None;
-            loop {
-                let snapshot = group.snapshot();
-                seen.set(snapshot.seq().max(seen.get()));
-                let mut cursor = snapshot.cursor(layout.data, READAHEAD);
-                drop(snapshot);
-                match &mut last {
-                    Some(key) => {
-                        key.push(0);
-                        cursor.seek(key, lsm::MAX_SEQ)?;
-                    }
-                    None => cursor.seek_first()?,
-                }
-                let round = read + ROUND;
-                while cursor.valid() && read < round {
-                    if read.is_multiple_of(STEP) {
-                        tell(read)?;
-                    }
-                    read += 1;
-                    // Later writes are there. What they replaced before it was read is missing below them.
-                    if cursor.seq() <= after {
-                        sink(cursor.key(), cursor.seq(), Kind::Put, &[])?;
-                        keys += 1;
-                    }
-                    let last = last.get_or_insert_default();
-                    last.clear();
-                    last.extend_from_slice(cursor.key());
-                    cursor.next()?;
-                }
-                group.count(&cursor.cost());
-                if !cursor.valid() {
-                    break;
-                }
-            }
-            // Where a record was passed over because it was replaced since, a power cut must not bring it back.
-            group.sync()
+        let mut backfill = Backfill::new(self, (layout.data, after), false, &mut progress);
+        let mut keys = 0;
+        let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
+            // Later writes are there. What they replaced before it was read is missing below them.
+            let mut add = |version: &Version<'_>| {
+                keys += 1;
+                Ok(sink(version.key, version.seq, Kind::Put, &[])?)
+            };
+            backfill.run(Place::default(), &mut add).map(drop)
         };
         // So the index tells what was replaced since the last look at the records, and of everything before a
         // repair must have reported: wherever the watermark was moved to meanwhile.
-        let mut change = || {
-            stored.settings.since = seen.get();
-            Ok(TreeChange {
+        let mut change = |seen: Seq| {
+            stored.settings.since = seen.max(since);
+            TreeChange {
                 configured: vec![(layout.data, stored.to_bytes()), (tree, config.to_bytes())],
                 ..TreeChange::default()
-            })
+            }
         };
-        let result = group.ingest_oldest(tree, &mut write, &mut change);
-        match result {
-            Ok(_) => Ok(Some(keys)),
-            Err(_) if broke => Ok(None),
-            Err(error) => Err(Error::from(error)),
+        match backfill.install(tree, &mut write, &mut change) {
+            Ok(()) => Ok(Some(keys)),
+            Err(Stop::Broke) => Ok(None),
+            Err(Stop::Refused(error)) => Err(error.into()),
+            Err(Stop::Failed(error)) => Err(error),
         }
     }
 }

@@ -1,18 +1,18 @@
 //! The answer of a query, found page by page.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lsm::{
-    Account, Component, Cost, Cursor, Expected, Kind, Loan, LookupOptions, Seq, SeqSet, Slice,
-};
+use lsm::{Account, Component, Cost, Cursor, Loan, LookupOptions, Seq, SeqSet, Slice, TreeCursor};
 use model::Key;
 use model::record::RecordRef;
 
 use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
 use super::plan::{self, Driver, Plan};
 use super::predicate::Predicates;
-use super::{Order, Query, scan};
+use super::stages::{self, Admission, Fetch, TakeScanned};
+use super::{Order, Query};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 use crate::index::{Best, CURRENT, Candidate, Lookup, Window};
@@ -53,6 +53,8 @@ pub(crate) struct Answer {
     /// The last record that was given out.
     given: Option<Seq>,
     pub(super) exhausted: bool,
+    /// The candidates are from a scan: current, not expired, and the conditions hold.
+    pub(super) scanned: bool,
     failed: bool,
     pending: VecDeque<Candidate>,
     ready: VecDeque<Ready>,
@@ -150,6 +152,7 @@ impl Answer {
             after,
             given: after,
             exhausted: empty || query.limit == Some(0),
+            scanned: false,
             failed: false,
             pending: VecDeque::new(),
             ready: VecDeque::new(),
@@ -258,6 +261,7 @@ impl Answer {
         };
         if self.plan.driver == Driver::Scan {
             self.scan_all(&mut best, want)?;
+            self.scanned = true;
         }
         for at in self.plan.driver.predicates() {
             let predicate = self.predicates.declared.get(*at);
@@ -289,33 +293,47 @@ impl Answer {
 
     /// Offers every record that meets the conditions.
     fn scan_all(&self, best: &mut Best, want: usize) -> Result<()> {
-        let layout = &self.snapshot.layout;
-        let mut cursor = self.snapshot.snapshot.cursor(layout.data, scan::READAHEAD);
-        cursor.seek_first()?;
-        while cursor.valid() {
-            let seq = cursor.seq();
-            if cursor.kind() == Kind::Put && best.admits(self.order.rank(seq)) {
-                let record = parse(cursor.value())?;
-                let expired = self.snapshot.hides(cursor.value());
-                if !expired && self.predicates.confirm(&record, layout, None) {
-                    let bring = || (want <= FETCH).then(|| (Slice::from(cursor.value()), CURRENT));
-                    best.offer_with(seq, cursor.key(), bring);
-                }
-            } else if best.is_full() {
-                best.note_skipped();
-            }
-            cursor.next()?;
-        }
-        self.data_cost.absorb(&cursor.cost());
+        let mut offer = OfferScanned {
+            best,
+            order: self.order,
+            brings: want <= FETCH,
+        };
+        stages::scan_matching(
+            &self.snapshot,
+            &self.predicates,
+            &self.data_cost,
+            &mut offer,
+        )?;
         Ok(())
     }
 
-    /// Takes the next candidates through the pipeline: current? fetch, confirm.
+    /// Takes the next candidates through the stages.
     fn advance(&mut self) -> Result<()> {
-        let driver = self.plan.driver.single();
         let all_answered = self.predicates.is_answered_by(&self.plan.driver);
         // Without records there is nothing to be held.
-        let told = self.keys_only && all_answered && self.knows_current();
+        let told = self.keys_only && (self.scanned || all_answered && self.knows_current());
+        let mut chunk = self.sort_out(told)?;
+        if told {
+            if let Some(expired) = &self.expired {
+                chunk.retain(|candidate| !expired.contains(candidate.seq));
+            }
+            self.ready.extend(chunk.into_iter().map(|candidate| Ready {
+                seq: candidate.seq,
+                key: candidate.key,
+                value: None,
+            }));
+            return Ok(());
+        }
+        let records = self.fetch(&mut chunk)?;
+        let mut steps = std::mem::take(&mut self.steps);
+        let admitted = self.admit(chunk, records, &mut steps);
+        self.steps = steps;
+        self.ready.extend(admitted?);
+        Ok(())
+    }
+
+    /// The next candidates, without those that are known to be obsolete.
+    fn sort_out(&mut self, told: bool) -> Result<Vec<Candidate>> {
         let most = if told { usize::MAX } else { self.fetch };
         let wanted = self.remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
@@ -329,37 +347,34 @@ impl Answer {
             self.steps.asked += before as u64;
             self.steps.superseded += (before - chunk.len()) as u64;
         }
-        if told {
-            if let Some(expired) = &self.expired {
-                chunk.retain(|candidate| !expired.contains(candidate.seq));
-            }
-            self.ready.extend(chunk.into_iter().map(|candidate| Ready {
-                seq: candidate.seq,
-                key: candidate.key,
-                value: None,
-            }));
-            return Ok(());
-        }
+        Ok(chunk)
+    }
+
+    /// The records of those candidates that are current: what came with them, or what is looked up.
+    fn fetch(&mut self, chunk: &mut [Candidate]) -> Result<Vec<Option<Slice>>> {
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
-        let layout = &*self.snapshot.layout;
-        let snapshot = &self.snapshot.snapshot;
         let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
+        let (data, snapshot) = (self.snapshot.layout.data, &self.snapshot.snapshot);
+        // Of everything that was read, wanted or not: it decides how large the next ones may be.
+        let (mut read, mut bytes) = (0, 0);
         for (at, candidate) in chunk.iter_mut().enumerate() {
             let Some((record, component)) = candidate.record.take() else {
                 to_fetch.push(at);
                 records.push(None);
                 continue;
             };
+            let (key, seq, cost) = (&candidate.key, candidate.seq, &self.data_cost);
             let current = component == CURRENT
-                || snapshot.is_newest(
-                    layout.data,
-                    &self.components,
-                    component,
-                    &candidate.key,
-                    candidate.seq,
-                    &self.data_cost,
-                )?;
-            records.push(current.then_some(record));
+                || snapshot.is_newest(data, &self.components, component, key, seq, cost)?;
+            if current {
+                read += 1;
+                bytes += record.len();
+                records.push(Some(record));
+            } else {
+                self.steps.superseded += 1;
+                self.steps.wasted += 1;
+                records.push(None);
+            }
         }
         let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
         to_fetch.sort_by(|a, b| key(*a).cmp(key(*b)));
@@ -368,67 +383,61 @@ impl Answer {
             .iter()
             .filter_map(|at| Some(chunk.get(*at)?.seq))
             .collect();
-        // Of everything that was read, wanted or not: it decides how large the next ones may be.
-        let (mut read, mut bytes) = (0, 0);
-        for record in records.iter().flatten() {
-            read += 1;
-            bytes += record.len();
-        }
-        let expected = match self.knows_current() {
-            true => Expected::Exactly(&seqs),
-            false => Expected::AtLeast(&seqs),
-        };
-        let (components, cost) = (&self.components, &self.data_cost);
         let mut options = self.lookup;
         options.batch_bytes = options.batch_bytes.min(2 * self.room);
-        let lookup = snapshot.lookup(components, &keys, expected, options, cost);
-        lookup.visit_all(&mut |nth, found| {
-            read += 1;
-            bytes += found.value.len();
-            let at = to_fetch.get(nth).copied().unwrap_or(usize::MAX);
-            // The write that made the index entry is the one that made the record: the value is still true,
-            // without looking at it.
-            if let (Some(candidate), Some(slot)) = (chunk.get(at), records.get_mut(at)) {
-                if found.seq == candidate.seq {
-                    *slot = Some(found.value.compact());
-                } else if layout.stored.settings.versions == 1 {
-                    self.snapshot.note_over(candidate.seq, found.seq);
-                }
+        let fetch = Fetch {
+            view: &self.snapshot,
+            components: &self.components,
+            known: self.knows_current(),
+            options,
+            cost: &self.data_cost,
+        };
+        let fetched = fetch.run(&keys, &seqs, &mut |nth: usize, record: Slice| {
+            let slot = to_fetch.get(nth).and_then(|at| records.get_mut(*at));
+            if let Some(slot) = slot {
+                *slot = Some(record.compact());
             }
         })?;
-        self.steps.fetched += keys.len() as u64;
-        self.ready.reserve(records.len());
+        fetched.count_in(&mut self.steps);
+        self.adapt(read + fetched.read, bytes + fetched.bytes);
+        Ok(records)
+    }
+
+    /// How many candidates are fetched together next, by the size of the records that were read.
+    fn adapt(&mut self, read: usize, bytes: usize) {
+        let Some(each) = bytes.checked_div(read) else {
+            return;
+        };
+        let (most, bytes) = match self.remaining {
+            Some(_) => (FETCH, self.room),
+            None => (
+                PAGE,
+                self.lookup.batch_bytes.clamp(self.room, 2 * self.room),
+            ),
+        };
+        self.fetch = (bytes / (each + 1)).clamp(1, most.min(self.fetch * 4));
+    }
+
+    /// What is answered with, in the order of the candidates.
+    fn admit(
+        &self,
+        chunk: Vec<Candidate>,
+        records: Vec<Option<Slice>>,
+        steps: &mut Steps,
+    ) -> Result<Vec<Ready>> {
+        let admission = Admission::of(self);
+        let mut ready = Vec::with_capacity(records.len());
         for (candidate, record) in chunk.into_iter().zip(records) {
-            let Some(value) = record else {
-                self.steps.superseded += 1;
-                self.steps.wasted += 1;
-                continue;
-            };
-            if self.snapshot.hides(&value) {
-                self.steps.superseded += 1;
-                continue;
+            let Some(value) = record else { continue };
+            if admission.admits(&value, steps)? {
+                ready.push(Ready {
+                    seq: candidate.seq,
+                    key: candidate.key,
+                    value: (!self.keys_only).then_some(value),
+                });
             }
-            if !all_answered && !self.predicates.confirm(&parse(&value)?, layout, driver) {
-                self.steps.discarded += 1;
-                continue;
-            }
-            self.ready.push_back(Ready {
-                seq: candidate.seq,
-                key: candidate.key,
-                value: (!self.keys_only).then_some(value),
-            });
         }
-        if let Some(each) = bytes.checked_div(read) {
-            let (most, bytes) = match self.remaining {
-                Some(_) => (FETCH, self.room),
-                None => (
-                    PAGE,
-                    self.lookup.batch_bytes.clamp(self.room, 2 * self.room),
-                ),
-            };
-            self.fetch = (bytes / (each + 1)).clamp(1, most.min(self.fetch * 4));
-        }
-        Ok(())
+        Ok(ready)
     }
 
     /// True when records were asked to tell which candidates are current.
@@ -436,9 +445,19 @@ impl Answer {
         self.validation == Validation::Direct
     }
 
+    /// True when it was left to the query how candidates are validated.
+    pub(super) fn chooses_validation(&self) -> bool {
+        self.validation == Validation::Auto
+    }
+
+    /// True when queries have fetched many records in vain.
+    pub(super) fn is_wasteful(&self) -> bool {
+        self.snapshot.dataset.current.usage.is_wasteful()
+    }
+
     /// True when candidates that have come so far are current.
     pub(super) fn knows_current(&self) -> bool {
-        self.asks || self.validity.is_exact()
+        self.asks || self.scanned || self.validity.is_exact()
     }
 
     /// Gives the memory of the page back.
@@ -467,6 +486,31 @@ impl Answer {
                 self.refill()?;
             }
         }
+    }
+}
+
+/// Offers what a scan finds to the best.
+struct OfferScanned<'a> {
+    best: &'a mut Best,
+    order: Order,
+    /// Few enough are wanted to bring their records along.
+    brings: bool,
+}
+
+impl TakeScanned for OfferScanned<'_> {
+    fn wants(&mut self, seq: Seq) -> bool {
+        let admits = self.best.admits(self.order.rank(seq));
+        if !admits && self.best.is_full() {
+            self.best.note_skipped();
+        }
+        admits
+    }
+
+    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>> {
+        let brings = self.brings;
+        let bring = || brings.then(|| (Slice::from(at.value()), CURRENT));
+        self.best.offer_with(at.seq(), at.key(), bring);
+        Ok(ControlFlow::Continue(()))
     }
 }
 

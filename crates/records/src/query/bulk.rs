@@ -6,20 +6,21 @@
 use std::ops::ControlFlow;
 
 use lsm::sort::{Sorted, Sorter};
-use lsm::{Account, Cursor, Expected, Seq, Slice, Snapshot};
+use lsm::{Account, Cost, Cursor, Seq, Slice, TreeCursor};
 use model::Key;
+use model::schema::KeyType;
 
-use super::answer::{Answer, parse};
+use super::answer::Answer;
 use super::explain::{Explain, Steps};
 use super::plan::Driver;
-use super::predicate::Predicates;
+use super::stages::{self, Admission, Fetch, TakeCurrent, TakeScanned};
 use super::{Query, scan};
-use crate::catalog::{Attribute, Layout};
+use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 use crate::index::{self, Lookup};
 use crate::maintenance::Validity;
 use crate::record::Record;
-use crate::store::hides;
+use crate::store::View;
 
 /// In which order [`visit`](crate::Query::visit) gives records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,13 @@ pub enum BulkOrder {
 /// Is given the records.
 pub(super) type Visit<'v> = dyn FnMut(Record) -> ControlFlow<()> + 'v;
 
+/// What becomes of the answers.
+pub(super) enum Sink<'v> {
+    Visit(&'v mut Visit<'v>),
+    /// Nothing: they are counted.
+    Count,
+}
+
 /// An index of fewer index entries than this in the range is read block by block.
 const READAHEAD_FACTS: u64 = 10_000;
 
@@ -45,59 +53,82 @@ pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Re
     }
     let mut answer = query.run()?;
     if !answer.exhausted {
-        answer.visit_in_bulk(order, visit)?;
+        answer.visit_in_bulk(order, Sink::Visit(visit))?;
     }
     Ok(answer.explain())
 }
 
 impl Answer {
-    fn visit_in_bulk(&mut self, order: BulkOrder, visit: &mut Visit<'_>) -> Result<()> {
+    fn visit_in_bulk(&mut self, order: BulkOrder, sink: Sink<'_>) -> Result<()> {
         let layout = self.snapshot.layout.clone();
         if self.plan.driver == Driver::Scan {
-            return self.visit_scan(&layout, visit);
+            return self.visit_scan(sink);
         }
         // The first few in any order: there is no better way to find few than by recency.
         if order == BulkOrder::Any && self.remaining.is_some() {
-            return self.visit_by_recency(visit);
+            return self.visit_by_recency(sink);
         }
         let single = self.plan.driver.single();
         let driver = single.and_then(|at| self.predicates.declared.get(at));
         let attribute = driver.and_then(|driver| layout.attributes.get(driver.attribute));
+        match (single, attribute) {
+            (Some(at), Some(attribute)) if attribute.kind.is_standalone() => {
+                self.visit_index((at, attribute), order, sink)
+            }
+            // The records are found with the index entries, or the index entries of several ranges may be the same.
+            _ if order == BulkOrder::Any => self.visit_by_recency(sink),
+            _ => {
+                let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
+                let share = loan.bytes() / 4;
+                let sorted = self.sort_records(2 * share)?;
+                self.visit_sorted(sorted, share, order, sink)
+            }
+        }
+    }
+
+    /// Gives the records that a stand-alone index has in the range of a condition.
+    pub(super) fn visit_index(
+        &mut self,
+        (driver, attribute): (usize, &Attribute),
+        order: BulkOrder,
+        sink: Sink<'_>,
+    ) -> Result<()> {
         // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.
         let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
         let share = loan.bytes() / 4;
-        let sorted = match (single, attribute) {
-            (Some(at), Some(attribute)) if attribute.kind.is_standalone() => {
-                self.sort_entries(&layout, at, attribute, 2 * share)?
-            }
-            // The records are found with the index entries, or the index entries of several ranges may be the same.
-            _ if order == BulkOrder::Any => return self.visit_by_recency(visit),
-            _ => self.sort_records(2 * share)?,
-        };
-        self.visit_sorted(&layout, single, sorted, share, order, visit)
+        let sorted = self.sort_entries(driver, attribute, 2 * share)?;
+        self.visit_sorted(sorted, share, order, sink)
     }
 
-    fn visit_by_recency(&mut self, visit: &mut Visit<'_>) -> Result<()> {
-        for record in self {
-            if visit(record?).is_break() {
-                break;
+    fn visit_by_recency(&mut self, sink: Sink<'_>) -> Result<()> {
+        match sink {
+            Sink::Visit(visit) => {
+                for record in self {
+                    if visit(record?).is_break() {
+                        break;
+                    }
+                }
             }
+            Sink::Count => while self.step()?.is_some() {},
         }
         Ok(())
     }
 
-    fn visit_scan(&mut self, layout: &Layout, visit: &mut Visit<'_>) -> Result<()> {
-        let mut cursor = self.snapshot.snapshot.cursor(layout.data, scan::READAHEAD);
-        cursor.seek_first()?;
-        let mut sieve = self.sieve(layout, None, visit);
-        while cursor.valid() && !sieve.is_done() {
-            sieve.steps.candidates += 1;
-            if sieve.admits(cursor.value())? {
-                sieve.give(cursor.key(), cursor.seq(), cursor.value_slice())?;
-            }
-            cursor.next()?;
+    /// Gives the records that meet the conditions, without an index.
+    pub(super) fn visit_scan(&mut self, sink: Sink<'_>) -> Result<()> {
+        let mut give = Give {
+            key_type: self.snapshot.layout.stored.key_type,
+            remaining: self.remaining,
+            answers: 0,
+            sink,
+        };
+        if !give.is_done() {
+            let (snapshot, predicates) = (&self.snapshot, &self.predicates);
+            self.steps.candidates +=
+                stages::scan_matching(snapshot, predicates, &self.data_cost, &mut give)?;
         }
-        self.data_cost.absorb(&cursor.cost());
+        self.steps.answers += give.answers;
+        self.remaining = give.remaining;
         self.exhausted = true;
         Ok(())
     }
@@ -110,11 +141,11 @@ impl Answer {
     /// The keys of the index entries in the driver's range.
     fn sort_entries(
         &mut self,
-        layout: &Layout,
         driver: usize,
         attribute: &Attribute,
         memory: usize,
     ) -> Result<Sorted> {
+        let layout = &*self.snapshot.layout;
         let mut sorter = self.sorter(memory);
         let declared = self.predicates.declared.get(driver);
         let Some(range) = declared.and_then(|predicate| predicate.sought_range()) else {
@@ -163,143 +194,144 @@ impl Answer {
         Ok(sorter.finish()?)
     }
 
-    /// Looks up the keys, and gives the records that are current and meet the other conditions.
+    /// Takes sorted candidates through the stages.
     fn visit_sorted(
         &mut self,
-        layout: &Layout,
-        driver: Option<usize>,
         mut sorted: Sorted,
         share: usize,
         order: BulkOrder,
-        visit: &mut Visit<'_>,
+        sink: Sink<'_>,
     ) -> Result<()> {
         let mut options = self.lookup;
         options.batch_bytes = options.batch_bytes.min(share);
-        let snapshot = self.snapshot.snapshot.clone();
-        let components = snapshot.components(layout.data);
-        let cost = snapshot.cost();
-        let validity = self.asks.then(|| self.validity.clone());
-        let known = self.knows_current();
-        let keys_cost = snapshot.cost();
-        let mut sieve = self.sieve(layout, driver, visit);
+        let mut steps = std::mem::take(&mut self.steps);
+        let fetch = Fetch {
+            view: &self.snapshot,
+            components: &self.components,
+            known: self.knows_current(),
+            options,
+            cost: &self.data_cost,
+        };
+        let admission = Admission::of(self);
+        let mut give = Give {
+            key_type: self.snapshot.layout.stored.key_type,
+            remaining: self.remaining,
+            answers: 0,
+            sink,
+        };
         let mut chunk = Chunk::default();
-        while !sieve.is_done() && chunk.fill(&mut sorted, share)? {
-            if let Some(validity) = &validity {
-                sieve.steps.asked += chunk.seqs.len() as u64;
-                sieve.steps.superseded += chunk.validate(validity, &keys_cost)?;
-            }
-            let keys = chunk.keys();
-            let expected = match known {
-                true => Expected::Exactly(&chunk.seqs),
-                false => Expected::AtLeast(&chunk.seqs),
-            };
-            let mut lookup = snapshot.lookup(&components, &keys, expected, options, &cost);
-            let (mut held, mut failed): (Vec<(usize, Slice)>, _) = (Vec::new(), Ok(()));
-            while !sieve.is_done() {
-                let mut current = 0;
-                let batch = lookup.next_batch(&mut |at, found| {
-                    // The write that made the index entry is the one that made the record.
-                    if failed.is_err() || chunk.seqs.get(at) != Some(&found.seq) {
-                        return;
-                    }
-                    current += 1;
-                    let key = keys.get(at).copied().unwrap_or_default();
-                    failed = match sieve.admits(&found.value) {
-                        Ok(true) if order == BulkOrder::Key => {
-                            held.push((at, found.value.compact()));
-                            Ok(())
-                        }
-                        Ok(true) => sieve.give(key, found.seq, found.value),
-                        Ok(false) => Ok(()),
-                        Err(error) => Err(error),
-                    };
-                });
-                let Some(positions) = batch? else { break };
-                std::mem::replace(&mut failed, Ok(()))?;
-                sieve.steps.fetched += positions.len() as u64;
-                sieve.steps.superseded += positions.len() as u64 - current;
-                sieve.steps.wasted += positions.len() as u64 - current;
-                held.sort_unstable_by_key(|(at, _)| *at);
-                for (at, value) in held.drain(..) {
-                    if let (Some(key), Some(seq)) = (keys.get(at), chunk.seqs.get(at)) {
-                        sieve.give(key, *seq, value)?;
-                    }
+        let mut run = || -> Result<()> {
+            while !give.is_done() && chunk.fill(&mut sorted, share)? {
+                steps.superseded += chunk.leave_out_noted(&self.snapshot)?;
+                if self.asks {
+                    steps.asked += chunk.seqs.len() as u64;
+                    steps.superseded += chunk.validate(&self.validity, &self.keys_cost)?;
                 }
+                let keys = chunk.keys();
+                let mut taking = Taking {
+                    admission,
+                    give: &mut give,
+                    steps: &mut steps,
+                    order,
+                    keys: &keys,
+                    seqs: &chunk.seqs,
+                    held: Vec::new(),
+                };
+                let fetched = fetch.run(&keys, &chunk.seqs, &mut taking)?;
+                fetched.count_in(&mut steps);
             }
-        }
-        self.data_cost.absorb(&cost);
-        self.keys_cost.absorb(&keys_cost);
+            Ok(())
+        };
+        let result = run();
+        steps.answers += give.answers;
+        let remaining = give.remaining;
+        self.steps = steps;
+        self.remaining = remaining;
         self.exhausted = true;
-        Ok(())
-    }
-
-    fn sieve<'a>(
-        &'a mut self,
-        layout: &'a Layout,
-        driver: Option<usize>,
-        visit: &'a mut Visit<'a>,
-    ) -> Sieve<'a> {
-        Sieve {
-            snapshot: &self.snapshot.snapshot,
-            all_answered: self.predicates.is_answered_by(&self.plan.driver),
-            layout,
-            driver,
-            predicates: &self.predicates,
-            steps: &mut self.steps,
-            remaining: &mut self.remaining,
-            visit,
-        }
+        result
     }
 }
 
-/// The last steps of every current record: confirm, give.
-struct Sieve<'a> {
-    snapshot: &'a Snapshot,
-    layout: &'a Layout,
-    driver: Option<usize>,
-    all_answered: bool,
-    predicates: &'a Predicates,
-    steps: &'a mut Steps,
-    remaining: &'a mut Option<usize>,
-    visit: &'a mut Visit<'a>,
+/// The last stage of answers in bulk: gives them, or counts them, unless no more is wanted.
+struct Give<'a> {
+    key_type: KeyType,
+    /// How many more are wanted.
+    remaining: Option<usize>,
+    answers: u64,
+    sink: Sink<'a>,
 }
 
-impl Sieve<'_> {
+impl Give<'_> {
     /// True when as many were given as are wanted.
     fn is_done(&self) -> bool {
-        *self.remaining == Some(0)
+        self.remaining == Some(0)
     }
 
-    /// True when a record has not expired and meets all conditions that the driver has not answered.
-    fn admits(&mut self, value: &[u8]) -> Result<bool> {
-        if hides(self.snapshot, value) {
-            return Ok(false);
-        }
-        let admits = self.all_answered
-            || (self.predicates).confirm(&parse(value)?, self.layout, self.driver);
-        if !admits && self.driver.is_some() {
-            self.steps.discarded += 1;
-        }
-        Ok(admits)
-    }
-
-    /// Gives a record, unless no more is wanted.
-    fn give(&mut self, key: &[u8], seq: Seq, value: Slice) -> Result<()> {
+    fn give(&mut self, key: &[u8], seq: Seq, value: impl FnOnce() -> Slice) -> Result<()> {
         if self.is_done() {
             return Ok(());
         }
-        *self.remaining = self.remaining.map(|left| left - 1);
-        self.steps.answers += 1;
-        if (self.visit)(Record::new(
-            Key::from_encoded(self.layout.stored.key_type, key.to_vec()),
-            seq,
-            value,
-        )?)
-        .is_break()
-        {
-            *self.remaining = Some(0);
+        self.remaining = self.remaining.map(|left| left - 1);
+        self.answers += 1;
+        if let Sink::Visit(visit) = &mut self.sink {
+            let key = Key::from_encoded(self.key_type, key.to_vec());
+            if visit(Record::new(key, seq, value())?).is_break() {
+                self.remaining = Some(0);
+            }
         }
         Ok(())
+    }
+
+    fn goes_on(&self) -> ControlFlow<()> {
+        match self.is_done() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl TakeScanned for Give<'_> {
+    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>> {
+        self.give(at.key(), at.seq(), || at.value_slice())?;
+        Ok(self.goes_on())
+    }
+}
+
+/// Takes the records of a chunk of candidates.
+struct Taking<'t, 'a> {
+    admission: Admission<'t>,
+    give: &'t mut Give<'a>,
+    steps: &'t mut Steps,
+    order: BulkOrder,
+    keys: &'t [&'t [u8]],
+    seqs: &'t [Seq],
+    /// The records of a batch, where they are to be in order.
+    held: Vec<(usize, Slice)>,
+}
+
+impl TakeCurrent for Taking<'_, '_> {
+    fn take(&mut self, at: usize, record: Slice) -> Result<()> {
+        if self.give.is_done() || !self.admission.admits(&record, self.steps)? {
+            return Ok(());
+        }
+        if self.order == BulkOrder::Key {
+            self.held.push((at, record.compact()));
+            return Ok(());
+        }
+        match (self.keys.get(at), self.seqs.get(at)) {
+            (Some(key), Some(seq)) => self.give.give(key, *seq, || record),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_batch(&mut self) -> Result<ControlFlow<()>> {
+        self.held.sort_unstable_by_key(|(at, _)| *at);
+        for (at, value) in self.held.drain(..) {
+            if let (Some(key), Some(seq)) = (self.keys.get(at), self.seqs.get(at)) {
+                self.give.give(key, *seq, || value)?;
+            }
+        }
+        Ok(self.give.goes_on())
     }
 }
 
@@ -329,8 +361,20 @@ impl Chunk {
     }
 
     /// Drops candidates that have newer writes; returns how many.
-    fn validate(&mut self, validity: &Validity, cost: &lsm::Cost) -> Result<u64> {
+    fn validate(&mut self, validity: &Validity, cost: &Cost) -> Result<u64> {
         validity.prepare(self.seqs.len() as u64, cost)?;
+        self.drop_those(&mut |key, seq| validity.is_superseded(seq, key, cost))
+    }
+
+    /// Drops candidates that are known to be obsolete by queries before; returns how many.
+    fn leave_out_noted(&mut self, view: &View) -> Result<u64> {
+        match view.dataset.current.online.noted() {
+            Some(noted) => self.drop_those(&mut |_, seq| Ok(noted.is_over(seq, view.seq()))),
+            None => Ok(0),
+        }
+    }
+
+    fn drop_those(&mut self, test: &mut dyn FnMut(&[u8], Seq) -> Result<bool>) -> Result<u64> {
         let before = self.seqs.len();
         let (bytes, ends, seqs) = (
             std::mem::take(&mut self.bytes),
@@ -341,7 +385,7 @@ impl Chunk {
         for (end, seq) in ends.into_iter().zip(seqs) {
             let key = bytes.get(start..end).unwrap_or_default();
             start = end;
-            if !validity.is_superseded(seq, key, cost)? {
+            if !test(key, seq)? {
                 self.bytes.extend_from_slice(key);
                 self.ends.push(self.bytes.len());
                 self.seqs.push(seq);

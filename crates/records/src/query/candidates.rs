@@ -11,11 +11,11 @@ use lsm::{
 use super::answer::parse;
 use super::predicate::Predicates;
 use super::scan::READAHEAD;
+use super::stages::{Admission, Verdict};
 use super::{Order, plan};
 use crate::catalog::Attribute;
 use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Index, Lookup, Range, Window};
-use crate::maintenance;
 use crate::record::Record;
 use crate::store::{View, hides};
 
@@ -277,10 +277,16 @@ impl<'a> Search<'a> {
                 }
             })?;
         }
+        let admission = Admission {
+            snapshot,
+            layout,
+            predicates: self.predicates,
+            driver: None,
+            all_answered: false,
+        };
         for (candidate, value) in chunk.into_iter().zip(values) {
-            if let Some(value) = value
-                && self.predicates.confirm(&parse(&value)?, layout, None)
-            {
+            let Some(value) = value else { continue };
+            if admission.decide(&value)? == Verdict::Admitted {
                 records.push(self.snapshot.record(candidate.key, candidate.seq, value)?);
             }
         }
@@ -393,37 +399,5 @@ impl<'a> Search<'a> {
             }
         }
         Ok((records, more))
-    }
-}
-
-impl View {
-    /// Notes that the write `seq` is obsolete, as of the write `by`, which the snapshot sees: what an index entry said of a
-    /// record that is not there any more. For deferred maintenance; the others have ways of their own.
-    pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
-        if self.notes() && seq < by {
-            self.dataset.current.online.note_over(seq, by);
-        } else if seq > by {
-            // All that there is of its record is older.
-            self.note_dangling(seq);
-        }
-    }
-
-    /// Notes that there is an index entry of the write `seq`, and no record.
-    pub(crate) fn note_dangling(&self, seq: Seq) {
-        if self.notes() {
-            self.dataset.current.online.note_dangling(seq);
-        }
-    }
-
-    /// Leaves the candidates out that are known to be obsolete.
-    pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
-        if let Some(noted) = self.dataset.current.online.noted() {
-            candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));
-        }
-    }
-
-    fn notes(&self) -> bool {
-        self.layout.superseded.is_some()
-            && maintenance::of(self.layout.stored.settings.maintenance).notes_what_queries_find()
     }
 }

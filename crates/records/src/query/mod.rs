@@ -1,5 +1,6 @@
-//! The query path: candidates from one index, then for all kinds the same steps: is the
-//! candidate current, fetch its record, confirm the other conditions, answer in order of recency.
+//! The query path: candidates from one index, then for all kinds and all executors the same stages (`stages.rs`): is the
+//! candidate current, fetch its record, confirm the other conditions. The executors are pages in order of recency
+//! (`answer.rs`), answers in bulk (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`).
 
 mod answer;
 mod asked;
@@ -15,6 +16,7 @@ mod plan_tests;
 mod predicate;
 mod scan;
 pub(crate) mod space;
+mod stages;
 mod versions;
 
 pub use answer::PageToken;

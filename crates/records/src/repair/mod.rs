@@ -40,6 +40,7 @@ const ENTRIES_PER_LOOKUP: u64 = 8;
 
 /// How the obsolete writes are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum RepairMethod {
     /// By key where compactions of the primary-key index report what they drop, else from the records where theirs do,
     /// else by index.
@@ -115,6 +116,7 @@ impl Default for RepairOptions {
 
 /// How far a repair is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RepairProgress {
     /// Entries that were gone through.
     pub done: u64,
@@ -127,6 +129,7 @@ pub(crate) type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p
 
 /// What came of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RepairReport {
     /// The method; never [`RepairMethod::Auto`].
     pub method: RepairMethod,

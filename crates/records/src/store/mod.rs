@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lsm::{Account, Durability, Group, Loan};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 pub(crate) use expired::{Due, expiry_key, hides};
 pub(crate) use handle::{Background, Handle, View};
@@ -35,6 +35,8 @@ pub(crate) struct Store {
     pub(crate) names: Names,
     /// Held while `USAGE` is replaced.
     pub(crate) usage_file: Mutex<()>,
+    /// Shared by the commits that look up what they replace; alone it has one that was overtaken too often.
+    pub(crate) turns: RwLock<()>,
 }
 
 impl Store {

@@ -8,6 +8,7 @@ use super::pre_images::{Conflict, Replaced};
 use crate::error::{Error, Result};
 use crate::index::{self, Heads};
 use crate::maintenance::{self, AtCommit};
+use crate::store::Store;
 
 /// Writes the parts, each of another dataset of one store, all of it or nothing; then they are empty. After an error they are as they
 /// were, and nothing of them is visible; but where a sync failed it may be in the log, and there after the store was reopened.
@@ -21,7 +22,7 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
     parts.iter_mut().try_for_each(Part::keep_last_versions)?;
     loop {
         parts.iter_mut().for_each(Part::save);
-        let appended = append(parts, &shared.group, durability);
+        let appended = append(parts, &shared, durability);
         let result = appended.and_then(|ticket| {
             // From here on the batch is in the log, whatever happens to its acknowledgement.
             Ok(shared.group.acknowledge(ticket)?)
@@ -104,82 +105,97 @@ impl From<Error> for Refused {
     }
 }
 
+/// After so many rounds in which others came in between, a batch has its turn: no other batch that looks up what it replaces is
+/// committed meanwhile.
+const UNTIL_TURN: usize = 8;
+
+/// So often others may come in between (with a turn only a flush, or a compaction of an eager list, can) before a batch is given up.
+const MOST: usize = 1000;
+
 /// Gives the batch its place in the log.
 fn append(
     parts: &mut [Part],
-    group: &Group,
+    store: &Store,
     durability: Durability,
 ) -> std::result::Result<Ticket, Refused> {
     let seen = parts.iter().map(|part| part.layout.seen()).min();
     let seen = seen.unwrap_or_default();
-    let is_blind = parts.iter().all(Part::is_blind);
     parts.iter_mut().try_for_each(Part::add_notes)?;
-    if let ([part], true) = (&mut *parts, is_blind) {
-        part.writes.batch.made_for(seen);
-        return Ok(group.append(&mut part.writes.batch, durability)?);
-    }
-    loop {
-        let mut found = Vec::new();
-        if !is_blind {
-            let latest = group.latest();
-            for part in &mut *parts {
-                found.push(Found::look_up(part, &latest)?);
-            }
-        }
+    if parts.iter().all(Part::is_blind) {
         let mut batch = join(parts)?;
         batch.made_for(seen);
-        let mut conflict = None;
-        let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
-            // Numbers of the batch before those of the part.
-            let mut offset = 0;
-            for (at, (part, Found { replaced, heads })) in parts.iter().zip(&found).enumerate() {
-                if let Some(replaced) = replaced {
-                    let wanted = (&*part.touched, &*part.expected);
-                    match replaced.complete(&part.layout, wanted, batch, snapshot) {
-                        Ok(result) => result?,
-                        Err(why) => {
-                            conflict = Some((at, why));
-                            return Err(lsm::Error::Conflict(
-                                "the batch was overtaken".to_string(),
-                            ));
-                        }
+        let ticket = store.group.append(&mut batch, durability);
+        give_back(parts, batch);
+        return Ok(ticket?);
+    }
+    for round in 0..MOST {
+        // What one write takes to look up, others may take to overtake it: a large batch would never be done.
+        let _shared = (round < UNTIL_TURN).then(|| store.turns.read());
+        let _alone = (round >= UNTIL_TURN).then(|| store.turns.write());
+        if let Some(ticket) = append_as_found(parts, &store.group, (seen, durability))? {
+            return Ok(ticket);
+        }
+        // The notes are taken back, too.
+        parts.iter_mut().for_each(Part::restore);
+        parts.iter_mut().try_for_each(Part::add_notes)?;
+    }
+    let text = format!("others wrote the same {MOST} times in a row");
+    Err(Error::overtaken(text).into())
+}
+
+/// One round: looks up what the batch depends on, and appends it if that is still so then. `None` where others came in between.
+fn append_as_found(
+    parts: &mut [Part],
+    group: &Group,
+    (seen, durability): (u64, Durability),
+) -> std::result::Result<Option<Ticket>, Refused> {
+    let latest = group.latest();
+    let mut found = Vec::with_capacity(parts.len());
+    for part in &mut *parts {
+        found.push(Found::look_up(part, &latest)?);
+    }
+    let mut batch = join(parts)?;
+    batch.made_for(seen);
+    let mut conflict = None;
+    let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
+        // Numbers of the batch before those of the part.
+        let mut offset = 0;
+        for (at, (part, Found { replaced, heads })) in parts.iter().zip(&found).enumerate() {
+            if let Some(replaced) = replaced {
+                let wanted = (&*part.touched, &*part.expected);
+                match replaced.complete(&part.layout, wanted, batch, snapshot) {
+                    Ok(result) => result?,
+                    Err(why) => {
+                        conflict = Some((at, why));
+                        return Err(lsm::Error::Conflict("the batch was overtaken".to_string()));
                     }
                 }
-                if let Some(heads) = heads {
-                    let eager = &part.writes.eager;
-                    index::complete_eager(batch, eager, heads, (first, offset), snapshot)?;
-                }
-                offset += part.sequences;
             }
-            Ok(())
-        };
-        let ticket = match is_blind {
-            true => group.append(&mut batch, durability),
-            false => group.append_with(&mut batch, durability, &mut complete),
-        };
-        if let [part] = &mut *parts {
-            part.writes.batch = batch;
+            if let Some(heads) = heads {
+                let eager = &part.writes.eager;
+                index::complete_eager(batch, eager, heads, (first, offset), snapshot)?;
+            }
+            offset += part.sequences;
         }
-        match (ticket, conflict) {
-            (Ok(ticket), _) => {
-                for (part, found) in parts.iter_mut().zip(&found) {
-                    part.note_replaced(found.replaced.as_ref());
-                }
-                return Ok(ticket);
+        Ok(())
+    };
+    let ticket = group.append_with(&mut batch, durability, &mut complete);
+    give_back(parts, batch);
+    match (ticket, conflict) {
+        (Ok(ticket), _) => {
+            for (part, found) in parts.iter_mut().zip(&found) {
+                part.note_replaced(found.replaced.as_ref());
             }
-            (Err(_), Some((at, Conflict::Exists(key)))) => {
-                return Err(refusal(parts, at, |part| part.exists(&key)).into());
-            }
-            (Err(_), Some((at, Conflict::Unexpected(key, seq)))) => {
-                return Err(refusal(parts, at, |part| part.unexpected(key, seq)).into());
-            }
-            (Err(lsm::Error::Conflict(_)), _) => {
-                // The notes are taken back, too.
-                parts.iter_mut().for_each(Part::restore);
-                parts.iter_mut().try_for_each(Part::add_notes)?;
-            }
-            (Err(error), _) => return Err(error.into()),
+            Ok(Some(ticket))
         }
+        (Err(_), Some((at, Conflict::Exists(key)))) => {
+            Err(refusal(parts, at, |part| part.exists(&key)).into())
+        }
+        (Err(_), Some((at, Conflict::Unexpected(key, seq)))) => {
+            Err(refusal(parts, at, |part| part.unexpected(key, seq)).into())
+        }
+        (Err(lsm::Error::Conflict(_)), _) => Ok(None),
+        (Err(error), _) => Err(error.into()),
     }
 }
 
@@ -202,4 +218,11 @@ fn join(parts: &mut [Part]) -> Result<Batch> {
         joined.append(&part.writes.batch)?;
     }
     Ok(joined)
+}
+
+/// What [`join`] took of a single part.
+fn give_back(parts: &mut [Part], batch: Batch) {
+    if let [part] = parts {
+        part.writes.batch = batch;
+    }
 }

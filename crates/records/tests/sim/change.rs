@@ -372,6 +372,7 @@ impl World {
             RepairMethod::Key => "repair: key",
             RepairMethod::Index => "repair: index",
             RepairMethod::Primary { .. } => "repair: primary",
+            other => panic!("a repair of the kind {other:?}"),
         });
         if report.found > 0 {
             count("repair: found some");

@@ -1,0 +1,231 @@
+//! The backfill: it brings the records that were there when a change began to where the change wants them. An index build gathers
+//! their index entries, a migration of the maintenance strategy brings their keys to the primary-key index; each is a
+//! [`Target`], and all else is done here.
+//!
+//! A change begins with one edit of the engine, whose last write is *since*: later writes go to the old place and to the new one. Then
+//!
+//! 1. the records are read in rounds ([`Backfill::run`]), each with a snapshot of its own, because snapshots keep files and
+//!    memtables alive. A version that was written up to *since* is given to the target; later ones are in their new place;
+//! 2. a run is written below all that the new tree has by then, and one edit installs it together with the new definition
+//!    ([`Backfill::install`]).
+//!
+//! **Invariant.** A record that was replaced or deleted since the change began is passed over, and a power cut must not bring it back
+//! where the new tree lacks it: the log is synced before anything that was read is installed. A target that installs something
+//! of its own in between does so, too.
+//!
+//! A backfill can be broken off by its progress, and continued from a [`Place`] if the target keeps it.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
+use model::schema::RecordError;
+
+use crate::error::Error;
+use crate::store::Handle;
+
+/// Bytes that the passes over records and index entries read ahead.
+pub(super) const READAHEAD: usize = 256 << 10;
+
+/// Records that are read with one snapshot, at most.
+const ROUND: usize = 4096;
+
+/// Why a backfill stopped before its end.
+pub(super) enum Stop {
+    /// The progress said so.
+    Broke,
+    /// A record that is there does not fit the attribute.
+    Refused(RecordError),
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+impl From<lsm::Error> for Stop {
+    fn from(error: lsm::Error) -> Stop {
+        Stop::Failed(error.into())
+    }
+}
+
+pub(super) type Result<T> = std::result::Result<T, Stop>;
+
+/// What a backfill is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// Reading the records that were there before.
+    Reading,
+    /// Writing what was made of them.
+    Writing,
+}
+
+/// Called with what is being done, how much of it is done, and how much there is, about.
+pub(super) type OnPass<'p> = dyn FnMut(Pass, u64, u64) -> ControlFlow<()> + 'p;
+
+/// How far the records were read.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    pub(super) records: u64,
+    /// The key of the last record that was read, unless all were.
+    pub(super) last: Option<Vec<u8>>,
+    pub(super) complete: bool,
+}
+
+/// A version of a record that was there when the change began.
+pub(super) struct Version<'v> {
+    pub(super) key: &'v [u8],
+    pub(super) seq: Seq,
+    pub(super) stored: &'v [u8],
+    /// False of a version that another one has replaced.
+    pub(super) is_newest: bool,
+}
+
+/// What the records are brought to. A closure is one that has nothing to do between rounds.
+pub(super) trait Target {
+    /// The next version: by key, and of a key the newest first.
+    fn take(&mut self, version: &Version<'_>) -> Result<()>;
+
+    /// A round has come to this place.
+    fn end_round(&mut self, _place: &Place) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: FnMut(&Version<'_>) -> Result<()>> Target for F {
+    fn take(&mut self, version: &Version<'_>) -> Result<()> {
+        self(version)
+    }
+}
+
+pub(super) struct Backfill<'b, 'p> {
+    pub(super) dataset: &'b Handle,
+    /// The tree of records.
+    data: TreeId,
+    /// The last write before the change.
+    since: Seq,
+    /// The older versions of a record are wanted, too.
+    versions: bool,
+    progress: &'b mut OnPass<'p>,
+    /// About how many records there are.
+    total: u64,
+    /// The last write that a round has seen.
+    seen: Seq,
+}
+
+impl<'b, 'p> Backfill<'b, 'p> {
+    pub(super) fn new(
+        dataset: &'b Handle,
+        (data, since): (TreeId, Seq),
+        versions: bool,
+        progress: &'b mut OnPass<'p>,
+    ) -> Backfill<'b, 'p> {
+        Backfill {
+            dataset,
+            data,
+            since,
+            versions,
+            progress,
+            total: dataset.now().record_count(),
+            seen: 0,
+        }
+    }
+
+    /// Reports the progress; an error when that says to break off.
+    pub(super) fn tell(&mut self, pass: Pass, done: u64, total: u64) -> Result<()> {
+        match (self.progress)(pass, done, total.max(done)) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Stop::Broke),
+        }
+    }
+
+    /// The same, of something of which there is one for each record.
+    pub(super) fn tell_records(&mut self, pass: Pass, done: u64) -> Result<()> {
+        self.tell(pass, done, self.total)
+    }
+
+    /// Gives the records behind `place` to the target. Returns how far it has come: to the end.
+    pub(super) fn run(&mut self, mut place: Place, target: &mut dyn Target) -> Result<Place> {
+        while !place.complete {
+            self.round(&mut place, target)?;
+            target.end_round(&place)?;
+            self.tell_records(Pass::Reading, place.records)?;
+        }
+        Ok(place)
+    }
+
+    /// Reads the next records, all with one snapshot.
+    fn round(&mut self, place: &mut Place, target: &mut dyn Target) -> Result<()> {
+        let group = &self.dataset.shared.group;
+        let limit = (group.options().memory_budget >> 14).clamp(1, ROUND) as u64;
+        let snapshot = group.snapshot();
+        self.seen = self.seen.max(snapshot.seq());
+        let mut cursor = snapshot.entries(self.data, READAHEAD);
+        let mut last = place.last.take();
+        match &mut last {
+            Some(key) => {
+                key.push(0);
+                cursor.seek(key, lsm::MAX_SEQ)?;
+            }
+            None => cursor.seek_first()?,
+        }
+        let mut read = 0;
+        while cursor.valid() {
+            let (key, seq) = (cursor.key(), cursor.seq());
+            let is_newest = last.as_deref() != Some(key);
+            if is_newest {
+                if read >= limit {
+                    break;
+                }
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(key);
+                read += u64::from(cursor.kind() == Kind::Put);
+            }
+            let is_wanted = is_newest || self.versions;
+            if is_wanted && cursor.kind() == Kind::Put && seq <= self.since {
+                target.take(&Version {
+                    key,
+                    seq,
+                    stored: cursor.value(),
+                    is_newest,
+                })?;
+            }
+            cursor.next()?;
+        }
+        group.count(&cursor.cost());
+        place.records += read;
+        place.complete = !cursor.valid();
+        place.last = last.filter(|_| !place.complete);
+        Ok(())
+    }
+
+    /// Installs the run that `write` writes below all that a tree has, with the change of trees that `change` returns for the last
+    /// write that a round has seen.
+    pub(super) fn install(
+        &mut self,
+        tree: TreeId,
+        write: &mut dyn FnMut(&mut Self, &mut RunSink<'_>) -> Result<()>,
+        change: &mut dyn FnMut(Seq) -> TreeChange,
+    ) -> Result<()> {
+        let group = &self.dataset.shared.group;
+        let seen = Cell::new(self.seen);
+        let mut stop = None;
+        let mut write = |sink: &mut RunSink<'_>| {
+            if let Err(why) = write(self, sink) {
+                stop = Some(why);
+                return Err(lsm::Error::Invalid("the backfill has stopped".to_string()));
+            }
+            seen.set(self.seen);
+            group.sync()
+        };
+        let result = group.ingest_oldest(tree, &mut write, &mut || Ok(change(seen.get())));
+        match (result, stop) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(stop)) => Err(stop),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+}

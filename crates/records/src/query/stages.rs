@@ -1,0 +1,254 @@
+//! The stages that the executors of a query share. Each executor (pages, answers in bulk, counts, versions) is where its candidates
+//! come from and what becomes of its answers; what is in between is here, and is the same for all:
+//!
+//! 1. *scan* ([`scan_matching`]): where no index helps, the records themselves;
+//! 2. *sort out* ([`View::leave_out_noted`], [`Validity`](crate::maintenance::Validity)): candidates that are known to be obsolete;
+//! 3. *fetch* ([`Fetch`]): the newest record of each key; a candidate is current where that is the write that made its index entry,
+//!    and what is not is noted for read repair;
+//! 4. *admit* ([`Admission`]): has the record expired, and do the conditions hold that the index has not answered?
+//!
+//! **Invariant.** A record is answered with only after stages 3 and 4, or where stage 2 has decided for certain and nothing is left for
+//! stage 4 (then expiry is decided by the set of expired writes). So an index that offers too much costs time, not correctness.
+
+use std::ops::ControlFlow;
+
+use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq, Slice, Snapshot, TreeCursor};
+
+use super::answer::{Answer, parse};
+use super::explain::Steps;
+use super::predicate::Predicates;
+use super::scan::READAHEAD;
+use crate::catalog::Layout;
+use crate::error::Result;
+use crate::index::Candidate;
+use crate::maintenance;
+use crate::store::{View, hides};
+
+/// What stage 4 says of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Admitted,
+    Expired,
+    /// A condition does not hold.
+    Discarded,
+}
+
+/// Stage 4: which records of current candidates answer the query.
+#[derive(Clone, Copy)]
+pub(super) struct Admission<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) layout: &'a Layout,
+    pub(super) predicates: &'a Predicates,
+    /// The predicate whose index gave the candidates.
+    pub(super) driver: Option<usize>,
+    /// The index has answered all conditions.
+    pub(super) all_answered: bool,
+}
+
+impl<'a> Admission<'a> {
+    /// For candidates that the driver of the answer gave.
+    pub(super) fn of(answer: &'a Answer) -> Admission<'a> {
+        Admission {
+            snapshot: &answer.snapshot.snapshot,
+            layout: &answer.snapshot.layout,
+            predicates: &answer.predicates,
+            driver: answer.plan.driver.single(),
+            all_answered: answer.scanned || answer.predicates.is_answered_by(&answer.plan.driver),
+        }
+    }
+
+    pub(super) fn decide(&self, stored: &[u8]) -> Result<Verdict> {
+        if hides(self.snapshot, stored) {
+            return Ok(Verdict::Expired);
+        }
+        if self.all_answered {
+            return Ok(Verdict::Admitted);
+        }
+        let record = parse(stored)?;
+        match self.predicates.confirm(&record, self.layout, self.driver) {
+            true => Ok(Verdict::Admitted),
+            false => Ok(Verdict::Discarded),
+        }
+    }
+
+    /// True when the record answers the query; counts why not.
+    pub(super) fn admits(&self, stored: &[u8], steps: &mut Steps) -> Result<bool> {
+        let verdict = self.decide(stored)?;
+        match verdict {
+            Verdict::Admitted => {}
+            Verdict::Expired => steps.superseded += 1,
+            Verdict::Discarded => steps.discarded += 1,
+        }
+        Ok(verdict == Verdict::Admitted)
+    }
+}
+
+/// Takes what a scan finds.
+pub(super) trait TakeScanned {
+    /// False when this write is not wanted, whatever its record is.
+    fn wants(&mut self, _seq: Seq) -> bool {
+        true
+    }
+
+    /// A record that answers the query.
+    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>>;
+}
+
+/// Stage 1 where no index helps: gives the records that answer the query, by key, until the taker breaks. Returns how many were
+/// looked at.
+pub(super) fn scan_matching(
+    snapshot: &View,
+    predicates: &Predicates,
+    cost: &Cost,
+    to: &mut dyn TakeScanned,
+) -> Result<u64> {
+    let admission = Admission {
+        snapshot: &snapshot.snapshot,
+        layout: &snapshot.layout,
+        predicates,
+        driver: None,
+        all_answered: false,
+    };
+    let mut cursor = (snapshot.snapshot).cursor(snapshot.layout.data, READAHEAD);
+    cursor.seek_first()?;
+    let mut scanned = 0;
+    while cursor.valid() {
+        scanned += 1;
+        if to.wants(cursor.seq())
+            && admission.decide(cursor.value())? == Verdict::Admitted
+            && to.take(&cursor)?.is_break()
+        {
+            break;
+        }
+        cursor.next()?;
+    }
+    cost.absorb(&cursor.cost());
+    Ok(scanned)
+}
+
+/// Stage 3: the records of candidates.
+pub(super) struct Fetch<'a> {
+    pub(super) view: &'a View,
+    pub(super) components: &'a [Component],
+    /// Candidates that have come so far are current.
+    pub(super) known: bool,
+    pub(super) options: LookupOptions,
+    pub(super) cost: &'a Cost,
+}
+
+/// Takes the records of current candidates.
+pub(super) trait TakeCurrent {
+    /// The record of the candidate at a place.
+    fn take(&mut self, at: usize, record: Slice) -> Result<()>;
+
+    /// All of a batch were taken, in any order.
+    fn end_batch(&mut self) -> Result<ControlFlow<()>> {
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl<F: FnMut(usize, Slice)> TakeCurrent for F {
+    fn take(&mut self, at: usize, record: Slice) -> Result<()> {
+        self(at, record);
+        Ok(())
+    }
+}
+
+/// What a fetch has done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fetched {
+    /// Candidates that were looked up, and how many of them were current.
+    candidates: u64,
+    current: u64,
+    /// Records that were read, current or not, and their bytes.
+    pub(super) read: usize,
+    pub(super) bytes: usize,
+}
+
+impl Fetched {
+    pub(super) fn count_in(&self, steps: &mut Steps) {
+        let stale = self.candidates - self.current;
+        steps.fetched += self.candidates;
+        steps.superseded += stale;
+        steps.wasted += stale;
+    }
+}
+
+impl Fetch<'_> {
+    /// Looks up candidates: their keys, ascending, and their numbers. The write that made the index entry is the one that made
+    /// the record: its value is still true, without looking at it.
+    pub(super) fn run(
+        &self,
+        keys: &[&[u8]],
+        seqs: &[Seq],
+        to: &mut dyn TakeCurrent,
+    ) -> Result<Fetched> {
+        let snapshot = &self.view.snapshot;
+        let expected = match self.known {
+            true => Expected::Exactly(seqs),
+            false => Expected::AtLeast(seqs),
+        };
+        let mut fetched = Fetched::default();
+        // Where several versions are kept, one that was replaced is no dead entry.
+        let notes = self.view.layout.stored.settings.versions == 1;
+        let mut lookup = snapshot.lookup(self.components, keys, expected, self.options, self.cost);
+        loop {
+            let mut failed = Ok(());
+            let batch = lookup.next_batch(&mut |at, found| {
+                fetched.read += 1;
+                fetched.bytes += found.value.len();
+                let Some(seq) = seqs.get(at).copied() else {
+                    return;
+                };
+                if found.seq == seq {
+                    fetched.current += 1;
+                    if failed.is_ok() {
+                        failed = to.take(at, found.value);
+                    }
+                } else if notes {
+                    self.view.note_over(seq, found.seq);
+                }
+            });
+            let Some(positions) = batch? else { break };
+            failed?;
+            fetched.candidates += positions.len() as u64;
+            if to.end_batch()?.is_break() {
+                break;
+            }
+        }
+        Ok(fetched)
+    }
+}
+
+/// Stage 2, as far as queries before have found it out; and what stage 3 finds out, for those that come.
+impl View {
+    /// Notes that the write `seq` is obsolete, as of the write `by`, which the snapshot sees: what an index entry said of a
+    /// record that is not there any more. For deferred maintenance; the others have ways of their own.
+    pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
+        if self.notes() && seq < by {
+            self.dataset.current.online.note_over(seq, by);
+        } else if seq > by {
+            // All that there is of its record is older.
+            self.note_dangling(seq);
+        }
+    }
+
+    /// Notes that there is an index entry of the write `seq`, and no record.
+    pub(crate) fn note_dangling(&self, seq: Seq) {
+        if self.notes() {
+            self.dataset.current.online.note_dangling(seq);
+        }
+    }
+
+    /// Leaves the candidates out that are known to be obsolete.
+    pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
+        if let Some(noted) = self.dataset.current.online.noted() {
+            candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));
+        }
+    }
+
+    fn notes(&self) -> bool {
+        self.layout.superseded.is_some()
+            && maintenance::of(self.layout.stored.settings.maintenance).notes_what_queries_find()
+    }
+}
