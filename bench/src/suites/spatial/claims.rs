@@ -151,15 +151,12 @@ fn layouts(found: &Found<'_>, out: &mut Vec<Claim>) {
     }
 }
 
-/// The first point of a line over time.
+/// The row of a line over time when a quarter of the records is there.
 fn early<'r>(found: &Found<'r>, subject: &str) -> Option<&'r Row> {
-    let rows = of_points(
-        found,
-        ("write-amplification", subject, "ingest"),
-        &[spread()],
-    );
-    let written = |row: &&Row| row.parameters.get("records").and_then(Json::as_u64);
-    rows.into_iter().min_by_key(written)
+    let line = ("write-amplification", subject, "ingest");
+    let mut rows = of_points(found, line, &[spread()]);
+    rows.sort_by_key(|row| row.parameters.get("records").and_then(Json::as_u64));
+    rows.get(rows.len() / 4).copied()
 }
 
 fn beside_sqlite(found: &Found<'_>, out: &mut Vec<Claim>) {
@@ -282,7 +279,7 @@ fn memory(found: &Found<'_>, out: &mut Vec<Claim>) {
                 text: format!("memory stays within the budget (`{layout}`)"),
                 source: "goal".to_string(),
                 expected: format!("at most {} MiB", mib(budget)),
-                measured: format!("{} MiB", mib(peak)),
+                measured: format!("{} MiB of {}", mib(peak), mib(budget)),
                 held: peak <= budget,
                 why: match peak <= budget {
                     true => String::new(),

@@ -59,7 +59,7 @@ pub fn run(job: &Job, task: &Task) -> Result<()> {
     if task.by_place {
         start.sort_by_key(|at| at.z());
     }
-    let questions = Questions::new(job.seed, &start);
+    let mut questions = Questions::new(job.seed, &start);
     let moved = vec![0; start.len()];
     let mut session = Session::create(job, task, start, moved)?;
     session.load()?;
@@ -69,6 +69,7 @@ pub fn run(job: &Job, task: &Task) -> Result<()> {
     session.check(&questions)?;
     if task.what == What::Moves {
         session.moves(&steps, &questions)?;
+        questions = Questions::new(job.seed, &session.places);
         session.check(&questions)?;
     }
     let experiment = match task.what {
