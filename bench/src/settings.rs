@@ -4,12 +4,13 @@ use crate::failure::Result;
 use crate::run::Runner;
 
 /// The peers, by the crate that brings each.
-const PEERS: [(&str, &str); 5] = [
+const PEERS: [(&str, &str); 6] = [
     ("RocksDB", "librocksdb-sys"),
     ("fjall", "fjall"),
     ("SQLite", "libsqlite3-sys"),
     ("LMDB", "heed"),
     ("redb", "redb"),
+    ("rstar", "rstar"),
 ];
 
 /// Writes what is common to all suites: machine and versions.

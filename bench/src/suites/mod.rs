@@ -11,6 +11,7 @@ pub mod luo_carey;
 pub mod many;
 pub mod peers;
 pub mod session;
+pub mod spatial;
 pub mod synced;
 pub mod table;
 pub mod threads;
@@ -52,5 +53,6 @@ pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
     let mut sheets = leveldbpp::sheets::all();
     sheets.extend(luo_carey::sheets::all());
     sheets.extend(deli::sheets::all());
+    sheets.extend(spatial::sheets::all());
     sheets
 }

@@ -199,7 +199,8 @@ impl CompactionContext<'_> {
                 let stays = stays.flat_map(|run| run.tables.iter());
                 let stays = stays.filter(|table| !choice.takes(table.meta().number));
                 let stays = stays.cloned().collect();
-                let expected = Expected::of_tables(tree, choice.tables(), stays)?;
+                let expected =
+                    Expected::of_tables(tree, choice.tables(), stays, self.options.block_size)?;
                 let made = self.in_pieces(tree, choice, &|from, to| {
                     let sources = sources();
                     match (from, to) {
@@ -293,7 +294,8 @@ impl CompactionContext<'_> {
         let mut entries = RunCursor::new(Arc::new(vec![table.clone()]), options);
         let others = run.tables.iter().filter(|other| !Arc::ptr_eq(other, table));
         let others = others.cloned().collect();
-        let expected = Expected::of_tables(tree, [table].into_iter(), others)?;
+        let expected =
+            Expected::of_tables(tree, [table].into_iter(), others, self.options.block_size)?;
         let mut output = Output::new(self, tree, &expected);
         entries.seek_first()?;
         while entries.valid() {

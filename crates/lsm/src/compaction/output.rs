@@ -70,6 +70,9 @@ pub(super) struct Expected {
 /// Approximate number of sampled keys.
 const SAMPLE: usize = 1024;
 
+/// Of tables, at most one data block in so many is read for the sample.
+const SPARSE: usize = 8;
+
 impl Expected {
     /// The sketch of a memtable; empty for trees without a partitioner.
     pub(super) fn of_memtable(tree: &TreeVersion, memtable: &Memtable) -> Result<Expected> {
@@ -92,23 +95,26 @@ impl Expected {
         Ok(expected)
     }
 
-    /// The sketch of a choice's tables: the keys at the ends of their index partitions.
+    /// The sketch of a choice's tables. Keys of the sample are whole: those at the ends of blocks and partitions are shortened
+    /// in the index, and a partitioner may look at the part that is missing.
     pub(super) fn of_tables<'t>(
         tree: &TreeVersion,
         tables: impl Iterator<Item = &'t Arc<TableFile>>,
         beside: Vec<Arc<TableFile>>,
+        block_size: usize,
     ) -> Result<Expected> {
         let mut expected = Expected::default();
         if tree.options.partitioner.is_none() {
             return Ok(expected);
         }
         expected.beside = beside;
-        for table in tables {
-            expected.bytes += table.meta().size;
-            expected.within.push(table.clone());
-            expected.sample.push(table.meta().smallest.clone());
-            let keys = table.table()?.partition_keys().map(<[u8]>::to_vec);
-            expected.sample.extend(keys);
+        expected.within.extend(tables.cloned());
+        expected.bytes = expected.within.iter().map(|table| table.meta().size).sum();
+        let blocks = expected.bytes as usize / block_size.max(1);
+        let (every, mut passed) = ((blocks / SAMPLE).max(SPARSE), 0);
+        for table in &expected.within {
+            let table = table.table()?;
+            table.sample_keys(every, &mut passed, &mut expected.sample)?;
         }
         expected.sample.sort();
         Ok(expected)

@@ -64,6 +64,38 @@ impl Table {
         Ok(true)
     }
 
+    /// Appends the first key of every so many data blocks. `passed` is how many blocks there were before, in other tables: it
+    /// is counted on, so that a sample of many tables is as dense in the small ones as in the large ones. Does not fill the
+    /// block cache.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the index, the synopsis and the data blocks.
+    ///
+    /// [`Error::Io`]: crate::Error::Io
+    /// [`Error::Corruption`]: crate::Error::Corruption
+    pub(crate) fn sample_keys(
+        &self,
+        every: usize,
+        passed: &mut usize,
+        out: &mut Vec<Vec<u8>>,
+    ) -> Result<()> {
+        let (cost, mut hints) = (Cost::default(), Vec::new());
+        for partition in 0..self.partitions() {
+            self.all_blocks(partition, &cost, &mut hints)?;
+        }
+        for hint in hints {
+            if passed.is_multiple_of(every.max(1)) {
+                let handle = self.handle_of(&hint, &cost)?;
+                let mut entries = self.entries_in(handle, self.block(handle, false, &cost)?)?;
+                if entries.advance()? {
+                    out.push(entries.key().to_vec());
+                }
+            }
+            *passed += 1;
+        }
+        Ok(())
+    }
+
     /// The partitions that can hold entries of the user keys in `[lo, hi)`; `hi` of `None` is past
     /// the last key.
     pub fn partitions_between(&self, lo: &[u8], hi: Option<&[u8]>) -> Range<usize> {

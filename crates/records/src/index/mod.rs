@@ -21,10 +21,12 @@ mod seen;
 mod spatial;
 mod walk;
 
+use std::sync::Arc;
+
 use lsm::attributes::Summary;
 use lsm::synopsis::ValueRange;
 use lsm::version::TableFile;
-use lsm::{Batch, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Component, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
 pub(crate) use best::Window;
 pub use best::{Best, Order};
@@ -349,6 +351,20 @@ pub(crate) fn box_of(file: &TableFile) -> Option<Bounds> {
     spatial::box_of(file).map(|(bounds, _)| bounds)
 }
 
+/// The components of a tree, without the tables that are cut by space and do not meet the area of a range.
+fn meeting(snapshot: &Snapshot, tree: TreeId, range: &Range) -> Vec<Component> {
+    let mut components = snapshot.components(tree);
+    for component in &mut components {
+        if let Component::Run(run) = component
+            && !run.is_by_key()
+        {
+            let tables = run.tables.iter().filter(|file| spatial::meets(file, range));
+            run.tables = Arc::new(tables.cloned().collect());
+        }
+    }
+    components
+}
+
 /// [`Index::is_filtered_scan`] of a kind.
 pub(crate) fn is_filtered_scan(kind: IndexKind) -> bool {
     of(kind).is_some_and(|index| index.is_filtered_scan())
@@ -400,7 +416,14 @@ pub(crate) fn each_fact(
         exact: true,
     };
     let bounds = range.and_then(|range| Some(of(attribute.kind)?.bounds(range)));
-    let mut cursor = snapshot.entries(tree_of(attribute)?, readahead);
+    let tree = tree_of(attribute)?;
+    let mut cursor = match range {
+        // Entries of a key lie at one place, so that what hides an entry is in a table that meets the area, too.
+        Some(range) if !range.regions.is_empty() => {
+            snapshot.entries_in(&meeting(snapshot, tree, range), readahead)
+        }
+        _ => snapshot.entries(tree, readahead),
+    };
     for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
         let sieve = range.filter(|_| !exact);
         let mut inside = |value: &[u8], key: &[u8], seq| match sieve {
