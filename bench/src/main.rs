@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::{Failure, Result};
-use suites::{deli, leveldbpp, luo_carey, peers, upkeep};
+use suites::{deli, leveldbpp, luo_carey, peers, pubsub, upkeep};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -43,6 +43,8 @@ enum Command {
     LuoCarey(upkeep::Options),
     /// The experiments of DELI: indexes that are repaired when data is merged
     Deli(upkeep::Options),
+    /// The experiments of Qader & Hristidis: publish/subscribe in one tree, in two, with repeated queries
+    Pubsub(upkeep::Options),
     /// Makes the table, the charts and the page of a run again
     Report {
         /// The folder of the run
@@ -101,6 +103,11 @@ fn act(command: &Command) -> Result<()> {
             make_report(&options.out)?;
             failures
         }
+        Command::Pubsub(options) => {
+            let failures = pubsub::run(options)?;
+            make_report(&options.out)?;
+            failures
+        }
         Command::Report { out } => return make_report(out),
         Command::Diff {
             before,
@@ -123,6 +130,7 @@ fn act(command: &Command) -> Result<()> {
                 leveldbpp::SUITE => leveldbpp::child(&job),
                 luo_carey::SUITE => luo_carey::child(&job),
                 deli::SUITE => deli::child(&job),
+                pubsub::SUITE => pubsub::child(&job),
                 other => Err(Failure::new(format!("there is no suite `{other}`"))),
             };
         }

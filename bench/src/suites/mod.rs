@@ -10,6 +10,7 @@ pub mod leveldbpp;
 pub mod luo_carey;
 pub mod many;
 pub mod peers;
+pub mod pubsub;
 pub mod session;
 pub mod synced;
 pub mod table;
@@ -52,5 +53,6 @@ pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
     let mut sheets = leveldbpp::sheets::all();
     sheets.extend(luo_carey::sheets::all());
     sheets.extend(deli::sheets::all());
+    sheets.extend(pubsub::sheets::all());
     sheets
 }
