@@ -58,7 +58,8 @@ pub struct Told {
 impl Told {
     fn add(&mut self, subscription: u64, publication: u64) {
         // So that no two sets of pairs are likely to have the same sum.
-        let mixed = (subscription ^ publication.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed =
+            (subscription ^ publication.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.sum = self.sum.wrapping_add(mixed ^ (mixed >> 29));
         self.count += 1;
     }
@@ -302,11 +303,6 @@ impl Naive {
             publications: VecDeque::new(),
             subscriptions: VecDeque::new(),
         }
-    }
-
-    /// Publications and subscriptions that it has.
-    pub fn live(&self) -> usize {
-        self.publications.len() + self.subscriptions.len()
     }
 
     fn forget(&mut self, now: i64) {

@@ -18,7 +18,9 @@ pub fn all(rows: &[Row]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for cache in Memory::BOTH {
         let heavy = HEAVY.map(|(workload, _)| workload);
-        for (workload, least, figure) in [(heavy[0], 5.0, "figure 10"), (heavy[1], 2.0, "figure 11")] {
+        for (workload, least, figure) in
+            [(heavy[0], 5.0, "figure 10"), (heavy[1], 2.0, "figure 11")]
+        {
             let ask = |other, least, text: &str, why| Beside {
                 experiment: "simple",
                 workload,
@@ -37,25 +39,23 @@ pub fn all(rows: &[Row]) -> Vec<Claim> {
             )));
             claims.extend(beside(
                 &found,
-                &ask(
-                    "TwoDB",
-                    0.95,
-                    "DualDB is not slower than TwoDB (5 %)",
-                    "",
-                ),
+                &ask("TwoDB", 0.95, "DualDB is not slower than TwoDB (5 %)", ""),
             ));
         }
         for (workload, figure) in [(heavy[0], "figure 12"), (heavy[1], "figure 13")] {
-            claims.extend(beside(&found, &Beside {
-                experiment: "self-join",
-                workload,
-                cache,
-                other: "TwoDB",
-                least: 1.1,
-                text: "self-joins: DualDB beside TwoDB".to_string(),
-                figure,
-                why: "where both lists are in memory, one walk over both saves no read",
-            }));
+            claims.extend(beside(
+                &found,
+                &Beside {
+                    experiment: "self-join",
+                    workload,
+                    cache,
+                    other: "TwoDB",
+                    least: 1.1,
+                    text: "self-joins: DualDB beside TwoDB".to_string(),
+                    figure,
+                    why: "where both lists are in memory, one walk over both saves no read",
+                },
+            ));
         }
         for (experiment, figure, least) in
             [("levels", "figure 14", 3.0), ("circles", "figure 15", 2.0)]
@@ -93,12 +93,21 @@ fn memory_ends(found: &Found<'_>, claims: &mut Vec<Claim>) {
         rows.sort_by_key(|row| alive(row));
         rows
     };
-    let needs = |row: &Row| row.figures.get("peak_memory_bytes").copied().unwrap_or_default();
+    let needs = |row: &Row| {
+        row.figures
+            .get("peak_memory_bytes")
+            .copied()
+            .unwrap_or_default()
+    };
     let (naive, dual) = (of("in memory"), of("DualDB"));
     let (Some(last), Some(naive_last)) = (dual.last(), naive.last()) else {
         return;
     };
-    let budget = last.figures.get("budget_bytes").copied().unwrap_or_default();
+    let budget = last
+        .figures
+        .get("budget_bytes")
+        .copied()
+        .unwrap_or_default();
     let most = dual.iter().map(|row| needs(row)).fold(0.0, f64::max);
     let ends = naive.iter().find(|row| needs(row) > budget + BESIDE);
     let ends = ends.and_then(|row| row.parameters.get("alive"));

@@ -160,7 +160,9 @@ fn planned(options: &Options) -> Vec<Planned> {
                 who: who.to_vec(),
             };
             all.push(Planned {
-                names: [experiment, cache.name(), task.workload()].map(String::from).to_vec(),
+                names: [experiment, cache.name(), task.workload()]
+                    .map(String::from)
+                    .to_vec(),
                 subjects: who.iter().map(|who| who.name().to_string()).collect(),
                 share: Share::Turns(task),
             });
@@ -177,7 +179,14 @@ fn planned(options: &Options) -> Vec<Planned> {
             plan("simple", "grid", shares, false, ops, &who);
         }
         for (_, shares) in HEAVY {
-            plan("self-join", "grid", shares, true, ops, &[Who::Dual, Who::Two]);
+            plan(
+                "self-join",
+                "grid",
+                shares,
+                true,
+                ops,
+                &[Who::Dual, Who::Two],
+            );
         }
         let ops = options.records(AREAS);
         for places in ["levels", "circles"] {
@@ -289,7 +298,10 @@ fn settings(runner: &mut Runner, options: &Options) -> Result<()> {
     let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / 1048576.0);
     let alive = alive(ops);
     runner.setting("seed", options.seed)?;
-    runner.setting("repeats", format!("{}, figures are medians", options.repeat))?;
+    runner.setting(
+        "repeats",
+        format!("{}, figures are medians", options.repeat),
+    )?;
     runner.setting(
         "operations",
         format!(

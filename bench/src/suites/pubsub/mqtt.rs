@@ -109,7 +109,13 @@ pub fn run(job: &Job, task: &Task) -> Result<()> {
     }
     let after = subject.used()?;
     let memory = after.0.saturating_sub(before.0);
-    let mut made = row(job, task, "subscribe", &latency, after.1.saturating_sub(before.1));
+    let mut made = row(
+        job,
+        task,
+        "subscribe",
+        &latency,
+        after.1.saturating_sub(before.1),
+    );
     let each = memory as f64 / latency.ops().max(1) as f64;
     made.figures
         .insert("memory_per_subscription".to_string(), each);
@@ -151,10 +157,7 @@ fn row(job: &Job, task: &Task, operation: &str, latency: &Latency, cpu: Duration
         experiment: EXPERIMENT.to_string(),
         subject: task.who.name().to_string(),
         operation: operation.to_string(),
-        parameters: BTreeMap::from([(
-            "subscriptions".to_string(),
-            Json::from(task.subscriptions),
-        )]),
+        parameters: BTreeMap::from([("subscriptions".to_string(), Json::from(task.subscriptions))]),
         repeat: job.repeat,
         ops: latency.ops(),
         seconds: latency.wall().as_secs_f64(),
@@ -324,7 +327,8 @@ impl Subject for Mosquitto {
     }
 
     fn used(&self) -> Result<(u64, Duration)> {
-        let of = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.process.id()));
+        let of =
+            |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.process.id()));
         let status = of("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let number = line.and_then(|line| line.split_whitespace().next());

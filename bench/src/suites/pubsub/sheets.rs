@@ -37,7 +37,8 @@ fn totals(read: bool) -> Vec<Chart> {
 
 fn over_time() -> Vec<Chart> {
     let along = ("operations", "operations so far");
-    let lines = |title, operations| Chart::lines(title, operations, &["workload", "cache"], MEAN, along);
+    let lines =
+        |title, operations| Chart::lines(title, operations, &["workload", "cache"], MEAN, along);
     vec![
         lines("all operations", &["operation"]),
         lines("subscribe", &["subscribe"]),
@@ -166,7 +167,13 @@ pub fn all() -> Vec<Sheet> {
             "A real broker's part",
             "Subscriptions to single topics from now on, four to each, and publications: what does Mosquitto cost (over the loopback), what DualDB and lists in memory (in the process)?",
             vec![
-                Chart::bars("CPU time", &[], &["operation"], &["subscriptions"], Measure::Cpu),
+                Chart::bars(
+                    "CPU time",
+                    &[],
+                    &["operation"],
+                    &["subscriptions"],
+                    Measure::Cpu,
+                ),
                 Chart::bars(
                     "memory",
                     &["subscribe"],
@@ -181,13 +188,7 @@ pub fn all() -> Vec<Sheet> {
             sustained::EXPERIMENT,
             "A million of each a minute",
             "Four publishers and one that subscribes, each a million operations a minute, with four matches a publication, in 256 MiB: how long do calls and notifications take?",
-            vec![Chart::bars(
-                "",
-                &[],
-                &[],
-                &["operation"],
-                Measure::P999,
-            )],
+            vec![Chart::bars("", &[], &[], &["operation"], Measure::P999)],
             true,
         ),
     ]

@@ -375,7 +375,9 @@ fn paired(row: &mut Row, players: &[Player], player: &Player) {
             (format!("{name}_low"), at(1)),
             (format!("{name}_high"), at(9)),
         ];
-        let known = figures.into_iter().filter_map(|(name, of)| Some((name, of?)));
+        let known = figures
+            .into_iter()
+            .filter_map(|(name, of)| Some((name, of?)));
         row.figures.extend(known);
     }
 }
@@ -391,7 +393,8 @@ fn over_time(job: &Job, task: &Task, name: &str, at: usize, turn: &Turn) -> Resu
     for (ops, wall, operation) in [whole].into_iter().chain(parts) {
         let mut row = row(job, task, name, operation, ops, wall.as_secs_f64());
         row.experiment = format!("{} over time", task.experiment);
-        row.parameters.insert("operations".to_string(), so_far.clone());
+        row.parameters
+            .insert("operations".to_string(), so_far.clone());
         job.report(&row)?;
     }
     Ok(())
