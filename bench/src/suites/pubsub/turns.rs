@@ -304,9 +304,11 @@ fn report(job: &Job, task: &Task, players: &[Player]) -> Result<()> {
         percentiles(&mut whole, &[&all.subscribe, &all.publish])?;
         let samples = all.samples.max(1) as f64;
         let blocks = all.subscribe.read.blocks + all.publish.read.blocks;
+        let walks = all.subscribe.read.walks + all.publish.read.walks;
         let files = all.subscribe.read.from_files + all.publish.read.from_files;
         whole.figures.extend(
             [
+                ("walks", walks as f64 / ops),
                 ("blocks", blocks as f64 / ops),
                 ("blocks_read_per_op", files as f64 / ops),
                 ("told", all.told.count as f64 / ops),
