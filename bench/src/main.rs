@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::{Failure, Result};
-use suites::{deli, leveldbpp, luo_carey, peers, spatial, upkeep};
+use suites::{deli, leveldbpp, luo_carey, peers, pubsub, spatial, upkeep};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -45,6 +45,8 @@ enum Command {
     Deli(upkeep::Options),
     /// The experiments of Spatial-LSM: layouts of an index of points, beside other stores
     Spatial(spatial::Options),
+    /// The experiments of Qader & Hristidis: publish/subscribe in one tree, in two, with repeated queries
+    Pubsub(upkeep::Options),
     /// Makes the table, the charts and the page of a run again
     Report {
         /// The folder of the run
@@ -108,6 +110,11 @@ fn act(command: &Command) -> Result<()> {
             make_report(options.out())?;
             failures
         }
+        Command::Pubsub(options) => {
+            let failures = pubsub::run(options)?;
+            make_report(&options.out)?;
+            failures
+        }
         Command::Report { out } => return make_report(out),
         Command::Diff {
             before,
@@ -131,6 +138,7 @@ fn act(command: &Command) -> Result<()> {
                 luo_carey::SUITE => luo_carey::child(&job),
                 deli::SUITE => deli::child(&job),
                 spatial::SUITE => spatial::child(&job),
+                pubsub::SUITE => pubsub::child(&job),
                 other => Err(Failure::new(format!("there is no suite `{other}`"))),
             };
         }

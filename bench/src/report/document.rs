@@ -11,14 +11,21 @@ use crate::measure::{Results, Row};
 /// What the tables show: a heading, and the value of a row.
 type Metric = (&'static str, fn(&Row) -> Option<f64>);
 
-const PER_OPERATION: [Metric; 3] = [
+const PER_OPERATION: [Metric; 5] = [
     ("CPU time of the whole process per operation, µs", |row| {
         Measure::Cpu.of(row)
+    }),
+    ("Mean of the wall time, µs", |row| {
+        row.figures.get("mean_us").copied()
     }),
     ("Median of the wall time, µs", |row| positive(row.p50_us)),
     ("99th percentile of the wall time, µs", |row| {
         positive(row.p99_us)
     }),
+    (
+        "Data blocks an operation needs, from the cache or not",
+        |row| row.figures.get("blocks").copied(),
+    ),
 ];
 
 /// Figures of a load, which are of the store and not of an operation.
@@ -52,7 +59,8 @@ pub fn markdown(
         for (at, picture) in section.pictures.iter().enumerate() {
             writeln!(text, "![{}]({})", picture.caption, charts(section, at))?;
         }
-        for (name, of) in PER_OPERATION {
+        let metrics = PER_OPERATION.iter().filter(|_| section.table);
+        for &(name, of) in metrics {
             table(&mut text, name, &section.rows, of)?;
         }
         load(&mut text, &section.rows)?;

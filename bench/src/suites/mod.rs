@@ -10,6 +10,7 @@ pub mod leveldbpp;
 pub mod luo_carey;
 pub mod many;
 pub mod peers;
+pub mod pubsub;
 pub mod session;
 pub mod spatial;
 pub mod synced;
@@ -54,5 +55,6 @@ pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
     sheets.extend(luo_carey::sheets::all());
     sheets.extend(deli::sheets::all());
     sheets.extend(spatial::sheets::all());
+    sheets.extend(pubsub::sheets::all());
     sheets
 }

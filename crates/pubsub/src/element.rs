@@ -135,13 +135,13 @@ impl<'a> Raw<'a> {
         matches!(self.kind, PUBLICATION | RETRACTED)
     }
 
-    /// What it makes void: older elements that are of the same publication or subscription.
+    /// What it makes void: older elements that are of the same publication or subscription. The first one of a form has
+    /// none.
     pub(crate) fn voids(&self) -> Option<Subject> {
-        let id = Reader::new(self.rest).u64();
         match self.kind {
-            RETRACTED => Some(Subject::Publication(id?)),
-            SUBSCRIPTION | ENDED => Some(Subject::Subscription(id?)),
-            _ => None,
+            PUBLICATION => None,
+            SUBSCRIPTION if self.number() == Some(self.seq) => None,
+            _ => self.subject(),
         }
     }
 
@@ -149,8 +149,29 @@ impl<'a> Raw<'a> {
     pub(crate) fn subject(&self) -> Option<Subject> {
         match self.kind {
             PUBLICATION => Some(Subject::Publication(self.seq)),
-            _ => self.voids(),
+            RETRACTED => Some(Subject::Publication(self.number()?)),
+            SUBSCRIPTION | ENDED => Some(Subject::Subscription(self.number()?)),
+            _ => None,
         }
+    }
+
+    /// What every element but a publication begins with: a publication's number, or that of a form.
+    fn number(&self) -> Option<Seq> {
+        Reader::new(self.rest).u64()
+    }
+
+    /// Until when a subscription asks for publications, without reading the rest of it.
+    pub(crate) fn until(&self) -> Option<Time> {
+        match self.kind {
+            SUBSCRIPTION => time(&mut Reader::new(self.rest.get(TO..)?)),
+            _ => None,
+        }
+    }
+
+    /// True when it is a subscription of this user.
+    pub(crate) fn is_of(&self, user: &[u8]) -> bool {
+        let stored = || Reader::new(self.rest.get(USER..)?).bytes();
+        self.kind == SUBSCRIPTION && stored() == Some(user)
     }
 
     /// True when it has no use but to make others void.
@@ -192,6 +213,10 @@ fn publication<'a>(input: &mut Reader<'a>) -> Option<StoredPublication<'a>> {
         body: input.rest(),
     })
 }
+
+/// Where the end of a subscription is among its bytes, and its user: behind seven numbers and the flags.
+const TO: usize = 6 * size_of::<u64>();
+const USER: usize = 7 * size_of::<u64>() + 1;
 
 /// Flags of a subscription.
 const JOINS: u8 = 1;

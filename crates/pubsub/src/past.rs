@@ -319,8 +319,8 @@ impl Inner {
 
 /// Notes a subscription, if it is another one of the user that reaches the time that is asked for.
 fn note(key: &[u8], raw: &Raw<'_>, ready: &Ready, form: Seq, got: &mut Vec<Got>) -> Result<Next> {
-    if let Element::Subscription(subscription) = raw.decode()?
-        && subscription.user == ready.user
+    if raw.is_of(&ready.user)
+        && let Element::Subscription(subscription) = raw.decode()?
         && subscription.form != form
         && subscription.to >= ready.from
         // Whether it got a change can depend on what has expired since.

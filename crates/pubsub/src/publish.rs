@@ -20,7 +20,7 @@ use crate::message::{Match, Notification, Publication, Published};
 use crate::shape::Shape;
 use crate::spans;
 use crate::topic::{Topic, TopicFilter};
-use crate::walk::{Next, Span, tidy, walk};
+use crate::walk::{Next, Span, tidy, walk, walk_with};
 
 /// How far ahead of the latest publication's time what is written down of it is, in milliseconds.
 const AHEAD: Time = 10_000;
@@ -175,7 +175,8 @@ impl Inner {
     ) -> Result<Vec<Match>> {
         let known = self.shapes.known();
         let mut spans = spans::for_publication(&known, topic, cells, subject.body);
-        // One walk for both lists.
+        // One walk for both lists, but where a component has nothing but publications: a publication that is for nobody
+        // need not know the one before it.
         let reads_both = known.has_changes && self.is_one_tree() && cells.len() == 1;
         let own: Vec<Vec<u8>> = list_keys(topic, cells).collect();
         if reads_both {
@@ -200,13 +201,14 @@ impl Inner {
             if !checked.1 {
                 return Ok(Next::EndList);
             }
+            // Most of what is there may have ended.
+            if let Some(to) = raw.until().filter(|to| *to < subject.time) {
+                self.note_ended(snapshot, to.saturating_add(1));
+                return Ok(Next::On);
+            }
             let Element::Subscription(subscription) = raw.decode()? else {
                 return Ok(Next::On);
             };
-            if subscription.to < subject.time {
-                self.note_ended(snapshot, subscription.to.saturating_add(1));
-                return Ok(Next::On);
-            }
             if subscription.ended == 0 && self.compiled.admits(&subscription, subject)? {
                 let matched = Match {
                     subscription: subscription.id,
@@ -224,15 +226,12 @@ impl Inner {
             }
             Ok(Next::On)
         };
-        walk(
-            snapshot,
-            self.trees.subscriptions,
-            &spans,
-            &cost,
-            &mut visit,
-        )?;
+        let beside = if reads_both { own.as_slice() } else { &[] };
+        let tree = self.trees.subscriptions;
+        let is_whole = walk_with(snapshot, tree, &spans, beside, &cost, &mut visit)?;
         self.count(&cost);
-        self.settle(found, earlier, reads_both, snapshot, topic, cells, subject)
+        let was_read = reads_both && is_whole;
+        self.settle(found, earlier, was_read, snapshot, topic, cells, subject)
     }
 
     /// Drops what self-joins take away: publications that changed too little, and those that a user gets already.
@@ -254,6 +253,9 @@ impl Inner {
         if !changes.is_empty() {
             let mut befores = BTreeMap::new();
             for change in &changes {
+                if befores.contains_key(&change.path) {
+                    continue;
+                }
                 let path = path_of(&change.path)?;
                 let known = was_read && earlier.decides(&path);
                 let before = match known {

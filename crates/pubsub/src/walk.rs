@@ -123,12 +123,30 @@ pub(crate) fn walk(
     cost: &Cost,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    let mut lists = Lists::default();
+    walk_with(snapshot, tree, spans, &[], cost, visit).map(|_| ())
+}
+
+/// The same, but that the lists `beside` are visited only where they cost nothing: in components that are read for another
+/// list of the same span. False when some of them were left out elsewhere.
+pub(crate) fn walk_with(
+    snapshot: &Snapshot,
+    tree: TreeId,
+    spans: &[Span],
+    beside: &[Vec<u8>],
+    cost: &Cost,
+    visit: &mut Visit<'_>,
+) -> Result<bool> {
+    let (mut lists, mut is_whole) = (Lists::default(), true);
     for component in snapshot.components(tree) {
         let mut cursor = None;
         for span in spans {
-            if !may_hold(&component, span, &lists, cost)? {
-                continue;
+            match may_hold(&component, span, beside, &lists, cost)? {
+                Holds::Wanted => {}
+                Holds::Beside => {
+                    is_whole = false;
+                    continue;
+                }
+                Holds::Nothing => continue,
             }
             let cursor = cursor
                 .get_or_insert_with(|| snapshot.entries_in(std::slice::from_ref(&component), 0));
@@ -161,19 +179,45 @@ pub(crate) fn walk(
             cost.absorb(&cursor.cost());
         }
     }
-    Ok(())
+    Ok(is_whole)
 }
 
-fn may_hold(component: &Component, span: &Span, lists: &Lists, cost: &Cost) -> Result<bool> {
+/// What a component may have of a span.
+enum Holds {
+    Wanted,
+    /// Nothing but lists that are visited beside others.
+    Beside,
+    Nothing,
+}
+
+fn may_hold(
+    component: &Component,
+    span: &Span,
+    beside: &[Vec<u8>],
+    lists: &Lists,
+    cost: &Cost,
+) -> Result<Holds> {
     let Span::Keys(keys) = span else {
-        return Ok(true);
+        return Ok(Holds::Wanted);
     };
-    for key in keys {
-        if !lists.ended.contains(key.as_slice()) && component.may_contain(key, cost)? {
-            return Ok(true);
+    let may = |key: &Vec<u8>| -> Result<bool> {
+        Ok(!lists.ended.contains(key.as_slice()) && component.may_contain(key, cost)?)
+    };
+    for key in keys.iter().filter(|key| !beside.contains(key)) {
+        if may(key)? {
+            return Ok(Holds::Wanted);
         }
     }
-    Ok(false)
+    for key in keys.iter().filter(|key| beside.contains(key)) {
+        if may(key)? {
+            return Ok(match component {
+                // No block is read for it.
+                Component::Memtable(_) => Holds::Wanted,
+                _ => Holds::Beside,
+            });
+        }
+    }
+    Ok(Holds::Nothing)
 }
 
 /// What a walk remembers of the lists that it has come through.
@@ -189,7 +233,11 @@ impl Lists {
     fn visit(&mut self, key: &[u8], operand: &[u8], visit: &mut Visit<'_>) -> Result<bool> {
         for element in Elements::of(operand) {
             let (raw, _) = element?;
-            let voided = self.voided.get(key);
+            // Mostly there are none.
+            let voided = match self.voided.is_empty() {
+                true => None,
+                false => self.voided.get(key),
+            };
             let is_void = voided.is_some_and(|voided| {
                 raw.subject()
                     .is_some_and(|subject| voided.contains(&subject))

@@ -119,3 +119,46 @@ fn what_has_expired_beside_a_list_is_not_read() {
         assert!(read <= 4, "topic {n}: {read} blocks");
     }
 }
+
+/// A publication needs the one before it when somebody asks for changes: once, however many do. Where nobody is told, it does
+/// not read components that have nothing but publications.
+#[test]
+fn the_publication_before_is_looked_for_once_and_where_it_is_needed() {
+    for architecture in [Architecture::DualDb, Architecture::TwoDb] {
+        let options = PubSub::with(Options {
+            fs: Arc::new(Memory::new()),
+            background: false,
+            durability: Durability::Os,
+            ..Options::default()
+        });
+        let db = PubSub::open(Path::new("/before"), options).unwrap();
+        let config = Config::new().architecture(architecture).remember(None);
+        let broker = Broker::create_or_open(&db, config).unwrap();
+        let topic = |n: u64| Topic::dewey(&[n]).unwrap();
+        let publish = |n: u64, v: u64| {
+            let before = broker.read_stats();
+            let new = Publication::new(topic(n), format!("{{\"v\":{v}}}"));
+            let told = broker.publish(&new).unwrap().matches.len();
+            let after = broker.read_stats();
+            let (walks, blocks) = (
+                after.walks - before.walks,
+                after.data_blocks - before.data_blocks,
+            );
+            (told, walks, blocks)
+        };
+        for _ in 0..5 {
+            let change = Threshold::Absolute(1.0);
+            let new = Subscription::to(topic(1).into()).on_change("v".parse().unwrap(), change);
+            broker.subscribe(&new).unwrap();
+        }
+        db.flush().unwrap();
+        assert_eq!(publish(1, 10).0, 0, "there was none before");
+        assert_eq!(publish(2, 10).0, 0, "nobody asks");
+        db.flush().unwrap();
+        let (told, walks, blocks) = publish(1, 20);
+        // The subscriptions are in one component, the publication before in another.
+        assert_eq!((told, walks, blocks), (5, 2, 2), "{architecture:?}");
+        let (told, walks, blocks) = publish(2, 20);
+        assert_eq!((told, walks, blocks), (0, 1, 0), "{architecture:?}");
+    }
+}
