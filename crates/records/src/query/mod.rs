@@ -17,6 +17,8 @@ mod predicate;
 mod scan;
 pub(crate) mod space;
 mod stages;
+#[cfg(test)]
+mod stages_tests;
 mod versions;
 
 pub use answer::PageToken;

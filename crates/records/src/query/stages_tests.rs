@@ -1,0 +1,225 @@
+//! The stages one by one: what a scan offers and where it ends, which candidates a fetch gives and what it counts and notes, and what
+//! admission says of a record.
+
+use std::ops::ControlFlow;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lsm::fs::memory::Memory;
+use lsm::{Cursor, LookupOptions, Seq, Slice, TreeCursor};
+use model::definition::{DatasetDef, Index, Maintenance};
+use model::schema::KeyType;
+
+use super::explain::Steps;
+use super::predicate::Predicates;
+use super::stages::{Admission, Fetch, TakeCurrent, TakeScanned, Verdict, scan_matching};
+use crate::error::Result;
+use crate::store::View;
+use crate::{Database, Dataset, Expr, Options};
+
+const START: u64 = 1_700_000_000_000;
+
+/// Twelve records, of which every third has `a` 1; those from 9 on expire a second later.
+fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
+    let clock = clock.clone();
+    let options = Options {
+        fs: Arc::new(Memory::new()),
+        background: false,
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..Options::default()
+    };
+    let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("a", Index::composite().int())
+        .expires_at("until")
+        .maintenance(Maintenance::Deferred);
+    let dataset = db.create_dataset("d", def).unwrap();
+    for id in 0..12 {
+        let until = match id < 9 {
+            true => "null".to_string(),
+            false => (START / 1000 + 1).to_string(),
+        };
+        let a = u64::from(id % 3 == 0);
+        let record = format!("{{\"id\":{id},\"a\":{a},\"x\":{id},\"until\":{until}}}");
+        dataset.put_json(record).unwrap();
+    }
+    dataset
+}
+
+fn predicates(view: &View, condition: &str) -> Predicates {
+    let condition: Expr = condition.parse().unwrap();
+    Predicates::new(&view.layout, Some(&condition)).unwrap()
+}
+
+/// What the scan came by: wanted are writes behind `after`, and so many.
+struct Taken {
+    after: Seq,
+    most: usize,
+    seqs: Vec<Seq>,
+}
+
+impl TakeScanned for Taken {
+    fn wants(&mut self, seq: Seq) -> bool {
+        seq > self.after
+    }
+
+    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>> {
+        self.seqs.push(at.seq());
+        match self.seqs.len() < self.most {
+            true => Ok(ControlFlow::Continue(())),
+            false => Ok(ControlFlow::Break(())),
+        }
+    }
+}
+
+#[test]
+fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_off() {
+    let clock = Arc::new(AtomicU64::new(START));
+    let dataset = dataset(&clock);
+    let first = dataset.get(dataset.parse_key("0").unwrap()).unwrap();
+    let first = first.unwrap().seq();
+    for (time, after, most, wanted, scanned) in [
+        (START, 0, 99, vec![0, 3, 6, 9], 12),
+        (START, first + 3, 99, vec![6, 9], 12),
+        (START, 0, 2, vec![0, 3], 4),
+        // Time does not go back.
+        (START + 1000, 0, 99, vec![0, 3, 6], 12),
+    ] {
+        clock.store(time, Ordering::SeqCst);
+        let view = dataset.handle.now();
+        let mut taken = Taken {
+            after,
+            most,
+            seqs: Vec::new(),
+        };
+        let cost = view.snapshot.cost();
+        let all = scan_matching(&view, &predicates(&view, "a = 1"), &cost, &mut taken);
+        assert_eq!(all.unwrap(), scanned);
+        let seqs: Vec<Seq> = wanted.iter().map(|id| first + id).collect();
+        assert_eq!(taken.seqs, seqs);
+    }
+}
+
+#[test]
+fn admission_says_why_not() {
+    let clock = Arc::new(AtomicU64::new(START + 1000));
+    let dataset = dataset(&clock);
+    let view = dataset.handle.now();
+    let predicates = predicates(&view, "a = 1 and x < 5");
+    let stored = |id: u64| {
+        let key = dataset.parse_key(&id.to_string()).unwrap();
+        let cost = view.snapshot.cost();
+        let found = view.snapshot.get(view.layout.data, key.as_bytes(), &cost);
+        found.unwrap().unwrap().value
+    };
+    let admission = |driver, all_answered| Admission {
+        snapshot: &view.snapshot,
+        layout: &view.layout,
+        predicates: &predicates,
+        driver,
+        all_answered,
+    };
+    for (id, driver, answered, verdict) in [
+        (3, None, false, Verdict::Admitted),
+        (1, None, false, Verdict::Discarded),
+        (6, None, false, Verdict::Discarded),
+        // The index has answered `a`, or all of it.
+        (1, Some(0), false, Verdict::Admitted),
+        (6, Some(0), false, Verdict::Discarded),
+        (6, Some(0), true, Verdict::Admitted),
+        // Nobody sees what has expired, whatever was answered.
+        (9, Some(0), true, Verdict::Expired),
+    ] {
+        let admission = admission(driver, answered);
+        assert_eq!(admission.decide(&stored(id)).unwrap(), verdict, "{id}");
+        let mut steps = Steps::default();
+        let admits = admission.admits(&stored(id), &mut steps).unwrap();
+        assert_eq!(admits, verdict == Verdict::Admitted);
+        let counted = (steps.superseded, steps.discarded);
+        let expected = (
+            u64::from(verdict == Verdict::Expired),
+            u64::from(verdict == Verdict::Discarded),
+        );
+        assert_eq!(counted, expected, "{id}");
+    }
+}
+
+/// Where the records of current candidates were, by batch.
+#[derive(Default)]
+struct Batches {
+    now: Vec<usize>,
+    ended: Vec<Vec<usize>>,
+    most: usize,
+}
+
+impl TakeCurrent for Batches {
+    fn take(&mut self, at: usize, _record: Slice) -> Result<()> {
+        self.now.push(at);
+        Ok(())
+    }
+
+    fn end_batch(&mut self) -> Result<ControlFlow<()>> {
+        self.ended.push(std::mem::take(&mut self.now));
+        match self.ended.len() < self.most {
+            true => Ok(ControlFlow::Continue(())),
+            false => Ok(ControlFlow::Break(())),
+        }
+    }
+}
+
+#[test]
+fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
+    let clock = Arc::new(AtomicU64::new(START));
+    let dataset = dataset(&clock);
+    let old = dataset.handle.now();
+    // Candidates of before: of these 2 is replaced and 4 is deleted.
+    let mut candidates: Vec<(Vec<u8>, Seq)> = Vec::new();
+    let mut cursor = old.snapshot.cursor(old.layout.data, 0);
+    cursor.seek_first().unwrap();
+    while cursor.valid() {
+        candidates.push((cursor.key().to_vec(), cursor.seq()));
+        cursor.next().unwrap();
+    }
+    dataset.put_json(r#"{"id":2,"a":0}"#).unwrap();
+    dataset.delete(dataset.parse_key("4").unwrap()).unwrap();
+    let view = dataset.handle.now();
+    let keys: Vec<&[u8]> = candidates.iter().map(|(key, _)| key.as_slice()).collect();
+    let seqs: Vec<Seq> = candidates.iter().map(|(_, seq)| *seq).collect();
+    let components = view.snapshot.components(view.layout.data);
+    let cost = view.snapshot.cost();
+    let run = |batch_bytes, most| {
+        let fetch = Fetch {
+            view: &view,
+            components: &components,
+            known: false,
+            options: LookupOptions {
+                batch_bytes,
+                ..LookupOptions::default()
+            },
+            cost: &cost,
+        };
+        let mut batches = Batches {
+            most,
+            ..Batches::default()
+        };
+        let fetched = fetch.run(&keys, &seqs, &mut batches).unwrap();
+        let mut steps = Steps::default();
+        fetched.count_in(&mut steps);
+        (batches.ended, steps)
+    };
+    let current: Vec<usize> = (0..12).filter(|at| ![2, 4].contains(at)).collect();
+    for batch_bytes in [1 << 20, 1] {
+        let (batches, steps) = run(batch_bytes, usize::MAX);
+        assert_eq!(batches.concat(), current);
+        assert_eq!(batches.len() > 1, batch_bytes == 1);
+        assert_eq!((steps.fetched, steps.superseded, steps.wasted), (12, 2, 2));
+    }
+    // Broken off behind the first three, one at a time.
+    let (batches, steps) = run(1, 3);
+    assert_eq!(batches, [vec![0], vec![1], vec![]]);
+    assert_eq!((steps.fetched, steps.superseded, steps.wasted), (3, 1, 1));
+    // What was replaced is noted, so that it is left out next time.
+    let noted = view.dataset.current.online.noted();
+    assert!(noted.unwrap().is_over(candidates[2].1, view.seq()));
+}
