@@ -383,6 +383,8 @@ impl<'j> Session<'j> {
         ] {
             row.figures.insert(name.to_string(), count / ops);
         }
+        let runs = self.space.runs() as f64;
+        row.figures.insert("index_runs".to_string(), runs);
         Ok(row)
     }
 
