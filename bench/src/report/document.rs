@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use super::figures::Section;
 use super::scale::short;
-use super::sheet::{Measure, distinct, label, varying};
+use super::sheet::{MIB, Measure, distinct, label, varying};
 use crate::failure::Result;
 use crate::measure::{Results, Row};
 
 /// What the tables show: a heading, and the value of a row.
 type Metric = (&'static str, fn(&Row) -> Option<f64>);
 
-const PER_OPERATION: [Metric; 5] = [
+const PER_OPERATION: [Metric; 8] = [
     ("CPU time of the whole process per operation, µs", |row| {
         Measure::Cpu.of(row)
     }),
@@ -26,6 +26,15 @@ const PER_OPERATION: [Metric; 5] = [
         "Data blocks an operation needs, from the cache or not",
         |row| row.figures.get("blocks").copied(),
     ),
+    ("Memory at most, MiB", |row| {
+        row.figures.get("memory_bytes").map(|bytes| bytes / MIB)
+    }),
+    ("Bytes of memory a subscription", |row| {
+        row.figures.get("memory_per_subscription").copied()
+    }),
+    ("Operations a minute", |row| {
+        row.figures.get("a_minute").copied()
+    }),
 ];
 
 /// Figures of a load, which are of the store and not of an operation.

@@ -100,7 +100,7 @@ pub fn run(job: &Job, task: &Task) -> Result<()> {
         p999_us: latency.quantile_us(0.999),
         max_us: latency.quantile_us(1.0),
         figures: BTreeMap::from([
-            ("peak_memory_bytes".to_string(), memory as f64),
+            ("memory_bytes".to_string(), memory as f64),
             ("budget_bytes".to_string(), task.memory as f64),
             ("disk_bytes".to_string(), disk as f64),
             ("told".to_string(), told.count as f64),

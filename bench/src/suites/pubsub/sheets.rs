@@ -149,7 +149,7 @@ pub fn all() -> Vec<Sheet> {
                     "memory",
                     &["operation"],
                     &[],
-                    Measure::Figure("peak_memory_bytes", "MiB at most"),
+                    Measure::Figure("memory_bytes", "MiB at most"),
                     ("alive", "subscriptions and publications alive"),
                 ),
                 Chart::lines(

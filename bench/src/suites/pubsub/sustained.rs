@@ -205,7 +205,7 @@ pub fn run(job: &Job, task: &Task) -> Result<()> {
         if operation == "publish" {
             let more = [
                 ("matches", published.matches as f64 / ops.max(1) as f64),
-                ("peak_memory_bytes", memory as f64),
+                ("memory_bytes", memory as f64),
                 ("disk_bytes", disk as f64),
                 ("cores", cpu.as_secs_f64() / task.seconds.max(1e-9)),
             ];
