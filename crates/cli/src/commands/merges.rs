@@ -17,7 +17,7 @@ use crate::output::{counted, note};
 /// How often the tables are looked at: a compaction takes longer.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Draws, on a thread of its own, until it is told to end.
+/// Draws, on a thread of its own, until [`Merges::end`].
 pub(super) struct Merges {
     end: Arc<AtomicBool>,
     thread: JoinHandle<Result<usize, Failure>>,
