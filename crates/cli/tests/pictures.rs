@@ -62,7 +62,7 @@ fn each_compaction_is_drawn_with_what_it_read_and_wrote() {
         assert!(svg.contains("stroke-dasharray") && svg.contains("#d1495b"));
     }
 
-    // Without an index of points there is nothing to draw, and nothing is loaded.
+    // Without an index of points there is nothing to draw, and nothing is made.
     let refused = esker_fed(
         &[
             "load", store, "other", "-", "--key", "id:int", "--view", pictures,
@@ -74,5 +74,9 @@ fn each_compaction_is_drawn_with_what_it_read_and_wrote() {
     );
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("no index of points"), "{refused:?}");
-    esker(&["get", store, "points", "17"]).expect(0);
+    let there = esker(&["stat", store]).expect(0).stdout;
+    assert!(
+        there.contains("points") && !there.contains("other"),
+        "{there}"
+    );
 }

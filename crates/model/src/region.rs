@@ -14,7 +14,7 @@ const MOST_RANGES: usize = 24;
 const FEW_RANGES: usize = 4;
 /// The most cells that are looked at, and at one level.
 const MOST_CELLS: usize = 160;
-/// The most ranges of an area at a time, of all periods together.
+/// The ranges of an area at a time, of all periods together: about so many, but each period has up to two at least.
 const MOST_TIMED_RANGES: usize = 192;
 /// Of more periods there is one range.
 const MOST_PERIODS: u64 = 1024;

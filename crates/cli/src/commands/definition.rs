@@ -88,10 +88,8 @@ impl Wanted {
                         index.path == wanted.path
                             && index.kind == wanted.kind
                             && index.tokenizer == wanted.tokenizer
-                            && wanted
-                                .kind
-                                .type_for(wanted.ty)
-                                .is_none_or(|ty| wanted.ty.is_none() || ty == index.ty)
+                            && (wanted.ty.is_none()
+                                || wanted.kind.type_for(wanted.ty) == Some(index.ty))
                     })
                 });
         let strategy = self

@@ -8,7 +8,7 @@ use esker::{Database, Dataset, DatasetDef, Durability, Error, KeyType, Type, Wri
 use serde_json::json;
 
 use super::definition::Wanted;
-use super::merges::Merges;
+use super::merges::{self, Merges};
 use super::resume::{Interrupted, Resume};
 use super::{options, promise};
 use crate::args::LoadArgs;
@@ -33,6 +33,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     let existing = existing(&args.dir, &args.dataset, memory)?;
     if let Some((_, Some(dataset))) = &existing {
         wanted.agree(&args.dataset, &dataset.def())?;
+        merges::check(args.view.as_deref(), &args.dataset, &dataset.def())?;
     } else if wanted.key.is_none() {
         return Err(Failure::Usage(format!(
             "dataset `{}` is new: say which field is its key, as in --key id",
@@ -56,6 +57,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
                 note("no records: nothing was made");
                 return Ok(Outcome::Done);
             };
+            merges::check(args.view.as_deref(), &args.dataset, &def)?;
             let db = match missing {
                 Some((db, _)) => db,
                 None => Database::create_or_open(&args.dir, options(memory))?,

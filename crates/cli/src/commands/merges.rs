@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use esker::{Dataset, Path, TableBox};
+use esker::{Dataset, DatasetDef, Path, TableBox};
 
 use super::levels::{Mark, picture};
 use super::view::paths;
@@ -24,17 +24,21 @@ pub(super) struct Merges {
     dir: PathBuf,
 }
 
+/// Refuses to draw a dataset without an index of points.
+pub(super) fn check(dir: Option<&FilePath>, name: &str, def: &DatasetDef) -> Result<(), Failure> {
+    match dir.filter(|_| paths(def).is_empty()) {
+        None => Ok(()),
+        Some(dir) => Err(Failure::Usage(format!(
+            "--view {}: dataset `{name}` has no index of points with a tree",
+            dir.display(),
+        ))),
+    }
+}
+
 impl Merges {
     /// Draws the indexes of points of a dataset into a folder, which is made.
     pub(super) fn draw(dataset: &Dataset, dir: &FilePath) -> Result<Merges, Failure> {
-        let paths = paths(&dataset.snapshot());
-        if paths.is_empty() {
-            return Err(Failure::Usage(format!(
-                "--view {}: dataset `{}` has no index of points with a tree",
-                dir.display(),
-                dataset.name()
-            )));
-        }
+        let paths = paths(&dataset.def());
         std::fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
         let end = Arc::new(AtomicBool::new(false));
         let indexes = paths.into_iter().map(|path| Levels {

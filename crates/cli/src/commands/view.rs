@@ -1,6 +1,6 @@
 //! `view`: where the tables of an index of points lie, level by level, as a picture.
 
-use esker::{DatasetSnapshot, Path};
+use esker::{DatasetDef, DatasetSnapshot, Path};
 
 use super::levels::{Mark, picture};
 use super::{dataset_at, open_to_read};
@@ -29,15 +29,15 @@ pub(crate) fn view(args: &ViewArgs, memory: usize) -> Result<Outcome, Failure> {
 }
 
 /// The paths of the indexes of points that have a tree.
-pub(super) fn paths(dataset: &DatasetSnapshot) -> Vec<Path> {
-    let indexes = dataset.def().indexes.into_iter();
+pub(super) fn paths(def: &DatasetDef) -> Vec<Path> {
+    let indexes = def.indexes.iter();
     let points = indexes.filter(|index| index.kind.is_spatial() && index.kind.is_standalone());
-    points.map(|index| index.path).collect()
+    points.map(|index| index.path.clone()).collect()
 }
 
 /// The index of points, if there is one.
 fn only_path(dataset: &DatasetSnapshot) -> Result<Path, Failure> {
-    match paths(dataset).as_slice() {
+    match paths(&dataset.def()).as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(Failure::Usage(format!(
             "dataset `{}` has no index of points with a tree",

@@ -188,8 +188,8 @@ fn read_all(file: &[u8], meta: TableMeta) {
     for key in [&b""[..], b"key", b"key014", b"key0145", b"key203", b"zz"] {
         damage_or(table.get(key, &cost));
         damage_or(table.may_contain(key, &cost));
-        damage_or(table.approximate(key, Some(b"key1"), &cost));
-        damage_or(table.approximate(b"", Some(key), &cost));
+        damage_or(table.spanned(key, Some(b"key1"), &cost));
+        damage_or(table.spanned(b"", Some(key), &cost));
     }
     for readahead in [0, 300] {
         damage_or(walk(&table, file.len(), readahead));

@@ -489,23 +489,8 @@ impl Table {
             .ok_or_else(|| self.malformed(handle))
     }
 
-    /// Bytes of the file and number of entries spanned by the user keys in `[lo, hi)`, rounded up to whole data
-    /// blocks: never too few. `hi` of `None` is past the last key.
-    ///
-    /// # Errors
-    /// [`Error::Io`] and [`Error::Corruption`] of up to two index blocks.
-    pub fn approximate(&self, lo: &[u8], hi: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
-        if hi.is_some_and(|hi| hi <= lo || hi <= self.meta.smallest.as_slice())
-            || lo > self.meta.largest.as_slice()
-        {
-            return Ok((0, 0));
-        }
-        let (from, _, skipped, _) = self.extent(Some(lo), cost)?;
-        let (_, to, _, reached) = self.extent(hi, cost)?;
-        Ok((to.saturating_sub(from), reached.saturating_sub(skipped)))
-    }
-
     /// The entries of the data blocks spanned by the user keys in `[lo, hi)`, by number: from the first to before the second.
+    /// Rounded up to whole blocks: never too few. `hi` of `None` is past the last key.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of up to two index blocks.
@@ -515,18 +500,17 @@ impl Table {
         {
             return Ok((0, 0));
         }
-        let (_, _, skipped, _) = self.extent(Some(lo), cost)?;
-        let (_, _, _, reached) = self.extent(hi, cost)?;
+        let (skipped, _) = self.extent(Some(lo), cost)?;
+        let (_, reached) = self.extent(hi, cost)?;
         Ok((skipped, reached))
     }
 
-    /// The data block in which `key` would be (`None`: the last one): its begin and end in the file, and the number
-    /// of entries before it, and up to its end.
-    fn extent(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64, u64, u64)> {
+    /// The number of entries before the data block in which `key` would be (`None`: the last one), and up to its end.
+    fn extent(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
         let last = self.top.len().saturating_sub(1);
         let p = key.map_or(last, |key| self.top.find(0, key, MAX_SEQ).min(last));
         let Some(part) = self.top.get(p) else {
-            return Ok((0, 0, 0, 0));
+            return Ok((0, 0));
         };
         let bytes = self.index_of(p, part, true, cost)?;
         let position = || {
@@ -542,7 +526,7 @@ impl Table {
             }
             let entry = index.entry(b)?;
             let after = before.checked_add(u64::from(entry.entries))?;
-            Some((entry.handle.offset, entry.handle.end(), before, after))
+            Some((before, after))
         };
         position().ok_or_else(|| self.malformed(part.index))
     }

@@ -11,12 +11,13 @@ use model::schema::{coordinate_bytes, time_coordinate};
 use super::super::cost::Figures;
 use super::super::embedded::{self, Embedded};
 use super::super::{Best, Index, IndexEntry, Lookup, Range, Writes};
+use super::partition::first_coordinate;
 use crate::catalog::Attribute;
 use crate::error::Result;
 
 pub(super) struct InData {
-    /// Where in a value the coordinates begin.
-    pub(super) coordinates: usize,
+    /// Of the boxes: two, or with the time three.
+    pub(super) dimensions: usize,
 }
 
 /// The boxes around an area.
@@ -47,9 +48,11 @@ impl InData {
         let all = ValueRange::in_boxes(vec![Corners::default()]);
         match (range.regions.first(), range.point()) {
             (Some(region), _) => ValueRange::in_boxes(boxes(region)),
-            (None, Some(point)) => point.get(self.coordinates..).map_or(all, |corner| {
-                ValueRange::in_boxes(vec![(corner.to_vec(), corner.to_vec())])
-            }),
+            (None, Some(point)) => point
+                .get(first_coordinate(self.dimensions)..)
+                .map_or(all, |corner| {
+                    ValueRange::in_boxes(vec![(corner.to_vec(), corner.to_vec())])
+                }),
             (None, None) => all,
         }
     }
@@ -79,7 +82,7 @@ impl Index for InData {
     }
 
     fn summary(&self) -> Option<Summary> {
-        Some(Summary::Boxes(self.coordinates))
+        Some(Summary::Boxes(first_coordinate(self.dimensions)))
     }
 
     fn figures(&self) -> Figures {

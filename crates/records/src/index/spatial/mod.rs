@@ -10,7 +10,6 @@ use lsm::version::TableFile;
 use model::definition::Layout;
 use model::geometry::{Bounds, Relation};
 use model::region::Region;
-use model::schema::{POINT_LEN, POINT_TIME_LEN};
 
 use super::{Index, Lookup, Range, TreeRange};
 use crate::catalog::Attribute;
@@ -27,9 +26,7 @@ pub(super) fn of(layout: Layout) -> &'static dyn Index {
             is_stacked: false,
             is_timed: false,
         },
-        Layout::Embedded => &embedded::InData {
-            coordinates: POINT_LEN - 16,
-        },
+        Layout::Embedded => &embedded::InData { dimensions: 2 },
         Layout::Stacked => &packed::Packed {
             is_stacked: true,
             is_timed: false,
@@ -45,9 +42,7 @@ pub(super) fn of_timed(layout: Layout) -> &'static dyn Index {
             is_stacked: false,
             is_timed: true,
         },
-        Layout::Embedded => &embedded::InData {
-            coordinates: POINT_TIME_LEN - 24,
-        },
+        Layout::Embedded => &embedded::InData { dimensions: 3 },
         Layout::Stacked => &packed::Packed {
             is_stacked: true,
             is_timed: true,

@@ -39,7 +39,7 @@ type Rect<const D: usize> = [[u64; 2]; D];
 type Place<const D: usize> = [u64; D];
 
 /// Where coordinates begin in a value: they are the last that it has.
-const fn first_coordinate(dimensions: usize) -> usize {
+pub(super) const fn first_coordinate(dimensions: usize) -> usize {
     match dimensions {
         3 => POINT_TIME_LEN - 24,
         _ => POINT_LEN - 16,
