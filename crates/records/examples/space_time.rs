@@ -65,6 +65,7 @@ fn main() {
     let kinds = timed
         .into_iter()
         .chain([(IndexKind::Spatial(Layout::Z), "lon,lat")]);
+    let mut per_block = 100;
     for (kind, path) in kinds {
         let dir = tempfile::tempdir().unwrap();
         let options = Options {
@@ -96,8 +97,14 @@ fn main() {
         let snapshot = dataset.snapshot();
         let (mut found, mut blocks, mut records, mut held) = (0, 0, 0, 0);
         let mut micros = Vec::new();
-        // About as many entries as a block of the index has.
-        let per_block = 80;
+        // As many entries as a block of the index has; without an index, as many as in the one before.
+        let all = field("lon,lat").within(AreaExpr::rect(-180.0, -90.0, 180.0, 90.0))
+            & field("time").ge(START);
+        let (_, explain) = snapshot.find(all).count_explained().unwrap();
+        let read = explain.cost.index.map_or(0, |cost| cost.data_blocks);
+        if read > 0 {
+            per_block = events.len() / read as usize;
+        }
         for (x, y, from) in &questions {
             let condition = field("lon,lat").within(AreaExpr::rect(*x, *y, x + wide, y + high))
                 & field("time").range(*from..from + long);
@@ -123,7 +130,7 @@ fn main() {
         micros.sort_by(f64::total_cmp);
         let each = |sum: u64| sum as f64 / QUESTIONS as f64;
         println!(
-            "{kind}: {:.0} inserts/s; {:.1} answers in {:.1} blocks; {:.1} blocks of the index ({runs} runs) and {:.1} of records read; {:.0} us",
+            "{kind}: {:.0} inserts/s; {:.1} answers in {:.1} blocks of {per_block} entries; {:.1} blocks of the index ({runs} runs) and {:.1} of records read; {:.0} us",
             points as f64 / put,
             each(found),
             each(held as u64),
