@@ -1,6 +1,7 @@
 //! Real points, loaded with each layout of a spatial index and asked through the command line: areas with and without
 //! further conditions, the nearest, cells, and the latest of each key are those that other software computed
-//! (`../shared/data/truth.json`), also after records moved and were deleted.
+//! (`../shared/data/truth.json`), also after records moved and were deleted. Those that have times are indexed by place and time
+//! together, too.
 
 #![allow(
     missing_docs,
@@ -22,21 +23,26 @@ const LAYOUTS: [&str; 4] = ["z", "mbr", "stacked", "embedded"];
 
 struct Loaded {
     dir: TempDir,
-    layout: &'static str,
+    file: String,
+    /// Its only index, as it was declared.
+    index: String,
 }
 
 impl Loaded {
-    fn new(file: &Path, layout: &'static str) -> Loaded {
+    fn new(file: &Path, index: &str) -> Loaded {
         let loaded = Loaded {
             dir: tempfile::tempdir().unwrap(),
-            layout,
+            file: file.display().to_string(),
+            index: index.to_string(),
         };
-        let index = format!("lon,lat:spatial:{layout}");
-        let file = file.display().to_string();
+        let args = ["d", &loaded.file, "--key", "id", "--index", index];
+        loaded.run("load", &args).expect(0);
         loaded
-            .run("load", &["d", &file, "--key", "id", "--index", &index])
-            .expect(0);
-        loaded
+    }
+
+    /// Every record as in the file again.
+    fn restore(&self) {
+        self.run("load", &["d", &self.file]).expect(0);
     }
 
     fn store(&self) -> String {
@@ -152,10 +158,7 @@ fn conditions(question: &Value) -> Vec<String> {
 
 /// Asks one question, and compares the answer.
 fn ask(loaded: &Loaded, question: &Value) {
-    let what = format!(
-        "{}/{}/{}",
-        loaded.layout, question["dataset"], question["q"]
-    );
+    let what = format!("{}/{}/{}", loaded.index, question["dataset"], question["q"]);
     let (result, limit) = (&question["result"], question["limit"].as_u64());
     let mut args = vec![area(question)];
     args.extend(conditions(question));
@@ -209,6 +212,25 @@ fn ask(loaded: &Loaded, question: &Value) {
             found.sort_unstable();
             compare(&found, result, &what);
         }
+        "windows" => {
+            let number = |name: &str| question[name].as_i64().unwrap();
+            let (start, period) = (number("start"), number("period"));
+            let counts = (0..number("n")).map(|at| {
+                let from = start + at * period;
+                let window = [
+                    format!("time >= {from}"),
+                    format!("time < {}", from + period),
+                ];
+                let counted = with(&[window.as_slice(), &["--count".to_string()]].concat());
+                let counted = loaded.answer("within", &counted).stdout;
+                counted.trim().parse::<i64>().unwrap()
+            });
+            assert_eq!(
+                counts.collect::<Vec<_>>(),
+                integers(&result["counts"]),
+                "{what}"
+            );
+        }
         "select" => {
             let mut rows = loaded.answer("within", &args).rows();
             assert_eq!(
@@ -252,14 +274,15 @@ fn compare(found: &[i64], result: &Value, what: &str) {
     }
 }
 
-fn check(dataset: &str) {
+/// Asks all questions of a data set that are about space, with every layout; with `timed` of indexes of place and time, too.
+fn check(dataset: &str, timed: bool, expected: usize) {
     let Some((folder, truth)) = real_data("points of real data") else {
         return;
     };
     let has_form = |question: &&Value| {
         let is_spatial = question.get("rect").is_some() || question.get("radius").is_some();
         let op = question["op"].as_str().unwrap();
-        let known = matches!(op, "count" | "select" | "latest_per") && is_spatial;
+        let known = matches!(op, "count" | "select" | "latest_per" | "windows") && is_spatial;
         question["dataset"] == dataset && (known || matches!(op, "knn" | "cells"))
     };
     let questions: Vec<&Value> = truth["queries"]
@@ -268,29 +291,35 @@ fn check(dataset: &str) {
         .iter()
         .filter(has_form)
         .collect();
-    assert!(questions.len() > 3, "{} questions", questions.len());
-    for layout in LAYOUTS {
-        let loaded = Loaded::new(&folder.join(format!("{dataset}.ndjson.zst")), layout);
-        let (changed, plain): (Vec<&Value>, Vec<&Value>) = questions
-            .iter()
-            .partition(|question| question.get("mutate").is_some());
-        for question in plain {
+    assert_eq!(questions.len(), expected, "questions about space");
+    let (changed, plain): (Vec<&Value>, Vec<&Value>) = questions
+        .iter()
+        .partition(|question| question.get("mutate").is_some());
+    let file = folder.join(format!("{dataset}.ndjson.zst"));
+    let spatial = LAYOUTS.map(|layout| (layout, format!("lon,lat:spatial:{layout}")));
+    let both = LAYOUTS.map(|layout| (layout, format!("lon,lat@time:space-time:{layout}")));
+    let indexes = spatial.iter().chain(both.iter().filter(|_| timed));
+    for (layout, index) in indexes {
+        let loaded = Loaded::new(&file, index);
+        for question in &plain {
             ask(&loaded, question);
         }
-        // The store of the last layout is used up by the first question that changes records.
-        if let Some(question) = changed.first() {
+        for (at, question) in changed.iter().enumerate() {
+            if at > 0 {
+                loaded.restore();
+            }
             loaded.mutate(&question["mutate"]);
             ask(&loaded, question);
         }
         loaded.run("check", &[]).expect(0);
         let view = loaded.run("view", &["d"]);
-        match layout {
+        match *layout {
             "embedded" => assert!(view.code == 2 && view.stdout.is_empty(), "{view:?}"),
             _ => {
                 let tables = view.stdout.matches("<title>").count();
                 assert!(
                     view.code == 0 && view.stdout.starts_with("<svg") && tables > 0,
-                    "{layout}: {tables} tables"
+                    "{index}: {tables} tables"
                 );
             }
         }
@@ -299,18 +328,25 @@ fn check(dataset: &str) {
 
 #[test]
 fn places() {
-    check("points");
+    check("points", false, 18);
 }
 
 /// A few minutes in debug; `.ci/extra` runs them.
 #[test]
 #[ignore = "long: .ci/extra runs it"]
 fn aircraft() {
-    check("moves");
+    check("moves", true, 13);
 }
 
 #[test]
 #[ignore = "long: .ci/extra runs it"]
 fn edits_of_a_map() {
-    check("osm_edits");
+    check("osm_edits", true, 11);
+}
+
+/// Three million records, eight times.
+#[test]
+#[ignore = "long: .ci/extra runs it"]
+fn flights() {
+    check("flights", true, 7);
 }

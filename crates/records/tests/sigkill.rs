@@ -16,7 +16,10 @@ use common::{
     with_strategy,
 };
 use esker::experimental::Tuning;
-use esker::{Database, DatasetDef, Durability, KeyType, Maintenance, Options, Type};
+use esker::{
+    AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Layout, Maintenance,
+    Options, Type, field,
+};
 
 /// Tells the child where to load, and from which batch on.
 const DIR: &str = "ESKER_SIGKILL_DIR";
@@ -42,6 +45,14 @@ fn options() -> Options {
     }
 }
 
+/// Paths of points, an index of each layout.
+const PLACES: [&str; 4] = ["z", "mbr", "stacked", "boxes"];
+
+/// Where a record of a value is: a grid of degrees, a row for each ten values.
+fn place(value: u64) -> (f64, f64) {
+    ((value % 10) as f64, (value / 10) as f64)
+}
+
 /// What is done to a key: its new value, or `None` for a delete.
 type Change = (u64, Option<u64>);
 
@@ -63,8 +74,13 @@ fn body(key: u64, value: u64, batch: u64) -> String {
         .iter()
         .map(|at| format!("\"{at}\":{value},"))
         .collect();
+    let (lon, lat) = place(value);
+    let places: String = PLACES
+        .iter()
+        .map(|at| format!("\"{at}\":[{lon},{lat}],"))
+        .collect();
     let pad = "pq".repeat((key % 100) as usize);
-    format!("{{\"id\":{key},{fields}\"batch\":{batch},\"pad\":\"{pad}\"}}")
+    format!("{{\"id\":{key},{fields}{places}\"batch\":{batch},\"pad\":\"{pad}\"}}")
 }
 
 /// The child: loads batches and acknowledges each, until it is killed. Run by itself it does nothing.
@@ -159,7 +175,12 @@ fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
     let strategy = format!("{def:?}");
     {
         let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
-            def.index(path(at), esker::Index::new(kind).of_type(Type::Int))
+            def.index(path(at), Index::new(kind).of_type(Type::Int))
+        });
+        let layouts = PLACES.iter().zip(Layout::ALL);
+        let def = layouts.fold(def, |def, (at, layout)| {
+            let index = Index::new(IndexKind::Spatial(layout)).of_type(Type::Point);
+            def.index(path(at), index)
         });
         let db = Database::create_or_open(dir, options()).unwrap();
         db.create_dataset::<esker::Key>("d", def).unwrap();
@@ -212,6 +233,26 @@ fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
                 found.sort();
                 assert_eq!(found, right, "{at} = {value}");
             }
+        }
+        // Records move by their values; this area has those of a block of the grid.
+        let (west, south) = (rng.u64(0..8) as f64, rng.u64(0..4) as f64);
+        let inside = |value: u64| {
+            let (lon, lat) = place(value);
+            (west..=west + 2.0).contains(&lon) && (south..=south + 1.0).contains(&lat)
+        };
+        let mut right: Vec<String> = model
+            .iter()
+            .filter(|(_, (value, _))| inside(*value))
+            .map(|(key, _)| key.to_string())
+            .collect();
+        right.extend(inside(VALUES).then(|| LAST.to_string()));
+        right.sort();
+        for at in PLACES {
+            let area = AreaExpr::rect(west, south, west + 2.0, south + 1.0);
+            let query = dataset.query().filter(field(at).within(area));
+            let mut found = keys_in_every_way(&query);
+            found.sort();
+            assert_eq!(found, right, "{at} within {west}, {south}");
         }
         drop(dataset);
         if kill % 10 == 0 {
