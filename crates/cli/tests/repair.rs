@@ -216,7 +216,7 @@ fn the_strategy_is_changed_and_keys_come_without_records() {
             strategy == "auto",
             "{strategy_now}"
         );
-        assert_eq!(strategy_now["settled"], true, "{strategy_now}");
+        assert_eq!(strategy_now["converged"], true, "{strategy_now}");
         if strategy != "auto" {
             assert_eq!(strategy_now["maintenance"], strategy);
         }

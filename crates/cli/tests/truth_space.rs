@@ -149,7 +149,8 @@ fn conditions(question: &Value) -> Vec<String> {
             let (field, value) = (condition[0].as_str().unwrap(), &condition[2]);
             match condition[1].as_str().unwrap() {
                 "prefix" => format!("{field} ^= {value}"),
-                "absent" => format!("{field} is null"),
+                "absent" if value == true => format!("{field} is null"),
+                "absent" => format!("{field} exists"),
                 op => format!("{field} {op} {value}"),
             }
         });

@@ -31,7 +31,7 @@ pub enum BitmapMerges {
     #[default]
     SideFile,
     /// The compaction probes the current bitmap for each entry, so bits set meanwhile apply at once to the entries
-    /// still to come.
+    /// still to come. A baseline of the papers.
     Lock,
 }
 

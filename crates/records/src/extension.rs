@@ -241,7 +241,7 @@ impl ExtensionStore {
     }
 
     /// The first half of a [`write`](ExtensionStore::write): the batch has its place in the log, and is neither acknowledged nor visible until
-    /// [`ExtensionStore::acknowledge`]. Every ticket is to be settled.
+    /// [`ExtensionStore::acknowledge`]. Every ticket must be acknowledged.
     ///
     /// # Errors
     /// As [`ExtensionStore::write`].

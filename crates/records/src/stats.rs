@@ -180,7 +180,7 @@ pub struct StrategyStats {
     /// Whether measurements choose it.
     pub automatic: bool,
     /// False while queries still have to reckon with what an earlier strategy left behind.
-    pub settled: bool,
+    pub converged: bool,
     /// When obsolete writes are recorded as such.
     pub repair: Repair,
     /// How the trees are compacted.
@@ -364,7 +364,7 @@ impl Handle {
         StrategyStats {
             maintenance: settings.maintenance,
             automatic: settings.auto,
-            settled: settings.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
+            converged: settings.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
             repair: settings.repair,
             merging: settings.merging,
             versions: settings.versions,

@@ -266,8 +266,8 @@ fn data_drops(stored: &StoredDef) -> DropPolicy {
         let building = stored.change.iter().map(|change| &change.attribute);
         stored.attributes.iter().chain(building).map(|a| a.def.kind)
     };
-    // What a write replaced is noted beside that write. So it must not be dropped while the version that it
-    // replaced, as the newest that is left of its key in a component, stays.
+    // With a range filter, what a write replaced is stored under that write's number. If that entry were dropped while the
+    // version that it replaced stays in a component, the older version would look current.
     if kinds().any(|kind| widens(settings, kind)) {
         return DropPolicy::Regardless;
     }

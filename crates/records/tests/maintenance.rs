@@ -240,7 +240,7 @@ fn an_automatic_strategy_follows_the_workload_and_says_why() {
         Maintenance::Validation,
         "{stats:#?}"
     );
-    assert!(stats.strategy.settled, "{stats:#?}");
+    assert!(stats.strategy.converged, "{stats:#?}");
     assert!(dataset.def().auto);
     let now = dataset.snapshot();
     for value in 0..VALUES {

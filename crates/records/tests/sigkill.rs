@@ -85,6 +85,7 @@ fn body(key: u64, value: u64, batch: u64) -> String {
 
 /// The child: loads batches and acknowledges each, until it is killed. Run by itself it does nothing.
 #[test]
+#[ignore = "the child of the other test"]
 fn load_until_killed() {
     let (Ok(dir), Ok(first)) = (std::env::var(DIR), std::env::var(FIRST)) else {
         return;
@@ -120,7 +121,7 @@ fn load_until_killed() {
 /// Runs the child and kills it after so many acknowledgements; returns the last one.
 fn kill_after(dir: &FsPath, first: u64, acknowledgements: usize) -> Option<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "load_until_killed", "--nocapture"])
+        .args(["--exact", "load_until_killed", "--nocapture", "--ignored"])
         .env(DIR, dir)
         .env(FIRST, first.to_string())
         .stdout(Stdio::piped())

@@ -81,7 +81,7 @@ pub enum Repair {
     #[default]
     Merge,
     /// On request, by a scan of the records: until then compactions keep replaced versions (staged repair, DELI
-    /// section V; for deferred maintenance).
+    /// section V; for deferred maintenance). A baseline of the papers.
     Staged,
     /// On request, by a scan of the indexes (`Dataset::repair`).
     None,
@@ -130,7 +130,7 @@ pub enum Merging {
     Leveled,
     /// AsterixDB's tiers, ratio 1.2, for each tree separately. Writes less.
     Tiered,
-    /// Tiers, and all trees of the dataset compact the same components together (Luo & Carey section 4.4).
+    /// Tiers, and all trees of the dataset compact the same components together (Luo & Carey section 4.4). A baseline of the papers.
     Correlated,
 }
 

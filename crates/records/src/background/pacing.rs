@@ -1,9 +1,8 @@
 //! When a repair is due: a pure function.
 //!
-//! Waste adds up while nothing is repaired. A repair is due as soon as queries have wasted as much as it is expected to
-//! cost: whatever comes then, no more than twice the least is spent. So much for a share of wasted validations
-//! times the rate of queries; without queries nothing is wasted. By key it is also due when a
-//! good part of the keys is new, so that it stays small beside the writes, and compactions know what they can drop.
+//! The rule of ski rental: a repair is due when queries have wasted as much work as the repair is expected to cost, so the
+//! total is at most twice the optimum. By key it is also due when a good part of the keys is new, so that it stays small
+//! beside the writes, and compactions know what they can drop.
 
 use crate::maintenance::cost::{ASK, FETCH};
 

@@ -243,7 +243,7 @@ impl Handle {
         let bodies: Vec<&[u8]> = records.iter().map(|record| record.json()).collect();
         infer(&bodies, path).ok_or_else(|| {
             Error::bad_input(format!(
-                "none of the first {SAMPLE} records has a value at `{path}`: say its type, as in {path}:lazy:string"
+                "none of the first {SAMPLE} records has a value at `{path}` to infer its type from: give the index a type (string, int, float, bool, time)"
             ))
         })
     }

@@ -239,8 +239,8 @@ impl Handle {
             };
             backfill.run(Place::default(), &mut add).map(drop)
         };
-        // So the index tells what was replaced since the last look at the records, and of everything before a
-        // repair must have reported: wherever the watermark was moved to meanwhile.
+        // The key index covers what was replaced after the last scan of the records. What was replaced earlier must come from
+        // a repair, wherever the watermark is.
         let mut change = |seen: Seq| {
             stored.settings.since = seen.max(since);
             TreeChange {

@@ -10,6 +10,7 @@ use super::queue::Ranked;
 
 /// The order of answers, by the sequence number of the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Order {
     /// The most recently written first.
     #[default]

@@ -34,6 +34,7 @@ pub(crate) const CURRENT: usize = usize::MAX;
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Validation {
     /// As it is expected to cost least: timestamps where many candidates have turned out to be obsolete, and for
     /// answers without records.
@@ -185,7 +186,7 @@ impl Validity {
         }
     }
 
-    /// To be told about how many index entries will be asked about, before they are.
+    /// Call with the expected number of candidates before validating them.
     pub(crate) fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
         match &self.newer {
             Some(newer) => newer.prepare(total, cost),
@@ -194,7 +195,7 @@ impl Validity {
     }
 }
 
-/// The components of a tree of keys, as far as they may have a newer entry than an index index entry.
+/// The components of a tree of keys, as far as they may have a newer entry than an index entry.
 struct Newer {
     tree: TreeId,
     components: Vec<Span>,

@@ -24,6 +24,7 @@ use crate::store::View;
 
 /// In which order [`visit`](crate::Query::visit) gives records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BulkOrder {
     /// As they are found: the least work.
     Any,

@@ -53,6 +53,7 @@ impl Ord for Near {
 
 /// How many records lie in a cell of a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct CellCount {
     /// From the south pole: the latitude and 90, divided by the cell's size, rounded down.
     pub row: i64,

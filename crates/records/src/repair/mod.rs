@@ -60,6 +60,7 @@ pub enum RepairMethod {
 
 /// When a repair from the records compacts them to one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Compaction {
     /// Not at all.
     #[default]
@@ -72,13 +73,14 @@ pub enum Compaction {
 
 /// How the entries of known keys are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Lookups {
     /// As what there is to read suggests.
     #[default]
     Auto,
-    /// By sorted batches of point lookups.
+    /// By sorted batches of point lookups, always: for experiments.
     Points,
-    /// By a pass over all entries.
+    /// By a pass over all entries, always: for experiments.
     MergeScan,
 }
 
@@ -95,7 +97,7 @@ pub struct RepairOptions {
     /// Bytes that are read in a second at most, not 0. Default: as many as can be.
     pub bytes_per_second: Option<u64>,
     /// By index: keys that no key filter of the primary-key index since the watermark knows are not sorted. Default
-    /// true. Helps most where the trees are compacted together ([`crate::Merging::Correlated`]).
+    /// true; false is for experiments. Helps most where the trees are compacted together ([`crate::Merging::Correlated`]).
     pub bloom: bool,
     /// How the entries of known keys are found.
     pub lookups: Lookups,
@@ -330,10 +332,10 @@ fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<Repai
         }),
         RepairMethod::Auto => Ok(RepairMethod::Index),
         RepairMethod::Key if !by_key => Err(Error::bad_input(
-            "a repair by key goes with a primary-key index whose merges tell what they leave out (maintenance eager, validation or mutable-bitmap; repair merge)",
+            "a repair by key needs a primary-key index whose compactions record what they drop (maintenance eager, validation or mutable-bitmap; repair merge)",
         )),
         RepairMethod::Primary { .. } if !primary => Err(Error::bad_input(
-            "a primary repair goes with deferred maintenance, and with merges that tell or keep what is replaced (repair merge or staged)",
+            "a primary repair needs deferred maintenance, and compactions that record or keep what was replaced (repair merge or staged)",
         )),
         method => Ok(method),
     }

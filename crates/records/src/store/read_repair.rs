@@ -38,7 +38,7 @@ pub(crate) struct Noted {
     over: BTreeMap<Seq, Seq>,
     /// Numbers that index entries have and the record of their key has not: half-done writes, in DELI. Here a
     /// batch is whole, so they stem from damage or a mistake, which may have hit the key rather than
-    /// the number: before one is taken for over it is looked for in all records.
+    /// the number: before a write is taken to be obsolete it is looked for in all records.
     dangling: BTreeSet<Seq>,
 }
 
