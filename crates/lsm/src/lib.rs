@@ -83,7 +83,7 @@ pub use batch::{Batch, Savepoint, ShowWrite, TreeId};
 pub use budget::{Account, Budget, Loan, MemoryUse};
 pub use cache::BlockCache;
 pub use check::CheckReport;
-pub use compaction::{LazyLeveled, Leveled, RunSink, Tiered, WriteRun, held};
+pub use compaction::{LazyLeveled, Leveled, NextTable, RunSink, Tiered, WriteRun, held};
 pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};

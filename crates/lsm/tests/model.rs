@@ -101,6 +101,7 @@ impl TreeProvider for Trees {
             level0_runs: 2,
             level1_bytes: 16 << 10,
             multiplier: 3,
+            next: lsm::NextTable::FewestOverlapped,
         });
         let tiered: Arc<dyn lsm::CompactionPolicy> = Arc::new(Tiered {
             ratio: 1.2,

@@ -100,6 +100,7 @@ fn tree_options_at_their_ends_are_right() {
                     level0_runs: runs,
                     level1_bytes: a,
                     multiplier: b,
+                    ..Leveled::default()
                 }));
             }
         }

@@ -142,7 +142,7 @@ pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
 pub mod experimental {
     pub use crate::api::Tuning;
     pub use crate::maintenance::Validation;
-    pub use lsm::LookupOptions;
+    pub use lsm::{LookupOptions, NextTable};
 }
 
 /// Compiles the example in the README.

@@ -135,6 +135,8 @@ pub(crate) struct Trees {
     pub(crate) table_size: u64,
     /// Bytes of a run that a tiered tree does not compact any more.
     pub(crate) largest_mergeable: u64,
+    /// Which table of a level is compacted next.
+    pub(crate) next_table: lsm::NextTable,
     /// Whose trees are not ours.
     pub(crate) extensions: Extensions,
 }
@@ -144,6 +146,7 @@ impl Trees {
     fn policy(&self, merging: Merging) -> Arc<dyn CompactionPolicy> {
         let leveled = |tables: u64| Leveled {
             level1_bytes: self.table_size.saturating_mul(tables),
+            next: self.next_table,
             ..Leveled::default()
         };
         match merging {

@@ -118,6 +118,11 @@ fn layouts(records: usize) -> Vec<(&'static str, Setup, bool)> {
         direct: true,
         table: Some((memory as u64 / TABLES).max(1 << 16)),
         largest: (kind == Kind::Stacked).then_some(((records * RECORD) as f64 * LARGEST) as u64),
+        best: false,
+    };
+    let best = Setup {
+        best: true,
+        ..of(Kind::Mbr, true)
     };
     let unbounded = Setup {
         largest: None,
@@ -126,6 +131,7 @@ fn layouts(records: usize) -> Vec<(&'static str, Setup, bool)> {
     vec![
         ("z", of(Kind::Z, true), false),
         ("mbr", of(Kind::Mbr, true), false),
+        ("mbr pick-best", best, false),
         ("stacked", of(Kind::Stacked, true), false),
         ("embedded", of(Kind::Embedded, true), false),
         ("by key", of(Kind::Composite, true), false),
@@ -150,6 +156,7 @@ fn usual(kind: Kind, records: usize) -> Who {
         direct: false,
         table: None,
         largest: None,
+        best: false,
     })
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker::experimental::Tuning;
+use esker::experimental::NextTable;
 use esker::{
     AreaExpr, BulkOrder, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind,
     KeyType, Merging, Options, field,
@@ -141,6 +141,8 @@ pub struct Setup {
     pub table: Option<u64>,
     /// Bytes of a tiered run that is not compacted any more, if any.
     pub largest: Option<u64>,
+    /// Whether the table of a level that overlaps the fewest is compacted next, and not each in turn.
+    pub best: bool,
 }
 
 /// Esker.
@@ -166,10 +168,10 @@ impl Esker {
             options.table_size = table;
         }
         if let Some(largest_mergeable) = setup.largest {
-            options.tuning = Tuning {
-                largest_mergeable,
-                ..options.tuning
-            };
+            options.tuning.largest_mergeable = largest_mergeable;
+        }
+        if setup.best {
+            options.tuning.next_table = NextTable::FewestOverlapped;
         }
         let def = DatasetDef::new("id", KeyType::Int).merging(match setup.leveled {
             true => Merging::Leveled,

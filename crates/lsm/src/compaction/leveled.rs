@@ -1,11 +1,23 @@
 //! The leveled policy.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion};
 
+/// Which table of a level is compacted next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum NextTable {
+    /// Each in turn, as in LevelDB: in the order of keys, or of the tree's partitioner ([`crate::Partitioner::turn`]).
+    #[default]
+    RoundRobin,
+    /// The one that overlaps the fewest tables of the next level, of several the next in turn (pick-best).
+    FewestOverlapped,
+}
+
 /// The leveled policy of LevelDB: one run per level below level 0, each ten times the size of the one above; a
-/// compaction takes one table of a level, round robin over the keys, and the tables that it overlaps below.
+/// compaction takes one table of a level, by turns unless told otherwise, and the tables that it overlaps below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leveled {
     /// Number of runs of level 0 that triggers their compaction into level 1, at least 1.
@@ -14,6 +26,8 @@ pub struct Leveled {
     pub level1_bytes: u64,
     /// Size ratio of adjacent levels, at least 2.
     pub multiplier: u64,
+    /// Which table of a level is compacted next.
+    pub next: NextTable,
 }
 
 impl Default for Leveled {
@@ -22,6 +36,7 @@ impl Default for Leveled {
             level0_runs: 4,
             level1_bytes: 64 << 20,
             multiplier: 10,
+            next: NextTable::default(),
         }
     }
 }
@@ -102,40 +117,60 @@ impl Leveled {
         Some(Choice::merge(runs, 0))
     }
 
-    /// One table of `level`, round robin, and the tables below that it overlaps. A table that is cut by more than the key
-    /// may overlap most of the level below, in shapes that no output can be cut around: it is passed over while others
-    /// overlap fewer.
+    /// One table of `level` and the tables below that it overlaps. A table that is cut by more than the key may overlap
+    /// most of the level below, in shapes that no output can be cut around: its turn is passed over while others overlap
+    /// fewer.
     pub(super) fn level(&self, tree: &TreeVersion, level: u32) -> Option<Choice> {
         let run = tree.level(level)?;
         let below = tree.level(level + 1);
-        let start = tree.cursors.get(&level);
-        let next = run
-            .tables
-            .iter()
-            .position(|table| start.is_none_or(|key| table.meta().smallest > *key));
-        let (before, after) = run.tables.split_at(next.unwrap_or(0));
-        let mut best: Option<(&Arc<TableFile>, Vec<Arc<TableFile>>)> = None;
-        for table in after.iter().chain(before) {
-            let overlapped = overlapped(&[vec![table.clone()]], below);
-            let fewer = best.as_ref().is_none_or(|b| overlapped.len() < b.1.len());
-            let is_few = run.is_by_key() || overlapped.len() <= MOST_OVERLAPPED;
-            if fewer {
-                best = Some((table, overlapped));
+        let most = match (self.next, run.is_by_key()) {
+            (NextTable::FewestOverlapped, _) => 0,
+            (NextTable::RoundRobin, true) => usize::MAX,
+            (NextTable::RoundRobin, false) => MOST_OVERLAPPED,
+        };
+        let mut best: Option<(&Turn<'_>, Vec<Arc<TableFile>>)> = None;
+        let turns = turns(run, tree.cursors.get(&level));
+        for turn in &turns {
+            let overlapped = overlapped(&[vec![turn.table.clone()]], below);
+            let count = overlapped.len();
+            if best.as_ref().is_none_or(|best| count < best.1.len()) {
+                best = Some((turn, overlapped));
             }
-            if is_few {
+            if count <= most {
                 break;
             }
         }
-        let (table, overlapped) = best?;
-        let mut choice = Choice::merge(vec![vec![table.clone()], overlapped], level + 1);
-        // Tables that are cut by more than the key overlap by key: each has its turn in the order of the smallest.
+        let (turn, overlapped) = best?;
+        let mut choice = Choice::merge(vec![vec![turn.table.clone()], overlapped], level + 1);
+        // A table by key has passed with all of its keys.
         let passed = match run.is_by_key() {
-            true => &table.meta().largest,
-            false => &table.meta().smallest,
+            true => turn.table.meta().largest.clone(),
+            false => turn.at.to_vec(),
         };
-        choice.cursor = Some((level, passed.clone()));
+        choice.cursor = Some((level, passed));
         Some(choice)
     }
+}
+
+/// A table that may be compacted next.
+struct Turn<'r> {
+    /// Its place in the order of turns.
+    at: Cow<'r, [u8]>,
+    table: &'r Arc<TableFile>,
+}
+
+/// The tables of a run in the order in which it is their turn, those after `cursor` first.
+fn turns<'r>(run: &'r Run, cursor: Option<&Vec<u8>>) -> Vec<Turn<'r>> {
+    let turn = |table: &'r Arc<TableFile>| Turn {
+        at: run.turn(table),
+        table,
+    };
+    let mut turns: Vec<Turn<'r>> = run.tables.iter().map(turn).collect();
+    // Tables are kept by their smallest key, so that is who is first where turns are the same.
+    turns.sort_by(|a, b| a.at.cmp(&b.at));
+    let next = turns.partition_point(|turn| cursor.is_some_and(|cursor| *turn.at <= **cursor));
+    turns.rotate_left(next);
+    turns
 }
 
 /// The most tables that a table which is cut by more than the key should overlap in the next level, so that its compaction

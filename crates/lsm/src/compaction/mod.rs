@@ -20,7 +20,7 @@ use crate::version::TreeOptions;
 pub(crate) use choice::{all, followed_by, oldest_level, pick_above, pick_all};
 pub use job::{RunSink, WriteRun};
 pub use lazy_leveled::LazyLeveled;
-pub use leveled::Leveled;
+pub use leveled::{Leveled, NextTable};
 pub use sweep::held;
 pub use tiered::Tiered;
 

@@ -125,6 +125,31 @@ fn leveled_goes_round_the_keys_of_a_level() {
     );
 }
 
+#[test]
+fn leveled_can_take_the_table_that_overlaps_the_fewest() {
+    let best = Leveled {
+        next: NextTable::FewestOverlapped,
+        ..Leveled::default()
+    };
+    let mut make = Maker::new();
+    let over = 40 << 20;
+    let level1 = make.run(1, &[("a", "d", over), ("e", "f", over), ("g", "h", over)]);
+    let below = [
+        ("a", "b", 10),
+        ("c", "d", 10),
+        ("e", "e", 10),
+        ("g", "g", 10),
+    ];
+    let level2 = make.run(2, &below);
+    let mut tree = tree(vec![level1, level2]);
+    // Two overlap one table each: they take turns, and what overlaps two has none.
+    for expected in [vec![2, 6], vec![3, 7], vec![2, 6]] {
+        let (_, choice) = best.pick(&tree).unwrap();
+        assert_eq!(numbers(&choice), expected);
+        tree.cursors.extend(choice.cursor.clone());
+    }
+}
+
 /// Bounds are the least and the greatest of a number.
 #[derive(Debug)]
 struct ByNumber;
@@ -139,6 +164,9 @@ impl Partitioner for ByNumber {
     }
     fn overlap(&self, a: &[u8], b: &[u8]) -> bool {
         a.first() <= b.last() && b.first() <= a.last()
+    }
+    fn turn(&self, bounds: &[u8]) -> Option<Vec<u8>> {
+        Some(bounds.to_vec())
     }
     fn cut(&self, _: &Cutting<'_>) -> Box<dyn Cutter> {
         Box::new(Whole)
@@ -181,9 +209,9 @@ fn leveled_gives_each_table_that_is_cut_by_more_than_the_key_its_turn() {
     let mut make = Maker::new();
     let over = 40 << 20;
     let level1 = [
-        ("a", over, [1, 9]),
-        ("b", over, [10, 19]),
-        ("c", over, [20, 29]),
+        ("c", over, [1, 9]),
+        ("a", over, [10, 19]),
+        ("b", over, [20, 29]),
     ];
     let level1 = make.cut_run(1, &level1);
     let level2 = make.cut_run(2, &[("a", 10, [5, 12]), ("a1", 10, [15, 40])]);

@@ -27,6 +27,13 @@ pub trait Partitioner: Send + Sync + fmt::Debug {
     /// True when some key may be covered by both.
     fn overlap(&self, a: &[u8], b: &[u8]) -> bool;
 
+    /// Where a table with these bounds stands in the order in which the tables of a level take their turn to be
+    /// compacted. By default that is the order of the smallest keys.
+    fn turn(&self, bounds: &[u8]) -> Option<Vec<u8>> {
+        let _ = bounds;
+        None
+    }
+
     /// Begins to cut the output of a flush or compaction.
     fn cut(&self, output: &Cutting<'_>) -> Box<dyn Cutter>;
 }

@@ -1,5 +1,6 @@
 //! A run: tables that do not overlap, by key or in the order of the tree's partitioner.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -103,6 +104,13 @@ impl Run {
             tables.any(|other| partitioner.overlap(own.bounds(), other.bounds()))
         };
         self.tables.iter().filter(overlaps).cloned().collect()
+    }
+
+    /// Where a table of the run stands in the order of turns of compactions: by its key, or as the partitioner says.
+    pub fn turn<'t>(&self, table: &'t TableFile) -> Cow<'t, [u8]> {
+        let partitioner = self.partitioner.as_ref();
+        let turn = partitioner.and_then(|partitioner| partitioner.turn(table.bounds()));
+        turn.map_or(Cow::Borrowed(&table.meta().smallest), Cow::Owned)
     }
 
     /// Sorts the tables, and returns an error where two of them overlap, or one has bounds of an unknown order.

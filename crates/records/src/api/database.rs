@@ -62,6 +62,8 @@ pub struct Tuning {
     pub blocked_filter: bool,
     /// Bytes of a run that a tiered tree does not compact any more. Default 64 GiB.
     pub largest_mergeable: u64,
+    /// Which table of a level is compacted next. Default: each in turn.
+    pub next_table: lsm::NextTable,
     /// What compactions do about bits that are set meanwhile. Default: side file.
     pub bitmap_merges: lsm::BitmapMerges,
     /// Trees that a job writes to from which on small tables share a file. Default 8.
@@ -89,6 +91,7 @@ impl Default for Tuning {
             value_filter_bits: engine.value_filter_bits,
             blocked_filter: engine.blocked_filter,
             largest_mergeable: lsm::Tiered::default().largest_mergeable,
+            next_table: lsm::NextTable::default(),
             bitmap_merges: engine.bitmap_merges,
             share_from: engine.share_from,
             bitmap_slack: engine.bitmap_slack,
@@ -214,6 +217,7 @@ impl Database {
         let trees = Trees {
             table_size: options.table_size,
             largest_mergeable: options.tuning.largest_mergeable,
+            next_table: options.tuning.next_table,
             extensions: Extensions::new(&options.extensions)?,
         };
         Ok((engine, trees))

@@ -95,6 +95,20 @@ fn clip<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Option<Rect<D>> {
     Some(a)
 }
 
+/// The bits of the coordinates in turn, the most significant first.
+fn interleaved<const D: usize>(place: Place<D>) -> Vec<u8> {
+    let mut bytes = vec![0; 8 * D];
+    for bit in 0..64 {
+        for (dimension, at) in place.iter().enumerate() {
+            let (position, is_set) = (bit * D + dimension, at >> (63 - bit) & 1);
+            if let Some(byte) = bytes.get_mut(position / 8) {
+                *byte |= (is_set as u8) << (7 - position % 8);
+            }
+        }
+    }
+    bytes
+}
+
 /// The box around the points of a table, and their least and greatest time, if they have one; `None` for damaged bounds.
 pub(super) fn bounds_of(bounds: &[u8]) -> Option<(Bounds, Option<(i64, i64)>)> {
     let (place, times) = match rect::<3>(bounds) {
@@ -135,6 +149,13 @@ impl<const D: usize> Partitioner for Boxes<D> {
             (Some(a), Some(b)) => meet(a, b),
             _ => true,
         }
+    }
+
+    /// By the z-value of the box's centre (the paper's round-robin), of coordinates as they are encoded.
+    fn turn(&self, bounds: &[u8]) -> Option<Vec<u8>> {
+        let rect = rect::<D>(bounds)?;
+        let centre = rect.map(|[low, high]| low + (high - low) / 2);
+        Some(interleaved(centre))
     }
 
     fn cut(&self, output: &Cutting<'_>) -> Box<dyn Cutter> {

@@ -14,6 +14,32 @@ fn key(x: f64, y: f64, id: u32) -> Vec<u8> {
     key
 }
 
+#[test]
+fn tables_take_turns_by_the_z_value_of_their_centre() {
+    let bounds = |corners: [[f64; 2]; 2]| {
+        let mut bounds = Vec::new();
+        for [x, y] in corners {
+            POINTS.cover(&mut bounds, &key(x, y, 0));
+        }
+        bounds
+    };
+    let turn = |corners| POINTS.turn(&bounds(corners)).unwrap();
+    // By quarters of the world: the first coordinate weighs more. The smallest keys are in another order.
+    let turns = [
+        turn([[-20.0, -30.0], [-10.0, 5.0]]),
+        turn([[-20.0, 10.0], [-10.0, 30.0]]),
+        turn([[-1.0, -30.0], [50.0, -10.0]]),
+        turn([[-1.0, -1.0], [50.0, 50.0]]),
+    ];
+    assert!(turns.is_sorted());
+    assert!(turns.windows(2).all(|pair| pair[0] != pair[1]));
+    assert!(POINTS.turn(b"damaged").is_none());
+    let one = interleaved([1_u64 << 63, 0]);
+    assert_eq!((one.len(), one[0]), (16, 0b1000_0000));
+    assert_eq!(interleaved([0, 1])[15], 1);
+    assert_eq!(interleaved([0, 0, u64::MAX])[..3], [0x24, 0x92, 0x49]);
+}
+
 fn random_key(rng: &mut Rng, id: u32) -> Vec<u8> {
     match rng.usize(0..6) {
         // Many at one point, and on lines.
