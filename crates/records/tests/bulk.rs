@@ -12,7 +12,7 @@ use common::{DIR, INDEXED, PATHS, TextQuery, converge, open, path, row};
 use esker::fs::Fs;
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;
-use esker::{BulkOrder, Dataset, DatasetDef, ErrorKind, KeyType, Query, Type};
+use esker::{BulkOrder, Dataset, DatasetDef, ErrorKind, KeyType, PageToken, Query, Type};
 
 const RECORDS: u64 = 4000;
 
@@ -136,7 +136,10 @@ fn a_page_has_no_other_order() {
     let query = dataset.query().between(&path("lazy"), "0", "60");
     let mut page = query.clone().limit(Some(3)).run().unwrap();
     assert_eq!(page.by_ref().count(), 3);
-    let behind = query.after(page.token().unwrap());
+    let token = page.token().unwrap();
+    assert_eq!(token.to_string().parse::<PageToken>().unwrap(), token);
+    assert!("x".parse::<PageToken>().is_err());
+    let behind = query.after(token);
     let refused = behind.visit(BulkOrder::Any, &mut |_| panic!("given"));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadInput);
 }

@@ -12,7 +12,7 @@ use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, Explained
 use super::plan::{self, Driver, Plan};
 use super::predicate::Predicates;
 use super::stages::{self, Admission, Fetch, TakeScanned};
-use super::{Order, Query};
+use super::{Order, PageToken, Query};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 use crate::index::{Best, CURRENT, Candidate, Lookup, Window};
@@ -27,10 +27,6 @@ const PAGE: usize = 256 << 10;
 /// until their size is known.
 const FETCH: usize = 1024;
 const FIRST_FETCH: usize = 64;
-
-/// Where a page ended. Valid for the same query on the same snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageToken(Seq);
 
 /// A record that answers the query.
 pub(super) struct Ready {

@@ -19,9 +19,9 @@ pub(crate) mod space;
 mod stages;
 #[cfg(test)]
 mod stages_tests;
+mod token;
 mod versions;
 
-pub use answer::PageToken;
 pub(crate) use answer::{Answer, Keys};
 pub use bulk::BulkOrder;
 pub use explain::{
@@ -30,8 +30,9 @@ pub use explain::{
 pub use levels::TableBox;
 pub(crate) use scan::Scan;
 pub use space::CellCount;
+pub use token::{PageToken, ValueToken};
 pub(crate) use versions::Page;
-pub use versions::{ValuePage, ValueToken};
+pub use versions::ValuePage;
 
 use std::ops::ControlFlow;
 

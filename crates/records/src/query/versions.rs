@@ -5,8 +5,6 @@
 //! answers do not depend on them. The versions of a key *at* a moment are those that are kept, are not newer,
 //! and have no deletion above them that is not newer either.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use lsm::{Kind, Seq};
@@ -15,6 +13,7 @@ use model::condition::{Expr, Op, Operand};
 use model::schema::Path;
 use model::tokens::Tokenizer;
 
+use super::ValueToken;
 use super::candidates::{Kept, Search};
 use super::predicate::Predicates;
 use crate::error::{Error, Result};
@@ -55,45 +54,6 @@ pub struct ValuePage<K = Key> {
     pub records: Vec<Record<K>>,
     /// Goes on behind them; `None` when there are no more.
     pub next: Option<ValueToken>,
-}
-
-/// Where a page of versions ended: the moment that it was asked for, and its last version. It stays valid, in other
-/// processes too, and pages continue as if nothing had been written since; but versions that are not kept
-/// any more are gone. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` where it was asked for as of a write `TS` to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ValueToken {
-    at: Seq,
-    after: Seq,
-    /// What was asked for: `at`, or later than the last write then.
-    asked: Seq,
-}
-
-impl fmt::Display for ValueToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.at, self.after)?;
-        match self.asked > self.at {
-            true => write!(f, ".{}", self.asked),
-            false => Ok(()),
-        }
-    }
-}
-
-impl FromStr for ValueToken {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<ValueToken> {
-        let parts: Option<Vec<Seq>> = text.split('.').map(|part| part.parse().ok()).collect();
-        match parts.as_deref() {
-            Some(&[at, after]) => Ok(ValueToken {
-                at,
-                after,
-                asked: at,
-            }),
-            Some(&[at, after, asked]) if asked > at => Ok(ValueToken { at, after, asked }),
-            _ => Err(Error::bad_input(format!(
-                "`{text}` is not a token that a page gave"
-            ))),
-        }
-    }
 }
 
 impl View {

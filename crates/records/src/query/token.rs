@@ -1,0 +1,74 @@
+//! Where pages end, as text that can be handed out.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lsm::Seq;
+
+use crate::error::{Error, Result};
+
+/// Where a page ended: at its last record, whose number is the token's text. Valid for the same query on the same
+/// snapshot, a named one in another process too.
+///
+/// ```
+/// let token: esker::PageToken = "42".parse()?;
+/// assert_eq!(token.to_string(), "42");
+/// # Ok::<(), esker::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PageToken(pub(super) Seq);
+
+impl fmt::Display for PageToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for PageToken {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<PageToken> {
+        let seq = text.parse().ok().map(PageToken);
+        seq.ok_or_else(|| not_a_token(text))
+    }
+}
+
+/// Where a page of versions ended: the moment that it was asked for, and its last version. It stays valid, in other
+/// processes too, and pages continue as if nothing had been written since; but versions that are not kept
+/// any more are gone. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` where it was asked for as of a write `TS` to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ValueToken {
+    pub(super) at: Seq,
+    pub(super) after: Seq,
+    /// What was asked for: `at`, or later than the last write then.
+    pub(super) asked: Seq,
+}
+
+impl fmt::Display for ValueToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at, self.after)?;
+        match self.asked > self.at {
+            true => write!(f, ".{}", self.asked),
+            false => Ok(()),
+        }
+    }
+}
+
+impl FromStr for ValueToken {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<ValueToken> {
+        let parts: Option<Vec<Seq>> = text.split('.').map(|part| part.parse().ok()).collect();
+        match parts.as_deref() {
+            Some(&[at, after]) => Ok(ValueToken {
+                at,
+                after,
+                asked: at,
+            }),
+            Some(&[at, after, asked]) if asked > at => Ok(ValueToken { at, after, asked }),
+            _ => Err(not_a_token(text)),
+        }
+    }
+}
+
+fn not_a_token(text: &str) -> Error {
+    Error::bad_input(format!("`{text}` is not a token that a page gave"))
+}
