@@ -45,6 +45,7 @@ impl TreeProvider for Trees {
                 level0_runs: 2,
                 level1_bytes: 4 << 10,
                 multiplier: 3,
+                ..Leveled::default()
             }),
         };
         let plain = TreeOptions {

@@ -82,6 +82,7 @@ impl TreeProvider for Trees {
                 level0_runs: 2,
                 level1_bytes: 16 << 10,
                 multiplier: 3,
+                ..Leveled::default()
             }))
         };
         Ok(match name {

@@ -25,6 +25,7 @@ impl TreeProvider for Trees {
                 level0_runs: 2,
                 level1_bytes: 16 << 10,
                 multiplier: 3,
+                ..Leveled::default()
             }),
             _ => Arc::new(Tiered {
                 ratio: 1.2,

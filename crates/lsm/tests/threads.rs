@@ -31,6 +31,7 @@ impl TreeProvider for Trees {
                 level0_runs: 2,
                 level1_bytes: 64 << 10,
                 multiplier: 4,
+                ..Leveled::default()
             })
         } else {
             Arc::new(Tiered::default())
