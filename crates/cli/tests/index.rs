@@ -116,7 +116,7 @@ fn indexes_are_added_switched_and_dropped() {
         "mixed:lazy:int",
         "record 7: field mixed must be of type int, found string",
     );
-    refused("add", "empty", "say its type");
+    refused("add", "empty", "give the index a type");
     assert_eq!(stat(&store)["arguments"], definition);
     let said = esker(&["index", "resume", &store]).expect(0).stderr;
     assert!(
