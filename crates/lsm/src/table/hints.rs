@@ -11,8 +11,8 @@ use crate::entry::MAX_SEQ;
 use crate::error::Result;
 use crate::synopsis::{BlockSynopsis, MapPage, ValueRange, map_hash};
 
-/// For up to this many blocks of a partition, reading the synopsis for their sequence bounds does not pay.
-const FEW: usize = 2;
+/// Keys from the first on, up to but without the second; `None` is past the last key.
+pub type KeyRange<'a> = (&'a [u8], Option<&'a [u8]>);
 
 impl Table {
     /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the table: reads one
@@ -107,8 +107,8 @@ impl Table {
         first..end.max(first)
     }
 
-    /// Appends the data blocks of partition `p` that can hold entries of the user keys in `[lo, hi)`, in key order. A
-    /// few blocks get the sequence bounds of the partition.
+    /// Appends the data blocks of partition `p` that can hold entries of the user keys in some of `ranges`, which ascend and do
+    /// not overlap: in key order, each once. A few blocks get the sequence bounds of the partition.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the index and the synopsis block.
@@ -118,7 +118,7 @@ impl Table {
     pub fn blocks_between(
         &self,
         p: usize,
-        (lo, hi): (&[u8], Option<&[u8]>),
+        ranges: &[KeyRange<'_>],
         cost: &Cost,
         out: &mut Vec<BlockHint>,
     ) -> Result<()> {
@@ -126,30 +126,44 @@ impl Table {
             return Ok(());
         };
         let bytes = self.index_of(p, part, true, cost)?;
-        let extent = || {
-            let index = Index::parse(&bytes)?;
-            let first = index.find(0, lo, MAX_SEQ)?;
-            let end = match hi {
-                Some(hi) => (index.find(first, hi, MAX_SEQ)? + 1).min(index.len()),
-                None => index.len(),
-            };
-            Some(first..end)
-        };
-        let blocks = extent().ok_or_else(|| self.malformed(part.index))?;
+        let before = out.len();
         let hint = |block, (min_seq, max_seq)| BlockHint {
             partition: p,
             block,
             min_seq,
             max_seq,
         };
-        if blocks.len() <= FEW {
-            out.extend(blocks.map(|block| hint(block, (part.min_seq, part.max_seq))));
+        // With the sequence bounds of the partition, for now.
+        let mut name = || {
+            let index = Index::parse(&bytes)?;
+            // Where the range before ended: its last block may have entries of this one, too.
+            let mut end = 0_usize;
+            for (lo, hi) in ranges {
+                let first = index.find_near(end.saturating_sub(1), lo, MAX_SEQ)?;
+                if first == index.len() {
+                    break;
+                }
+                let new = first.max(end);
+                end = match hi {
+                    Some(hi) => (index.find_near(first, hi, MAX_SEQ)? + 1).min(index.len()),
+                    None => index.len(),
+                };
+                out.extend((new..end).map(|block| hint(block, (part.min_seq, part.max_seq))));
+            }
+            Some(())
+        };
+        name().ok_or_else(|| self.malformed(part.index))?;
+        // For one or two, reading the synopsis does not pay.
+        let Some(named @ [_, _, _, ..]) = out.get_mut(before..) else {
             return Ok(());
-        }
+        };
         self.with_synopsis(p, cost, |synopsis| {
-            let bounds = synopsis.bounds().enumerate();
-            let inside = bounds.skip(blocks.start).take(blocks.len());
-            out.extend(inside.map(|(block, bounds)| hint(block, bounds)));
+            let mut named = named.iter_mut().peekable();
+            for (block, bounds) in synopsis.bounds().enumerate() {
+                if let Some(named) = named.next_if(|named| named.block == block) {
+                    *named = hint(block, bounds);
+                }
+            }
             Some(())
         })
     }

@@ -46,6 +46,7 @@ pub(crate) use batch::{Locator, WantedBlock, fetch, meet};
 pub use builder::TableBuilder;
 pub use cursor::{BlockEntries, TableCursor};
 pub use filter::{KeyFilter, KeyFilterBuilder};
+pub use hints::KeyRange;
 pub use reader::Table;
 
 /// How tables are written.

@@ -17,7 +17,7 @@ use self::expiry::Expiring;
 use crate::catalog::{Attribute, Layout, dataset_of, is_of_extension};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
-use crate::index::{self, VisitFact};
+use crate::index::{self, Lookup, VisitFact};
 use crate::store::{Handle, Store};
 
 /// What a check found.
@@ -211,7 +211,13 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     };
     let all = |attribute, visit: &mut VisitFact<'_>| {
         let cost = snapshot.cost();
-        index::each_fact(snapshot, attribute, None, READAHEAD, &cost, visit)
+        let lookup = Lookup {
+            layout,
+            snapshot,
+            data_cost: &cost,
+            index_cost: &cost,
+        };
+        index::each_fact(&lookup, attribute, None, READAHEAD, visit)
     };
     let mut unreadable = Vec::new();
     for (attribute, expected) in layout.attributes.iter().zip(expected) {

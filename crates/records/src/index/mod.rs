@@ -21,12 +21,11 @@ mod seen;
 mod spatial;
 mod walk;
 
-use std::sync::Arc;
-
 use lsm::attributes::Summary;
 use lsm::synopsis::ValueRange;
+use lsm::table::KeyRange;
 use lsm::version::TableFile;
-use lsm::{Batch, Component, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
+use lsm::{Batch, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
 pub(crate) use best::Window;
 pub use best::{Best, Order};
@@ -227,6 +226,11 @@ pub trait Index: Send + Sync {
         region.key_ranges().map(of_cells).collect()
     }
 
+    /// True of a tree of points: each put there is one index entry, and areas are ranges of its keys.
+    fn is_of_points(&self) -> bool {
+        false
+    }
+
     /// The options of its tree, where it has one, that keeps the index entries of so many versions of a record; but for the
     /// policy.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
@@ -351,20 +355,6 @@ pub(crate) fn box_of(file: &TableFile) -> Option<Bounds> {
     spatial::box_of(file).map(|(bounds, _)| bounds)
 }
 
-/// The components of a tree, without the tables that are cut by space and do not meet the area of a range.
-fn meeting(snapshot: &Snapshot, tree: TreeId, range: &Range) -> Vec<Component> {
-    let mut components = snapshot.components(tree);
-    for component in &mut components {
-        if let Component::Run(run) = component
-            && !run.is_by_key()
-        {
-            let tables = run.tables.iter().filter(|file| spatial::meets(file, range));
-            run.tables = Arc::new(tables.cloned().collect());
-        }
-    }
-    components
-}
-
 /// [`Index::is_filtered_scan`] of a kind.
 pub(crate) fn is_filtered_scan(kind: IndexKind) -> bool {
     of(kind).is_some_and(|index| index.is_filtered_scan())
@@ -400,30 +390,29 @@ pub(crate) type FactVisitor<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + '
 /// Is given value, key and sequence number of an index entry.
 pub(crate) type VisitFact<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Gives each index entry of a stand-alone index, or those whose values lie in `range`, to `visit`, in the order of the index: value,
-/// key, sequence number. Each index entry comes once; those that were taken back may be among them or not.
+/// Gives each index entry of a stand-alone index, or those whose values lie in `range`, to `visit`: value, key, sequence number.
+/// Each index entry comes once; those that are obsolete may be among them or not. They come in the order of the index, but for
+/// points in an area.
 pub(crate) fn each_fact(
-    snapshot: &Snapshot,
+    lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: Option<&Range>,
     readahead: usize,
-    cost: &Cost,
     visit: &mut VisitFact<'_>,
 ) -> Result<()> {
+    if let Some(range) = range
+        && !range.regions.is_empty()
+        && of(attribute.kind).is_some_and(|index| index.is_of_points())
+    {
+        return each_point(lookup, attribute, range, visit);
+    }
     let all = TreeRange {
         lo: Vec::new(),
         hi: None,
         exact: true,
     };
     let bounds = range.and_then(|range| Some(of(attribute.kind)?.bounds(range)));
-    let tree = tree_of(attribute)?;
-    let mut cursor = match range {
-        // Entries of a key lie at one place, so that what hides an entry is in a table that meets the area, too.
-        Some(range) if !range.regions.is_empty() => {
-            snapshot.entries_in(&meeting(snapshot, tree, range), readahead)
-        }
-        _ => snapshot.entries(tree, readahead),
-    };
+    let mut cursor = lookup.snapshot.entries(tree_of(attribute)?, readahead);
     for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
         let sieve = range.filter(|_| !exact);
         let mut inside = |value: &[u8], key: &[u8], seq| match sieve {
@@ -448,7 +437,7 @@ pub(crate) fn each_fact(
             cursor.next()?;
         }
     }
-    cost.absorb(&cursor.cost());
+    lookup.index_cost.absorb(&cursor.cost());
     Ok(())
 }
 
@@ -459,25 +448,41 @@ pub(crate) fn each_point(
     range: &Range,
     visit: &mut VisitFact<'_>,
 ) -> Result<()> {
+    let mut all = Best::new(Window::all());
+    let visit = &mut |value: &[u8], key: &[u8], seq, _: &mut Best| visit(value, key, seq);
+    each_put(lookup, attribute, range, &mut all, visit)
+}
+
+/// Is given value, key and sequence number of an index entry, and the candidates so far.
+type VisitPut<'v> = dyn FnMut(&[u8], &[u8], Seq, &mut Best) -> Result<()> + 'v;
+
+/// The same, of those that `best` may want, and gives them to `visit` with it.
+fn each_put(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    best: &mut Best,
+    visit: &mut VisitPut<'_>,
+) -> Result<()> {
     let Some(index) = of(attribute.kind) else {
         return Ok(());
     };
-    let mut all = Best::new(Window::all());
     let tree = tree_of(attribute)?;
-    let meets = |file: &TableFile| spatial::meets(file, range);
-    for TreeRange { lo, hi, exact } in spatial::bounds(lookup, attribute, range, index)? {
-        let bounds = (lo.as_slice(), hi.as_deref());
-        let visit = &mut |entry: TreeEntry<'_>, _: &mut Best| match index
-            .split(attribute.ty, entry.key)
-        {
+    let keep = |file: &TableFile| spatial::meets(file, range);
+    let bounds = spatial::bounds(lookup, attribute, range, index)?;
+    let ranges: Vec<KeyRange<'_>> = bounds
+        .iter()
+        .map(|bounds| (bounds.lo.as_slice(), bounds.hi.as_deref()))
+        .collect();
+    let exact = bounds.iter().all(|bounds| bounds.exact);
+    let visit =
+        &mut |entry: TreeEntry<'_>, best: &mut Best| match index.split(attribute.ty, entry.key) {
             Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
-                visit(value, key, entry.seq)
+                visit(value, key, entry.seq, best)
             }
             _ => Ok(()),
         };
-        walk::walk_where(lookup, tree, bounds, &meets, Tells::One, &mut all, visit)?;
-    }
-    Ok(())
+    walk::walk_where(lookup, tree, &ranges, &keep, Tells::One, best, visit)
 }
 
 /// Is given value, key and sequence number of an index entry, and whether it takes an older one back.

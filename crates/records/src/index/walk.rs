@@ -1,11 +1,11 @@
-//! The entries of an index tree in a range of keys, the newest (or oldest) parts first: tables,
+//! The entries of an index tree in some ranges of keys, the newest (or oldest) parts first: tables,
 //! partitions and blocks wait in a queue, ordered by the best sequence number that each can hold. Once
 //! enough is found and the head of the queue can hold nothing better, the walk ends.
 
 use std::sync::Arc;
 
 use lsm::memtable::Memtable;
-use lsm::table::{BlockHint, Table, entries_of_blocks};
+use lsm::table::{BlockHint, KeyRange, Table, entries_of_blocks};
 use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
 
@@ -41,28 +41,31 @@ pub struct TreeEntry<'a> {
 pub(super) fn walk(
     lookup: &Lookup<'_>,
     tree: TreeId,
-    bounds: (&[u8], Option<&[u8]>),
+    range: KeyRange<'_>,
     tells: Tells,
     best: &mut Best,
     visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
 ) -> Result<()> {
-    walk_where(lookup, tree, bounds, &|_| true, tells, best, visit)
+    walk_where(lookup, tree, &[range], &|_| true, tells, best, visit)
 }
 
-/// The same, of those tables alone that `keep` admits.
+/// The same of several ranges, which ascend and do not overlap, so that a block is read once; and of those tables alone that `keep`
+/// admits.
 pub(super) fn walk_where(
     lookup: &Lookup<'_>,
     tree: TreeId,
-    (lo, hi): (&[u8], Option<&[u8]>),
+    ranges: &[KeyRange<'_>],
     keep: &dyn Fn(&TableFile) -> bool,
     tells: Tells,
     best: &mut Best,
     visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
 ) -> Result<()> {
+    let Some(((lo, _), (_, hi))) = ranges.first().zip(ranges.last()) else {
+        return Ok(());
+    };
     let mut walk = Walk {
         lookup,
-        lo,
-        hi,
+        ranges,
         tells,
         queue: Queue::new(),
         visit,
@@ -78,7 +81,7 @@ pub(super) fn walk_where(
                 // Tables that are cut by more than the key are in the order of their smallest keys, too.
                 let inside = after
                     .take_while(|file| hi.is_none_or(|hi| meta(file).smallest.as_slice() < hi))
-                    .filter(|file| meta(file).largest.as_slice() >= lo && keep(file));
+                    .filter(|file| meta(file).largest.as_slice() >= *lo && keep(file));
                 for file in inside {
                     let bounds = (meta(file).min_seq, meta(file).max_seq);
                     walk.push(bounds, Unit::File(file.clone()), best);
@@ -98,8 +101,7 @@ enum Unit {
 
 struct Walk<'a, 'v> {
     lookup: &'a Lookup<'a>,
-    lo: &'a [u8],
-    hi: Option<&'a [u8]>,
+    ranges: &'a [KeyRange<'a>],
     tells: Tells,
     queue: Queue<Unit>,
     visit: &'v mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
@@ -124,9 +126,14 @@ impl Walk<'_, '_> {
                 Unit::Memtable(memtable) => self.memtable(&memtable, best)?,
                 Unit::File(file) => {
                     let table = file.table()?;
-                    for partition in table.partitions_between(self.lo, self.hi) {
-                        let bounds = table.partition_bounds(partition);
-                        self.push(bounds, Unit::Partition(table.clone(), partition), best);
+                    let mut next = 0;
+                    for (lo, hi) in self.ranges {
+                        let partitions = table.partitions_between(lo, *hi);
+                        for partition in partitions.start.max(next)..partitions.end {
+                            let bounds = table.partition_bounds(partition);
+                            self.push(bounds, Unit::Partition(table.clone(), partition), best);
+                        }
+                        next = partitions.end.max(next);
                     }
                 }
                 Unit::Partition(table, partition) => self.partition(&table, partition, best)?,
@@ -138,19 +145,21 @@ impl Walk<'_, '_> {
 
     fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
         let mut cursor = memtable.cursor();
-        cursor.seek(self.lo, MAX_SEQ)?;
-        while cursor.valid() && self.hi.is_none_or(|hi| cursor.key() < hi) {
-            self.lookup.index_cost.check()?;
-            if cursor.seq() <= self.lookup.snapshot.seq() {
-                let entry = TreeEntry {
-                    key: cursor.key(),
-                    seq: cursor.seq(),
-                    kind: cursor.kind(),
-                    value: cursor.value(),
-                };
-                (self.visit)(entry, best)?;
+        for (lo, hi) in self.ranges {
+            cursor.seek(lo, MAX_SEQ)?;
+            while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
+                self.lookup.index_cost.check()?;
+                if cursor.seq() <= self.lookup.snapshot.seq() {
+                    let entry = TreeEntry {
+                        key: cursor.key(),
+                        seq: cursor.seq(),
+                        kind: cursor.kind(),
+                        value: cursor.value(),
+                    };
+                    (self.visit)(entry, best)?;
+                }
+                cursor.next()?;
             }
-            cursor.next()?;
         }
         Ok(())
     }
@@ -159,8 +168,8 @@ impl Walk<'_, '_> {
     /// they are read at once: neighbours together, and none has to be remembered.
     fn partition(&mut self, table: &Arc<Table>, partition: usize, best: &mut Best) -> Result<()> {
         let mut hints = Vec::new();
-        let (range, cost) = ((self.lo, self.hi), self.lookup.index_cost);
-        table.blocks_between(partition, range, cost, &mut hints)?;
+        let (ranges, cost) = (self.ranges, self.lookup.index_cost);
+        table.blocks_between(partition, ranges, cost, &mut hints)?;
         if best.wanted() <= TOGETHER * hints.len() {
             for hint in hints {
                 let bounds = (hint.min_seq, hint.max_seq);
@@ -186,16 +195,24 @@ impl Walk<'_, '_> {
 
     fn blocks(&mut self, wanted: &[(Arc<Table>, BlockHint)], best: &mut Best) -> Result<()> {
         for mut entries in entries_of_blocks(wanted, self.lookup.index_cost)? {
-            let mut valid = entries.seek(self.lo)?;
-            while valid && self.hi.is_none_or(|hi| entries.key() < hi) {
-                let entry = TreeEntry {
-                    key: entries.key(),
-                    seq: entries.seq(),
-                    kind: entries.kind(),
-                    value: entries.value(),
-                };
-                (self.visit)(entry, best)?;
-                valid = entries.advance()?;
+            let mut valid = entries.advance()?;
+            for (lo, hi) in self.ranges {
+                if valid && entries.key() < *lo {
+                    valid = entries.seek(lo)?;
+                }
+                while valid && hi.is_none_or(|hi| entries.key() < hi) {
+                    let entry = TreeEntry {
+                        key: entries.key(),
+                        seq: entries.seq(),
+                        kind: entries.kind(),
+                        value: entries.value(),
+                    };
+                    (self.visit)(entry, best)?;
+                    valid = entries.advance()?;
+                }
+                if !valid {
+                    break;
+                }
             }
         }
         Ok(())

@@ -174,8 +174,7 @@ impl Answer {
             }
             Ok(sorter.add(key, seq)?)
         };
-        let cost = &self.index_cost;
-        index::each_fact(snapshot, attribute, Some(range), readahead, cost, &mut take)?;
+        index::each_fact(&lookup, attribute, Some(range), readahead, &mut take)?;
         self.steps.candidates += index_entries;
         self.steps.superseded += over;
         self.steps.rounds += 1;

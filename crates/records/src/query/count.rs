@@ -111,17 +111,15 @@ impl Answer {
         let expired = self.expired.as_deref();
         let mut counted = SeqSet::new();
         let mut doubtful: Vec<Candidate> = Vec::new();
-        let expected = {
-            let lookup = Lookup {
-                layout,
-                snapshot: &snapshot,
-                data_cost: &self.data_cost,
-                index_cost: &index_cost,
-            };
-            match index::of(attribute.kind) {
-                Some(index) => index.estimate(&lookup, attribute, range)?,
-                None => 0,
-            }
+        let lookup = Lookup {
+            layout,
+            snapshot: &snapshot,
+            data_cost: &self.data_cost,
+            index_cost: &index_cost,
+        };
+        let expected = match index::of(attribute.kind) {
+            Some(index) => index.estimate(&lookup, attribute, range)?,
+            None => 0,
         };
         validity.prepare(expected, &keys_cost)?;
         let settle = |doubtful: &mut Vec<Candidate>, counted: &mut SeqSet| {
@@ -154,7 +152,7 @@ impl Answer {
             }
             Ok(())
         };
-        index::each_fact(&snapshot, attribute, Some(range), 0, &index_cost, &mut take)?;
+        index::each_fact(&lookup, attribute, Some(range), 0, &mut take)?;
         settle(&mut doubtful, &mut counted)?;
         self.steps.answers += counted.len();
         self.index_cost.absorb(&index_cost);

@@ -47,6 +47,10 @@ impl Index for Packed {
         Z.estimate(lookup, attribute, range)
     }
 
+    fn is_of_points(&self) -> bool {
+        true
+    }
+
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         let boxes: Arc<dyn Partitioner> = match self.is_timed {
             true => Arc::new(Boxes::<3>),

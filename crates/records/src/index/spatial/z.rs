@@ -3,17 +3,13 @@
 //! of ranges (`model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
 //! without a look at its record.
 
+use lsm::TreeOptions;
 use lsm::version::TableFile;
-use lsm::{Kind, TreeOptions};
-use model::schema::Value;
 
 use super::super::build::Build;
 use super::super::composite::{Builder, Composite};
 use super::super::cost::{Access, Figures};
-use super::super::walk::walk_where;
-use super::super::{
-    Best, Entry, Index, IndexEntry, Lookup, Range, Tells, VisitPosting, Writes, tree_of,
-};
+use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, each_put};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
@@ -35,27 +31,19 @@ impl Index for Z {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        for part in super::bounds(lookup, attribute, range, self)? {
-            let bounds = (part.lo.as_slice(), part.hi.as_deref());
-            let tree = tree_of(attribute)?;
-            let visit = &mut |entry: super::super::TreeEntry<'_>, best: &mut Best| {
-                if entry.kind == Kind::Put
-                    && let Some((value, key)) = Value::split(attribute.ty, entry.key)
-                    && (part.exact || range.contains(value))
-                {
-                    best.offer(entry.seq, key);
-                }
-                Ok(())
-            };
-            let meets = |file: &TableFile| super::meets(file, range);
-            walk_where(lookup, tree, bounds, &meets, Tells::One, best, visit)?;
-        }
-        Ok(())
+        each_put(lookup, attribute, range, best, &mut |_, key, seq, best| {
+            best.offer(seq, key);
+            Ok(())
+        })
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
         let meets = |file: &TableFile| super::meets(file, range);
         lookup.approximate_where(attribute, self.bounds(range).iter(), &meets)
+    }
+
+    fn is_of_points(&self) -> bool {
+        true
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
