@@ -1,6 +1,6 @@
 //! What a spatial index costs: inserts, moves, areas of some shares of the records, and the nearest few.
 //!
-//! `cargo run --release -p esker --example space -- [POINTS] [KIND]`: points are spread about 2,000 towns; KIND is a layout of
+//! `cargo run --release -p esker --example space -- [POINTS] [KIND] [QUESTIONS]`: points are spread about 2,000 towns; KIND is a layout of
 //! the spatial index (spatial:z, ...), composite (an index of a number in its place, to compare inserts with) or none.
 //! Prints medians in microseconds, and blocks with entries that each answer needed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -12,14 +12,13 @@ use esker::{
 };
 use fastrand::Rng;
 
-const QUESTIONS: usize = 1000;
-
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let points: u64 = arguments
         .next()
         .map_or(1_000_000, |text| text.parse().unwrap());
     let kind = arguments.next().unwrap_or("spatial".to_string());
+    let questions: usize = arguments.next().map_or(1000, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let options = Options {
         memory_budget: 256 << 20,
@@ -92,7 +91,7 @@ fn main() {
         let mut micros = Vec::new();
         let (mut found, mut blocks) = (0, 0);
         let side = (share * 2000.0_f64).sqrt() * 0.9;
-        for _ in 0..QUESTIONS {
+        for _ in 0..questions {
             let (x, y) = near(&mut rng);
             let area = AreaExpr::rect(
                 x - side / 2.0,
@@ -111,14 +110,14 @@ fn main() {
         }
         println!(
             "  about {share:e}: {:.1} records, {:.1} us, {:.1} blocks of the index",
-            found as f64 / QUESTIONS as f64,
+            found as f64 / questions as f64,
             median(&mut micros),
-            blocks as f64 / QUESTIONS as f64
+            blocks as f64 / questions as f64
         );
     }
     let mut micros = Vec::new();
     let mut steps = Vec::new();
-    for _ in 0..QUESTIONS {
+    for _ in 0..questions {
         let from = near(&mut rng);
         let begin = Instant::now();
         let (found, explain) = snapshot
@@ -134,7 +133,7 @@ fn main() {
         assert_eq!(found.len(), 10);
     }
     steps.sort_unstable();
-    let (candidates, fetched, blocks) = steps[QUESTIONS / 2];
+    let (candidates, fetched, blocks) = steps[questions / 2];
     println!("  10 nearest: {candidates} candidates, {fetched} fetched, {blocks} blocks");
     println!("  10 nearest: {:.1} us", median(&mut micros));
 }
