@@ -14,8 +14,10 @@ use std::collections::BTreeSet;
 use lsm::coding::Reader;
 use model::condition::{Expr, Filter, Operand};
 use model::definition::StoredDef;
+use model::geometry::{Area, Point, Space};
 use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
 use model::record::{self, RecordRef};
+use model::region::Region;
 use model::schema::{
     Extracted, Extraction, KeyType, PointAt, Type, Value, decode_key, encode_key, infer, infer_key,
     without_negative_zeros,
@@ -275,6 +277,36 @@ pub fn condition(data: &[u8]) {
                 let matches = Filter::new(&alone).matches_json(body);
                 assert_eq!(holds, matches, "{alone} as {ty}");
             }
+        }
+    }
+}
+
+/// Polygons as GeoJSON: the ranges of keys that cover an area have all of its points.
+pub fn geojson(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    for space in [Space::Sphere, Space::Plane] {
+        let Ok(area) = Area::from_geojson(space, text) else {
+            continue;
+        };
+        let region = Region::new(area.clone());
+        let corners = area.boxes().iter().flat_map(|b| {
+            let middle = (b.min_x.midpoint(b.max_x), b.min_y.midpoint(b.max_y));
+            [(b.min_x, b.min_y), (b.max_x, b.max_y), middle]
+        });
+        for (x, y) in corners.chain([(0.0, 0.0), (180.0, 90.0), (-180.0, -90.0)]) {
+            let Ok(point) = Point::new(space, x, y) else {
+                continue;
+            };
+            let value = Value::Point(space, point).encoded();
+            let inside = area.contains(point);
+            assert_eq!(region.contains(&value), inside, "{point:?}");
+            let covers = |(lo, hi): (Vec<u8>, Option<Vec<u8>>)| {
+                lo <= value && hi.is_none_or(|hi| value < hi)
+            };
+            assert!(!inside || region.key_ranges().any(covers), "{point:?}");
+            assert!(!inside || region.coarse_ranges().any(covers), "{point:?}");
         }
     }
 }

@@ -52,6 +52,16 @@ fn values() {
         Value::Bool(true),
         Value::Time(1_714_566_600_123_456),
         Value::Time(-1),
+        Value::Point(
+            Space::Sphere,
+            Point::new(Space::Sphere, -180.0, 48.5).unwrap(),
+        ),
+        Value::Point(Space::Plane, Point::new(Space::Plane, 1e9, -0.25).unwrap()),
+        Value::PointTime(
+            Space::Sphere,
+            Point::new(Space::Sphere, 2.25, 90.0).unwrap(),
+            -7,
+        ),
     ];
     let corpus: Vec<Vec<u8>> = values.iter().map(Value::encoded).collect();
     campaign(3, 30_000, &corpus, &mut value);
@@ -62,6 +72,8 @@ fn jsons() {
     let corpus = [
         r#"{"id":1,"a":-7,"b":["x","y",null],"c":"2024-05-01T12:30:00.5+02:00","d":"\u00e9\ud83d\ude00"}"#,
         r#"{"id":"k","a":{"b":[1e3,2]},"b":{"c":[true,[false]]},"c":[1714566600,1714566600.25],"x":{"y":[{}]}}"#,
+        r#"{"id":3,"p":[2.5,-48.25],"a":{"x":-7e3,"y":0},"c":[1714566600,"2024-05-01"]}"#,
+        r#"{"id":4,"p":{"type":"Point","coordinates":[180,90,7]},"a":[{"x":1},{"y":2}],"c":-1}"#,
         r#"{"id":18446744073709551615,"a":[9223372036854775807],"b":"","c":null}"#,
     ];
     let corpus = corpus.map(|text| text.as_bytes().to_vec());
@@ -76,6 +88,7 @@ fn conditions() {
         "a=true\n{\"id\":1,\"a\":[true,\"true\",1]}",
         "not (a.b in (1, \"x y\", int(5)) or c is null) and a>1 and a<9\n{\"id\":1,\"a\":[3,{\"b\":5}],\"c\":[1]}",
         "a exists and 'b c'!=time(2024-05-01)\n{\"id\":1,\"a\":null,\"b c\":\"2024-05-01\"}",
+        "within(p, circle(2.5, 48.5, 1e4)) and not within(a.x,a.y, rect(170, -1, -170, 1))\n{\"id\":1,\"p\":[2.5,48.5],\"a\":{\"x\":175,\"y\":0}}",
         "at<2024-05-01T00:00:00Z\n{\"id\":1,\"at\":\"2024\"}",
     ];
     let corpus = corpus.map(|text| text.as_bytes().to_vec());
@@ -83,10 +96,24 @@ fn conditions() {
 }
 
 #[test]
+fn areas() {
+    let corpus = [
+        r#"{"type":"Polygon","coordinates":[[[1,1],[7,1],[7,6],[1,1]],[[2,2],[3,2],[3,3],[2,2]]]}"#,
+        r#"{"type":"Polygon","coordinates":[[[170,-1],[-170,-1],[-170,1],[170,1],[170,-1]]]}"#,
+        r#"{"type":"FeatureCollection","features":[{"type":"Feature","geometry":
+            {"type":"MultiPolygon","coordinates":[[[[0,80],[120,80],[-120,80],[0,80]]]]}}]}"#,
+    ];
+    let corpus = corpus.map(|text| text.as_bytes().to_vec());
+    campaign(8, 10_000, &corpus, &mut geojson);
+}
+
+#[test]
 fn definitions() {
     let def = DatasetDef::new("id", KeyType::Int)
         .index("a\\.b.c", Index::lazy().string())
-        .index("at", Index::embedded().time());
+        .index("at", Index::embedded().time())
+        .index("lon,lat", Index::spatial())
+        .index("p@at", Index::new("space-time:mbr".parse().unwrap()));
     let kept = def
         .clone()
         .maintenance(Maintenance::Deferred)
