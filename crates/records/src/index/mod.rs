@@ -39,7 +39,7 @@ pub use walk::{Tells, TreeEntry};
 
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-pub(crate) use crate::maintenance::{CURRENT, Candidate};
+pub(crate) use crate::maintenance::{APART, CURRENT, Candidate};
 use cost::Workload;
 use model::definition::{ExternalKind, IndexKind, Merging};
 use model::geometry::Bounds;
@@ -54,6 +54,13 @@ pub struct IndexEntry<'a> {
     pub value: &'a [u8],
     /// The encoded primary key of the record.
     pub key: &'a [u8],
+    /// The record as it is stored, in two parts, where it is stored with this entry; else nothing.
+    pub(crate) record: [&'a [u8]; 2],
+}
+
+impl IndexEntry<'_> {
+    /// The record is not stored with the entry.
+    pub(crate) const APART: [&'static [u8]; 2] = [&[], &[]];
 }
 
 /// What a batch of records writes.
@@ -459,6 +466,35 @@ pub(crate) fn each_point(
     range: &Range,
     visit: &mut VisitFact<'_>,
 ) -> Result<()> {
+    each_point_entry(lookup, attribute, range, &mut |value, key, entry| {
+        visit(value, key, entry.seq)
+    })
+}
+
+/// Is given key and sequence number of an entry of a clustered attribute, and the record.
+pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
+
+/// Is given value and key of an entry, and the entry.
+type VisitEntry<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>) -> Result<()> + 'v;
+
+/// The same of the tree of a clustered attribute: key, sequence number, and the record.
+pub(crate) fn each_placed(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    visit: &mut VisitPlaced<'_>,
+) -> Result<()> {
+    each_point_entry(lookup, attribute, range, &mut |_, key, entry| {
+        visit(key, entry.seq, entry.value)
+    })
+}
+
+fn each_point_entry(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    visit: &mut VisitEntry<'_>,
+) -> Result<()> {
     let Some(index) = of(attribute.kind) else {
         return Ok(());
     };
@@ -471,7 +507,7 @@ pub(crate) fn each_point(
             .split(attribute.ty, entry.key)
         {
             Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
-                visit(value, key, entry.seq)
+                visit(value, key, &entry)
             }
             _ => Ok(()),
         };

@@ -4,7 +4,7 @@
 //! without a look at its record.
 
 use lsm::version::TableFile;
-use lsm::{Kind, TreeOptions};
+use lsm::{Kind, Slice, TreeOptions};
 use model::schema::Value;
 
 use super::super::build::Build;
@@ -12,7 +12,7 @@ use super::super::composite::{Builder, Composite};
 use super::super::cost::{Access, Figures};
 use super::super::walk::walk_where;
 use super::super::{
-    Best, Entry, Index, IndexEntry, Lookup, Range, Tells, VisitPosting, Writes, tree_of,
+    APART, Best, Entry, Index, IndexEntry, Lookup, Range, Tells, VisitPosting, Writes, tree_of,
 };
 use crate::catalog::Attribute;
 use crate::error::Result;
@@ -35,22 +35,7 @@ impl Index for Z {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        for part in super::bounds(lookup, attribute, range, self)? {
-            let bounds = (part.lo.as_slice(), part.hi.as_deref());
-            let tree = tree_of(attribute)?;
-            let visit = &mut |entry: super::super::TreeEntry<'_>, best: &mut Best| {
-                if entry.kind == Kind::Put
-                    && let Some((value, key)) = Value::split(attribute.ty, entry.key)
-                    && (part.exact || range.contains(value))
-                {
-                    best.offer(entry.seq, key);
-                }
-                Ok(())
-            };
-            let meets = |file: &TableFile| super::meets(file, range);
-            walk_where(lookup, tree, bounds, &meets, Tells::One, best, visit)?;
-        }
-        Ok(())
+        candidates((lookup, attribute), range, self, best, false)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
@@ -87,4 +72,31 @@ impl Index for Z {
     fn is_advised(&self) -> bool {
         false
     }
+}
+
+/// Offers the points of a tree in z-order that lie in `range`; where they bring their records along, with these.
+pub(super) fn candidates(
+    (lookup, attribute): (&Lookup<'_>, &Attribute),
+    range: &Range,
+    index: &dyn Index,
+    best: &mut Best,
+    brings: bool,
+) -> Result<()> {
+    let tree = tree_of(attribute)?;
+    for part in super::bounds(lookup, attribute, range, index)? {
+        let bounds = (part.lo.as_slice(), part.hi.as_deref());
+        let visit = &mut |entry: super::super::TreeEntry<'_>, best: &mut Best| {
+            if entry.kind == Kind::Put
+                && let Some((value, key)) = Value::split(attribute.ty, entry.key)
+                && (part.exact || range.contains(value))
+            {
+                let record = || brings.then(|| (Slice::from(entry.value), APART));
+                best.offer_with(entry.seq, key, record);
+            }
+            Ok(())
+        };
+        let meets = |file: &TableFile| super::meets(file, range);
+        walk_where(lookup, tree, bounds, &meets, Tells::One, best, visit)?;
+    }
+    Ok(())
 }
