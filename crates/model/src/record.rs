@@ -10,6 +10,9 @@
 //! With the attributes in front, flushes and compactions read them without parsing JSON, and a reader of the body
 //! skips them in one step. An attribute that was declared after a record was stored is extracted from the body.
 //!
+//! In a dataset that is stored by place a record without a body is a *stub*: the same record with its body is elsewhere. JSON is
+//! never empty, so there is no other.
+//!
 //! A record that expires has an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes.
 
 use coding::{Reader, put_varint};
@@ -60,6 +63,12 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub fn body_of(stored: &'a [u8]) -> Option<&'a [u8]> {
         Some(RecordRef::split(stored)?.body)
+    }
+
+    /// True for a stub: the record is elsewhere.
+    #[inline]
+    pub fn is_stub(stored: &[u8]) -> bool {
+        RecordRef::body_of(stored).is_some_and(<[u8]>::is_empty)
     }
 
     /// From when on the record is as if it had been deleted, in milliseconds since 1970, without a look at its other attributes; `None` when it stays.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use lsm::entry::Timed;
 use lsm::{Commit, Kind, Position, Seq, Tail, TreeId};
+use model::record::RecordRef;
 use model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
@@ -259,6 +260,10 @@ impl<K: PrimaryKey> Changes<K> {
         let (history, given) = (commit.position().history, self.given.seq);
         let old = layout.old.filter(|_| self.with_old);
         let mut replaced = old.map_or_else(HashMap::new, |old| replaced(commit, old));
+        let wholes = match layout.clustered().and_then(|attribute| attribute.tree) {
+            Some(tree) => wholes(commit, tree),
+            None => HashMap::new(),
+        };
         let mut malformed = None;
         let pending = &mut self.pending;
         commit.each(&mut |tree, seq, kind, key, value| {
@@ -278,6 +283,11 @@ impl<K: PrimaryKey> Changes<K> {
                 Kind::Timed => Timed::parse(value).map(|timed| timed.value),
                 Kind::Delete | Kind::Operand => None,
             };
+            let whole = |stub| wholes.get(&seq).map_or(stub, Vec::as_slice);
+            let stored = stored.map(|stored| match RecordRef::is_stub(stored) {
+                true => whole(stored),
+                false => stored,
+            });
             // The next change of the key in this commit replaces this one.
             let before = match (old, stored) {
                 (None, _) => None,
@@ -307,6 +317,17 @@ impl<K: PrimaryKey> Changes<K> {
         });
         malformed.map_or(Ok(()), Err)
     }
+}
+
+/// The records of the stubs of a commit, by number: what the tree by place got.
+fn wholes(commit: &Commit, by_place: TreeId) -> HashMap<Seq, Vec<u8>> {
+    let mut wholes = HashMap::new();
+    commit.each(&mut |tree, seq, kind, _, value| {
+        if tree == by_place && kind == Kind::Put {
+            wholes.insert(seq, value.to_vec());
+        }
+    });
+    wholes
 }
 
 /// What a commit replaced: by key the write, and the record as it was stored.

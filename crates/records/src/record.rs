@@ -17,9 +17,12 @@ pub struct Record<K = Key> {
 }
 
 impl Record {
+    /// A record as it is stored; a stub is none.
     pub(crate) fn new(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
         let body = RecordRef::body_of(&stored).map(<[u8]>::len);
-        let body = body.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+        let body = body
+            .filter(|body| *body > 0)
+            .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
         Ok(Record {
             key,
             seq,

@@ -61,6 +61,9 @@ struct Run {
     /// Keys are below this.
     keys: u64,
     writes: u64,
+    /// The path by which the records are stored, where they are, and the paths that were declared at the beginning.
+    clustered: Option<String>,
+    declared: Vec<String>,
     held: Vec<(DatasetSnapshot<u64>, Rows)>,
 }
 
@@ -98,6 +101,8 @@ impl Run {
             // With the larger number, levels have several tables.
             keys: if rng.usize(0..3) == 0 { 3000 } else { 150 },
             writes: 0,
+            clustered: None,
+            declared: Vec::new(),
             held: Vec::new(),
             rng,
         };
@@ -118,6 +123,31 @@ impl Run {
             let layout = Layout::ALL[run.rng.usize(0..4)];
             def = def.index(run.at_time().as_str(), run.timed_index(layout));
         }
+        if run.rng.usize(0..3) == 0 {
+            let by_time = timed && run.rng.bool();
+            let at = match by_time {
+                true => run.at_time(),
+                false => run.at().to_string(),
+            };
+            // In place of the index that it may have already.
+            def.indexes.retain(|index| index.path != path(&at));
+            let ty = match by_time {
+                true => run.timed_index(Layout::Z).type_of(),
+                false => Some(run.ty()),
+            };
+            def = def.index(at.as_str(), Index::none().of_type(ty));
+            def = def.cluster(at.as_str());
+            if by_time && is_plane && !def.indexes.iter().any(|i| i.path == path(run.at())) {
+                def = def.index(run.at(), Index::none().plane());
+            }
+            if run.rng.bool() {
+                def = def.keep_old_records();
+            }
+            run.clustered = Some(at);
+        }
+        run.declared = (def.indexes.iter())
+            .map(|index| index.path.to_string())
+            .collect();
         run.db().create_dataset::<u64>("d", def).unwrap();
         run
     }
@@ -222,7 +252,40 @@ impl Run {
             .indexes
             .iter()
             .any(|index| index.path == at && index.kind.is_indexed());
-        match self.rng.usize(0..6) {
+        if self.clustered.as_ref() == Some(&at.to_string()) {
+            let told = [
+                dataset.drop_index(&at).err(),
+                dataset.rebuild_index(&at).run().err(),
+                dataset.switch_index(&at, index.kind()).run().err(),
+            ];
+            let told = told.map(|error| error.unwrap().to_string());
+            assert!(told[0].contains("stored by the place"), "{told:?}");
+            assert!(told[1].contains("stored by the place"), "{told:?}");
+            return;
+        }
+        let late = self.clustered.is_some() && !self.declared.contains(&at.to_string());
+        if late && layout == Layout::Embedded {
+            if !has {
+                let told = dataset.add_index(&at, index).run().err().unwrap();
+                assert!(told.to_string().contains("was created"), "{told}");
+            }
+            return;
+        }
+        match self.rng.usize(0..7) {
+            6 => {
+                // Declared when there are records, with an index of its own.
+                let known = def.indexes.iter().find(|index| index.path == path("who"));
+                match known.map(|known| known.kind.is_indexed()) {
+                    Some(true) => {
+                        dataset.drop_index("who").unwrap();
+                    }
+                    _ => {
+                        let kinds = [Index::recent(), Index::lazy(), Index::composite()];
+                        let index = kinds[self.rng.usize(0..kinds.len())].string();
+                        dataset.add_index("who", index).run().unwrap();
+                    }
+                }
+            }
             0 if has => {
                 dataset.drop_index(&at).unwrap();
             }
@@ -332,7 +395,21 @@ impl Run {
             true => then(row),
             false => row.time >= since,
         };
-        let (condition, meets): (Expr, Box<Meets<'_>>) = match self.rng.usize(0..7) {
+        let who = format!("w{}", self.rng.u64(0..20));
+        let is_who = who.clone();
+        let (condition, meets): (Expr, Box<Meets<'_>>) = match self.rng.usize(0..10) {
+            7 => (
+                field(at).within(expr.clone()) & field("who").eq(who),
+                Box::new(move |row: &Row| inside(row) && row.who == is_who),
+            ),
+            8 => (
+                field("who").eq(who),
+                Box::new(move |row: &Row| row.who == is_who),
+            ),
+            9 => (
+                field("n").eq(n) & field("who").ne("w1"),
+                Box::new(move |row: &Row| row.n == n && row.who != "w1"),
+            ),
             4 | 5 => (
                 time(field(at).within(expr.clone())),
                 Box::new(move |row: &Row| inside(row) && then(row)),
@@ -365,11 +442,15 @@ impl Run {
         let ids = |found: &[(u64, u64)]| found.iter().map(|(_, id)| *id).collect::<Vec<u64>>();
         let found = |order: Order, limit: Option<usize>| -> Vec<u64> {
             let query = snapshot.find(condition.clone()).order(order).limit(limit);
-            query
-                .run()
-                .unwrap()
-                .map(|record| *record.unwrap().key())
-                .collect()
+            let found = query.run().unwrap().map(|record| {
+                let record = record.unwrap();
+                let json: Json = record.parse().unwrap();
+                let (_, row) = &rows[record.key()];
+                let is_whole = json["n"] == row.n && json["who"] == row.who.as_str();
+                assert!(is_whole, "{}: {json}, not {row:?}", told("content"));
+                *record.key()
+            });
+            found.collect()
         };
         assert_eq!(
             found(Order::Newest, None),
@@ -402,6 +483,37 @@ impl Run {
         let mut by_key = ids(&expected);
         by_key.sort_unstable();
         assert_eq!(bulk, by_key, "{}", told("bulk"));
+        let mut any = Vec::new();
+        let visit = &mut |record: esker::Record<u64>| {
+            any.push(*record.key());
+            std::ops::ControlFlow::Continue(())
+        };
+        snapshot
+            .find(condition.clone())
+            .visit(esker::BulkOrder::Any, visit)
+            .unwrap();
+        any.sort_unstable();
+        assert_eq!(any, by_key, "{}", told("bulk, in any order"));
+        let keys = snapshot.find(condition.clone()).keys().unwrap();
+        let mut keys: Vec<u64> = keys.map(Result::unwrap).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, by_key, "{}", told("keys"));
+        if self.rng.usize(0..4) == 0 {
+            let all: Vec<u64> = (snapshot.scan(..))
+                .map(|record| {
+                    let record = record.unwrap();
+                    let json: Json = record.parse().unwrap();
+                    assert_eq!(json["n"], rows[record.key()].1.n);
+                    *record.key()
+                })
+                .collect();
+            assert_eq!(all, rows.keys().copied().collect::<Vec<u64>>());
+        }
+        let id = self.rng.u64(0..self.keys);
+        let got = snapshot.get(id).unwrap();
+        let got = got.map(|record| record.parse::<Json>().unwrap()["who"].clone());
+        let row = rows.get(&id);
+        assert_eq!(got, row.map(|(_, row)| json!(row.who)), "{}", told("get"));
         // The same condition as text.
         let again: Expr = condition.to_string().parse().unwrap();
         assert_eq!(again, condition);

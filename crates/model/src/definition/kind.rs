@@ -56,10 +56,13 @@ pub enum Layout {
     /// No tree: tables and blocks of the data carry the span of their points. Costs a write nothing; for records that come
     /// in the order of place, or whose keys are.
     Embedded,
+    /// A tree in z-order that has the records themselves: the dataset is stored by place
+    /// ([`DatasetDef::cluster`](super::DatasetDef::cluster)). For one attribute, from the beginning on.
+    Clustered,
 }
 
 impl Layout {
-    /// All layouts.
+    /// All layouts that an index can be given at any time.
     pub const ALL: [Layout; 4] = [Layout::Z, Layout::Mbr, Layout::Stacked, Layout::Embedded];
 
     fn name(self) -> &'static str {
@@ -68,6 +71,7 @@ impl Layout {
             Layout::Mbr => "spatial:mbr",
             Layout::Stacked => "spatial:stacked",
             Layout::Embedded => "spatial:embedded",
+            Layout::Clustered => "spatial:clustered",
         }
     }
 
@@ -77,6 +81,7 @@ impl Layout {
             Layout::Mbr => "space-time:mbr",
             Layout::Stacked => "space-time:stacked",
             Layout::Embedded => "space-time:embedded",
+            Layout::Clustered => "space-time:clustered",
         }
     }
 
@@ -122,6 +127,14 @@ impl IndexKind {
     /// True for the kinds for points, at a time or not.
     pub fn is_spatial(self) -> bool {
         matches!(self, IndexKind::Spatial(_) | IndexKind::SpaceTime(_))
+    }
+
+    /// True for the kind of the attribute by whose place the records themselves are stored.
+    pub fn is_clustered(self) -> bool {
+        matches!(
+            self,
+            IndexKind::Spatial(Layout::Clustered) | IndexKind::SpaceTime(Layout::Clustered)
+        )
     }
 
     /// The type that an attribute has of which only the kind is said, where that tells it; and points are points at a time in
@@ -171,8 +184,9 @@ impl FromStr for IndexKind {
         if text == "space-time" {
             return Ok(IndexKind::SpaceTime(Layout::default()));
         }
-        let spatial = Layout::ALL.map(IndexKind::Spatial);
-        let timed = Layout::ALL.map(IndexKind::SpaceTime);
+        let layouts = || Layout::ALL.into_iter().chain([Layout::Clustered]);
+        let spatial = layouts().map(IndexKind::Spatial);
+        let timed = layouts().map(IndexKind::SpaceTime);
         let mut all = IndexKind::ALL.into_iter().chain(spatial).chain(timed);
         let built_in = all.find(|kind| kind.name() == text);
         let known = built_in.or_else(|| ExternalKind::named(text).map(IndexKind::External));

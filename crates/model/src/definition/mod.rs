@@ -271,6 +271,30 @@ impl DatasetDef {
         self
     }
 
+    /// Stores the records in the order of the points at `path`, so that an area is read from neighbouring blocks; keys still find
+    /// their record, by one more read. The path is as for [`Index::spatial`], or `POINT@TIME` as for [`Index::space_time`]; of points of
+    /// the plane it is declared before. This is decided when the dataset is created, and cannot be changed later.
+    pub fn cluster(mut self, path: impl IntoPath) -> DatasetDef {
+        let (path, mistake) = path_or_mistake(path);
+        self.mistake = self.mistake.or(mistake);
+        let kind = match point_time_paths(&path) {
+            Ok(_) => IndexKind::SpaceTime(Layout::Clustered),
+            Err(_) => IndexKind::Spatial(Layout::Clustered),
+        };
+        let declared = self.indexes.iter_mut().find(|known| known.path == path);
+        match declared {
+            Some(known) if known.kind == IndexKind::None => known.kind = kind,
+            // What is wrong with one that has an index is said when it is validated.
+            _ => self.indexes.push(IndexDef {
+                ty: kind.type_for(None).unwrap_or(Type::Point),
+                path,
+                kind,
+                tokenizer: Tokenizer::Exact,
+            }),
+        }
+        self
+    }
+
     /// Refuses inconsistent settings with [`Error::BadInput`], as creating a dataset does.
     pub fn validate(&self) -> Result<()> {
         if let Some(mistake) = &self.mistake {
@@ -300,6 +324,22 @@ impl DatasetDef {
             ));
         }
         self.expiry.validate()?;
+        let clustered = self
+            .indexes
+            .iter()
+            .filter(|index| index.kind.is_clustered());
+        let clustered = clustered.count();
+        if clustered > 1 {
+            return Err(Error::bad_input(format!(
+                "{clustered} attributes to store the records by: a dataset is in the order of one"
+            )));
+        }
+        if clustered > 0 && self.versions > 1 {
+            return Err(Error::bad_input(format!(
+                "{} versions of a record: a dataset in the order of place keeps one",
+                self.versions
+            )));
+        }
         for (at, index) in self.indexes.iter().enumerate() {
             check_tokenizer(index.tokenizer, index.kind, index.ty)?;
             check_type(&index.path, index.kind, index.ty)?;

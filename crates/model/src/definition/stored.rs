@@ -76,12 +76,22 @@ pub struct MaintenanceSettings {
 }
 
 impl StoredDef {
-    /// The stored form of a new dataset's definition.
+    /// The stored form of a new dataset's definition. The attribute by whose place the records are stored has the last number,
+    /// so that those up to it are the ones that all records were stored with ([`StoredDef::in_all_records`]).
     pub fn new(def: &DatasetDef) -> StoredDef {
-        let attributes: Vec<StoredAttribute> = (0..)
-            .zip(&def.indexes)
-            .map(|(id, def)| StoredAttribute {
-                id,
+        let last = def.indexes.len() as u32;
+        let clustered = def
+            .indexes
+            .iter()
+            .position(|index| index.kind.is_clustered());
+        let id = |place: usize| match clustered {
+            Some(clustered) if place == clustered => last - 1,
+            Some(clustered) if place > clustered => place as u32 - 1,
+            _ => place as u32,
+        };
+        let attributes: Vec<StoredAttribute> = (def.indexes.iter().enumerate())
+            .map(|(place, def)| StoredAttribute {
+                id: id(place),
                 def: def.clone(),
                 tree: 0,
                 since: 0,
@@ -111,6 +121,17 @@ impl StoredDef {
     /// The attribute at `path`.
     pub fn attribute(&self, path: &Path) -> Option<&StoredAttribute> {
         self.attributes.iter().find(|a| a.def.path == *path)
+    }
+
+    /// The attribute by whose place the records are stored.
+    pub fn clustered(&self) -> Option<&StoredAttribute> {
+        self.attributes.iter().find(|a| a.def.kind.is_clustered())
+    }
+
+    /// True when every record that may be stored elsewhere was stored with the attribute of this number: where there is such a
+    /// thing, those that were declared when the dataset was created.
+    pub fn in_all_records(&self, id: u32) -> bool {
+        self.clustered().is_none_or(|clustered| id <= clustered.id)
     }
 
     /// The definition after the running build.

@@ -183,7 +183,7 @@ impl Handle {
             }
         }
         let cost = snapshot.snapshot.cost();
-        let measured = sample::measure(&snapshot.snapshot, layout.data, &readers, &cost);
+        let measured = sample::measure(&snapshot.snapshot, layout, &readers, &cost);
         self.shared.group.count(&cost);
         let (records, index_entries) = measured?;
         let source = match mix {

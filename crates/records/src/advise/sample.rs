@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use lsm::table::BlockHint;
 use lsm::version::TableFile;
-use lsm::{Component, Cost, Cursor, Kind, Snapshot, TreeId};
+use lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
 use model::record::RecordRef;
 use model::schema::{Extracted, Extraction};
 
-use crate::catalog::Attribute;
+use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
 use crate::index::cost::AttributeProfile;
-use crate::store::hides;
+use crate::store::{Item, Stubs, hides};
 
 /// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
 /// from a disk.
@@ -61,11 +61,21 @@ struct Seen {
 /// How many records are live, about, and the index entries of each of the attributes, from up to about [`BLOCKS`] blocks that are evenly spread over the data.
 pub(super) fn measure(
     snapshot: &Snapshot,
-    data: TreeId,
+    layout: &Layout,
     readers: &[Reader<'_>],
     cost: &Cost,
 ) -> Result<(u64, Vec<AttributeProfile>)> {
+    let data = layout.data;
+    let needs_json = readers.iter().any(|reader| match reader {
+        Reader::Declared(attribute) => !layout.stored.in_all_records(attribute.id),
+        Reader::Undeclared(_) => true,
+    });
     let mut sample = Sample {
+        stubs: match needs_json {
+            true => Stubs::new(layout, snapshot)?,
+            false => None,
+        },
+        cost,
         snapshot,
         readers,
         seen: readers.iter().map(|_| Seen::default()).collect(),
@@ -89,11 +99,11 @@ pub(super) fn measure(
                 while cursor.valid() {
                     cost.check()?;
                     if cursor.kind() == Kind::Put && cursor.seq() <= snapshot.seq() {
-                        block.push(cursor.value_slice());
+                        block.push(Item::new(cursor.key(), cursor.seq(), cursor.value_slice()));
                     }
                     if block.len() == per_block {
                         if at % step == 0 {
-                            sample.block(&block)?;
+                            sample.block(&mut block)?;
                         }
                         at += 1;
                         block.clear();
@@ -101,7 +111,7 @@ pub(super) fn measure(
                     cursor.next()?;
                 }
                 if !block.is_empty() {
-                    sample.block(&block)?;
+                    sample.block(&mut block)?;
                 }
             }
             Component::Run(run) => {
@@ -140,6 +150,9 @@ fn records_of(component: &Component) -> u64 {
 
 struct Sample<'a> {
     snapshot: &'a Snapshot,
+    /// Where records are stored by place, and their JSON is needed.
+    stubs: Option<Stubs<'a>>,
+    cost: &'a Cost,
     readers: &'a [Reader<'a>],
     seen: Vec<Seen>,
     /// Records of the sample, and how many of them have not expired.
@@ -177,17 +190,32 @@ impl Sample<'_> {
             let mut records = Vec::new();
             while entries.advance()? {
                 if entries.kind() == Kind::Put {
-                    records.push(entries.value_slice());
+                    let (key, seq) = (entries.key(), entries.seq());
+                    records.push(Item::new(key, seq, entries.value_slice()));
                 }
             }
-            self.block(&records)?;
+            self.block(&mut records)?;
         }
         Ok(())
     }
 
-    fn block(&mut self, records: &[lsm::Slice]) -> Result<()> {
+    fn block(&mut self, records: &mut [Item]) -> Result<()> {
+        if let Some(stubs) = &mut self.stubs {
+            for (at, item) in records.iter().enumerate() {
+                if RecordRef::is_stub(&item.stored) {
+                    stubs.add(at, (&item.key, item.seq), &item.stored)?;
+                }
+            }
+            // Some are obsolete: what is left of these will do.
+            stubs.read_there(LookupOptions::default(), self.cost, &mut |at, record| {
+                if let Some(item) = records.get_mut(at) {
+                    item.stored = record;
+                }
+                Ok(())
+            })?;
+        }
         let mut zones: Vec<Option<Zone>> = self.readers.iter().map(|_| None).collect();
-        for stored in records {
+        for Item { stored, .. } in &*records {
             let record = RecordRef::parse(stored)
                 .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
             self.entries += 1;

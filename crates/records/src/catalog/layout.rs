@@ -222,6 +222,8 @@ pub(crate) struct Layout {
     /// The tree of what changes replaced, where the feed has that.
     pub(crate) old: Option<TreeId>,
     pub(crate) attributes: Vec<Attribute>,
+    /// The place of the attribute by whose place the records are stored among the attributes.
+    clustered: Option<usize>,
     pub(crate) building: Option<Building>,
     /// The tree of what expires, once records do.
     pub(crate) expiry: Option<TreeId>,
@@ -287,6 +289,7 @@ impl Layout {
             return None;
         }
         Some(Layout {
+            clustered: attributes.iter().position(|a| a.kind.is_clustered()),
             expiry,
             old,
             expires_place,
@@ -304,6 +307,23 @@ impl Layout {
             seen: AtomicU64::new(version.changes()),
             stored,
         })
+    }
+
+    /// The attribute by whose place the records are stored, where they are: its tree has them (`crate::store::clustered`).
+    #[inline]
+    pub(crate) fn clustered(&self) -> Option<&Attribute> {
+        self.clustered.and_then(|at| self.attributes.get(at))
+    }
+
+    /// Its place among the extracted attributes.
+    pub(crate) fn clustered_place(&self) -> Option<usize> {
+        self.clustered
+    }
+
+    /// True when a stub has no say about some attribute to which writes go: one that was declared later.
+    pub(crate) fn has_late_attributes(&self) -> bool {
+        let mut written = self.written();
+        self.clustered.is_some() && written.any(|(_, a)| !self.stored.in_all_records(a.id))
     }
 
     /// The attributes whose indexes a write goes to, each with its place among the extracted ones.

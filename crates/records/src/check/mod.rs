@@ -5,6 +5,7 @@
 mod expiry;
 mod numbers;
 mod obsolete;
+mod placed;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::catalog::{Attribute, Layout, dataset_of, is_of_extension};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, Lookup, VisitFact};
-use crate::store::{Handle, Store};
+use crate::store::{Ahead, Handle, Store};
 
 /// What a check found.
 #[derive(Debug, Clone, Default)]
@@ -130,9 +131,16 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         Some(staging) => Gathered::read(snapshot, staging)?,
         None => Gathered::default(),
     };
-    let mut expected = vec![Sum::default(); layout.attributes.len()];
-    // Of an index that is being built: what writes have brought, and what was gathered.
-    let (mut written, mut staged) = (Sum::default(), Sum::default());
+    let mut expect = Expect {
+        layout,
+        gathered: &gathered,
+        expected: vec![Sum::default(); layout.attributes.len()],
+        written: Sum::default(),
+        staged: Sum::default(),
+    };
+    // Of stubs what indexes have is not known where attributes were declared later.
+    let late = layout.has_late_attributes();
+    let (mut stubs, mut ahead) = (Sum::default(), Ahead::new());
     let set = layout.superseded.and_then(|tree| snapshot.superseded(tree));
     let known = Known::new(layout, set);
     let wrong = |what: String| format!("dataset {}: {what}", dataset.name());
@@ -165,27 +173,54 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         if let Some(record) = record {
             report.records += 1;
             expiring.add(cursor.value(), key, seq);
-            for (attribute, sum) in layout.attributes.iter().zip(&mut expected) {
-                if attribute.kind.is_standalone() {
-                    sum.add_values(attribute, &record, key, seq);
-                }
+            let is_stub = RecordRef::is_stub(cursor.value());
+            if is_stub {
+                stubs.add(cursor.value(), key, seq);
             }
-            if let Some(building) = building {
-                let reached = gathered.complete || (gathered.pieces > 0 && *key <= *gathered.last);
-                if seq > building.since {
-                    written.add_values(&building.attribute, &record, key, seq);
-                } else if reached {
-                    staged.add_values(&building.attribute, &record, key, seq);
-                }
+            match is_stub && late {
+                true => ahead.push(key, seq, cursor.value_slice()),
+                false => expect.add(&record, key, seq),
             }
         }
         cursor.next()?;
+        if ahead.is_full() {
+            expect.add_those(&mut ahead, snapshot)?;
+        }
     }
+    expect.add_those(&mut ahead, snapshot)?;
+    let Expect {
+        expected,
+        written,
+        staged,
+        ..
+    } = expect;
     report.errors.extend(derived.finish()?.map(wrong));
     match expiring.finish(layout, snapshot) {
         Ok(what) => report.errors.extend(what.map(wrong)),
         Err(error @ Error::Cancelled { .. }) => return Err(error),
         Err(error) => report.errors.push(wrong(format!("what expires: {error}"))),
+    }
+    match layout.clustered() {
+        Some(attribute) => {
+            let each = |visit: &mut VisitFact<'_>| placed::each_stub(snapshot, attribute, visit);
+            let by_place = match current_entries(snapshot, layout, &Known::nothing(), each) {
+                Err(error @ Error::Cancelled { .. }) => return Err(error),
+                found => found.map(|(found, _)| found),
+            };
+            match by_place {
+                Ok(found) if found == stubs => {}
+                Ok(found) => report.errors.push(wrong(format!(
+                    "the tree by place has {} current records, the data {} stubs of such, and they differ",
+                    found.index_entries, stubs.index_entries
+                ))),
+                Err(error) => report.errors.push(wrong(format!("the tree by place: {error}"))),
+            }
+        }
+        None if stubs.index_entries > 0 => report.errors.push(wrong(format!(
+            "{} records have no JSON",
+            stubs.index_entries
+        ))),
+        None => {}
     }
     let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
         if unknown > 0 {
@@ -247,6 +282,50 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     }
     report.errors.extend(unreadable);
     Ok(())
+}
+
+/// What indexes must have, as far as the records went by.
+struct Expect<'a> {
+    layout: &'a Layout,
+    gathered: &'a Gathered,
+    /// Of each attribute.
+    expected: Vec<Sum>,
+    /// Of an index that is being built: what writes have brought, and what was gathered.
+    written: Sum,
+    staged: Sum,
+}
+
+impl Expect<'_> {
+    /// Adds the record of a key.
+    fn add(&mut self, record: &RecordRef<'_>, key: &[u8], seq: Seq) {
+        for (attribute, sum) in self.layout.attributes.iter().zip(&mut self.expected) {
+            if attribute.kind.is_standalone() {
+                sum.add_values(attribute, record, key, seq);
+            }
+        }
+        if let Some(building) = &self.layout.building {
+            let gathered = self.gathered;
+            let reached = gathered.complete || (gathered.pieces > 0 && *key <= *gathered.last);
+            if seq > building.since {
+                self.written
+                    .add_values(&building.attribute, record, key, seq);
+            } else if reached {
+                self.staged
+                    .add_values(&building.attribute, record, key, seq);
+            }
+        }
+    }
+
+    /// Adds records of which there are stubs.
+    fn add_those(&mut self, ahead: &mut Ahead, snapshot: &Snapshot) -> Result<()> {
+        ahead.fill(self.layout, snapshot, &snapshot.cost())?;
+        while let Some(item) = ahead.pop() {
+            if let Some(record) = RecordRef::parse(&item.stored) {
+                self.add(&record, &item.key, item.seq);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The sum of those index entries that `each` gives that the data confirms, and the number of those that are obsolete and

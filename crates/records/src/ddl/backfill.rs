@@ -21,8 +21,9 @@ use std::ops::ControlFlow;
 use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
 use model::schema::RecordError;
 
+use crate::catalog::Layout;
 use crate::error::Error;
-use crate::store::Handle;
+use crate::store::{Ahead, Handle};
 
 /// Bytes that the passes over records and index entries read ahead.
 pub(super) const READAHEAD: usize = 256 << 10;
@@ -83,6 +84,25 @@ pub(super) struct Version<'v> {
     pub(super) is_newest: bool,
 }
 
+/// Gives what was read ahead to the target, whole.
+fn give(
+    ahead: &mut Ahead,
+    layout: &Layout,
+    snapshot: &lsm::Snapshot,
+    target: &mut dyn Target,
+) -> Result<()> {
+    ahead.fill(layout, snapshot, &lsm::Cost::default())?;
+    while let Some(item) = ahead.pop() {
+        target.take(&Version {
+            key: &item.key,
+            seq: item.seq,
+            stored: &item.stored,
+            is_newest: true,
+        })?;
+    }
+    Ok(())
+}
+
 /// What the records are brought to. A closure is one that has nothing to do between rounds.
 pub(super) trait Target {
     /// The next version: by key, and of a key the newest first.
@@ -108,6 +128,8 @@ pub(super) struct Backfill<'b, 'p> {
     since: Seq,
     /// The older versions of a record are wanted, too.
     versions: bool,
+    /// The target wants the JSON: of a dataset that is stored by place, stubs will not do.
+    pub(super) whole: bool,
     progress: &'b mut OnPass<'p>,
     /// About how many records there are.
     total: u64,
@@ -127,6 +149,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
             data,
             since,
             versions,
+            whole: false,
             progress,
             total: dataset.now().record_count(),
             seen: 0,
@@ -172,6 +195,11 @@ impl<'b, 'p> Backfill<'b, 'p> {
             None => cursor.seek_first()?,
         }
         let mut read = 0;
+        let layout = match self.whole {
+            true => Some(self.dataset.current.layout_in(snapshot.version())),
+            false => None,
+        };
+        let mut ahead = Ahead::new();
         while cursor.valid() {
             let (key, seq) = (cursor.key(), cursor.seq());
             let is_newest = last.as_deref() != Some(key);
@@ -185,7 +213,16 @@ impl<'b, 'p> Backfill<'b, 'p> {
                 read += u64::from(cursor.kind() == Kind::Put);
             }
             let is_wanted = is_newest || self.versions;
-            if is_wanted && cursor.kind() == Kind::Put && seq <= self.since {
+            let is_given = is_wanted && cursor.kind() == Kind::Put && seq <= self.since;
+            if let Some(layout) = &layout
+                && is_given
+            {
+                // One version is kept of these.
+                ahead.push(key, seq, cursor.value_slice());
+                if ahead.is_full() {
+                    give(&mut ahead, layout, &snapshot, target)?;
+                }
+            } else if is_given {
                 target.take(&Version {
                     key,
                     seq,
@@ -194,6 +231,9 @@ impl<'b, 'p> Backfill<'b, 'p> {
                 })?;
             }
             cursor.next()?;
+        }
+        if let Some(layout) = &layout {
+            give(&mut ahead, layout, &snapshot, target)?;
         }
         group.count(&cursor.cost());
         place.records += read;

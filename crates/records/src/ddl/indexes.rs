@@ -192,6 +192,7 @@ impl Handle {
         if !known.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
+        refuse_clustered(&layout, path, IndexKind::None)?;
         let mut stored = layout.stored.clone();
         for attribute in stored.attributes.iter_mut().filter(|a| a.id == known.id) {
             attribute.def.kind = IndexKind::None;
@@ -257,6 +258,7 @@ impl Handle {
         ty: Type,
         tokenizer: Tokenizer,
     ) -> Result<()> {
+        refuse_clustered(layout, path, kind)?;
         model::definition::check_tokenizer(tokenizer, kind, ty)?;
         model::definition::check_type(path, kind, ty)?;
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
@@ -332,10 +334,13 @@ impl Handle {
         };
         let place = (layout.data, building.since);
         let versions = layout.stored.settings.versions > 1;
+        let mut backfill = Backfill::new(self, place, versions, &mut progress);
+        // Of an attribute that all records were stored with, stubs tell.
+        backfill.whole = !layout.stored.in_all_records(building.attribute.id);
         let mut build = Build {
             layout: &layout,
             building,
-            backfill: Backfill::new(self, place, versions, &mut progress),
+            backfill,
             records: 0,
         };
         let result = match (building.attribute.tree, building.staging) {
@@ -408,6 +413,34 @@ fn goes_on(
         return Ok(true);
     }
     layout.refuse_unfinished().map(|()| false)
+}
+
+/// Refuses what does not go with a dataset that is stored by place: to give its attribute another kind, or another attribute this
+/// one, since that would move all records; and kinds that tables of the data carry for attributes that are not in every stub, which
+/// is all that these tables have.
+fn refuse_clustered(layout: &Layout, path: &Path, kind: IndexKind) -> Result<()> {
+    if kind.is_clustered() {
+        return Err(Error::bad_input(format!(
+            "an index of kind {kind} is no addition: the records are stored by the place at `{path}` where the dataset is created so"
+        )));
+    }
+    let Some(clustered) = layout.clustered() else {
+        return Ok(());
+    };
+    if clustered.path == *path {
+        return Err(Error::bad_input(format!(
+            "the records are stored by the place at `{path}`: this index is neither dropped nor changed"
+        )));
+    }
+    let known = layout.stored.attribute(path);
+    let in_stubs = known.is_some_and(|known| layout.stored.in_all_records(known.id));
+    match kind.is_embedded() && !in_stubs {
+        true => Err(Error::bad_input(format!(
+            "`{path}`: the records are stored by the place at `{}`, so an index of kind {kind} is for attributes that were declared when the dataset was created; choose lazy, recent or composite, or spatial:z or spatial:mbr for points",
+            clustered.path
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn undeclared(layout: &Layout, path: &Path) -> Error {

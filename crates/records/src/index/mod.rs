@@ -38,7 +38,7 @@ pub use walk::{Tells, TreeEntry};
 
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-pub(crate) use crate::maintenance::{CURRENT, Candidate};
+pub(crate) use crate::maintenance::{APART, CURRENT, Candidate};
 use cost::Workload;
 use model::definition::{ExternalKind, IndexKind, Merging};
 use model::geometry::Bounds;
@@ -53,6 +53,13 @@ pub struct IndexEntry<'a> {
     pub value: &'a [u8],
     /// The encoded primary key of the record.
     pub key: &'a [u8],
+    /// The record as it is stored, in two parts, where it is stored with this entry; else nothing.
+    pub(crate) record: [&'a [u8]; 2],
+}
+
+impl IndexEntry<'_> {
+    /// The record is not stored with the entry.
+    pub(crate) const APART: [&'static [u8]; 2] = [&[], &[]];
 }
 
 /// What a batch of records writes.
@@ -449,14 +456,39 @@ pub(crate) fn each_point(
     visit: &mut VisitFact<'_>,
 ) -> Result<()> {
     let mut all = Best::new(Window::all());
-    let visit = &mut |value: &[u8], key: &[u8], seq, _: &mut Best| visit(value, key, seq);
-    each_put(lookup, attribute, range, &mut all, visit)
+    each_put(
+        lookup,
+        attribute,
+        range,
+        &mut all,
+        &mut |value, key, entry, _| visit(value, key, entry.seq),
+    )
 }
 
-/// Is given value, key and sequence number of an index entry, and the candidates so far.
-type VisitPut<'v> = dyn FnMut(&[u8], &[u8], Seq, &mut Best) -> Result<()> + 'v;
+/// Is given key and sequence number of an entry of a clustered attribute, and the record.
+pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
 
-/// The same, of those that `best` may want, and gives them to `visit` with it.
+/// The same of the tree of a clustered attribute: key, sequence number, and the record.
+pub(crate) fn each_placed(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    visit: &mut VisitPlaced<'_>,
+) -> Result<()> {
+    let mut all = Best::new(Window::all());
+    each_put(
+        lookup,
+        attribute,
+        range,
+        &mut all,
+        &mut |_, key, entry, _| visit(key, entry.seq, entry.value),
+    )
+}
+
+/// Is given value and key of an entry, the entry, and the candidates so far.
+type VisitPut<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> Result<()> + 'v;
+
+/// The same of those that `best` may want, which `visit` gets, too.
 fn each_put(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -478,7 +510,7 @@ fn each_put(
     let visit =
         &mut |entry: TreeEntry<'_>, best: &mut Best| match index.split(attribute.ty, entry.key) {
             Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
-                visit(value, key, entry.seq, best)
+                visit(value, key, &entry, best)
             }
             _ => Ok(()),
         };

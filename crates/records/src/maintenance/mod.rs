@@ -15,7 +15,7 @@ mod validity;
 use lsm::TreeId;
 
 pub use validity::Validation;
-pub(crate) use validity::{CURRENT, Candidate, Dropped, Validity};
+pub(crate) use validity::{APART, CURRENT, Candidate, Dropped, Validity};
 
 use crate::catalog::{Attribute, Layout};
 use crate::telemetry::Measured;

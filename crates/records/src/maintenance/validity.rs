@@ -25,12 +25,16 @@ pub(crate) struct Candidate {
     pub(crate) seq: Seq,
     pub(crate) key: Vec<u8>,
     /// The stored record, where the index came by it, and which component it was found in: no newer one
-    /// may have the key. [`CURRENT`] when that is known already.
+    /// may have the key. [`CURRENT`] when that is known already, [`APART`] when it is found out as of candidates without it.
     pub(crate) record: Option<(Slice, usize)>,
 }
 
 /// In the place of a component: the record is known to be current.
 pub(crate) const CURRENT: usize = usize::MAX;
+
+/// In the place of a component: the record came with its index entry, and which of a key is current is found out as of other
+/// entries.
+pub(crate) const APART: usize = usize::MAX - 1;
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

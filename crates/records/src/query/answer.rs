@@ -4,14 +4,15 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lsm::{Account, Component, Cost, Cursor, Loan, LookupOptions, Seq, SeqSet, Slice, TreeCursor};
+use lsm::{Account, Component, Cost, Loan, LookupOptions, Seq, SeqSet, Slice};
 use model::Key;
 use model::record::RecordRef;
 
 use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
+use super::fetch::Size;
 use super::plan::{self, Driver, Plan};
 use super::predicate::Predicates;
-use super::stages::{self, Admission, Fetch, TakeScanned};
+use super::stages::{self, Admission, TakeScanned};
 use super::{Order, PageToken, Query};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
@@ -67,10 +68,12 @@ pub(crate) struct Answer {
     /// The memory of the page, where it may be large.
     loan: Option<Loan>,
     /// Bytes of records that may be held at a time.
-    room: usize,
+    pub(super) room: usize,
     pub(super) lookup: LookupOptions,
     pub(super) steps: Steps,
     pub(super) data_cost: Cost,
+    /// Of records that are stored by place, looked up there.
+    pub(super) place_cost: Cost,
     pub(super) index_cost: Cost,
     pub(super) keys_cost: Cost,
     notes: Vec<String>,
@@ -109,7 +112,9 @@ impl Answer {
             Validation::Timestamp => validity.asks(),
             Validation::Auto => {
                 let wasteful = query.snapshot.dataset.current.usage.is_wasteful();
-                validity.asks() && (query.keys_only || wasteful)
+                // Records that come with their index entries need not be fetched.
+                let brings = (driving.first()).is_some_and(|a| a.kind.is_clustered());
+                validity.asks() && (query.keys_only || wasteful || brings)
             }
         };
         let expired = match query.keys_only {
@@ -162,6 +167,7 @@ impl Answer {
             room: 0,
             lookup: query.lookup,
             steps: Steps::default(),
+            place_cost: snapshot.cost(),
             data_cost,
             index_cost,
             keys_cost,
@@ -218,6 +224,7 @@ impl Answer {
             steps: self.steps.clone(),
             cost: ExplainedCost {
                 data: (&self.data_cost).into(),
+                place: (layout.clustered()).map(|_| (&self.place_cost).into()),
                 index: Some((&self.index_cost).into()),
                 keys: Some((&self.keys_cost).into()),
             },
@@ -297,7 +304,8 @@ impl Answer {
         stages::scan_matching(
             &self.snapshot,
             &self.predicates,
-            &self.data_cost,
+            offer.brings && !self.keys_only,
+            (&self.data_cost, &self.place_cost),
             &mut offer,
         )?;
         Ok(())
@@ -320,11 +328,14 @@ impl Answer {
             }));
             return Ok(());
         }
-        let records = self.fetch(&mut chunk)?;
         let mut steps = std::mem::take(&mut self.steps);
-        let admitted = self.admit(chunk, records, &mut steps);
+        let fetched = self.fetch(&mut chunk, &mut steps);
+        let admitted =
+            fetched.and_then(|(records, size)| Ok((self.admit(chunk, records, &mut steps)?, size)));
         self.steps = steps;
-        self.ready.extend(admitted?);
+        let (admitted, size) = admitted?;
+        self.adapt(size);
+        self.ready.extend(admitted);
         Ok(())
     }
 
@@ -346,61 +357,8 @@ impl Answer {
         Ok(chunk)
     }
 
-    /// The records of those candidates that are current: what came with them, or what is looked up.
-    fn fetch(&mut self, chunk: &mut [Candidate]) -> Result<Vec<Option<Slice>>> {
-        let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
-        let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
-        let (data, snapshot) = (self.snapshot.layout.data, &self.snapshot.snapshot);
-        // Of everything that was read, wanted or not: it decides how large the next ones may be.
-        let (mut read, mut bytes) = (0, 0);
-        for (at, candidate) in chunk.iter_mut().enumerate() {
-            let Some((record, component)) = candidate.record.take() else {
-                to_fetch.push(at);
-                records.push(None);
-                continue;
-            };
-            let (key, seq, cost) = (&candidate.key, candidate.seq, &self.data_cost);
-            let current = component == CURRENT
-                || snapshot.is_newest(data, &self.components, component, key, seq, cost)?;
-            if current {
-                read += 1;
-                bytes += record.len();
-                records.push(Some(record));
-            } else {
-                self.steps.superseded += 1;
-                self.steps.wasted += 1;
-                records.push(None);
-            }
-        }
-        let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
-        to_fetch.sort_by(|a, b| key(*a).cmp(key(*b)));
-        let keys: Vec<&[u8]> = to_fetch.iter().map(|at| key(*at)).collect();
-        let seqs: Vec<Seq> = to_fetch
-            .iter()
-            .filter_map(|at| Some(chunk.get(*at)?.seq))
-            .collect();
-        let mut options = self.lookup;
-        options.batch_bytes = options.batch_bytes.min(2 * self.room);
-        let fetch = Fetch {
-            view: &self.snapshot,
-            components: &self.components,
-            known: self.knows_current(),
-            options,
-            cost: &self.data_cost,
-        };
-        let fetched = fetch.run(&keys, &seqs, &mut |nth: usize, record: Slice| {
-            let slot = to_fetch.get(nth).and_then(|at| records.get_mut(*at));
-            if let Some(slot) = slot {
-                *slot = Some(record.compact());
-            }
-        })?;
-        fetched.count_in(&mut self.steps);
-        self.adapt(read + fetched.read, bytes + fetched.bytes);
-        Ok(records)
-    }
-
     /// How many candidates are fetched together next, by the size of the records that were read.
-    fn adapt(&mut self, read: usize, bytes: usize) {
+    fn adapt(&mut self, Size { read, bytes }: Size) {
         let Some(each) = bytes.checked_div(read) else {
             return;
         };
@@ -502,10 +460,15 @@ impl TakeScanned for OfferScanned<'_> {
         admits
     }
 
-    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>> {
+    fn take(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        record: &mut dyn FnMut() -> Slice,
+    ) -> Result<ControlFlow<()>> {
         let brings = self.brings;
-        let bring = || brings.then(|| (Slice::from(at.value()), CURRENT));
-        self.best.offer_with(at.seq(), at.key(), bring);
+        let bring = || brings.then(|| (Slice::from(&*record()), CURRENT));
+        self.best.offer_with(seq, key, bring);
         Ok(ControlFlow::Continue(()))
     }
 }
@@ -573,6 +536,7 @@ impl Drop for Answer {
         self.count_use();
         let group = &self.snapshot.dataset.shared.group;
         group.count(&self.data_cost);
+        group.count(&self.place_cost);
         group.count(&self.index_cost);
         group.count(&self.keys_cost);
         let steps = &self.steps;

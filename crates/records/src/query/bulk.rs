@@ -6,14 +6,14 @@
 use std::ops::ControlFlow;
 
 use lsm::sort::{Sorted, Sorter};
-use lsm::{Account, Cost, Cursor, Seq, Slice, TreeCursor};
+use lsm::{Account, Cost, Seq, Slice};
 use model::Key;
 use model::schema::KeyType;
 
 use super::answer::Answer;
 use super::explain::{Explain, Steps};
 use super::plan::Driver;
-use super::stages::{self, Admission, Fetch, TakeCurrent, TakeScanned};
+use super::stages::{self, Admission, Fetch, Joins, TakeCurrent, TakeScanned};
 use super::{Query, scan};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
@@ -94,6 +94,9 @@ impl Answer {
         order: BulkOrder,
         sink: Sink<'_>,
     ) -> Result<()> {
+        if attribute.kind.is_clustered() && order == BulkOrder::Any {
+            return self.visit_by_place(driver, attribute, sink);
+        }
         // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.
         let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
         let share = loan.bytes() / 4;
@@ -125,8 +128,10 @@ impl Answer {
         };
         if !give.is_done() {
             let (snapshot, predicates) = (&self.snapshot, &self.predicates);
+            let given_out = matches!(give.sink, Sink::Visit(_));
+            let costs = (&self.data_cost, &self.place_cost);
             self.steps.candidates +=
-                stages::scan_matching(snapshot, predicates, &self.data_cost, &mut give)?;
+                stages::scan_matching(snapshot, predicates, given_out, costs, &mut give)?;
         }
         self.steps.answers += give.answers;
         self.remaining = give.remaining;
@@ -211,6 +216,8 @@ impl Answer {
             known: self.knows_current(),
             options,
             cost: &self.data_cost,
+            joins: Joins::of(Admission::of(self), matches!(sink, Sink::Visit(_))),
+            place_cost: &self.place_cost,
         };
         let admission = Admission::of(self);
         let mut give = Give {
@@ -253,21 +260,26 @@ impl Answer {
 }
 
 /// The last stage of answers in bulk: gives them, or counts them, unless no more is wanted.
-struct Give<'a> {
-    key_type: KeyType,
+pub(super) struct Give<'a> {
+    pub(super) key_type: KeyType,
     /// How many more are wanted.
-    remaining: Option<usize>,
-    answers: u64,
-    sink: Sink<'a>,
+    pub(super) remaining: Option<usize>,
+    pub(super) answers: u64,
+    pub(super) sink: Sink<'a>,
 }
 
 impl Give<'_> {
     /// True when as many were given as are wanted.
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.remaining == Some(0)
     }
 
-    fn give(&mut self, key: &[u8], seq: Seq, value: impl FnOnce() -> Slice) -> Result<()> {
+    pub(super) fn give(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        value: impl FnOnce() -> Slice,
+    ) -> Result<()> {
         if self.is_done() {
             return Ok(());
         }
@@ -291,8 +303,13 @@ impl Give<'_> {
 }
 
 impl TakeScanned for Give<'_> {
-    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>> {
-        self.give(at.key(), at.seq(), || at.value_slice())?;
+    fn take(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        record: &mut dyn FnMut() -> Slice,
+    ) -> Result<ControlFlow<()>> {
+        self.give(key, seq, record)?;
         Ok(self.goes_on())
     }
 }

@@ -5,19 +5,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lsm::{
-    Account, Cost, Cursor, Entries, Kind, Loan, Seq, Slice, Snapshot, Superseded, WalkEntry,
+    Account, Cost, Cursor, Entries, Kind, Loan, LookupOptions, Seq, Slice, Snapshot, Superseded,
+    WalkEntry,
 };
 
 use super::answer::parse;
 use super::predicate::Predicates;
 use super::scan::READAHEAD;
-use super::stages::{Admission, Verdict};
+use super::stages::{Admission, Joins, Verdict};
 use super::{Order, plan};
 use crate::catalog::Attribute;
 use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Index, Lookup, Range, Window};
 use crate::record::Record;
-use crate::store::{View, hides};
+use crate::store::{Stubs, View, hides};
 
 /// The most candidates that are requested at a time, and the least.
 const MOST: usize = 64 << 10;
@@ -284,6 +285,27 @@ impl<'a> Search<'a> {
             driver: None,
             all_answered: false,
         };
+        if let Some(mut stubs) = Stubs::new(layout, snapshot)? {
+            // One version is kept, so that these are the newest of their keys.
+            let joins = Joins::of(admission, true);
+            for (at, (candidate, value)) in chunk.iter().zip(&values).enumerate() {
+                if let Some(value) = value
+                    && joins.wants(value)?
+                {
+                    stubs.add(at, (&candidate.key, candidate.seq), value)?;
+                }
+            }
+            stubs.read(
+                LookupOptions::default(),
+                &self.data_cost,
+                &mut |at, record| {
+                    if let Some(slot) = values.get_mut(at) {
+                        *slot = Some(record.compact());
+                    }
+                    Ok(())
+                },
+            )?;
+        }
         for (candidate, value) in chunk.into_iter().zip(values) {
             let Some(value) = value else { continue };
             if admission.decide(&value)? == Verdict::Admitted {
@@ -338,6 +360,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    fn whole(&self, key: &[u8], seq: Seq, stored: Slice) -> Result<Slice> {
+        self.snapshot.whole((key, seq), stored, &self.data_cost)
+    }
+
     /// Finds one version more than `limit` where there is one, by reading all records. The versions are below `below`.
     pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
         let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
@@ -369,12 +395,15 @@ impl<'a> Search<'a> {
                     if best.is_beyond(Order::Newest.rank(seq)) {
                         best.note_skipped();
                     }
-                } else if self
-                    .predicates
-                    .confirm(&parse(cursor.value())?, layout, None)
-                {
-                    let bring = || Some((Slice::from(cursor.value()), CURRENT));
-                    best.offer_with(seq, cursor.key(), bring);
+                } else {
+                    let record = match self.predicates.needs_json {
+                        true => self.whole(cursor.key(), seq, cursor.value_slice())?,
+                        false => cursor.value_slice(),
+                    };
+                    if self.predicates.confirm(&parse(&record)?, layout, None) {
+                        let bring = || Some((Slice::from(&*record), CURRENT));
+                        best.offer_with(seq, cursor.key(), bring);
+                    }
                 }
             }
             cursor.next()?;
@@ -385,14 +414,17 @@ impl<'a> Search<'a> {
         for candidate in candidates {
             match candidate.record {
                 Some((value, _)) => {
-                    records.push(self.snapshot.record(candidate.key, candidate.seq, value)?);
+                    let (key, seq) = (candidate.key, candidate.seq);
+                    let value = self.whole(&key, seq, value)?;
+                    records.push(self.snapshot.record(key, seq, value)?);
                 }
                 // Too large to be held while the others were looked for.
                 None => {
                     let (key, seq) = (candidate.key, candidate.seq);
                     let mut walk = snapshot.walk_from(layout.data, &key, seq);
                     if let Some(entry) = walk.next_entry()?.filter(|entry| entry.seq == seq) {
-                        records.push(self.snapshot.record(key, seq, entry.value)?);
+                        let value = self.whole(&key, seq, entry.value)?;
+                        records.push(self.snapshot.record(key, seq, value)?);
                     }
                     self.data_cost.absorb(walk.cost());
                 }

@@ -36,7 +36,9 @@ impl Answer {
                         if attribute.kind.is_standalone() {
                             return self.count_index(&layout, at, attribute, &sought);
                         }
-                        if index::is_filtered_scan(attribute.kind) {
+                        // A stub may not tell whether the other conditions hold.
+                        let tells = !self.predicates.needs_json;
+                        if tells && index::is_filtered_scan(attribute.kind) {
                             return self.count_matches(&layout, attribute, &sought);
                         }
                     }
@@ -92,7 +94,9 @@ impl Answer {
             return self.count_entries(layout, attribute, range);
         }
         // Records are read in any case: then the keys are probed only where that has been worth it.
-        self.asks &= !self.chooses_validation() || self.is_wasteful();
+        if !attribute.kind.is_clustered() {
+            self.asks &= !self.chooses_validation() || self.is_wasteful();
+        }
         self.visit_index((driver, attribute), BulkOrder::Any, Sink::Count)?;
         Ok(self.steps.answers)
     }

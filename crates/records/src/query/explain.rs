@@ -100,12 +100,17 @@ pub struct Steps {
     pub rounds: u64,
 }
 
-/// What a query read: of the records, of the index, and of a tree of keys.
+/// What a query read: of the records, of the index, and of a tree of keys. In a dataset that is stored by place
+/// ([`DatasetDef::cluster`](crate::DatasetDef::cluster)) what is read of the records are their attributes; the records themselves
+/// are read with the index of an area, or looked up at their place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedCost {
     /// Of the records.
     pub data: ReadCost,
+    /// Of records that were looked up at their place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<ReadCost>,
     /// Of the index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<ReadCost>,
@@ -155,8 +160,8 @@ impl From<&Cost> for ReadCost {
 }
 
 impl Explain {
-    /// Of a scan over the keys that read so much.
-    pub(super) fn of_scan(order: &str, answers: u64, cost: &Cost) -> Explain {
+    /// Of a scan over the keys that read so much, and so much of records that are stored by place.
+    pub(super) fn of_scan(order: &str, answers: u64, cost: &Cost, place: Option<&Cost>) -> Explain {
         Explain {
             plan: ExplainedPlan {
                 scan: Some(format!("keys, {order}")),
@@ -169,6 +174,7 @@ impl Explain {
             },
             cost: ExplainedCost {
                 data: cost.into(),
+                place: place.map(ReadCost::from),
                 ..ExplainedCost::default()
             },
             notes: Vec::new(),
@@ -204,6 +210,7 @@ impl fmt::Display for Explain {
         )?;
         let parts = [
             ("records", Some(self.cost.data)),
+            ("records by place", self.cost.place),
             ("index", self.cost.index),
             ("keys", self.cost.keys),
         ];

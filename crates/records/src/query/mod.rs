@@ -5,9 +5,11 @@
 mod answer;
 mod asked;
 mod bulk;
+mod by_place;
 mod candidates;
 mod count;
 mod explain;
+mod fetch;
 mod levels;
 mod place_time;
 mod plan;

@@ -61,6 +61,8 @@ pub(super) struct Predicates {
     places: Vec<Option<usize>>,
     /// What follows from several tests together.
     implied: Vec<Implied>,
+    /// A stub is not enough to decide: a path is not declared, or was declared after some records were stored.
+    pub(super) needs_json: bool,
 }
 
 /// A predicate of an attribute of place and time that every match meets: what the tests of both ask for together.
@@ -79,6 +81,7 @@ impl Predicates {
             filter: None,
             places: Vec::new(),
             implied: Vec::new(),
+            needs_json: false,
         };
         let Some(condition) = condition else {
             return Ok(predicates);
@@ -108,6 +111,11 @@ impl Predicates {
         predicates.undeclared.dedup();
         predicates.filter = Some(filter);
         predicates.imply(layout)?;
+        let declared = (predicates.declared.iter())
+            .filter_map(|predicate| layout.attributes.get(predicate.attribute));
+        let mut declared = declared.map(|attribute| layout.stored.in_all_records(attribute.id));
+        predicates.needs_json = layout.clustered().is_some()
+            && (!predicates.undeclared.is_empty() || declared.any(|known| !known));
         Ok(predicates)
     }
 

@@ -8,7 +8,7 @@ use model::Key;
 use super::explain::Explain;
 use crate::error::{Error, Result};
 use crate::record::Record;
-use crate::store::View;
+use crate::store::{Ahead, View};
 
 /// Bytes that a scan reads ahead.
 pub(super) const READAHEAD: usize = 256 << 10;
@@ -21,6 +21,9 @@ pub(crate) struct Scan {
     started: bool,
     done: bool,
     records: u64,
+    /// Where records are stored by place: those that were read ahead, and the cost of that.
+    ahead: Option<Ahead>,
+    place_cost: Cost,
 }
 
 impl Scan {
@@ -54,6 +57,8 @@ impl Scan {
         };
         cursor.within(&lo, hi.as_deref());
         Ok(Scan {
+            ahead: snapshot.layout.clustered().map(|_| Ahead::new()),
+            place_cost: snapshot.snapshot.cost(),
             snapshot,
             cursor,
             reverse: false,
@@ -75,24 +80,63 @@ impl Scan {
             true => "descending",
             false => "ascending",
         };
-        Explain::of_scan(order, self.records, &self.cursor.cost())
+        let place = self.ahead.as_ref().map(|_| &self.place_cost);
+        Explain::of_scan(order, self.records, &self.cursor.cost(), place)
     }
 
-    fn step(&mut self) -> Result<Option<Record>> {
+    /// Goes to the next record that is shown; false where there is none.
+    fn find_next(&mut self) -> Result<bool> {
         loop {
             self.advance()?;
             if !self.cursor.valid() {
-                return Ok(None);
+                return Ok(false);
             }
-            let value = self.cursor.value();
-            if !self.snapshot.hides(value) {
-                break;
+            if !self.snapshot.hides(self.cursor.value()) {
+                return Ok(true);
             }
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<Record>> {
+        if let Some(ahead) = self.ahead.take() {
+            let (ahead, next) = self.step_ahead(ahead)?;
+            self.ahead = Some(ahead);
+            return Ok(next);
+        }
+        if !self.find_next()? {
+            return Ok(None);
         }
         self.records += 1;
         let key = self.cursor.key().to_vec();
         let key = Key::from_encoded(self.snapshot.dataset.key_type(), key);
         Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
+    }
+
+    /// The same where records are stored by place.
+    fn step_ahead(&mut self, mut ahead: Ahead) -> Result<(Ahead, Option<Record>)> {
+        let mut next = ahead.pop();
+        if next.is_none() {
+            while !ahead.is_full() && !self.at_end() && self.find_next()? {
+                ahead.push(
+                    self.cursor.key(),
+                    self.cursor.seq(),
+                    self.cursor.value_slice(),
+                );
+            }
+            let (layout, snapshot) = (&self.snapshot.layout, &self.snapshot.snapshot);
+            ahead.fill(layout, snapshot, &self.place_cost)?;
+            next = ahead.pop();
+        }
+        let Some(item) = next else {
+            return Ok((ahead, None));
+        };
+        self.records += 1;
+        let record = self.snapshot.record(item.key, item.seq, item.stored)?;
+        Ok((ahead, Some(record)))
+    }
+
+    fn at_end(&self) -> bool {
+        self.started && !self.cursor.valid()
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -122,6 +166,7 @@ impl Iterator for Scan {
                 .shared
                 .group
                 .count(&self.cursor.cost());
+            self.snapshot.dataset.shared.group.count(&self.place_cost);
         }
         next
     }
@@ -138,5 +183,5 @@ pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Explain)> {
     }
     let cost: Cost = cursor.cost();
     snapshot.dataset.shared.group.count(&cost);
-    Ok((count, Explain::of_scan("ascending", count, &cost)))
+    Ok((count, Explain::of_scan("ascending", count, &cost, None)))
 }

@@ -12,7 +12,8 @@
 
 use std::ops::ControlFlow;
 
-use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq, Slice, Snapshot, TreeCursor};
+use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq, Slice, Snapshot};
+use model::record::RecordRef;
 
 use super::answer::{Answer, parse};
 use super::explain::Steps;
@@ -22,7 +23,7 @@ use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Candidate;
 use crate::maintenance;
-use crate::store::{View, hides};
+use crate::store::{Ahead, Stubs, View, hides};
 
 /// What stage 4 says of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,16 +91,54 @@ pub(super) trait TakeScanned {
         true
     }
 
-    /// A record that answers the query.
-    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>>;
+    /// A record that answers the query; a stub where it was said that these will do.
+    fn take(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        record: &mut dyn FnMut() -> Slice,
+    ) -> Result<ControlFlow<()>>;
+}
+
+/// Which stubs are to become records, in a dataset that is stored by place.
+#[derive(Clone, Copy)]
+pub(super) enum Joins<'a> {
+    None,
+    /// Those that answer the query: they tell.
+    Admitted(Admission<'a>),
+    All,
+}
+
+impl<'a> Joins<'a> {
+    /// For records that are given out, or not.
+    pub(super) fn of(admission: Admission<'a>, given_out: bool) -> Joins<'a> {
+        match (admission.layout.clustered(), given_out) {
+            (None, _) => Joins::None,
+            _ if admission.predicates.needs_json && !admission.all_answered => Joins::All,
+            (_, true) => Joins::Admitted(admission),
+            (_, false) => Joins::None,
+        }
+    }
+
+    /// True when what was found is a stub that is to become a record.
+    pub(super) fn wants(&self, stored: &[u8]) -> Result<bool> {
+        match self {
+            Joins::None => Ok(false),
+            Joins::All => Ok(RecordRef::is_stub(stored)),
+            Joins::Admitted(admission) => {
+                Ok(RecordRef::is_stub(stored) && admission.decide(stored)? == Verdict::Admitted)
+            }
+        }
+    }
 }
 
 /// Stage 1 where no index helps: gives the records that answer the query, by key, until the taker breaks. Returns how many were
-/// looked at.
+/// looked at. Their records are wanted, or not.
 pub(super) fn scan_matching(
     snapshot: &View,
     predicates: &Predicates,
-    cost: &Cost,
+    given_out: bool,
+    (cost, place_cost): (&Cost, &Cost),
     to: &mut dyn TakeScanned,
 ) -> Result<u64> {
     let admission = Admission {
@@ -112,11 +151,44 @@ pub(super) fn scan_matching(
     let mut cursor = (snapshot.snapshot).cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut scanned = 0;
+    let joins = Joins::of(admission, given_out);
+    if !matches!(joins, Joins::None) {
+        let mut ahead = Ahead::new();
+        let mut broke = false;
+        while cursor.valid() && !broke {
+            scanned += 1;
+            if to.wants(cursor.seq()) {
+                let answers = match joins {
+                    Joins::All => true,
+                    _ => admission.decide(cursor.value())? == Verdict::Admitted,
+                };
+                if answers {
+                    ahead.push(cursor.key(), cursor.seq(), cursor.value_slice());
+                }
+            }
+            cursor.next()?;
+            if ahead.is_full() || !cursor.valid() {
+                ahead.fill(&snapshot.layout, &snapshot.snapshot, place_cost)?;
+                while let (false, Some(item)) = (broke, ahead.pop()) {
+                    let answers = match joins {
+                        Joins::All => admission.decide(&item.stored)? == Verdict::Admitted,
+                        _ => true,
+                    };
+                    if answers {
+                        let record = &mut || item.stored.clone();
+                        broke = to.take(&item.key, item.seq, record)?.is_break();
+                    }
+                }
+            }
+        }
+        cost.absorb(&cursor.cost());
+        return Ok(scanned);
+    }
     while cursor.valid() {
         scanned += 1;
         if to.wants(cursor.seq())
             && admission.decide(cursor.value())? == Verdict::Admitted
-            && to.take(&cursor)?.is_break()
+            && (to.take(cursor.key(), cursor.seq(), &mut || cursor.value_slice())?).is_break()
         {
             break;
         }
@@ -134,6 +206,9 @@ pub(super) struct Fetch<'a> {
     pub(super) known: bool,
     pub(super) options: LookupOptions,
     pub(super) cost: &'a Cost,
+    /// Which stubs become records, and the cost of that.
+    pub(super) joins: Joins<'a>,
+    pub(super) place_cost: &'a Cost,
 }
 
 /// Takes the records of current candidates.
@@ -191,7 +266,17 @@ impl Fetch<'_> {
         let mut fetched = Fetched::default();
         // Where several versions are kept, one that was replaced is no dead entry.
         let notes = self.view.layout.stored.settings.versions == 1;
-        let mut lookup = snapshot.lookup(self.components, keys, expected, self.options, self.cost);
+        let layout = &self.view.layout;
+        let mut stubs = match self.joins {
+            Joins::None => None,
+            _ => Stubs::new(layout, snapshot)?,
+        };
+        let mut options = self.options;
+        if let Some(stubs) = &stubs {
+            // Records are to fit where their stubs would.
+            options.batch_bytes = stubs.share_of_stubs(self.components, options.batch_bytes);
+        }
+        let mut lookup = snapshot.lookup(self.components, keys, expected, options, self.cost);
         loop {
             let mut failed = Ok(());
             let batch = lookup.next_batch(&mut |at, found| {
@@ -203,7 +288,14 @@ impl Fetch<'_> {
                 if found.seq == seq {
                     fetched.current += 1;
                     if failed.is_ok() {
-                        failed = to.take(at, found.value);
+                        failed = match (&mut stubs, self.joins.wants(&found.value)) {
+                            (_, Err(error)) => Err(error),
+                            (Some(stubs), Ok(true)) => {
+                                let key = keys.get(at).copied().unwrap_or_default();
+                                stubs.add(at, (key, seq), &found.value)
+                            }
+                            _ => to.take(at, found.value),
+                        };
                     }
                 } else if notes {
                     self.view.note_over(seq, found.seq);
@@ -211,6 +303,12 @@ impl Fetch<'_> {
             });
             let Some(positions) = batch? else { break };
             failed?;
+            if let Some(stubs) = &mut stubs {
+                stubs.read(self.options, self.place_cost, &mut |at, record| {
+                    fetched.bytes += record.len();
+                    to.take(at, record)
+                })?;
+            }
             fetched.candidates += positions.len() as u64;
             if to.end_batch()?.is_break() {
                 break;

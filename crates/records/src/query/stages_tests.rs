@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lsm::fs::memory::Memory;
-use lsm::{Cursor, LookupOptions, Seq, Slice, TreeCursor};
+use lsm::{Cursor, LookupOptions, Seq, Slice};
 use model::definition::{DatasetDef, Index, Maintenance};
 use model::schema::KeyType;
 
 use super::explain::Steps;
 use super::predicate::Predicates;
-use super::stages::{Admission, Fetch, TakeCurrent, TakeScanned, Verdict, scan_matching};
+use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned, Verdict, scan_matching};
 use crate::error::Result;
 use crate::store::View;
 use crate::{Database, Dataset, Expr, Options};
@@ -64,8 +64,13 @@ impl TakeScanned for Taken {
         seq > self.after
     }
 
-    fn take(&mut self, at: &TreeCursor) -> Result<ControlFlow<()>> {
-        self.seqs.push(at.seq());
+    fn take(
+        &mut self,
+        _: &[u8],
+        seq: Seq,
+        _: &mut dyn FnMut() -> Slice,
+    ) -> Result<ControlFlow<()>> {
+        self.seqs.push(seq);
         match self.seqs.len() < self.most {
             true => Ok(ControlFlow::Continue(())),
             false => Ok(ControlFlow::Break(())),
@@ -94,7 +99,8 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
             seqs: Vec::new(),
         };
         let cost = view.snapshot.cost();
-        let all = scan_matching(&view, &predicates(&view, "a = 1"), &cost, &mut taken);
+        let asked = predicates(&view, "a = 1");
+        let all = scan_matching(&view, &asked, true, (&cost, &cost), &mut taken);
         assert_eq!(all.unwrap(), scanned);
         let seqs: Vec<Seq> = wanted.iter().map(|id| first + id).collect();
         assert_eq!(taken.seqs, seqs);
@@ -198,6 +204,8 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
                 ..LookupOptions::default()
             },
             cost: &cost,
+            joins: Joins::None,
+            place_cost: &cost,
         };
         let mut batches = Batches {
             most,

@@ -69,7 +69,9 @@ impl View {
             match entry.kind {
                 _ if entry.seq > at => {}
                 Kind::Put => {
-                    records.push(Record::new(key.clone(), entry.seq, entry.value)?);
+                    let at = (key.as_bytes(), entry.seq);
+                    let stored = self.whole(at, entry.value, kept.walk.cost())?;
+                    records.push(Record::new(key.clone(), entry.seq, stored)?);
                 }
                 _ => break,
             }

@@ -6,7 +6,7 @@ use lsm::{Component, Cost, Seq, Snapshot, Stop};
 use model::Key;
 use model::schema::KeyType;
 
-use super::{Current, Store, hides};
+use super::{Current, Store, hides, whole};
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::record::Record;
@@ -62,11 +62,15 @@ impl Handle {
         cost.check()?;
         let snapshot = self.shared.group.snapshot();
         let found = snapshot.get(self.current.data, key.as_bytes(), &cost)?;
+        let found = found.filter(|found| !hides(&snapshot, &found.value));
+        let record = found.map(|found| {
+            let layout = self.current.layout_in(snapshot.version());
+            let at = (key.as_bytes(), found.seq);
+            let stored = whole(&layout, &snapshot, at, found.value, &cost)?;
+            Record::new(key.clone(), found.seq, stored)
+        });
         self.shared.group.count(&cost);
-        found
-            .filter(|found| !hides(&snapshot, &found.value))
-            .map(|found| Record::new(key.clone(), found.seq, found.value))
-            .transpose()
+        record.transpose()
     }
 
     /// The dataset as it is now.
@@ -109,6 +113,16 @@ impl View {
         !trees.contains_key(&self.layout.data)
     }
 
+    /// The record of the newest entry of a key, where that is a stub ([`super::clustered`]).
+    pub(crate) fn whole(
+        &self,
+        at: (&[u8], Seq),
+        stored: lsm::Slice,
+        cost: &Cost,
+    ) -> Result<lsm::Slice> {
+        whole(&self.layout, &self.snapshot, at, stored, cost)
+    }
+
     /// A record of the dataset.
     pub(crate) fn record(&self, key: Vec<u8>, seq: Seq, stored: lsm::Slice) -> Result<Record> {
         let key = Key::from_encoded(self.dataset.key_type(), key);
@@ -121,11 +135,13 @@ impl View {
         let cost = self.snapshot.cost();
         cost.check()?;
         let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
+        let found = found.filter(|found| !self.hides(&found.value));
+        let record = found.map(|found| {
+            let stored = self.whole((key.as_bytes(), found.seq), found.value, &cost)?;
+            Record::new(key.clone(), found.seq, stored)
+        });
         self.dataset.shared.group.count(&cost);
-        found
-            .filter(|found| !self.hides(&found.value))
-            .map(|found| Record::new(key.clone(), found.seq, found.value))
-            .transpose()
+        record.transpose()
     }
 
     /// About how many records there are.

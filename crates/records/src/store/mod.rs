@@ -1,6 +1,7 @@
 //! The store: the engine, the datasets, and what their handles share. Everything below the public interface gets it as a
 //! [`Handle`] of one dataset, or as a [`View`] of one at a moment.
 
+mod clustered;
 mod expired;
 mod handle;
 mod kept_filter;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use lsm::{Account, Durability, Group, Loan};
 use parking_lot::{Condvar, Mutex, RwLock};
 
+pub(crate) use clustered::{Ahead, Item, Stubs, whole, whole_in_memory};
 pub(crate) use expired::{Due, expiry_key, hides};
 pub(crate) use handle::{Background, Handle, View};
 pub(crate) use kept_filter::{Kept, KeptFilter, Name};

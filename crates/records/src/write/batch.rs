@@ -232,9 +232,13 @@ impl Part {
             let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
             let known = layout.stored.next_id;
             encode(&mut self.value, known, time.chain(attributes), &[]);
+            // In a dataset that is stored by place the record goes where its point is.
+            let place =
+                (layout.clustered_place()).filter(|at| extracted.values(*at).next().is_some());
+            let stub = if place.is_some() { &[][..] } else { json };
             self.writes
                 .batch
-                .put_parts(layout.data, key, &[&self.value, json])?;
+                .put_parts(layout.data, key, &[&self.value, stub])?;
             if let Some((tree, time)) = expires {
                 let (entry, never) = (expiry_key(time, key), MAX_TIME);
                 let batch = &mut self.writes.batch;
@@ -248,11 +252,16 @@ impl Part {
                 let Some(index) = index::of(attribute.kind) else {
                     continue;
                 };
+                let record = match place == Some(at) {
+                    true => [self.value.as_slice(), json],
+                    false => IndexEntry::APART,
+                };
                 attribute.tokenizer.each(extracted.values(at), |value| {
                     let index_entry = IndexEntry {
                         attribute,
                         value,
                         key,
+                        record,
                     };
                     index.add(&mut self.writes, index_entry)
                 })?;
@@ -299,6 +308,7 @@ impl Part {
                         attribute,
                         value,
                         key,
+                        record: IndexEntry::APART,
                     };
                     index.cancel(&mut self.writes, index_entry)
                 },
@@ -439,18 +449,16 @@ impl Part {
             .filter(|touched| touched.insert)
             .map(|touched| touched.ordinal)
             .collect();
-        let mut ordinal = 0;
         let mut result = Ok(());
-        writes.batch.each(&mut |tree, kind, key, value| {
-            if tree != layout.data || result.is_err() {
+        each_write(&mut writes, &layout, &mut |ordinal, key, body| {
+            if result.is_err() {
                 return;
             }
             let insert = inserted.contains(&ordinal);
-            result = match (kind, RecordRef::body_of(value)) {
-                (Kind::Put, Some(body)) => self.put(body, insert),
-                _ => self.delete_encoded(key, insert),
+            result = match body {
+                Some(body) => self.put(body, insert),
+                None => self.delete_encoded(key, insert),
             };
-            ordinal += 1;
         });
         self.records = records;
         if result.is_err() {
@@ -487,22 +495,19 @@ impl Part {
         if passed.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {
             return Ok(());
         }
-        let (data, records) = (self.layout.data, self.records);
+        let (layout, records) = (self.layout.clone(), self.records);
         let mut writes = std::mem::take(&mut self.writes);
         self.touched.clear();
-        let (mut ordinal, mut result) = (0, Ok(()));
-        writes.batch.each(&mut |tree, kind, key, value| {
-            if tree != data || result.is_err() {
+        let mut result = Ok(());
+        each_write(&mut writes, &layout, &mut |ordinal, key, body| {
+            if result.is_err() || passed.contains(&ordinal) {
                 return;
             }
-            if !passed.contains(&ordinal) {
-                let insert = inserts.contains(key);
-                result = match (kind, RecordRef::body_of(value)) {
-                    (Kind::Put, Some(body)) => self.put(body, insert),
-                    _ => self.delete_encoded(key, insert),
-                };
-            }
-            ordinal += 1;
+            let insert = inserts.contains(key);
+            result = match body {
+                Some(body) => self.put(body, insert),
+                None => self.delete_encoded(key, insert),
+            };
         });
         self.records = records;
         result
@@ -521,4 +526,34 @@ impl Part {
         };
         Error::conflict_of(key, there)
     }
+}
+
+/// Is given a record of a batch: which it is, its key, and its JSON unless it is deleted.
+type ShowRecord<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
+
+/// Shows the records of a batch that was made for a layout, in the order in which they were added.
+fn each_write(writes: &mut Writes, layout: &Layout, show: &mut ShowRecord<'_>) {
+    let by_place = layout.clustered().and_then(|attribute| attribute.tree);
+    let mut ordinal = 0;
+    // The key of a stub: its record is another operation of the same write.
+    let mut stub: Option<Vec<u8>> = None;
+    writes.batch.each(&mut |tree, kind, key, value| {
+        if tree == layout.data {
+            match (kind, RecordRef::body_of(value)) {
+                (Kind::Put, Some([])) => {
+                    stub = Some(key.to_vec());
+                    return;
+                }
+                (Kind::Put, Some(body)) => show(ordinal, key, Some(body)),
+                _ => show(ordinal, key, None),
+            }
+            ordinal += 1;
+        } else if Some(tree) == by_place
+            && kind == Kind::Put
+            && let Some(key) = stub.take()
+        {
+            show(ordinal, &key, RecordRef::body_of(value));
+            ordinal += 1;
+        }
+    });
 }

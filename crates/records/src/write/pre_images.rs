@@ -9,14 +9,14 @@
 
 use std::collections::HashMap;
 
-use lsm::{Batch, Cost, Kind, Seq, Slice, Snapshot, Time, TreeId};
+use lsm::{Batch, Cost, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
 use model::record::RecordRef;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{self, IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
-use crate::store::hides;
+use crate::store::{Stubs, hides, whole_in_memory};
 
 /// A record that a batch puts or deletes.
 pub(crate) struct Touched {
@@ -117,6 +117,9 @@ impl Replaced {
             }
             _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| is_there(at, entry))?,
         }
+        if keeps_old {
+            make_whole(layout, snapshot, &mut found)?;
+        }
         if depends {
             look_up_expired(layout, snapshot, &mut found)?;
         }
@@ -172,20 +175,45 @@ impl Replaced {
             .filter_map(|found| Some((found.key.as_slice(), found.seq?)))
             .collect();
         let keys: Vec<&[u8]> = known.iter().map(|(key, _)| *key).collect();
-        let mut result = Ok(());
-        snapshot.visit_batch(layout.data, &keys, &Cost::default(), &mut |at, old| {
-            if let (Ok(()), Some((key, seq))) = (&result, known.get(at)) {
+        let mut cancel = |at: usize, old: &[u8]| match known.get(at) {
+            Some((key, seq)) => {
                 let stays = new.get(*key).map_or(&[][..], Vec::as_slice);
-                result = cancel_record(layout, writes, (key, *seq), &old.value, stays);
+                cancel_record(layout, writes, (key, *seq), old, stays)
             }
+            None => Ok(()),
+        };
+        // What indexes have of attributes that were declared later is in the JSON only.
+        let late = layout.has_late_attributes();
+        let mut stubs = match late {
+            true => Stubs::new(layout, snapshot)?,
+            false => None,
+        };
+        let (mut result, cost) = (Ok(()), Cost::default());
+        snapshot.visit_batch(layout.data, &keys, &cost, &mut |at, old| {
+            if result.is_err() {
+                return;
+            }
+            result = match (&mut stubs, known.get(at)) {
+                (Some(stubs), Some((key, _))) if RecordRef::is_stub(&old.value) => {
+                    stubs.add(at, (key, old.seq), &old.value)
+                }
+                _ => cancel(at, &old.value),
+            };
         })?;
-        result
+        result?;
+        match &mut stubs {
+            Some(stubs) => stubs.read(LookupOptions::default(), &cost, &mut |at, old| {
+                cancel(at, &old)
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Logs the records that are replaced, for the feed: their writes, and how they are stored.
     fn log_replaced(
         &self,
-        (old, data): (TreeId, TreeId),
+        old: TreeId,
+        layout: &Layout,
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> lsm::Result<()> {
@@ -193,10 +221,13 @@ impl Replaced {
             let mut log = |seq: Seq, stored: &[u8]| {
                 batch.also_parts(old, &found.key, &[&seq.to_le_bytes(), stored])
             };
-            match snapshot.get_in_memory(data, &found.key) {
+            match snapshot.get_in_memory(layout.data, &found.key) {
                 Some(entry) if entry.seq > self.seq => {
                     if entry.kind == Kind::Put {
-                        log(entry.seq, &entry.value)?;
+                        let at = (found.key.as_slice(), entry.seq);
+                        let stored = whole_in_memory(layout, snapshot, at, entry.value);
+                        let gone = || lsm::Error::Invalid("a stub without its record".to_string());
+                        log(entry.seq, &stored.ok_or_else(gone)?)?;
                     }
                 }
                 _ => {
@@ -260,7 +291,7 @@ impl Replaced {
             }
         }
         if let Some(old) = layout.old
-            && let Err(error) = self.log_replaced((old, layout.data), batch, snapshot)
+            && let Err(error) = self.log_replaced(old, layout, batch, snapshot)
         {
             return Ok(Err(error));
         }
@@ -286,6 +317,30 @@ fn looked_up(layout: &Layout) -> TreeId {
         Some(_) => layout.data,
         None => layout.keys.unwrap_or(layout.data),
     }
+}
+
+/// Reads the records that were found as stubs.
+fn make_whole(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
+    let Some(mut stubs) = Stubs::new(layout, snapshot)? else {
+        return Ok(());
+    };
+    for (at, found) in found.iter().enumerate() {
+        if let (Some(seq), Some(stored)) = (found.seq, &found.stored)
+            && RecordRef::is_stub(stored)
+        {
+            stubs.add(at, (&found.key, seq), stored)?;
+        }
+    }
+    stubs.read(
+        LookupOptions::default(),
+        &Cost::default(),
+        &mut |at, record| {
+            if let Some(found) = found.get_mut(at) {
+                found.stored = Some(record);
+            }
+            Ok(())
+        },
+    )
 }
 
 /// Which of the records that are there have expired: the primary-key index does not tell.
@@ -353,6 +408,7 @@ fn cancel_record(
                     attribute,
                     value,
                     key,
+                    record: IndexEntry::APART,
                 };
                 index.cancel(writes, index_entry)
             },

@@ -1,6 +1,7 @@
 //! Indexes of points, and of points at a time: one file a layout. All of them find the points of a region; what differs is
 //! what lies beside what.
 
+mod clustered;
 mod embedded;
 mod packed;
 mod partition;
@@ -22,6 +23,7 @@ const ENTRIES_PER_RANGE: u64 = 400;
 pub(super) fn of(layout: Layout) -> &'static dyn Index {
     match layout {
         Layout::Z => &z::Z,
+        Layout::Clustered => &clustered::Clustered,
         Layout::Mbr => &packed::Packed {
             is_stacked: false,
             is_timed: false,
@@ -38,6 +40,7 @@ pub(super) fn of(layout: Layout) -> &'static dyn Index {
 pub(super) fn of_timed(layout: Layout) -> &'static dyn Index {
     match layout {
         Layout::Z => &z::Z,
+        Layout::Clustered => &clustered::Clustered,
         Layout::Mbr => &packed::Packed {
             is_stacked: false,
             is_timed: true,

@@ -3,13 +3,15 @@
 //! of ranges (`model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
 //! without a look at its record.
 
-use lsm::TreeOptions;
 use lsm::version::TableFile;
+use lsm::{Slice, TreeOptions};
 
 use super::super::build::Build;
 use super::super::composite::{Builder, Composite};
 use super::super::cost::{Access, Figures};
-use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, each_put};
+use super::super::{
+    APART, Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, each_put,
+};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
@@ -31,10 +33,7 @@ impl Index for Z {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        each_put(lookup, attribute, range, best, &mut |_, key, seq, best| {
-            best.offer(seq, key);
-            Ok(())
-        })
+        candidates((lookup, attribute), range, best, false)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
@@ -75,4 +74,24 @@ impl Index for Z {
     fn is_advised(&self) -> bool {
         false
     }
+}
+
+/// Offers the points of a tree in z-order that lie in `range`; where they bring their records along, with these.
+pub(super) fn candidates(
+    (lookup, attribute): (&Lookup<'_>, &Attribute),
+    range: &Range,
+    best: &mut Best,
+    brings: bool,
+) -> Result<()> {
+    each_put(
+        lookup,
+        attribute,
+        range,
+        best,
+        &mut |_, key, entry, best| {
+            let record = || brings.then(|| (Slice::from(entry.value), APART));
+            best.offer_with(entry.seq, key, record);
+            Ok(())
+        },
+    )
 }

@@ -1,0 +1,83 @@
+//! The records themselves in z-order: an index as in [`super::z`] whose entries have the whole record for their value. The tree
+//! of the data has a stub of each, its attributes without its JSON (`crate::store::clustered`).
+//!
+//! **Invariants.** A record has one point, and so one entry, under the number of its write. A write that takes an entry back is a
+//! newer write of the same record. So where a stub is the newest entry of its key, the record is the newest entry of its own key
+//! here, whatever the maintenance strategy drops.
+
+use lsm::TreeOptions;
+
+use super::super::composite::Composite;
+use super::super::cost::Figures;
+use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, tree_of};
+use super::z::{self, Z};
+use crate::catalog::Attribute;
+use crate::error::Result;
+
+pub(super) struct Clustered;
+
+impl Index for Clustered {
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        let mut key = std::mem::take(&mut writes.scratch);
+        key.clear();
+        key.extend_from_slice(index_entry.value);
+        key.extend_from_slice(index_entry.key);
+        let tree = tree_of(index_entry.attribute)?;
+        let result = writes.batch.also_parts(tree, &key, &index_entry.record);
+        writes.scratch = key;
+        Ok(result?)
+    }
+
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Z.cancel(writes, index_entry)
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        z::candidates((lookup, attribute), range, best, true)
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        Z.estimate(lookup, attribute, range)
+    }
+
+    fn is_of_points(&self) -> bool {
+        true
+    }
+
+    /// Unlike other trees of entries it is searched for keys.
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        let searched = TreeOptions::default();
+        Some(TreeOptions {
+            filter_bits_per_key: searched.filter_bits_per_key,
+            ..Composite.tree_options(versions)?
+        })
+    }
+
+    fn entries_of(
+        &self,
+        attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        Z.entries_of(attribute, entry, visit)
+    }
+
+    /// The records of an area are read with its entries.
+    fn weight(&self) -> f64 {
+        0.5
+    }
+
+    fn figures(&self) -> Figures {
+        Z.figures()
+    }
+
+    fn is_advised(&self) -> bool {
+        false
+    }
+}
