@@ -732,7 +732,7 @@ fn a_store_can_be_asked_while_another_process_writes_it() {
     // Only one writes.
     let refused = room.run("delete", &["ev", "1"]).expect(3);
     assert!(
-        refused.stderr.contains("open in another process"),
+        refused.stderr.contains("open for writing already"),
         "{}",
         refused.stderr
     );

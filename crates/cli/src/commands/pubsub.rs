@@ -7,7 +7,7 @@ use ::pubsub::{Broker, Config, PubSub, Publication, Region, Subscription, Topic,
 use esker::{Database, Durability, Error, Path};
 use serde_json::{Value, json};
 
-use super::{open_to_read, options};
+use super::{open_to_read, options, refuse_file};
 use crate::args::{AreaArgs, DirArgs, PublishArgs, SubscribeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
@@ -17,6 +17,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// `esker publish DIR TOPIC`
 pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Failure> {
+    refuse_file(&args.dir)?;
     let topic: Topic = args.topic.parse()?;
     let mut options = PubSub::with(options(memory));
     options.durability = Durability::Periodic(Duration::from_millis(100));

@@ -199,7 +199,7 @@ impl fmt::Display for Explain {
         let steps = &self.steps;
         write!(
             f,
-            "{} candidates, {} of them superseded; {} records read, {} discarded; {} answers",
+            "candidates: {}, of them obsolete: {}; records read: {}, of them discarded: {}; answers: {}",
             steps.candidates, steps.superseded, steps.fetched, steps.discarded, steps.answers
         )?;
         let parts = [
