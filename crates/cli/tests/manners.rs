@@ -347,6 +347,12 @@ fn a_typo_is_answered_with_the_nearest_known_name() {
         ),
         ("find", &["visits", "mss > 10"], 1, "did you mean `ms`"),
         (
+            "within",
+            &["visits", "pag", "--rect=1,2,3,4"],
+            1,
+            "did you mean `page`",
+        ),
+        (
             "count",
             &["visits", "--where", "not mss is null"],
             0,

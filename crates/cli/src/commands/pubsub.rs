@@ -42,7 +42,8 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
         if body.is_empty() {
             continue;
         }
-        let record: Value = serde_json::from_str(body).map_err(|error| wrong(error.to_string()))?;
+        let record: Value = serde_json::from_str(body)
+            .map_err(|error| wrong(format!("not valid JSON: {error}")))?;
         let mut publication = Publication::new(topic.clone(), body.as_bytes());
         if let Some(long) = args.expires {
             publication = publication.lives(long);
@@ -54,16 +55,16 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
                     .try_fold(&record, |value, name| value.get(name));
                 value
                     .and_then(Value::as_f64)
-                    .ok_or_else(|| wrong(format!("it has no number at `{path}`")))
+                    .ok_or_else(|| wrong(format!("there is no number at `{path}`")))
             };
             publication = publication.at_point(number(lon)?, number(lat)?);
         }
-        let told = broker.publish(&publication).map_err(|error| match error {
+        let answer = broker.publish(&publication).map_err(|error| match error {
             Error::BadInput(what) => wrong(what),
             other => other.into(),
         })?;
         published += 1;
-        matched += told.matches.len() as u64;
+        matched += answer.matches.len() as u64;
     }
     db.close()?;
     note(format_args!(

@@ -269,7 +269,7 @@ impl Answer {
                 index.candidates(&lookup, attribute, range, &mut best)?;
             }
         }
-        self.steps.superseded += best.passed_over();
+        self.steps.obsolete += best.passed_over();
         self.steps.candidates += best.passed_over();
         let (candidates, more) = best.finish();
         self.steps.rounds += 1;
@@ -307,9 +307,10 @@ impl Answer {
     fn advance(&mut self) -> Result<()> {
         let all_answered = self.predicates.is_answered_by(&self.plan.driver);
         // Without records there is nothing to be held.
-        let told = self.keys_only && (self.scanned || all_answered && self.knows_current());
-        let mut chunk = self.sort_out(told)?;
-        if told {
+        let without_records =
+            self.keys_only && (self.scanned || all_answered && self.knows_current());
+        let mut chunk = self.sort_out(without_records)?;
+        if without_records {
             if let Some(expired) = &self.expired {
                 chunk.retain(|candidate| !expired.contains(candidate.seq));
             }
@@ -329,19 +330,23 @@ impl Answer {
     }
 
     /// The next candidates, without those that are known to be obsolete.
-    fn sort_out(&mut self, told: bool) -> Result<Vec<Candidate>> {
-        let most = if told { usize::MAX } else { self.fetch };
+    fn sort_out(&mut self, without_records: bool) -> Result<Vec<Candidate>> {
+        let most = if without_records {
+            usize::MAX
+        } else {
+            self.fetch
+        };
         let wanted = self.remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
         self.snapshot.leave_out_noted(&mut chunk);
-        self.steps.superseded += (take - chunk.len()) as u64;
+        self.steps.obsolete += (take - chunk.len()) as u64;
         if self.asks {
             let total = (chunk.len() + self.pending.len()) as u64;
             let before = chunk.len();
             self.validity.retain(&mut chunk, total, &self.keys_cost)?;
-            self.steps.asked += before as u64;
-            self.steps.superseded += (before - chunk.len()) as u64;
+            self.steps.probed += before as u64;
+            self.steps.obsolete += (before - chunk.len()) as u64;
         }
         Ok(chunk)
     }
@@ -367,7 +372,7 @@ impl Answer {
                 bytes += record.len();
                 records.push(Some(record));
             } else {
-                self.steps.superseded += 1;
+                self.steps.obsolete += 1;
                 self.steps.wasted += 1;
                 records.push(None);
             }
@@ -577,7 +582,7 @@ impl Drop for Answer {
         group.count(&self.keys_cost);
         let steps = &self.steps;
         let usage = &self.snapshot.dataset.current.usage;
-        let validated = steps.asked.max(steps.fetched);
-        usage.queried(steps.superseded, validated, self.measured());
+        let validated = steps.probed.max(steps.fetched);
+        usage.queried(steps.obsolete, validated, self.measured());
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Against<'w> {
     /// Spans do not overlap, and one version of a key counts: key filters may decide.
     filters: bool,
     /// What compactions of the tree dropped is known.
-    told: bool,
+    drops_recorded: bool,
     /// The tree has an entry of each write of a record; else only of those that came after the index.
     own: bool,
     versions: usize,
@@ -42,7 +42,7 @@ impl<'w> Against<'w> {
     pub(super) fn new(
         work: &'w Work<'w>,
         layout: &Layout,
-        told: bool,
+        drops_recorded: bool,
         attribute: &Attribute,
     ) -> Against<'w> {
         let settings = &layout.stored.settings;
@@ -70,7 +70,7 @@ impl<'w> Against<'w> {
             asked,
             pruned,
             filters,
-            told,
+            drops_recorded,
             own,
             versions: settings.versions as usize,
         }
@@ -95,11 +95,11 @@ impl<'w> Against<'w> {
         let mut has_own = includes(&self.pruned, seq);
         for (component, span) in self.asked.iter().zip(&self.spans) {
             let is_own = span.min <= seq;
-            if span.max < seq || (is_own && self.told && !self.own) {
+            if span.max < seq || (is_own && self.drops_recorded && !self.own) {
                 continue;
             }
             let may_contain = component.may_contain(key, cost)?;
-            if may_contain && !(is_own && self.told) {
+            if may_contain && !(is_own && self.drops_recorded) {
                 return Ok(Shortcut::None);
             }
             has_own |= may_contain;

@@ -336,7 +336,7 @@ pub(super) struct ObsoleteCollector<'w> {
     pub(super) cost: Cost,
     entries: u64,
     /// Bytes that were reported.
-    told: u64,
+    reported: u64,
     found: Vec<Seq>,
 }
 
@@ -347,7 +347,7 @@ impl<'w> ObsoleteCollector<'w> {
             reporter,
             cost: Cost::default(),
             entries: 0,
-            told: 0,
+            reported: 0,
             found: Vec::new(),
         }
     }
@@ -364,8 +364,8 @@ impl<'w> ObsoleteCollector<'w> {
 
     fn step(&mut self, entries: u64, scanned: &Cost) -> Result<()> {
         let bytes = scanned.bytes_read.get() + self.cost.bytes_read.get();
-        let new = bytes.saturating_sub(self.told);
-        self.told = bytes;
+        let new = bytes.saturating_sub(self.reported);
+        self.reported = bytes;
         self.work.step(entries, new, self.reporter)
     }
 
