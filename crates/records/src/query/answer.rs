@@ -60,8 +60,8 @@ pub(crate) struct Answer {
     validation: Validation,
     /// Keys alone are wanted: records are fetched only where nothing else decides.
     pub(super) keys_only: bool,
-    /// The tree of keys is asked before records are fetched.
-    pub(super) asks: bool,
+    /// The tree of keys is probed before records are fetched.
+    pub(super) probes_keys: bool,
     /// How many candidates are fetched together, and how.
     fetch: usize,
     /// The memory of the page, where it may be large.
@@ -104,12 +104,12 @@ impl Answer {
             .collect();
         let kept = &query.snapshot.dataset.current.kept_filter;
         let validity = Validity::new(snapshot, layout, &driving, kept);
-        let asks = match query.validation {
+        let probes_keys = match query.validation {
             Validation::Direct => false,
-            Validation::Timestamp => validity.asks(),
+            Validation::Timestamp => validity.probes_keys(),
             Validation::Auto => {
                 let wasteful = query.snapshot.dataset.current.usage.is_wasteful();
-                validity.asks() && (query.keys_only || wasteful)
+                validity.probes_keys() && (query.keys_only || wasteful)
             }
         };
         let expired = match query.keys_only {
@@ -154,7 +154,7 @@ impl Answer {
             ready: VecDeque::new(),
             keys_only: query.keys_only,
             validation: query.validation,
-            asks,
+            probes_keys,
             validity: Arc::new(validity),
             expired,
             fetch: FIRST_FETCH,
@@ -341,7 +341,7 @@ impl Answer {
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
         self.snapshot.leave_out_noted(&mut chunk);
         self.steps.obsolete += (take - chunk.len()) as u64;
-        if self.asks {
+        if self.probes_keys {
             let total = (chunk.len() + self.pending.len()) as u64;
             let before = chunk.len();
             self.validity.retain(&mut chunk, total, &self.keys_cost)?;
@@ -441,7 +441,7 @@ impl Answer {
         Ok(ready)
     }
 
-    /// True when records were asked to tell which candidates are current.
+    /// True when records are read to know which candidates are current.
     pub(super) fn is_direct(&self) -> bool {
         self.validation == Validation::Direct
     }
@@ -458,7 +458,7 @@ impl Answer {
 
     /// True when candidates that have come so far are current.
     pub(super) fn knows_current(&self) -> bool {
-        self.asks || self.scanned || self.validity.is_exact()
+        self.probes_keys || self.scanned || self.validity.is_exact()
     }
 
     /// Gives the memory of the page back.

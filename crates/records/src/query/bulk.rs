@@ -224,7 +224,7 @@ impl Answer {
         let mut run = || -> Result<()> {
             while !give.is_done() && chunk.fill(&mut sorted, share)? {
                 steps.obsolete += chunk.leave_out_noted(&self.snapshot)?;
-                if self.asks {
+                if self.probes_keys {
                     steps.probed += chunk.seqs.len() as u64;
                     steps.obsolete += chunk.validate(&self.validity, &self.keys_cost)?;
                 }

@@ -12,7 +12,7 @@ use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
 
-/// Index entries whose keys are asked about together.
+/// Index entries whose keys are looked up together.
 const DOUBTFUL: usize = 64 << 10;
 
 impl Answer {
@@ -92,7 +92,7 @@ impl Answer {
             return self.count_entries(layout, attribute, range);
         }
         // Records are read in any case: then the keys are probed only where that has been worth it.
-        self.asks &= !self.chooses_validation() || self.is_wasteful();
+        self.probes_keys &= !self.chooses_validation() || self.is_wasteful();
         self.visit_index((driver, attribute), BulkOrder::Any, Sink::Count)?;
         Ok(self.steps.answers)
     }

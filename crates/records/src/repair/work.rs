@@ -55,11 +55,11 @@ pub(super) struct Counts {
     bytes: AtomicU64,
 }
 
-/// More do not help, whatever is asked for.
+/// More do not help, whatever is requested.
 const MOST_THREADS: usize = 64;
 
 /// How many threads are to read. Without background threads a run of the store is to be the same each time, so no
-/// others are started unless they are asked for.
+/// others are started unless they are requested.
 fn threads(options: &RepairOptions, group: &Group) -> usize {
     match options.threads {
         0 if group.options().background => {
