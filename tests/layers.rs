@@ -1,4 +1,4 @@
-//! Reads who uses whom off the sources of a crate, and its layers off ARCHITECTURE.md: for the test `architecture` of each crate.
+//! Reads who uses whom off the sources of a crate, and its layers off ARCHITECTURE.md, and checks the form of each file: for the test `architecture` of each crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -66,6 +66,20 @@ pub(crate) fn exported(root: &str) -> BTreeMap<String, String> {
     modules
 }
 
+/// The longest that a source file may become.
+const LINES: usize = 700;
+
+/// A source file is ASCII, but for its unit tests (which may be about other characters), and not too long to be read at once.
+fn assert_form(path: &Path, text: &str) {
+    let tests = text.find("#[cfg(test)]\nmod tests {");
+    let other = text[..tests.unwrap_or(text.len())]
+        .lines()
+        .find(|line| !line.is_ascii());
+    assert_eq!(other, None, "{}: not ASCII", path.display());
+    let lines = text.lines().count();
+    assert!(lines <= LINES, "{}: {lines} lines", path.display());
+}
+
 /// Which modules of `src` use which, by the first part of their paths.
 fn uses(src: &Path) -> Uses {
     let roots = ["lib.rs", "main.rs"].map(|root| src.join(root));
@@ -90,7 +104,9 @@ fn uses(src: &Path) -> Uses {
             let first = path.strip_prefix(src).unwrap().iter().next().unwrap();
             let module = Path::new(first).file_stem().unwrap().to_str().unwrap();
             let uses = found.entry(module.to_string()).or_default();
-            for name in named(&code(&std::fs::read_to_string(&path).unwrap())) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_form(&path, &text);
+            for name in named(&code(&text)) {
                 uses.insert(exported.get(&name).cloned().unwrap_or(name));
             }
             uses.remove(module);

@@ -76,7 +76,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     );
     let future = esker(&["changes", &s, "d", "--from", "999999"]).expect(3);
     assert!(
-        future.stderr.contains("has not come so far"),
+        future.stderr.contains("there is no write"),
         "{}",
         future.stderr
     );
@@ -137,7 +137,7 @@ fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     for consumer in [&[][..], &["--consumer", "c"]] {
         let refused = esker(&[&["changes", &s, "plain", "--old"], consumer].concat());
         assert_ne!(refused.code, 0);
-        let why = "do not have old records";
+        let why = "have no old records";
         assert!(refused.stderr.contains(why), "{}", refused.stderr);
     }
     let kept = esker(&["stat", &s, "--json"]).expect(0);

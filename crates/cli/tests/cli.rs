@@ -13,6 +13,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ::esker::IndexKind;
 use common::{Run, command, esker, esker_fed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,6 +27,19 @@ const KINDS: [&str; 7] = [
     "fingerprint",
     "filter",
 ];
+
+#[test]
+fn no_kind_for_values_is_left_out() {
+    let mut known: Vec<String> = IndexKind::ALL
+        .iter()
+        .filter(|kind| **kind != IndexKind::None)
+        .map(ToString::to_string)
+        .collect();
+    let mut listed = KINDS.to_vec();
+    known.sort();
+    listed.sort_unstable();
+    assert_eq!(listed, known);
+}
 
 /// A folder with room for a store and its inputs.
 struct Room {
@@ -732,7 +746,7 @@ fn a_store_can_be_asked_while_another_process_writes_it() {
     // Only one writes.
     let refused = room.run("delete", &["ev", "1"]).expect(3);
     assert!(
-        refused.stderr.contains("open in another process"),
+        refused.stderr.contains("open for writing already"),
         "{}",
         refused.stderr
     );

@@ -74,7 +74,7 @@ fn find_takes_conditions_with_and_or_not_and_brackets() {
         }
         for (condition, column, what) in [
             ("user=Ann Lee", 10, "user=\"Ann Lee\""),
-            ("user = Ann Lee and ms>1", 12, "user =\"Ann Lee\""),
+            ("user = Ann Lee and ms>1", 12, "user = \"Ann Lee\""),
             ("ms>10 or", 9, "the path of a field"),
             ("(ms>10", 7, "`)`"),
             ("ms>", 4, "a value"),

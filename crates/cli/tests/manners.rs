@@ -260,7 +260,7 @@ fn a_plan_is_text_for_people_and_json_for_programs() {
     let text = asked("--explain=text");
     let plan = "lazy index of user.name: user.name = ann\n";
     assert!(text.starts_with(plan), "{text}");
-    assert!(text.contains("2 answers"), "{text}");
+    assert!(text.contains("answers: 2"), "{text}");
     serde_json::from_str::<Value>(&asked("--explain=json")).unwrap();
     let scan = ["visits", "page", "/buy", "--explain=text"];
     let scan = site.run("lookup", &scan).expect(0).stderr;
@@ -288,7 +288,24 @@ fn mistakes_are_answered_with_what_would_be_right() {
         2,
         "is a file: the first argument is the store's folder",
     );
+    for args in [
+        &["load", &file, "visits", &file, "--key", "id"][..],
+        &["create", &file, "visits", "--key", "id:int"],
+        &["publish", &file, "topic"],
+    ] {
+        refused(
+            args,
+            2,
+            "is a file: the first argument is the store's folder",
+        );
+    }
     refused(&["get", &nowhere, "visits", "1"], 3, "`esker load`");
+    let split = ["visits", "user.name", "=", "ann"];
+    let said = site.run("find", &split).expect(2).stderr;
+    assert!(said.contains("as in 'user.name = ann'"), "{said}");
+    let add = ["add", &site.store(), "visits", "user.nme"];
+    let said = esker(&[&["index"][..], &add].concat()).expect(2).stderr;
+    assert!(said.contains("did you mean `user.name`"), "{said}");
     for (condition, why) in [
         ("ms == 12", "equality is written `=`"),
         ("ms > 1 && ms < 9", "`and` or `or`, which join conditions"),
@@ -329,6 +346,12 @@ fn a_typo_is_answered_with_the_nearest_known_name() {
             "did you mean `page`",
         ),
         ("find", &["visits", "mss > 10"], 1, "did you mean `ms`"),
+        (
+            "within",
+            &["visits", "pag", "--rect=1,2,3,4"],
+            1,
+            "did you mean `page`",
+        ),
         (
             "count",
             &["visits", "--where", "not mss is null"],

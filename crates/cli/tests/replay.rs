@@ -426,7 +426,7 @@ fn the_demo_tells_drivers_of_a_generated_city() {
     assert!(run.status.success(), "{text}");
     assert!(text.contains("500 drivers in a generated city"), "{text}");
     assert!(
-        text.contains(" subscriptions and ") && !text.contains(" 0 told at once"),
+        text.contains(" subscriptions and ") && !text.contains(" 0 notified at once"),
         "{text}"
     );
     esker(&["check", &store]).expect(0);

@@ -195,7 +195,7 @@ fn what_is_not_resumed_is_said() {
     // It is resumed behind what is loaded, and started over where that is said.
     let again = load(&["--strict"]).expect(2);
     assert!(
-        again.stderr.contains("resuming behind line 2,500"),
+        again.stderr.contains("resuming after line 2,500"),
         "{}",
         again.stderr
     );

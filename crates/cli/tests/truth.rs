@@ -13,6 +13,7 @@ mod common;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use ::esker::IndexKind;
 use common::{Run, esker, esker_fed, real_data};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -26,6 +27,19 @@ const KINDS: [&str; 7] = [
     "fingerprint",
     "filter",
 ];
+
+#[test]
+fn no_kind_for_values_is_left_out() {
+    let mut known: Vec<String> = IndexKind::ALL
+        .iter()
+        .filter(|kind| **kind != IndexKind::None)
+        .map(ToString::to_string)
+        .collect();
+    let mut listed = KINDS.to_vec();
+    known.sort();
+    listed.sort_unstable();
+    assert_eq!(listed, known);
+}
 
 /// A dataset loaded with one kind of index.
 struct Loaded {

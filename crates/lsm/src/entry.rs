@@ -129,8 +129,8 @@ impl Position {
     pub fn unknown_at(self, current: Position) -> String {
         if self.history == current.history && self.seq > current.seq {
             return format!(
-                "the store has not come so far: write {} is the last, {} was asked for",
-                current.seq, self.seq
+                "there is no write {} yet: the last one is {}",
+                self.seq, current.seq
             );
         }
         format!(

@@ -168,7 +168,7 @@ impl fmt::Display for Error {
             Error::Locked { path } => {
                 write!(
                     f,
-                    "{}: the store is open in another process",
+                    "{}: the store is open for writing already, by another process or another handle",
                     path.display()
                 )
             }

@@ -27,7 +27,7 @@ fn polygon(space: Space, text: &str) -> Result<Polygon> {
         return Err(Error::bad_input("this GeoJSON nests too deep"));
     }
     let value: &RawValue = serde_json::from_str(text)
-        .map_err(|error| Error::bad_input(format!("this is no GeoJSON: {error}")))?;
+        .map_err(|error| Error::bad_input(format!("not GeoJSON: {error}")))?;
     let mut polygons = Vec::new();
     gather(space, value, &mut polygons)?;
     Polygon::new(space, &polygons)

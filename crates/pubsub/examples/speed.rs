@@ -91,7 +91,7 @@ fn run(load: &Load, operations: u64, per_second: u64) {
         clock: Arc::new(move || now.load(Ordering::Relaxed)),
         ..Options::default()
     };
-    let db = PubSub::open(dir.path(), options).unwrap();
+    let db = PubSub::create_or_open(dir.path(), options).unwrap();
     let config = Config::new()
         .architecture(load.architecture)
         .granularity(load.granularity)
@@ -181,7 +181,7 @@ fn conditions(condition: &str) {
         durability: Durability::Os,
         ..Options::default()
     };
-    let db = PubSub::open(dir.path(), options).unwrap();
+    let db = PubSub::create_or_open(dir.path(), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     for n in 0..SUBSCRIPTIONS {
         let text = condition.replace("{}", &n.to_string());

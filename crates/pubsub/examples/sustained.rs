@@ -41,7 +41,7 @@ fn main() {
         durability: Durability::Periodic(Duration::from_millis(100)),
         ..Options::default()
     };
-    let db = PubSub::open(dir.path(), options).unwrap();
+    let db = PubSub::create_or_open(dir.path(), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let counts = Counts::default();
     let begin = Instant::now();

@@ -56,8 +56,8 @@ impl PubSub {
     ///
     /// # Errors
     /// Those of [`esker::Database::create_or_open`].
-    pub fn open(
-        folder: &std::path::Path,
+    pub fn create_or_open(
+        folder: impl AsRef<std::path::Path>,
         options: esker::Options,
     ) -> esker::Result<esker::Database> {
         esker::Database::create_or_open(folder, PubSub::with(options))

@@ -13,7 +13,7 @@
 //!
 //! # fn main() -> esker::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
-//! let db = PubSub::open(dir.path(), Options::default())?;
+//! let db = PubSub::create_or_open(dir.path(), Options::default())?;
 //! let broker = Broker::create_or_open(&db, Config::new())?;
 //!
 //! let accident = Publication::new("traffic/accident".parse()?, br#"{"lanes": 2}"#);

@@ -99,7 +99,7 @@ fn options(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>) -> Options {
 
 impl Run {
     fn begin(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>, seed: u64) -> Run {
-        let db = PubSub::open(Path::new(DIR), options(fs, clock)).unwrap();
+        let db = PubSub::create_or_open(Path::new(DIR), options(fs, clock)).unwrap();
         let architecture = match seed % 2 {
             0 => Architecture::DualDb,
             _ => Architecture::TwoDb,

@@ -34,7 +34,7 @@ fn all_of(inbox: &mut Inbox) -> Vec<Seq> {
 #[test]
 fn slow_and_quick_consumers_get_everything_in_order() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
-    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let made: Vec<Seq> = ["a", "a/#", "a/1", "a/+", "b"]
         .iter()
@@ -121,7 +121,7 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
         let mut rng = Rng::with_seed(seed);
         let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
         let open = || -> (Database, Broker) {
-            let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+            let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
             let broker = Broker::create_or_open(&db, Config::new().remember(None)).unwrap();
             (db, broker)
         };

@@ -416,7 +416,7 @@ impl Run {
 
     fn new(seed: u64) -> Run {
         let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000_000)));
-        let db = PubSub::open(FsPath::new(DIR), Run::options(&memory, &clock)).unwrap();
+        let db = PubSub::create_or_open(FsPath::new(DIR), Run::options(&memory, &clock)).unwrap();
         let config = Config::new()
             .depth(DEPTH)
             .remember(None)

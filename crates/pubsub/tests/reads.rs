@@ -28,7 +28,7 @@ fn blocks_read_are_those_of_the_cost_analysis() {
                 durability: Durability::Os,
                 ..Options::default()
             });
-            let db = PubSub::open(Path::new("/table3"), options).unwrap();
+            let db = PubSub::create_or_open(Path::new("/table3"), options).unwrap();
             let config = Config::new().architecture(architecture).remember(None);
             let broker = Broker::create_or_open(&db, config).unwrap();
             let topic = |n: u64| Topic::dewey(&[n]).unwrap();
@@ -95,7 +95,7 @@ fn what_has_expired_beside_a_list_is_not_read() {
         clock: Arc::new(move || time.load(Ordering::SeqCst)),
         ..Options::default()
     });
-    let db = PubSub::open(Path::new("/reads"), options).unwrap();
+    let db = PubSub::create_or_open(Path::new("/reads"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let topic = |n: u64| Topic::dewey(&[n]).unwrap();
     let subscribe = |n: u64, lasts: Option<Duration>| {
@@ -131,7 +131,7 @@ fn the_publication_before_is_looked_for_once_and_where_it_is_needed() {
             durability: Durability::Os,
             ..Options::default()
         });
-        let db = PubSub::open(Path::new("/before"), options).unwrap();
+        let db = PubSub::create_or_open(Path::new("/before"), options).unwrap();
         let config = Config::new().architecture(architecture).remember(None);
         let broker = Broker::create_or_open(&db, config).unwrap();
         let topic = |n: u64| Topic::dewey(&[n]).unwrap();

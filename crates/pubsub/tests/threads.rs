@@ -27,7 +27,7 @@ fn options(memory: &Memory) -> Options {
 fn those_that_race_meet_exactly_once() {
     const EACH: usize = 400;
     let memory = Memory::new();
-    let db = PubSub::open(Path::new("/race"), options(&memory)).unwrap();
+    let db = PubSub::create_or_open(Path::new("/race"), options(&memory)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let met = Mutex::new(Vec::<(Seq, Seq)>::new());
     let (published, subscribed) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
@@ -98,7 +98,7 @@ fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
             keep_log: keep,
             ..options(&memory)
         };
-        PubSub::open(Path::new("/follow"), options).unwrap()
+        PubSub::create_or_open(Path::new("/follow"), options).unwrap()
     };
     let mut db = open();
     let mut broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -156,7 +156,7 @@ fn all_handles_of_a_store_are_one_broker_and_readers_keep_up() {
         keep_log: keep,
         ..options(&memory)
     };
-    let db = PubSub::open(Path::new("/one"), options()).unwrap();
+    let db = PubSub::create_or_open(Path::new("/one"), options()).unwrap();
     let first = Broker::create_or_open(&db, Config::new()).unwrap();
     let second = Broker::open(&db).unwrap();
     let made = first

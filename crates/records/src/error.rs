@@ -268,7 +268,7 @@ impl fmt::Display for Error {
             }
             Error::Locked { folder } => write!(
                 f,
-                "{}: the store is open in another process",
+                "{}: the store is open for writing already, by another process or another handle",
                 folder.display()
             ),
             Error::Closed => f.write_str("the store is closed"),
@@ -289,7 +289,7 @@ impl fmt::Display for Error {
             Error::Cancelled { deadline: false } => f.write_str("cancelled"),
             Error::NoOldRecords { dataset } => write!(
                 f,
-                "the changes of dataset `{dataset}` do not have old records: only a dataset that is created with them has"
+                "the changes of dataset `{dataset}` have no old records: whether they do is said when a dataset is created, and this one was created without them"
             ),
             Error::PositionExpired { oldest } => write!(
                 f,

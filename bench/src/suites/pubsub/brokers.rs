@@ -146,7 +146,7 @@ impl Esker {
         if setup.is_direct {
             options.fs = Arc::new(esker::fs::disk::Disk::direct());
         }
-        let db = PubSub::open(dir, options)?;
+        let db = PubSub::create_or_open(dir, options)?;
         let (architecture, granularity) = match who {
             Who::Two => (Architecture::TwoDb, Granularity::Variable),
             Who::Repeated(_) => (Architecture::RepQueries, Granularity::Variable),

@@ -185,7 +185,7 @@ impl Dual {
             durability: Durability::Os,
             ..Options::default()
         };
-        let db = PubSub::open(dir, options)?;
+        let db = PubSub::create_or_open(dir, options)?;
         Ok(Dual {
             broker: Broker::create_or_open(&db, Config::new())?,
         })

@@ -155,7 +155,7 @@ pub fn run(job: &Job, task: &Task) -> Result<()> {
         durability: Durability::Periodic(Duration::from_millis(100)),
         ..Options::default()
     };
-    let db = PubSub::open(&job.scratch, options)?;
+    let db = PubSub::create_or_open(&job.scratch, options)?;
     let lives = Duration::from_secs_f64(task.lives);
     let begin = Instant::now();
     let shared = std::sync::Arc::new(Shared {

@@ -11,7 +11,7 @@ pub(super) const CHANGES_HELP: &str = "\
 One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}; of a record that was deleted or had expired
 \"change\":\"delete\" or \"expire\", without a record. With --old what was replaced, too: \"old\":{...}.
 
-Changes are read from the store's log, which goes back to the last writes that are in no table yet. With --consumer it is
+Changes are read from the store's log, which is kept only until its records are in tables. With --consumer it is
 kept for that name, through restarts: each call continues where the last one stopped, and sees every change at least once. Such a call
 needs the store for itself; without --consumer a process that writes may have it open.
 

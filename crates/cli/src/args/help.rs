@@ -28,8 +28,9 @@ KIND is one of
   fingerprint  as embedded, with quicker lookups of values
   filter       ranges of time in data that is kept for long; costs nothing
   spatial      points: see `esker within --help`; LON_PATH,LAT_PATH:spatial[:LAYOUT], LAYOUT z (default), mbr or embedded
+  space-time   points with a time: POINT_PATH@TIME_PATH:space-time[:LAYOUT]
 All give the same answers; `esker advise` says which fits. TYPE is int, float, string, bool or time. TOKENIZER is exact
-(default), prefix (the index holds the beginnings of strings, for ^=) or number (int, float and time)."
+(default), prefix (the index holds the prefixes of strings, for ^=) or number (int, float and time)."
     };
 }
 
@@ -152,7 +153,7 @@ Examples:
 
 pub(super) const READ_VALUE: &str = "\
 A version is printed when it is among the latest M (--versions) of its key, as of --at, and each field has a value that
-its TOKEN matches: the value itself, or with an index of prefixes a beginning of it. When there is more, the last line on
+its TOKEN matches: the value itself, or with an index of prefixes a prefix of it. When there is more, the last line on
 standard error has the token for --after.
 
 Examples:
@@ -203,6 +204,7 @@ EXPR is made of tests, joined by and, or, not and ( ). A test is one of
   PATH contains V    the array has the element V
   PATH in (V, V...)  equals one of these
   PATH exists, PATH is null, PATH is not null
+  within(PATH, rect(W,S,E,N)), circle(LON,LAT,METRES) or polygon(...)    the point lies there
 Blanks around an operator mean nothing. V ends at a blank or ), and takes the type of what it is
 compared with; a value with blanks is quoted. Where a field is absent, `is null` holds and no other
 test does (`not ms = 1` holds there, `ms != 1` does not). Quote EXPR for the shell; several are

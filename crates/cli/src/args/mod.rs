@@ -148,7 +148,7 @@ pub(crate) enum Command {
     #[command(after_help = self::pubsub::SUBSCRIBE_HELP)]
     Subscribe(SubscribeArgs),
     /// List the topics that have live publications or subscriptions
-    #[command(after_help = "Example:\n  esker topics db")]
+    #[command(after_help = self::pubsub::TOPICS_HELP)]
     Topics(DirArgs),
     /// Run subscriptions over publications that happened, merged by time, and print each match once
     #[command(after_help = self::pubsub::REPLAY_HELP)]

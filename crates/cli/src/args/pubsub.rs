@@ -16,6 +16,13 @@ Examples:
   echo '{\"lanes\":2}' | esker publish db traffic/a7 --expires 10m
   esker publish db cars --position lon,lat < cars.ndjson";
 
+pub(super) const TOPICS_HELP: &str = "\
+One line a topic: {\"topic\":..,\"publications\":..,\"subscriptions\":..,\"latest\":..}; `latest` is the time of the last publication, in
+milliseconds since 1970.
+
+Example:
+  esker topics db";
+
 pub(super) const SUBSCRIBE_HELP: &str = "\
 One line a publication, as it was published. Reads beside a process that publishes. Without --for or --follow
 it prints what is there and ends.

@@ -33,7 +33,7 @@ const SHOWN: usize = 4;
 struct At {
     longitude: f64,
     latitude: f64,
-    told: u64,
+    notified: u64,
 }
 
 /// `esker demo pubsub`
@@ -68,21 +68,21 @@ pub(super) fn city(
         None => format!("positions: {} drivers in a generated city", args.drivers),
     })?;
     let (begin, first) = (Instant::now(), world.now);
-    let mut told = Told::default();
+    let mut notified = Notified::default();
     while world.now < first + args.length.as_secs().max(1) && world.step()? {
         clock.store(world.now * 1000, Ordering::Relaxed);
-        second(&mut world, &broker, &mut output, &mut told)?;
+        second(&mut world, &broker, &mut output, &mut notified)?;
         output.flush()?;
         let due = Duration::from_secs_f64((world.now - first) as f64 / args.speed);
         std::thread::sleep(due.saturating_sub(begin.elapsed()));
     }
     output.line(format_args!(
-        "\n{} subscriptions and {} incidents in {} s; {} told at once, {} of the minute before",
-        thousands(told.subscriptions),
-        thousands(told.incidents),
+        "\n{} subscriptions and {} incidents in {} s; {} notified at once, {} of the minute before",
+        thousands(notified.subscriptions),
+        thousands(notified.incidents),
         world.now - first,
-        thousands(told.at_once),
-        thousands(told.past),
+        thousands(notified.at_once),
+        thousands(notified.past),
     ))?;
     db.close()?;
     output.finish()?;
@@ -90,7 +90,7 @@ pub(super) fn city(
 }
 
 #[derive(Default)]
-struct Told {
+struct Notified {
     subscriptions: u64,
     incidents: u64,
     at_once: u64,
@@ -102,15 +102,15 @@ fn second(
     world: &mut World,
     broker: &Broker,
     output: &mut Output,
-    told: &mut Told,
+    notified: &mut Notified,
 ) -> Result<(), Failure> {
     let mut lines = Vec::new();
     let now = world.now;
     for (driver, at) in &mut world.drivers {
-        if now < at.told + AGAIN {
+        if now < at.notified + AGAIN {
             continue;
         }
-        at.told = now;
+        at.notified = now;
         let subscription = Subscription::to("incidents".parse()?)
             .user(driver.as_bytes())
             .tag(driver.as_bytes())
@@ -123,8 +123,8 @@ fn second(
             })
             .join();
         let made = broker.subscribe(&subscription)?;
-        told.subscriptions += 1;
-        told.past += made.past.len() as u64;
+        notified.subscriptions += 1;
+        notified.past += made.past.len() as u64;
         for past in made.past {
             let ago = now.saturating_sub(past.time as u64 / 1000);
             lines.push(format!(
@@ -135,15 +135,15 @@ fn second(
     }
     for (longitude, latitude) in world.incidents() {
         let kind = ["accident", "roadwork", "fog", "fire"][world.rng.usize(0..4)];
-        let number = told.incidents;
-        told.incidents += 1;
+        let number = notified.incidents;
+        notified.incidents += 1;
         let body = json!({"id": number, "kind": kind}).to_string();
         let topic = format!("incidents/{kind}").parse()?;
         let incident = Publication::new(topic, body.clone())
             .at_point(longitude, latitude)
             .lives(Duration::from_secs(120));
         let published = broker.publish(&incident)?;
-        told.at_once += published.matches.len() as u64;
+        notified.at_once += published.matches.len() as u64;
         let users = published.matches.iter().map(|matched| &matched.tag);
         let names: Vec<String> = users
             .take(3)
@@ -204,7 +204,7 @@ impl World {
             let at = At {
                 longitude: 10.0 + (rng.f64() - 0.5) * 0.3,
                 latitude: 53.55 + (rng.f64() - 0.5) * 0.2,
-                told: rng.u64(0..AGAIN),
+                notified: rng.u64(0..AGAIN),
             };
             (format!("driver{n}"), at)
         });
@@ -261,11 +261,11 @@ impl World {
                 recorded.next = Some((time, name, longitude, latitude));
                 return Ok(true);
             }
-            let told = self.drivers.get(&name).map_or(0, |at| at.told);
+            let notified = self.drivers.get(&name).map_or(0, |at| at.notified);
             let at = At {
                 longitude,
                 latitude,
-                told,
+                notified,
             };
             self.drivers.insert(name, at);
             recorded.advance()?;

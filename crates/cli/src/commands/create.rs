@@ -3,7 +3,7 @@
 use esker::Database;
 
 use super::definition::Wanted;
-use super::options;
+use super::{options, refuse_file};
 use crate::args::CreateArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::note;
@@ -12,6 +12,7 @@ use crate::words::definition;
 /// `esker create DIR DATASET --key FIELD:TYPE`
 pub(crate) fn create(args: &CreateArgs, memory: usize) -> Result<Outcome, Failure> {
     // Whatever can be refused is refused before a store is made.
+    refuse_file(&args.dir)?;
     esker::check_dataset_name(&args.dataset)?;
     let def = Wanted::parse(&args.definition)?.define_empty()?;
     let db = Database::create_or_open(&args.dir, options(memory))?;

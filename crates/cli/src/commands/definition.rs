@@ -356,7 +356,7 @@ fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
                 _ => IndexKind::SpaceTime(layout).to_string(),
             });
             let layouts = layouts.join(", ");
-            format!("unknown layout or type `{layout}` (such an index is one of {layouts}, with `:plane` behind it for points of the plane)")
+            format!("unknown layout or type `{layout}` (such an index is one of {layouts}, with `:plane` after it for points of the plane)")
         }),
         _ => Err(format!("such an index is PATH:{name}[:LAYOUT][:plane]")),
     };

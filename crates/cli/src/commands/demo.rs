@@ -9,7 +9,7 @@ use esker::{
 };
 use serde_json::Value;
 
-use super::{json, load, options, picture};
+use super::{load, options, picture};
 use crate::args::{DemoArgs, DemoCommand};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, shorten, thousands};
@@ -56,7 +56,9 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     output.line("\nThe layers now, newest first:\n")?;
     output.line(picture::layers(&dataset.stats()).trim_end())?;
     db.close()?;
-    if !folder.temporary {
+    if folder.temporary {
+        output.line("\nThe store was temporary; `esker demo --dir DIR` keeps it.")?;
+    } else {
         let dir = folder.path.display();
         output.line(format_args!(
             "\nThe store stays in {dir}; try: esker lookup {dir} {DATASET} user_id {} --limit 3",
@@ -133,7 +135,7 @@ impl Tour<'_> {
         )?;
         self.query(
             "the newest 5 records of a user since the middle of the stream (both attributes)",
-            &format!("find DIR {DATASET} user_id={rare} created_at>={lo} --limit 5"),
+            &format!("find DIR {DATASET} user_id={rare} 'created_at>={lo}' --limit 5"),
             &[("user_id", Op::Eq, &rare), ("created_at", Op::Ge, &lo)],
             Some(5),
         )?;
@@ -308,10 +310,12 @@ impl Tour<'_> {
             _ => format!("{:.2} s", micros / 1e6),
         };
         self.output.line(format_args!("  = {summary} in {time}"))?;
-        match explain.map(|explain| picture::cost(&json(explain))) {
-            Some(cost) if !cost.is_empty() => self.output.line(format_args!("  cost: {cost}")),
-            _ => Ok(()),
+        let plan = explain.map(Explain::to_string).unwrap_or_default();
+        // Notes are shown before the records.
+        for line in plan.lines().filter(|line| !line.starts_with("note: ")) {
+            self.output.line(format_args!("  {line}"))?;
         }
+        Ok(())
     }
 }
 
@@ -326,7 +330,7 @@ impl Folder {
         if let Some(dir) = dir {
             if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
                 return Err(Failure::Usage(format!(
-                    "{} is not empty; the demo wants a new directory",
+                    "{} is not empty; the demo needs a new directory",
                     dir.display()
                 )));
             }

@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use esker::{Database, Dataset, Index, IndexChange, IndexKind, IndexProgress, Path};
 
 use super::definition::{USUAL, WantedIndex, parse_index, parse_path};
+use super::fields::note_unknown;
 use super::{dataset, open};
 use crate::args::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 use crate::failure::{Failure, Outcome};
@@ -63,9 +64,14 @@ fn change(
             format!("; `esker index add {dir} {name} {text}` indexes it")
         })?;
     }
-    follow(&args.dir, &args.dataset, &dataset, |progress| {
+    let made = follow(&args.dir, &args.dataset, &dataset, |progress| {
         make(&dataset, &wanted, progress).map(Some)
-    })?;
+    });
+    if made.is_err() {
+        // A typing error is the likeliest reason for a field without values.
+        note_unknown(&dataset.snapshot(), &[wanted.path])?;
+    }
+    made?;
     db.close()?;
     Ok(Outcome::Done)
 }

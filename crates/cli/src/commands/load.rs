@@ -10,7 +10,7 @@ use serde_json::json;
 use super::definition::Wanted;
 use super::merges::{self, Merges};
 use super::resume::{Interrupted, Resume};
-use super::{options, promise};
+use super::{options, promise, refuse_file};
 use crate::args::LoadArgs;
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, Place, Source, prepare};
@@ -27,6 +27,7 @@ pub(crate) const BATCH_BYTES: usize = 1 << 20;
 /// `esker load DIR DATASET FILE...`
 pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     // Whatever can be refused is refused before a store is made.
+    refuse_file(&args.dir)?;
     esker::check_dataset_name(&args.dataset)?;
     let wanted = Wanted::parse(&args.definition)?;
     let sources = prepare(&args.files, args.format)?;
@@ -177,7 +178,7 @@ impl Loading {
         }
         (self.loaded, self.resumed) = (loaded, loaded);
         note(format_args!(
-            "resuming behind line {} of {}: {} records are loaded (--restart loads all again)",
+            "resuming after line {} of {}: {} records are loaded (--restart loads all again)",
             thousands(place.line),
             self.name(place.source),
             thousands(loaded)

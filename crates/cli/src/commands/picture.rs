@@ -137,32 +137,3 @@ pub(crate) fn layers(stats: &DatasetStats) -> String {
     }
     text
 }
-
-/// The figures of a plan that are not zero, as `name=value`, in one line.
-pub(crate) fn cost(explain: &Value) -> String {
-    let mut parts = Vec::new();
-    leaves(explain, "", &mut parts);
-    output::shorten(&parts.join(", "), 240)
-}
-
-fn leaves(value: &Value, path: &str, parts: &mut Vec<String>) {
-    let below = |name: &str| match path {
-        "" => name.to_string(),
-        _ => format!("{path}.{name}"),
-    };
-    match value {
-        Value::Object(fields) => {
-            fields
-                .iter()
-                .for_each(|(name, value)| leaves(value, &below(name), parts));
-        }
-        Value::Array(items) => {
-            let items = items.iter().enumerate();
-            items.for_each(|(at, value)| leaves(value, &below(&at.to_string()), parts));
-        }
-        Value::Null | Value::Bool(false) => {}
-        Value::Number(number) if number.as_f64() == Some(0.0) => {}
-        Value::String(text) => parts.push(format!("{path}={text}")),
-        other => parts.push(format!("{path}={other}")),
-    }
-}

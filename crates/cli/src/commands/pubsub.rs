@@ -7,7 +7,7 @@ use ::pubsub::{Broker, Config, PubSub, Publication, Region, Subscription, Topic,
 use esker::{Database, Durability, Error, Path};
 use serde_json::{Value, json};
 
-use super::{open_to_read, options};
+use super::{open_to_read, options, refuse_file};
 use crate::args::{AreaArgs, DirArgs, PublishArgs, SubscribeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
@@ -17,6 +17,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// `esker publish DIR TOPIC`
 pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Failure> {
+    refuse_file(&args.dir)?;
     let topic: Topic = args.topic.parse()?;
     let mut options = PubSub::with(options(memory));
     options.durability = Durability::Periodic(Duration::from_millis(100));
@@ -41,7 +42,8 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
         if body.is_empty() {
             continue;
         }
-        let record: Value = serde_json::from_str(body).map_err(|error| wrong(error.to_string()))?;
+        let record: Value = serde_json::from_str(body)
+            .map_err(|error| wrong(format!("not valid JSON: {error}")))?;
         let mut publication = Publication::new(topic.clone(), body.as_bytes());
         if let Some(long) = args.expires {
             publication = publication.lives(long);
@@ -53,16 +55,16 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
                     .try_fold(&record, |value, name| value.get(name));
                 value
                     .and_then(Value::as_f64)
-                    .ok_or_else(|| wrong(format!("it has no number at `{path}`")))
+                    .ok_or_else(|| wrong(format!("there is no number at `{path}`")))
             };
             publication = publication.at_point(number(lon)?, number(lat)?);
         }
-        let told = broker.publish(&publication).map_err(|error| match error {
+        let answer = broker.publish(&publication).map_err(|error| match error {
             Error::BadInput(what) => wrong(what),
             other => other.into(),
         })?;
         published += 1;
-        matched += told.matches.len() as u64;
+        matched += answer.matches.len() as u64;
     }
     db.close()?;
     note(format_args!(

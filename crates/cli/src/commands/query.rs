@@ -141,7 +141,19 @@ pub(super) fn conditions(texts: &[String]) -> Result<Vec<Expr>, Failure> {
     let read = texts
         .iter()
         .map(|text| text.parse::<Expr>().map_err(Error::from));
-    Ok(read.collect::<Result<_, _>>()?)
+    read.collect::<Result<_, _>>()
+        .map_err(|error| split_by_the_shell(texts).unwrap_or_else(|| error.into()))
+}
+
+/// The error for one condition that came as several arguments, since nothing held its blanks together.
+fn split_by_the_shell(texts: &[String]) -> Option<Failure> {
+    let whole = texts.join(" ");
+    let is_one = texts.len() > 1 && whole.parse::<Expr>().is_ok();
+    is_one.then(|| {
+        Failure::Usage(format!(
+            "a condition with blanks is one argument: quote it for the shell, as in '{whole}'"
+        ))
+    })
 }
 
 /// The fields that conditions are about.

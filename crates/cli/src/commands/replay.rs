@@ -83,7 +83,7 @@ impl Replay {
             clock: Arc::new(move || time.load(Ordering::Relaxed)),
             ..Options::default()
         };
-        let db = PubSub::open(&args.dir, options)?;
+        let db = PubSub::create_or_open(&args.dir, options)?;
         let config = Config::new()
             .architecture(match args.architecture {
                 ReplayArchitecture::Dual => Architecture::DualDb,

@@ -1,7 +1,10 @@
 //! `within` and `near`: points in an area, and next to a point.
 
-use esker::{AreaExpr, Explain, Latest, Neighbour, Query, Record, Type, Value, field};
+use esker::{
+    AreaExpr, DatasetSnapshot, Explain, Latest, Neighbour, Path, Query, Record, Type, Value, field,
+};
 
+use super::fields::note_unknown;
 use super::query::{answer, conditions, explained, filtered, notes, paths, print};
 use super::{dataset_at, json, open_to_read, plan};
 use crate::args::{AnswerOrder, AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
@@ -18,8 +21,9 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
     let inside = field(&args.path).within(area.clone());
     let query = filtered(dataset.query().filter(inside), &conditions);
     let mut asked = paths(&conditions);
+    asked.extend(fields_of(&args.path));
     if args.count {
-        return count(query, args);
+        return count(query, args, &dataset, &asked);
     }
     if let Some(degrees) = args.cells {
         let mut output = Output::new();
@@ -58,7 +62,17 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let k = args.k.min(args.query.limit.unwrap_or(usize::MAX));
     let (near, plan) = query.nearest_explained(&args.path, (x, y), k, args.max)?;
     let found = rows(records(near), plan, &args.query)?;
-    explained(found, &dataset, &paths(&conditions))
+    let mut asked = paths(&conditions);
+    asked.extend(fields_of(&args.path));
+    explained(found, &dataset, &asked)
+}
+
+/// The fields that have a point: one, or those of `LON_PATH,LAT_PATH`.
+fn fields_of(point: &Path) -> Vec<Path> {
+    let text = point.to_string();
+    text.split(',')
+        .filter_map(|path| path.parse().ok())
+        .collect()
 }
 
 /// The area that the arguments say.
@@ -78,7 +92,12 @@ fn area(args: &AreaArgs) -> Result<AreaExpr, Failure> {
     }
 }
 
-fn count(query: Query, args: &WithinArgs) -> Result<Outcome, Failure> {
+fn count(
+    query: Query,
+    args: &WithinArgs,
+    dataset: &DatasetSnapshot,
+    asked: &[Path],
+) -> Result<Outcome, Failure> {
     let (count, plan) = query
         .limit(args.query.limit)
         .validation(args.query.validation)
@@ -88,6 +107,9 @@ fn count(query: Query, args: &WithinArgs) -> Result<Outcome, Failure> {
     let mut output = Output::new();
     output.line(count)?;
     output.finish()?;
+    if count == 0 {
+        note_unknown(dataset, asked)?;
+    }
     Ok(Outcome::Done)
 }
 

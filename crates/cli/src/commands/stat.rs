@@ -191,7 +191,7 @@ fn health(
                 index.path
             ),
             None if label == "obsolete writes" => {
-                format!("make it anew: esker repair {dir} {name}")
+                format!("rebuild it: esker repair {dir} {name}")
             }
             None => format!("`esker check {dir}` lists all damage; go back to a backup"),
         };
@@ -200,7 +200,7 @@ fn health(
     if let Some(failure) = stats.failures.first() {
         let health = format!("a {} fails: {}", failure.job, failure.error);
         let next = &failure.next_attempt;
-        return Ok((health, format!("mend the cause; it is tried again {next}")));
+        return Ok((health, format!("remove the cause; it is retried {next}")));
     }
     let health = "ok".to_string();
     if let Some(change) = &stats.unfinished {
@@ -229,11 +229,15 @@ fn health(
     }
     if indexes.is_empty() && records > 1000 {
         let advice = format!(
-            "every query scans, for no field is indexed: esker index add {dir} {name} FIELD"
+            "every query scans, because no field is indexed: esker index add {dir} {name} FIELD"
         );
         return Ok((health, advice));
     }
-    Ok((health, "nothing to do".to_string()))
+    let advice = match indexes.is_empty() {
+        true => "nothing to do".to_string(),
+        false => format!("nothing to do; whether the indexes fit: esker advise {dir} {name}"),
+    };
+    Ok((health, advice))
 }
 
 /// A store for people: a line for all, and a paragraph a dataset.

@@ -17,7 +17,7 @@ pub enum NextTable {
 }
 
 /// The leveled policy of LevelDB: one run per level below level 0, each ten times the size of the one above; a
-/// compaction takes one table of a level, by turns unless told otherwise, and the tables that it overlaps below.
+/// compaction takes one table of a level, by turns unless set otherwise, and the tables that it overlaps below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leveled {
     /// Number of runs of level 0 that triggers their compaction into level 1, at least 1.

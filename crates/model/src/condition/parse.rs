@@ -297,7 +297,9 @@ impl<'a> Parser<'a> {
             return Ok(if negated { !found } else { found });
         }
         if negated {
-            return Err(self.expected("`in`"));
+            return Err(self.expected(
+                "`in` (other tests are negated before the field, as in `not PATH exists`)",
+            ));
         }
         self.skip_blanks();
         Err(self.expected("one of = != < <= > >= ^= in contains exists `is null`"))
@@ -314,15 +316,34 @@ impl<'a> Parser<'a> {
             return Ok(operands);
         }
         loop {
+            self.skip_blanks();
+            let value = self.at;
             operands.push(self.operand(true)?);
             self.skip_blanks();
             if self.take(")") {
                 return Ok(operands);
             }
             if !self.take(",") {
-                return Err(self.expected("`,` or `)`; a value with blanks is quoted"));
+                return Err(self.unquoted_element(value));
             }
         }
+    }
+
+    /// The error for an element of a list that goes on after a blank; it began at the byte `value`.
+    fn unquoted_element(&self, value: usize) -> Wrong {
+        let error = self.expected("`,` or `)`");
+        let begun = self.text.get(value..).unwrap_or_default();
+        if begun.starts_with(['"', '\'']) || self.rest().is_empty() {
+            return error;
+        }
+        let whole = begun.split([',', ')']).next().unwrap_or_default();
+        let mut form = String::new();
+        // Writing to a string does not fail.
+        let _ = quoted(&mut form, whole.trim_end());
+        self.error(format!(
+            "{}; a value with blanks is quoted: {form}",
+            error.what
+        ))
     }
 
     fn path(&mut self) -> Parsed<Path> {
@@ -400,7 +421,7 @@ impl<'a> Parser<'a> {
             let text = self.string()?;
             let next = self.rest().chars().next();
             if next.is_some_and(|c| !c.is_whitespace() && !"),".contains(c)) {
-                return Err(self.expected("a blank or `)` behind a text in quotes"));
+                return Err(self.expected("a blank or `)` after a text in quotes"));
             }
             return Ok(Operand::from(text));
         }
@@ -477,12 +498,22 @@ impl<'a> Parser<'a> {
             self.at = value;
             return Err(self.expected("a value (one that begins with an operator is quoted)"));
         }
-        // The value extends to the next word that joins conditions, or to the bracket.
+        // The value extends to the next word that joins conditions, or to a bracket that closes none of its own.
         let mut last = self.at;
+        let begun_with = self.text.get(value..last).unwrap_or_default();
+        let mut open = begun_with.matches('(').count();
         while let Some(next) = self.text.get(last..) {
             let word = next.trim_start();
             let blanks = next.len() - word.len();
-            let length = word.find(|c: char| c.is_whitespace() || c == ')');
+            let length = word.find(|c: char| {
+                let closes = c == ')' && open == 0;
+                match c {
+                    '(' => open += 1,
+                    ')' => open = open.saturating_sub(1),
+                    _ => {}
+                }
+                c.is_whitespace() || closes
+            });
             let word = word.get(..length.unwrap_or(word.len())).unwrap_or_default();
             if word.is_empty() || matches!(word.to_ascii_lowercase().as_str(), "and" | "or") {
                 break;
@@ -491,7 +522,11 @@ impl<'a> Parser<'a> {
         }
         let head = self.text.get(start..value).unwrap_or_default().trim_end();
         let whole = self.text.get(value..last).unwrap_or_default().trim();
-        let blank = if head.ends_with("contains") { " " } else { "" };
+        let blank = if begun.starts_with(char::is_whitespace) {
+            " "
+        } else {
+            ""
+        };
         let mut form = format!("{head}{blank}");
         // Writing to a string does not fail.
         let _ = quoted(&mut form, whole);

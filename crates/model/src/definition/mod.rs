@@ -258,7 +258,8 @@ impl DatasetDef {
     /// The same with one more indexed attribute, of which the type must be said.
     pub fn index(mut self, path: impl IntoPath, index: Index) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
-        let untyped = || format!("attribute `{path}`: its type must be said");
+        let untyped =
+            || format!("the index of `{path}` has no type: say it, as in Index::lazy().string()");
         let ty = index.type_of();
         let mistake = mistake.or_else(|| ty.is_none().then(untyped));
         self.mistake = self.mistake.or(mistake);

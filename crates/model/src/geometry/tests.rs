@@ -238,7 +238,7 @@ fn geojson_gives_its_polygons() {
         );
     }
     for (text, says) in [
-        ("{", "this is no GeoJSON"),
+        ("{", "not GeoJSON"),
         ("[]", "needs a type"),
         (
             r#"{"type":"Point","coordinates":[0,0]}"#,

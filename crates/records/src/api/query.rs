@@ -144,7 +144,7 @@ impl<K: PrimaryKey> Query<K> {
         self.inner.count()
     }
 
-    /// How the query would be answered, without running it.
+    /// How the query would be answered, without running it: what an explanation counts is 0.
     pub fn explain(&self) -> Result<Explain> {
         Ok(self.inner.clone().run()?.explain())
     }

@@ -120,8 +120,8 @@ impl Build<'_, '_> {
             let (mut written, mut broke) = (0, false);
             let mut add = |value: &[u8], key: &[u8], seq| {
                 if written % FACTS == 0 {
-                    let told = backfill.tell(Pass::Writing, written, gathered.index_entries);
-                    broke = told.is_err();
+                    let reported = backfill.tell(Pass::Writing, written, gathered.index_entries);
+                    broke = reported.is_err();
                 }
                 if broke {
                     return Err(Error::bad_input("broken off"));

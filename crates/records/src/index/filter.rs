@@ -157,7 +157,7 @@ impl Reading {
             (rule, _, widened) => {
                 let widened = widened.filter(|_| rule == FilterRule::ReplacedValues);
                 let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
-                // What replaced an earlier write need not have told.
+                // What replaced an earlier write need not have recorded that.
                 let sure_after = match &widened {
                     Some(_) => settings.since.max(attribute.since),
                     None => 0,

@@ -131,7 +131,7 @@ impl Validity {
     }
 
     /// True when there is a tree of keys to be probed.
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn probes_keys(&self) -> bool {
         self.newer.is_some()
     }
 

@@ -61,8 +61,8 @@ pub(crate) struct Answer {
     validation: Validation,
     /// Keys alone are wanted: records are fetched only where nothing else decides.
     pub(super) keys_only: bool,
-    /// The tree of keys is asked before records are fetched.
-    pub(super) asks: bool,
+    /// The tree of keys is probed before records are fetched.
+    pub(super) probes_keys: bool,
     /// How many candidates are fetched together, and how.
     fetch: usize,
     /// The memory of the page, where it may be large.
@@ -107,14 +107,14 @@ impl Answer {
             .collect();
         let kept = &query.snapshot.dataset.current.kept_filter;
         let validity = Validity::new(snapshot, layout, &driving, kept);
-        let asks = match query.validation {
+        let probes_keys = match query.validation {
             Validation::Direct => false,
-            Validation::Timestamp => validity.asks(),
+            Validation::Timestamp => validity.probes_keys(),
             Validation::Auto => {
                 let wasteful = query.snapshot.dataset.current.usage.is_wasteful();
                 // Records that come with their index entries need not be fetched.
                 let brings = (driving.first()).is_some_and(|a| a.kind.is_clustered());
-                validity.asks() && (query.keys_only || wasteful || brings)
+                validity.probes_keys() && (query.keys_only || wasteful || brings)
             }
         };
         let expired = match query.keys_only {
@@ -159,7 +159,7 @@ impl Answer {
             ready: VecDeque::new(),
             keys_only: query.keys_only,
             validation: query.validation,
-            asks,
+            probes_keys,
             validity: Arc::new(validity),
             expired,
             fetch: FIRST_FETCH,
@@ -276,7 +276,7 @@ impl Answer {
                 index.candidates(&lookup, attribute, range, &mut best)?;
             }
         }
-        self.steps.superseded += best.passed_over();
+        self.steps.obsolete += best.passed_over();
         self.steps.candidates += best.passed_over();
         let (candidates, more) = best.finish();
         self.steps.rounds += 1;
@@ -315,9 +315,10 @@ impl Answer {
     fn advance(&mut self) -> Result<()> {
         let all_answered = self.predicates.is_answered_by(&self.plan.driver);
         // Without records there is nothing to be held.
-        let told = self.keys_only && (self.scanned || all_answered && self.knows_current());
-        let mut chunk = self.sort_out(told)?;
-        if told {
+        let without_records =
+            self.keys_only && (self.scanned || all_answered && self.knows_current());
+        let mut chunk = self.sort_out(without_records)?;
+        if without_records {
             if let Some(expired) = &self.expired {
                 chunk.retain(|candidate| !expired.contains(candidate.seq));
             }
@@ -340,19 +341,23 @@ impl Answer {
     }
 
     /// The next candidates, without those that are known to be obsolete.
-    fn sort_out(&mut self, told: bool) -> Result<Vec<Candidate>> {
-        let most = if told { usize::MAX } else { self.fetch };
+    fn sort_out(&mut self, without_records: bool) -> Result<Vec<Candidate>> {
+        let most = if without_records {
+            usize::MAX
+        } else {
+            self.fetch
+        };
         let wanted = self.remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
         self.snapshot.leave_out_noted(&mut chunk);
-        self.steps.superseded += (take - chunk.len()) as u64;
-        if self.asks {
+        self.steps.obsolete += (take - chunk.len()) as u64;
+        if self.probes_keys {
             let total = (chunk.len() + self.pending.len()) as u64;
             let before = chunk.len();
             self.validity.retain(&mut chunk, total, &self.keys_cost)?;
-            self.steps.asked += before as u64;
-            self.steps.superseded += (before - chunk.len()) as u64;
+            self.steps.probed += before as u64;
+            self.steps.obsolete += (before - chunk.len()) as u64;
         }
         Ok(chunk)
     }
@@ -394,7 +399,7 @@ impl Answer {
         Ok(ready)
     }
 
-    /// True when records were asked to tell which candidates are current.
+    /// True when records are read to know which candidates are current.
     pub(super) fn is_direct(&self) -> bool {
         self.validation == Validation::Direct
     }
@@ -411,7 +416,7 @@ impl Answer {
 
     /// True when candidates that have come so far are current.
     pub(super) fn knows_current(&self) -> bool {
-        self.asks || self.scanned || self.validity.is_exact()
+        self.probes_keys || self.scanned || self.validity.is_exact()
     }
 
     /// Gives the memory of the page back.
@@ -541,7 +546,7 @@ impl Drop for Answer {
         group.count(&self.keys_cost);
         let steps = &self.steps;
         let usage = &self.snapshot.dataset.current.usage;
-        let validated = steps.asked.max(steps.fetched);
-        usage.queried(steps.superseded, validated, self.measured());
+        let validated = steps.probed.max(steps.fetched);
+        usage.queried(steps.obsolete, validated, self.measured());
     }
 }

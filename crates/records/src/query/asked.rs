@@ -29,7 +29,7 @@ impl Answer {
             bare: u64::from(bare),
             fetching: u64::from(!bare),
             entries: if bare { steps.candidates } else { 0 },
-            asked: steps.asked,
+            asked: steps.probed,
             fetched: if bare { 0 } else { steps.fetched },
             wasted: steps.wasted,
             ..Measured::default()

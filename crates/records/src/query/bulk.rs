@@ -181,7 +181,7 @@ impl Answer {
         };
         index::each_fact(&lookup, attribute, Some(range), readahead, &mut take)?;
         self.steps.candidates += index_entries;
-        self.steps.superseded += over;
+        self.steps.obsolete += over;
         self.steps.rounds += 1;
         Ok(sorter.finish()?)
     }
@@ -229,10 +229,10 @@ impl Answer {
         let mut chunk = Chunk::default();
         let mut run = || -> Result<()> {
             while !give.is_done() && chunk.fill(&mut sorted, share)? {
-                steps.superseded += chunk.leave_out_noted(&self.snapshot)?;
-                if self.asks {
-                    steps.asked += chunk.seqs.len() as u64;
-                    steps.superseded += chunk.validate(&self.validity, &self.keys_cost)?;
+                steps.obsolete += chunk.leave_out_noted(&self.snapshot)?;
+                if self.probes_keys {
+                    steps.probed += chunk.seqs.len() as u64;
+                    steps.obsolete += chunk.validate(&self.validity, &self.keys_cost)?;
                 }
                 let keys = chunk.keys();
                 let mut taking = Taking {

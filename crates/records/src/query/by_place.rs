@@ -28,7 +28,7 @@ impl Answer {
         };
         let mut steps = std::mem::take(&mut self.steps);
         steps.rounds += 1;
-        let known = self.knows_current() && !self.asks;
+        let known = self.knows_current() && !self.probes_keys;
         let mut placed = Placed {
             give: Give {
                 key_type: layout.stored.key_type,
@@ -51,7 +51,7 @@ impl Answer {
         let mut take = |key: &[u8], seq: Seq, stored: &[u8]| {
             placed.steps.candidates += 1;
             if validity.is_over(seq) {
-                placed.steps.superseded += 1;
+                placed.steps.obsolete += 1;
                 return Ok(());
             }
             if known {
@@ -96,12 +96,12 @@ impl Answer {
         let mut waiting = std::mem::take(&mut placed.waiting);
         let before = waiting.len();
         self.snapshot.leave_out_noted(&mut waiting);
-        if self.asks {
-            placed.steps.asked += waiting.len() as u64;
+        if self.probes_keys {
+            placed.steps.probed += waiting.len() as u64;
             let total = waiting.len() as u64;
             self.validity.retain(&mut waiting, total, &self.keys_cost)?;
         }
-        placed.steps.superseded += (before - waiting.len()) as u64;
+        placed.steps.obsolete += (before - waiting.len()) as u64;
         let admission = Admission::of(self);
         let give = |candidate: &mut Candidate, placed: &mut Placed<'_, '_>| {
             let Some((record, _)) = candidate.record.take() else {

@@ -12,7 +12,7 @@ use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};
 
-/// Index entries whose keys are asked about together.
+/// Index entries whose keys are looked up together.
 const DOUBTFUL: usize = 64 << 10;
 
 impl Answer {
@@ -79,7 +79,7 @@ impl Answer {
         Ok(self.steps.answers)
     }
 
-    /// Counts by a stand-alone index: without the records where the index answers everything and it can be told without them
+    /// Counts by a stand-alone index: without the records where the index answers everything and the strategy knows without them
     /// which entries are current, otherwise as an answer in bulk, of which nothing is kept.
     fn count_index(
         &mut self,
@@ -95,7 +95,7 @@ impl Answer {
         }
         // Records are read in any case: then the keys are probed only where that has been worth it.
         if !attribute.kind.is_clustered() {
-            self.asks &= !self.chooses_validation() || self.is_wasteful();
+            self.probes_keys &= !self.chooses_validation() || self.is_wasteful();
         }
         self.visit_index((driver, attribute), BulkOrder::Any, Sink::Count)?;
         Ok(self.steps.answers)
@@ -136,7 +136,7 @@ impl Answer {
         let mut take = |_: &[u8], key: &[u8], seq: Seq| {
             steps.candidates += 1;
             if validity.is_over(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
-                steps.superseded += 1;
+                steps.obsolete += 1;
             } else if validity.is_exact() {
                 counted.insert(seq);
             } else if let Some(superseded) = validity.knows_superseded(seq, key) {
@@ -149,7 +149,7 @@ impl Answer {
                     key: key.to_vec(),
                     record: None,
                 });
-                steps.asked += 1;
+                steps.probed += 1;
                 if doubtful.len() >= DOUBTFUL {
                     return settle(&mut doubtful, &mut counted);
                 }
@@ -186,7 +186,7 @@ impl Take for Matches<'_> {
         } = *self.lookup;
         let (all, cost) = (self.components, self.lookup.data_cost);
         if !current && !snapshot.is_newest(layout.data, all, all.len(), key, seq, cost)? {
-            self.steps.superseded += 1;
+            self.steps.obsolete += 1;
         } else if self.admission.admits(record, self.steps)? {
             self.steps.answers += 1;
         }

@@ -83,13 +83,13 @@ pub struct Compared {
 pub struct Steps {
     /// Given by the index (or by the scan).
     pub candidates: u64,
-    /// Not the newest version of their key.
-    pub superseded: u64,
+    /// Of writes that are obsolete: replaced, deleted or expired.
+    pub obsolete: u64,
     /// Looked up in a tree of keys.
-    pub asked: u64,
+    pub probed: u64,
     /// Records read for them.
     pub fetched: u64,
-    /// Of these, those that were superseded.
+    /// Of these, those of obsolete writes.
     #[serde(skip)]
     pub(super) wasted: u64,
     /// Another condition did not hold.
@@ -205,8 +205,8 @@ impl fmt::Display for Explain {
         let steps = &self.steps;
         write!(
             f,
-            "{} candidates, {} of them superseded; {} records read, {} discarded; {} answers",
-            steps.candidates, steps.superseded, steps.fetched, steps.discarded, steps.answers
+            "candidates: {}, of them obsolete: {}; records read: {}, of them discarded: {}; answers: {}",
+            steps.candidates, steps.obsolete, steps.fetched, steps.discarded, steps.answers
         )?;
         let parts = [
             ("records", Some(self.cost.data)),

@@ -65,7 +65,7 @@ impl Answer {
                 }
                 records.push(Some(record));
             } else {
-                steps.superseded += 1;
+                steps.obsolete += 1;
                 steps.wasted += 1;
                 records.push(None);
             }

@@ -103,7 +103,7 @@ fn indexes_are_compared_only_where_there_is_a_choice() {
 fn each_step_passes_on_what_it_should() {
     let dataset = dataset(Maintenance::Deferred);
     let steps = explained(&dataset, "b = 3").steps;
-    assert_eq!((steps.candidates, steps.superseded), (OF_B, 0));
+    assert_eq!((steps.candidates, steps.obsolete), (OF_B, 0));
     assert_eq!((steps.discarded, steps.answers), (0, OF_B));
     // Confirmed on the record: of the candidates of `b` those go whose `x` is another.
     let steps = explained(&dataset, "b = 3 and x = 0").steps;
@@ -118,7 +118,7 @@ fn each_step_passes_on_what_it_should() {
     }
     let steps = explained(&dataset, "b = 3").steps;
     assert_eq!(steps.answers, OF_B - 3);
-    assert_eq!(steps.candidates, steps.answers + steps.superseded);
+    assert_eq!(steps.candidates, steps.answers + steps.obsolete);
     let steps = explained(&dataset, "b = 5000").steps;
     assert_eq!((steps.candidates, steps.answers), (3, 3));
 }

@@ -80,7 +80,7 @@ impl Query {
             Some(attribute) => attribute.ty.space().ok_or_else(|| {
                 let ty = attribute.ty;
                 Error::bad_input(format!(
-                    "attribute `{path}` is of type {ty}: it is no point"
+                    "attribute `{path}` is of type {ty}, which is not a point"
                 ))
             }),
         }

@@ -77,7 +77,7 @@ impl<'a> Admission<'a> {
         let verdict = self.decide(stored)?;
         match verdict {
             Verdict::Admitted => {}
-            Verdict::Expired => steps.superseded += 1,
+            Verdict::Expired => steps.obsolete += 1,
             Verdict::Discarded => steps.discarded += 1,
         }
         Ok(verdict == Verdict::Admitted)
@@ -244,7 +244,7 @@ impl Fetched {
     pub(super) fn count_in(&self, steps: &mut Steps) {
         let stale = self.candidates - self.current;
         steps.fetched += self.candidates;
-        steps.superseded += stale;
+        steps.obsolete += stale;
         steps.wasted += stale;
     }
 }

@@ -142,7 +142,7 @@ fn admission_says_why_not() {
         let mut steps = Steps::default();
         let admits = admission.admits(&stored(id), &mut steps).unwrap();
         assert_eq!(admits, verdict == Verdict::Admitted);
-        let counted = (steps.superseded, steps.discarded);
+        let counted = (steps.obsolete, steps.discarded);
         let expected = (
             u64::from(verdict == Verdict::Expired),
             u64::from(verdict == Verdict::Discarded),
@@ -221,12 +221,12 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
         let (batches, steps) = run(batch_bytes, usize::MAX);
         assert_eq!(batches.concat(), current);
         assert_eq!(batches.len() > 1, batch_bytes == 1);
-        assert_eq!((steps.fetched, steps.superseded, steps.wasted), (12, 2, 2));
+        assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (12, 2, 2));
     }
     // Broken off behind the first three, one at a time.
     let (batches, steps) = run(1, 3);
     assert_eq!(batches, [vec![0], vec![1], vec![]]);
-    assert_eq!((steps.fetched, steps.superseded, steps.wasted), (3, 1, 1));
+    assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (3, 1, 1));
     // What was replaced is noted, so that it is left out next time.
     let noted = view.dataset.current.online.noted();
     assert!(noted.unwrap().is_over(candidates[2].1, view.seq()));

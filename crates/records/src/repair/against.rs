@@ -17,14 +17,14 @@ use crate::error::Result;
 pub(super) struct Against<'w> {
     work: &'w Work<'w>,
     /// Components that may say something new, newest first, and the numbers that they span.
-    asked: Vec<Component>,
+    probed: Vec<Component>,
     spans: Vec<ComponentId>,
     /// Those that cannot.
     pruned: Vec<ComponentId>,
     /// Spans do not overlap, and one version of a key counts: key filters may decide.
     filters: bool,
     /// What compactions of the tree dropped is known.
-    told: bool,
+    drops_recorded: bool,
     /// The tree has an entry of each write of a record; else only of those that came after the index.
     own: bool,
     versions: usize,
@@ -42,7 +42,7 @@ impl<'w> Against<'w> {
     pub(super) fn new(
         work: &'w Work<'w>,
         layout: &Layout,
-        told: bool,
+        drops_recorded: bool,
         attribute: &Attribute,
     ) -> Against<'w> {
         let settings = &layout.stored.settings;
@@ -57,20 +57,20 @@ impl<'w> Against<'w> {
         let levels = matches!(settings.merging, Merging::LazyLeveled | Merging::Leveled);
         let tiers = tree != layout.data || !levels;
         let filters = tiers && settings.versions == 1;
-        let (mut asked, mut pruned) = (Vec::new(), Vec::new());
+        let (mut probed, mut pruned) = (Vec::new(), Vec::new());
         for component in runs(work, tree) {
             match span(&component) {
                 span if filters && converged && span.max <= work.watermark() => pruned.push(span),
-                _ => asked.push(component),
+                _ => probed.push(component),
             }
         }
         Against {
             work,
-            spans: asked.iter().map(span).collect(),
-            asked,
+            spans: probed.iter().map(span).collect(),
+            probed,
             pruned,
             filters,
-            told,
+            drops_recorded,
             own,
             versions: settings.versions as usize,
         }
@@ -78,7 +78,7 @@ impl<'w> Against<'w> {
 
     /// How many entries may be probed.
     pub(super) fn entries(&self) -> u64 {
-        super::entries(&self.asked)
+        super::entries(&self.probed)
     }
 
     /// True when the newest entry of a key decides.
@@ -93,13 +93,13 @@ impl<'w> Against<'w> {
             return Ok(Shortcut::None);
         }
         let mut has_own = includes(&self.pruned, seq);
-        for (component, span) in self.asked.iter().zip(&self.spans) {
+        for (component, span) in self.probed.iter().zip(&self.spans) {
             let is_own = span.min <= seq;
-            if span.max < seq || (is_own && self.told && !self.own) {
+            if span.max < seq || (is_own && self.drops_recorded && !self.own) {
                 continue;
             }
             let may_contain = component.may_contain(key, cost)?;
-            if may_contain && !(is_own && self.told) {
+            if may_contain && !(is_own && self.drops_recorded) {
                 return Ok(Shortcut::None);
             }
             has_own |= may_contain;
@@ -126,7 +126,7 @@ impl<'w> Against<'w> {
         mut tally: ObsoleteCollector<'_>,
         cost: Cost,
     ) -> Result<()> {
-        let mut cursor = self.work.snapshot.entries_in(&self.asked, READAHEAD);
+        let mut cursor = self.work.snapshot.entries_in(&self.probed, READAHEAD);
         let mut last: Option<Vec<u8>> = None;
         let mut newest: Vec<Seq> = Vec::new();
         cursor.seek_first()?;
@@ -227,7 +227,7 @@ impl<'w> Against<'w> {
         let (expected, options) = (Expected::Unknown, LookupOptions::default());
         self.work
             .snapshot
-            .lookup(&self.asked, &slices, expected, options, &tally.cost)
+            .lookup(&self.probed, &slices, expected, options, &tally.cost)
             .with_deletes()
             .visit_all(&mut |at, entry| {
                 if let Some(slot) = newest.get_mut(at) {

@@ -226,8 +226,8 @@ impl Handle {
             RepairMethod::Index => {
                 let watermark = watermark(&now.snapshot, superseded);
                 let complete = Coverage::at(layout, Some(watermark)).loses_nothing();
-                let told = complete && layout.stored.settings.repair == Repair::Merge;
-                let mut result = by_index::run(&work, layout, told, progress);
+                let drops_recorded = complete && layout.stored.settings.repair == Repair::Merge;
+                let mut result = by_index::run(&work, layout, drops_recorded, progress);
                 let filters = layout
                     .attributes
                     .iter()

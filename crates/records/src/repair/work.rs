@@ -55,11 +55,11 @@ pub(super) struct Counts {
     bytes: AtomicU64,
 }
 
-/// More do not help, whatever is asked for.
+/// More do not help, whatever is requested.
 const MOST_THREADS: usize = 64;
 
 /// How many threads are to read. Without background threads a run of the store is to be the same each time, so no
-/// others are started unless they are asked for.
+/// others are started unless they are requested.
 fn threads(options: &RepairOptions, group: &Group) -> usize {
     match options.threads {
         0 if group.options().background => {
@@ -336,7 +336,7 @@ pub(super) struct ObsoleteCollector<'w> {
     pub(super) cost: Cost,
     entries: u64,
     /// Bytes that were reported.
-    told: u64,
+    reported: u64,
     found: Vec<Seq>,
 }
 
@@ -347,7 +347,7 @@ impl<'w> ObsoleteCollector<'w> {
             reporter,
             cost: Cost::default(),
             entries: 0,
-            told: 0,
+            reported: 0,
             found: Vec::new(),
         }
     }
@@ -364,8 +364,8 @@ impl<'w> ObsoleteCollector<'w> {
 
     fn step(&mut self, entries: u64, scanned: &Cost) -> Result<()> {
         let bytes = scanned.bytes_read.get() + self.cost.bytes_read.get();
-        let new = bytes.saturating_sub(self.told);
-        self.told = bytes;
+        let new = bytes.saturating_sub(self.reported);
+        self.reported = bytes;
         self.work.step(entries, new, self.reporter)
     }
 

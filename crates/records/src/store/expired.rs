@@ -34,7 +34,7 @@ pub(crate) fn expiry_key(expires: Time, key: &[u8]) -> Vec<u8> {
     [&expires.to_be_bytes(), key].concat()
 }
 
-/// What expires, and the write of the record when it was told.
+/// What expires, and the write that gave it its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) expires: Time,

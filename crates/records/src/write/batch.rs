@@ -521,7 +521,7 @@ impl Part {
     pub(super) fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {
         let key = Key::from_encoded(self.dataset.key_type(), key);
         let there = match seq {
-            Some(seq) => format!("its record is of write {seq}"),
+            Some(seq) => format!("it has a record, number {seq}"),
             None => "there is no record of it".to_string(),
         };
         Error::conflict_of(key, there)

@@ -390,8 +390,8 @@ fn cancel_record(
         .ok_or_else(|| Error::damaged("eager maintenance: the dataset has no obsolete set"))?;
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
     for (_, attribute) in layout.written() {
-        let told = attribute.tree.or(attribute.widened);
-        let Some(index) = index::of(attribute.kind).filter(|_| told.is_some()) else {
+        let target = attribute.tree.or(attribute.widened);
+        let Some(index) = index::of(attribute.kind).filter(|_| target.is_some()) else {
             continue;
         };
         let mut had: Vec<Vec<u8>> = Vec::new();
