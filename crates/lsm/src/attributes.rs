@@ -20,8 +20,8 @@ pub enum Summary {
 /// per block, LevelDB++ section 3) and memtables an ordered map.
 ///
 /// Called for each `Put` of a memtable on the first reader thread that needs the memtable's maps, and on flush and
-/// compaction threads for each `Put` written to a table. It must be deterministic, must not block, and must not call
-/// into the engine. Bytes that it cannot parse have no attributes.
+/// compaction threads for each `Put` and each operand written to a table: of operands that were combined, for the result. It must
+/// be deterministic, must not block, and must not call into the engine. Bytes that it cannot parse have no attributes.
 pub trait Extractor: Send + Sync {
     /// The stable numbers of the attributes, at most 64; the position in this list is the *slot*. The numbers are on
     /// disk: a number always means the same attribute of the tree.

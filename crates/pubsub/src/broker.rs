@@ -18,6 +18,7 @@ use crate::matching::Compiled;
 use crate::message::{End, Start};
 use crate::place;
 use crate::shape::{Shape, Shapes};
+use crate::times::{Wanted, tick};
 use crate::topic::TopicFilter;
 
 /// The most cells under which an area is stored with variable granularity.
@@ -63,6 +64,7 @@ struct Reads {
     walks: AtomicU64,
     data_blocks: AtomicU64,
     blocks_read: AtomicU64,
+    tables_skipped: AtomicU64,
 }
 
 /// What a broker has read.
@@ -75,6 +77,8 @@ pub struct ReadStats {
     pub data_blocks: u64,
     /// Blocks that were read from the file system.
     pub blocks_read: u64,
+    /// Tables that were not looked at, because by their metadata they are about other times.
+    pub tables_skipped: u64,
 }
 
 impl Broker {
@@ -199,6 +203,7 @@ impl Broker {
             walks: reads.walks.load(Ordering::Relaxed),
             data_blocks: reads.data_blocks.load(Ordering::Relaxed),
             blocks_read: reads.blocks_read.load(Ordering::Relaxed),
+            tables_skipped: reads.tables_skipped.load(Ordering::Relaxed),
         }
     }
 }
@@ -215,16 +220,21 @@ impl Inner {
         if time == NEVER {
             return MAX_TIME;
         }
-        let ticks = time.div_euclid(i64::from(self.config.resolution)).max(0);
-        (ticks as u64).saturating_add(2).min(MAX_TIME)
+        tick(time, self.config.resolution)
+            .saturating_add(2)
+            .min(MAX_TIME)
     }
 
     /// Called where something is passed over because it ended at `time`: that is written down before anybody learns of
     /// it, so that it does not come back when the clock is set back.
     #[inline]
     pub(crate) fn note_ended(&self, snapshot: &Snapshot, time: Time) {
-        let ticks = time.div_euclid(i64::from(self.config.resolution)).max(0);
-        snapshot.has_expired(ticks as u64);
+        snapshot.has_expired(tick(time, self.config.resolution));
+    }
+
+    /// What a walk is for: nothing yet.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted::nothing(self.config.resolution)
     }
 
     /// A duration in the broker's unit.
@@ -279,6 +289,7 @@ impl Inner {
         let add = |counter: &AtomicU64, n| counter.fetch_add(n, Ordering::Relaxed);
         add(&reads.data_blocks, cost.data_blocks.get());
         add(&reads.blocks_read, cost.blocks_read.get());
+        add(&reads.tables_skipped, cost.synopses_negative.get());
     }
 
     /// What is written beside an element that needs these shapes until `needed`.

@@ -37,11 +37,19 @@ pub(crate) struct Raw<'a> {
 #[derive(Debug)]
 pub(crate) enum Element<'a> {
     Publication(StoredPublication<'a>),
-    /// The publication with this number is withdrawn.
-    Retracted(Seq),
+    /// The publication with this number, of this time, is withdrawn.
+    Retracted(Seq, Time),
     Subscription(StoredSubscription<'a>),
-    /// The form of a subscription with this number is void here.
-    Ended(Seq),
+    /// The form of a subscription with this number, which asked for this interval, is void here.
+    Ended(Seq, Time, Time),
+}
+
+/// The times that an element is about: of a publication when it was published, of a subscription the interval that it asks for,
+/// and of what makes others void those of the others. Who looks for a time outside of these can do without the element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Times {
+    Publication(Time),
+    Subscription(Time, Time),
 }
 
 #[derive(Debug)]
@@ -163,9 +171,28 @@ impl<'a> Raw<'a> {
     /// Until when a subscription asks for publications, without reading the rest of it.
     pub(crate) fn until(&self) -> Option<Time> {
         match self.kind {
-            SUBSCRIPTION => time(&mut Reader::new(self.rest.get(TO..)?)),
+            SUBSCRIPTION => self.time_at(TO),
             _ => None,
         }
+    }
+
+    /// The times that it is about, without reading the rest of it.
+    pub(crate) fn times(&self) -> Option<Times> {
+        let interval = |at| {
+            let end = at + size_of::<Time>();
+            Some(Times::Subscription(self.time_at(at)?, self.time_at(end)?))
+        };
+        match self.kind {
+            PUBLICATION => self.time_at(0).map(Times::Publication),
+            RETRACTED => self.time_at(OF_VOID).map(Times::Publication),
+            SUBSCRIPTION => interval(FROM),
+            ENDED => interval(OF_VOID),
+            _ => None,
+        }
+    }
+
+    fn time_at(&self, at: usize) -> Option<Time> {
+        time(&mut Reader::new(self.rest.get(at..)?))
     }
 
     /// True when it is a subscription of this user.
@@ -183,9 +210,9 @@ impl<'a> Raw<'a> {
         let mut input = Reader::new(self.rest);
         let read = match self.kind {
             PUBLICATION => publication(&mut input).map(Element::Publication),
-            RETRACTED => input.u64().map(Element::Retracted),
+            RETRACTED => retracted(&mut input),
             SUBSCRIPTION => subscription(&mut input).map(Element::Subscription),
-            ENDED => input.u64().map(Element::Ended),
+            ENDED => ended(&mut input),
             _ => None,
         };
         read.ok_or_else(|| damaged("an element's content is malformed"))
@@ -214,7 +241,18 @@ fn publication<'a>(input: &mut Reader<'a>) -> Option<StoredPublication<'a>> {
     })
 }
 
-/// Where the end of a subscription is among its bytes, and its user: behind seven numbers and the flags.
+fn retracted<'a>(input: &mut Reader<'_>) -> Option<Element<'a>> {
+    Some(Element::Retracted(input.u64()?, time(input)?))
+}
+
+fn ended<'a>(input: &mut Reader<'_>) -> Option<Element<'a>> {
+    Some(Element::Ended(input.u64()?, time(input)?, time(input)?))
+}
+
+/// Where the times are of what is void, among the bytes of what makes it void: behind its number.
+const OF_VOID: usize = size_of::<u64>();
+/// Where the interval of a subscription is among its bytes, and its user: behind seven numbers and the flags.
+const FROM: usize = 5 * size_of::<u64>();
 const TO: usize = 6 * size_of::<u64>();
 const USER: usize = 7 * size_of::<u64>() + 1;
 
@@ -312,16 +350,19 @@ impl Element<'_> {
                 rest.extend_from_slice(publication.body);
                 PUBLICATION
             }
-            Element::Retracted(target) => {
+            Element::Retracted(target, time) => {
                 number(*target, &mut rest);
+                number(*time as u64, &mut rest);
                 RETRACTED
             }
             Element::Subscription(subscription) => {
                 subscription.encode(&mut rest);
                 SUBSCRIPTION
             }
-            Element::Ended(id) => {
-                number(*id, &mut rest);
+            Element::Ended(form, from, to) => {
+                number(*form, &mut rest);
+                number(*from as u64, &mut rest);
+                number(*to as u64, &mut rest);
                 ENDED
             }
         };

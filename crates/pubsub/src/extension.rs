@@ -14,6 +14,7 @@ use esker::extension::{Extension, TreeOptions};
 
 use crate::config::Config;
 use crate::lists::ValueLists;
+use crate::times::ListTimes;
 
 /// The extension that a store with a broker is opened with.
 ///
@@ -43,6 +44,7 @@ impl Extension for PubSub {
         match tree {
             LISTS | PUBLICATIONS | SUBSCRIPTIONS => Some(TreeOptions {
                 operator: Some(Arc::new(ValueLists)),
+                extractor: Some(Arc::new(ListTimes)),
                 ..TreeOptions::default()
             }),
             DIRECTORY => Config::decode(config).map(|_| TreeOptions::default()),

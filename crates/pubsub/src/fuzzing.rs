@@ -3,14 +3,16 @@
 //!
 //! Only with the feature `fuzzing`, and in tests. The targets for `cargo fuzz` are in `fuzz/`.
 
+use esker::extension::attributes::Extractor;
 use esker::extension::merge::MergeOperator;
 
 use crate::broker::read_entry;
 use crate::config::Config;
-use crate::element::Elements;
+use crate::element::{Elements, Time};
 use crate::keys::ListKey;
 use crate::lists::ValueLists;
 use crate::shape::Shape;
+use crate::times::ListTimes;
 use crate::topic::{Topic, TopicFilter};
 
 #[cfg(test)]
@@ -23,7 +25,7 @@ pub fn stored(data: &[u8]) -> usize {
     let mut decoded = 0;
     for element in Elements::of(data) {
         let Ok((raw, _)) = element else { break };
-        let _ = (raw.subject(), raw.voids(), raw.is_void());
+        let _ = (raw.subject(), raw.voids(), raw.is_void(), raw.times());
         decoded += usize::from(raw.decode().is_ok());
     }
     decoded += usize::from(ListKey::parse(data).is_some());
@@ -38,5 +40,8 @@ pub fn stored(data: &[u8]) -> usize {
     let mut operand = data.to_vec();
     let _ = ValueLists.prune(b"", data, 1);
     let _ = ValueLists.finish(b"", 1, &mut operand, true);
+    ListTimes.extract(b"", data, &mut |slot, time| {
+        assert!(slot < ListTimes.ids().len() && time.len() == size_of::<Time>());
+    });
     decoded
 }

@@ -44,8 +44,8 @@ fn operand(rng: &mut Rng) -> Vec<u8> {
         let subscription = subscription(rng, place);
         Element::Subscription(subscription).encode(rng.u64(..), rng.u64(..), &mut operand);
     }
-    Element::Retracted(7).encode(8, 9, &mut operand);
-    Element::Ended(7).encode(8, 9, &mut operand);
+    Element::Retracted(7, -5).encode(8, 9, &mut operand);
+    Element::Ended(7, -5, 5).encode(8, 9, &mut operand);
     operand
 }
 

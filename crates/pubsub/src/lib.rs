@@ -58,6 +58,7 @@ mod repeat;
 mod shape;
 mod spans;
 mod subscribe;
+mod times;
 mod topic;
 mod topics;
 mod walk;

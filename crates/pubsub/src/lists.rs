@@ -6,7 +6,7 @@ use esker::Seq;
 use esker::extension::Time;
 use esker::extension::merge::MergeOperator;
 
-use crate::element::{Elements, Subject};
+use crate::element::{Elements, Subject, Times};
 
 /// The bytes from which two operands stay apart. A walk that stops early reads no more of a list than that, and a
 /// list of any length is never in memory as a whole.
@@ -41,10 +41,10 @@ impl MergeOperator for ValueLists {
         (!left.is_empty()).then_some(left)
     }
 
-    /// Drops what newer elements of the same piece have made void, unless it outlives them; at the bottom, also what
-    /// only makes others void.
+    /// Drops what newer elements of the same piece have made void, unless it outlives them, or is about times that they are not
+    /// about (what they leave is skipped by its times); at the bottom, also what only makes others void.
     fn finish(&self, _: &[u8], _: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
-        let mut voided: HashMap<Subject, Time> = HashMap::new();
+        let mut voided: HashMap<Subject, (Time, Option<Times>)> = HashMap::new();
         let mut left = Vec::new();
         let mut is_changed = false;
         for element in Elements::of(operand) {
@@ -52,10 +52,12 @@ impl MergeOperator for ValueLists {
                 return true;
             };
             let by = raw.subject().and_then(|subject| voided.get(&subject));
-            let is_void = by.is_some_and(|until| *until >= raw.useless);
+            let is_void = by
+                .is_some_and(|(until, times)| *until >= raw.useless && covers(*times, raw.times()));
             if let Some(subject) = raw.voids() {
-                let until = voided.entry(subject).or_default();
+                let (until, times) = voided.entry(subject).or_default();
                 *until = raw.useless.max(*until);
+                *times = both(*times, raw.times());
             }
             if is_void || oldest && raw.is_void() {
                 is_changed = true;
@@ -67,5 +69,26 @@ impl MergeOperator for ValueLists {
             *operand = left;
         }
         !operand.is_empty()
+    }
+}
+
+/// True when elements of some times are skipped wherever those of other times are.
+fn covers(by: Option<Times>, these: Option<Times>) -> bool {
+    match (by, these) {
+        (Some(Times::Publication(a)), Some(Times::Publication(b))) => a == b,
+        (Some(Times::Subscription(from, to)), Some(Times::Subscription(of, until))) => {
+            from <= of && to >= until
+        }
+        _ => false,
+    }
+}
+
+/// The times of both.
+fn both(one: Option<Times>, other: Option<Times>) -> Option<Times> {
+    match (one, other) {
+        (Some(Times::Subscription(from, to)), Some(Times::Subscription(of, until))) => {
+            Some(Times::Subscription(from.min(of), to.max(until)))
+        }
+        (one, other) => one.or(other),
     }
 }

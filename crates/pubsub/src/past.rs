@@ -8,7 +8,7 @@ use esker::{Result, Seq};
 
 use crate::broker::Inner;
 use crate::cell::Cell;
-use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription};
+use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription, Time};
 use crate::keys::{List, ListKey};
 use crate::matching::Subject;
 use crate::message::Notification;
@@ -214,7 +214,16 @@ impl Inner {
             false if ready.joins => note(key, raw, ready, form, &mut got),
             false => Ok(Next::EndList),
         };
-        walk(snapshot, self.trees.publications, &spans, &cost, &mut visit)?;
+        let mut wanted = match change {
+            // The one before the first counts as well.
+            Some(_) => self.wanted().publications(Time::MIN, Time::MAX),
+            None => self.wanted().publications(ready.from, ready.to),
+        };
+        if ready.joins && self.is_one_tree() {
+            wanted = wanted.subscriptions(ready.from, Time::MAX);
+        }
+        let tree = self.trees.publications;
+        walk(snapshot, tree, &spans, &wanted, &cost, &mut visit)?;
         self.count(&cost);
         if self.is_one_tree() {
             read = spans;
@@ -245,7 +254,9 @@ impl Inner {
             true => Ok(Next::EndList),
             false => note(key, raw, ready, form, got),
         };
-        walk(snapshot, self.trees.subscriptions, spans, &cost, visit)?;
+        let wanted = self.wanted().subscriptions(ready.from, Time::MAX);
+        let tree = self.trees.subscriptions;
+        walk(snapshot, tree, spans, &wanted, &cost, visit)?;
         self.count(&cost);
         Ok(())
     }

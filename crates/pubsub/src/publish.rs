@@ -80,10 +80,10 @@ impl Broker {
         let shape = inner.compiled.shape(&publication.place)?;
         let useless = inner.useless_at(expires);
         let cells = inner.cells(&shape);
-        let target = publication.seq;
+        let void = Element::Retracted(publication.seq, publication.time);
         let mut complete = |batch: &mut Batch, first: Seq, _: &Snapshot| {
             let mut operand = Vec::new();
-            Element::Retracted(target).encode(first, useless, &mut operand);
+            void.encode(first, useless, &mut operand);
             for key in list_keys(&publication.topic, &cells) {
                 let tree = inner.trees.publications;
                 batch.also_until(Kind::Operand, tree, &key, &operand, useless)?;
@@ -228,7 +228,11 @@ impl Inner {
         };
         let beside = if reads_both { own.as_slice() } else { &[] };
         let tree = self.trees.subscriptions;
-        let is_whole = walk_with(snapshot, tree, &spans, beside, &cost, &mut visit)?;
+        let mut wanted = self.wanted().subscriptions(subject.time, subject.time);
+        if reads_both {
+            wanted = wanted.publications(Time::MIN, Time::MAX);
+        }
+        let is_whole = walk_with(snapshot, tree, &spans, beside, &wanted, &cost, &mut visit)?;
         self.count(&cost);
         let was_read = reads_both && is_whole;
         self.settle(found, earlier, was_read, snapshot, topic, cells, subject)
@@ -298,7 +302,8 @@ impl Inner {
         let spans = tidy(list_keys(topic, cells).map(Span::key).collect());
         let cost = snapshot.cost();
         let tree = self.trees.publications;
-        walk(snapshot, tree, &spans, &cost, &mut |_, raw| {
+        let wanted = self.wanted().publications(Time::MIN, Time::MAX);
+        walk(snapshot, tree, &spans, &wanted, &cost, &mut |_, raw| {
             earlier.visit(raw)
         })?;
         self.count(&cost);

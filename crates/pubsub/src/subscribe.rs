@@ -369,7 +369,7 @@ impl Inner {
                 if is_remembered && (moves || ends) {
                     add(key, Element::Subscription(over.copy()), useless);
                 }
-                add(key, Element::Ended(old.form), useless);
+                add(key, Element::Ended(old.form, old.from, old.to), useless);
             }
             for (key, (operand, until)) in &operands {
                 batch.also_until(Kind::Operand, tree, key, operand, *until)?;

@@ -34,12 +34,14 @@ impl Broker {
         let now = inner.now();
         let snapshot = inner.store.snapshot();
         let mut topics: BTreeMap<(Vec<u8>, u8), (TopicUse, HashSet<Subject>)> = BTreeMap::new();
+        let alive = inner.wanted().publications(Time::MIN, Time::MAX);
+        let wanted = alive.subscriptions(now, Time::MAX);
         let mut trees = vec![inner.trees.publications, inner.trees.subscriptions];
         trees.dedup();
         for tree in trees {
             let spans = tidy(vec![Span::Range(Vec::new(), vec![0xff])]);
             let cost = snapshot.cost();
-            walk(&snapshot, tree, &spans, &cost, &mut |key, raw| {
+            walk(&snapshot, tree, &spans, &wanted, &cost, &mut |key, raw| {
                 let Some(parsed) = ListKey::parse(key) else {
                     return Ok(Next::EndList);
                 };
@@ -51,7 +53,7 @@ impl Broker {
                 let is_alive = match &element {
                     Element::Publication(publication) => publication.expires > now,
                     Element::Subscription(form) => form.to >= now && form.ended == 0,
-                    Element::Retracted(_) | Element::Ended(_) => false,
+                    Element::Retracted(..) | Element::Ended(..) => false,
                 };
                 if !is_alive {
                     return Ok(Next::On);

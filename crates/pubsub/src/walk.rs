@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use esker::Result;
-use esker::extension::{Component, Cost, Cursor, Kind, MAX_SEQ, Snapshot, TreeId};
+use esker::extension::{Component, Cost, Cursor, Kind, MAX_SEQ, Snapshot, TableMeta, TreeId};
 
 use crate::element::{Elements, Raw, Subject};
+use crate::times::Wanted;
 
 /// What a walk reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,15 +117,17 @@ pub(crate) fn tidy(mut spans: Vec<Span>) -> Vec<Span> {
     tidied
 }
 
-/// Visits the elements of the lists in `spans` (tidy) that a snapshot has.
+/// Visits the elements of the lists in `spans` (tidy) that a snapshot has. Tables that are about other times than `wanted` are
+/// skipped.
 pub(crate) fn walk(
     snapshot: &Snapshot,
     tree: TreeId,
     spans: &[Span],
+    wanted: &Wanted,
     cost: &Cost,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    walk_with(snapshot, tree, spans, &[], cost, visit).map(|_| ())
+    walk_with(snapshot, tree, spans, &[], wanted, cost, visit).map(|_| ())
 }
 
 /// The same, but that the lists `beside` are visited only where they cost nothing: in components that are read for another
@@ -133,23 +137,43 @@ pub(crate) fn walk_with(
     tree: TreeId,
     spans: &[Span],
     beside: &[Vec<u8>],
+    wanted: &Wanted,
     cost: &Cost,
     visit: &mut Visit<'_>,
 ) -> Result<bool> {
     let (mut lists, mut is_whole) = (Lists::default(), true);
+    let mut may_be_in = |table: &TableMeta| {
+        Cost::add(&cost.synopses_probed, 1);
+        let may = wanted.may_be_in(table, snapshot);
+        Cost::add(&cost.synopses_negative, u64::from(!may));
+        may
+    };
     for component in snapshot.components(tree) {
-        let mut cursor = None;
+        let cursor_of = |of: &Component| snapshot.entries_in(std::slice::from_ref(of), 0);
+        let mut whole = None;
         for span in spans {
-            match may_hold(&component, span, beside, &lists, cost)? {
-                Holds::Wanted => {}
-                Holds::Beside => {
-                    is_whole = false;
-                    continue;
+            let mut narrowed = None;
+            match span {
+                Span::Keys(keys) => {
+                    match may_hold(&component, keys, beside, &lists, &mut may_be_in, cost)? {
+                        Holds::Wanted => {}
+                        Holds::Beside => {
+                            is_whole = false;
+                            continue;
+                        }
+                        Holds::Nothing => continue,
+                    }
                 }
-                Holds::Nothing => continue,
+                Span::Range(low, high) => match narrow(&component, low, high, &mut may_be_in) {
+                    Narrowed::Whole => {}
+                    Narrowed::Part(part) => narrowed = Some(cursor_of(&part)),
+                    Narrowed::Nothing => continue,
+                },
             }
-            let cursor = cursor
-                .get_or_insert_with(|| snapshot.entries_in(std::slice::from_ref(&component), 0));
+            let cursor = match &mut narrowed {
+                Some(cursor) => cursor,
+                None => whole.get_or_insert_with(|| cursor_of(&component)),
+            };
             // A component can have expired from here to its end.
             cursor.within(span.first(), Some(&span.end()));
             cursor.seek_first()?;
@@ -165,7 +189,9 @@ pub(crate) fn walk_with(
                 cost.check()?;
                 let ended = lists.ended.contains(cursor.key());
                 let is_operand = cursor.kind() == Kind::Operand;
-                if ended || is_operand && lists.visit(cursor.key(), cursor.value(), visit)? {
+                if ended
+                    || is_operand && lists.visit(cursor.key(), cursor.value(), snapshot, visit)?
+                {
                     // Whatever else this component has of the list is older.
                     let mut behind = cursor.key().to_vec();
                     behind.push(0);
@@ -174,15 +200,18 @@ pub(crate) fn walk_with(
                     cursor.next()?;
                 }
             }
+            if let Some(cursor) = narrowed {
+                cost.absorb(&cursor.cost());
+            }
         }
-        if let Some(cursor) = cursor {
+        if let Some(cursor) = whole {
             cost.absorb(&cursor.cost());
         }
     }
     Ok(is_whole)
 }
 
-/// What a component may have of a span.
+/// What a component may have of some lists.
 enum Holds {
     Wanted,
     /// Nothing but lists that are visited beside others.
@@ -192,16 +221,25 @@ enum Holds {
 
 fn may_hold(
     component: &Component,
-    span: &Span,
+    keys: &[Vec<u8>],
     beside: &[Vec<u8>],
     lists: &Lists,
+    may_be_in: &mut dyn FnMut(&TableMeta) -> bool,
     cost: &Cost,
 ) -> Result<Holds> {
-    let Span::Keys(keys) = span else {
-        return Ok(Holds::Wanted);
-    };
-    let may = |key: &Vec<u8>| -> Result<bool> {
-        Ok(!lists.ended.contains(key.as_slice()) && component.may_contain(key, cost)?)
+    let mut may = |key: &Vec<u8>| -> Result<bool> {
+        if lists.ended.contains(key.as_slice()) {
+            return Ok(false);
+        }
+        match component {
+            Component::Memtable(_) => Ok(component.may_contain(key, cost)?),
+            Component::Run(run) => match run.table_for(key) {
+                Some(table) if may_be_in(table.meta()) => {
+                    Ok(table.table()?.may_contain(key, cost)?)
+                }
+                _ => Ok(false),
+            },
+        }
     };
     for key in keys.iter().filter(|key| !beside.contains(key)) {
         if may(key)? {
@@ -220,6 +258,42 @@ fn may_hold(
     Ok(Holds::Nothing)
 }
 
+/// What is to be read of a component for a range.
+enum Narrowed {
+    /// Nothing is skipped.
+    Whole,
+    /// Some tables of its run.
+    Part(Component),
+    Nothing,
+}
+
+fn narrow(
+    component: &Component,
+    low: &[u8],
+    high: &[u8],
+    may_be_in: &mut dyn FnMut(&TableMeta) -> bool,
+) -> Narrowed {
+    let Component::Run(run) = component else {
+        return Narrowed::Whole;
+    };
+    let (mut tables, mut is_whole) = (Vec::new(), true);
+    for table in run.between(low, high) {
+        match may_be_in(table.meta()) {
+            true => tables.push(table.clone()),
+            false => is_whole = false,
+        }
+    }
+    match (tables.is_empty(), is_whole) {
+        (true, _) => Narrowed::Nothing,
+        (false, true) => Narrowed::Whole,
+        (false, false) => {
+            let mut run = run.clone();
+            run.tables = Arc::new(tables);
+            Narrowed::Part(Component::Run(run))
+        }
+    }
+}
+
 /// What a walk remembers of the lists that it has come through.
 #[derive(Default)]
 struct Lists {
@@ -230,9 +304,19 @@ struct Lists {
 
 impl Lists {
     /// True when nothing older of the list is wanted.
-    fn visit(&mut self, key: &[u8], operand: &[u8], visit: &mut Visit<'_>) -> Result<bool> {
+    fn visit(
+        &mut self,
+        key: &[u8],
+        operand: &[u8],
+        snapshot: &Snapshot,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
         for element in Elements::of(operand) {
             let (raw, _) = element?;
+            // As if it had been alone, or merged: what it makes void is as useless.
+            if snapshot.has_expired(raw.useless) {
+                continue;
+            }
             // Mostly there are none.
             let voided = match self.voided.is_empty() {
                 true => None,

@@ -289,7 +289,7 @@ struct Sub {
 }
 
 impl Sub {
-    fn asks_for(&self, all: &[Pub], publication: &Pub, met: Time) -> bool {
+    fn asks_for(&self, all: &[Pub], publication: &Pub, met: (Time, Forgotten)) -> bool {
         takes(self.filter, self.exact, publication.topic)
             && self.from <= publication.time
             && publication.time <= self.to
@@ -304,8 +304,28 @@ impl Sub {
     }
 }
 
+/// What the store has forgotten, by its own clock: for publications that were made earlier than they are published.
+#[derive(Clone, Copy)]
+struct Forgotten {
+    now: Time,
+    resolution: Time,
+}
+
+impl Forgotten {
+    /// True for what is of no use from the end of this time on.
+    fn at(self, end: Time) -> bool {
+        let tick = |time: Time| time.div_euclid(self.resolution);
+        end != Time::MAX && tick(end).saturating_add(2) <= tick(self.now)
+    }
+}
+
 /// The number of a publication against that of the one before it, of its topic and place.
-fn has_changed(all: &[Pub], publication: &Pub, threshold: Threshold, met: Time) -> bool {
+fn has_changed(
+    all: &[Pub],
+    publication: &Pub,
+    threshold: Threshold,
+    (met, forgotten): (Time, Forgotten),
+) -> bool {
     let Some(now) = publication.body.p else {
         return false;
     };
@@ -323,6 +343,7 @@ fn has_changed(all: &[Pub], publication: &Pub, threshold: Threshold, met: Time) 
             && cell(&earlier.place) == cell(&publication.place)
             && earlier.body.p.is_some()
             && earlier.expires > met
+            && !forgotten.at(earlier.expires)
             && !earlier.retracted
     });
     let Some(before) = before.and_then(|before| before.body.p) else {
@@ -345,14 +366,15 @@ struct World {
 }
 
 impl World {
-    fn publish(&mut self, new: Pub) -> Vec<Seq> {
+    fn publish(&mut self, new: Pub, forgotten: Forgotten) -> Vec<Seq> {
         self.publications.push(new.clone());
         let mut told = Vec::new();
         if new.expires <= new.time {
             return told;
         }
         for sub in self.subscriptions.values() {
-            if sub.over || !sub.asks_for(&self.publications, &new, new.time) {
+            let is_gone = sub.over || sub.user.is_empty() && forgotten.at(sub.to);
+            if is_gone || !sub.asks_for(&self.publications, &new, (new.time, forgotten)) {
                 continue;
             }
             let is_new = sub.user.is_empty() || !self.got.contains(&(sub.user.clone(), new.seq));
@@ -370,6 +392,8 @@ impl World {
     /// What is told of the past.
     fn past(&mut self, sub: &Sub, now: Time, after: Time) -> Vec<Seq> {
         let mut told = Vec::new();
+        // What a subscription meets has not expired, so that it is not forgotten either.
+        let met = (now, Forgotten { now, resolution: 1 });
         for publication in &self.publications {
             let is_new =
                 sub.user.is_empty() || !self.got.contains(&(sub.user.clone(), publication.seq));
@@ -377,7 +401,7 @@ impl World {
                 && publication.expires > now
                 && publication.time > after
                 && publication.seq > sub.moved
-                && sub.asks_for(&self.publications, publication, now)
+                && sub.asks_for(&self.publications, publication, met)
                 && (is_new || !sub.joins)
             {
                 told.push(publication.seq);
@@ -420,6 +444,7 @@ impl Run {
         let config = Config::new()
             .depth(DEPTH)
             .remember(None)
+            .resolution(if seed % 5 == 4 { 10 } else { 1 })
             .architecture(match seed % 2 {
                 0 => Architecture::DualDb,
                 _ => Architecture::TwoDb,
@@ -474,7 +499,7 @@ impl Run {
             }
             88..90 => {
                 // What has expired may come back where power and clock fail together.
-                let now = self.broker().now() as u64;
+                let now = self.broker().now() as u64 / u64::from(self.config.resolution);
                 self.clock.fetch_max(now, Ordering::SeqCst);
                 let after = self.memory.power_cut(rng.u64(..), PowerCut::Reordered);
                 self.reopen(after);
@@ -501,7 +526,9 @@ impl Run {
                 break place;
             }
         };
-        let time = self.broker().now();
+        let now = self.broker().now();
+        // Some were made by clocks that are behind.
+        let time = now - [0, 0, 0, 1, 20, 80][rng.usize(0..6)];
         let expires = match rng.u8(0..4) {
             0 => Time::MAX,
             1 => time + rng.i64(0..4),
@@ -509,9 +536,14 @@ impl Run {
         };
         let publication = Publication::new(topic.parse().unwrap(), body.json())
             .at_place(place.clone())
+            .at_time(time)
             .expires(expires);
         let made = self.broker().publish(&publication).unwrap();
-        let told = self.world.publish(Pub {
+        let forgotten = Forgotten {
+            now,
+            resolution: Time::from(self.config.resolution),
+        };
+        let new = Pub {
             seq: made.seq,
             topic,
             time,
@@ -520,7 +552,8 @@ impl Run {
             body,
             retracted: false,
             raw: None,
-        });
+        };
+        let told = self.world.publish(new, forgotten);
         let matches: Vec<Seq> = made.matches.iter().map(|m| m.subscription).collect();
         if matches != told {
             let either = |id: &&Seq| matches.contains(id) != told.contains(id);

@@ -162,3 +162,123 @@ fn the_publication_before_is_looked_for_once_and_where_it_is_needed() {
         assert_eq!((told, walks, blocks), (0, 1, 0), "{architecture:?}");
     }
 }
+
+fn open(config: Config) -> (esker::Database, Broker, Arc<AtomicU64>) {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let time = clock.clone();
+    let options = PubSub::with(Options {
+        fs: Arc::new(Memory::new()),
+        background: false,
+        durability: Durability::Os,
+        clock: Arc::new(move || time.load(Ordering::SeqCst)),
+        ..Options::default()
+    });
+    let db = PubSub::open(Path::new("/times"), options).unwrap();
+    let broker = Broker::create_or_open(&db, config).unwrap();
+    (db, broker, clock)
+}
+
+/// What an operation read: blocks, and tables that it skipped by the times in them.
+fn read(broker: &Broker, operation: &mut dyn FnMut()) -> (u64, u64) {
+    let before = broker.read_stats();
+    operation();
+    let after = broker.read_stats();
+    (
+        after.data_blocks - before.data_blocks,
+        after.tables_skipped - before.tables_skipped,
+    )
+}
+
+/// Every table has the list; those whose publications are of other times than a subscription asks for are not looked at, although
+/// the clocks of some publishers were behind and none of the publications ever expires.
+#[test]
+fn tables_of_other_times_are_skipped() {
+    for architecture in [Architecture::DualDb, Architecture::TwoDb] {
+        let (db, broker, _) = open(Config::new().architecture(architecture));
+        for time in [100, 900, 300, 200] {
+            for n in 0..40 {
+                let topic = format!("a/{n}").parse().unwrap();
+                let new = Publication::new(topic, format!("{{\"v\":{time}}}"));
+                broker.publish(&new.at_time(time + n)).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let ask = |filter: &str, from, to, found: usize| {
+            let asked = Subscription::to(filter.parse().unwrap());
+            let asked = asked.from(from).until(to);
+            read(&broker, &mut || {
+                assert_eq!(
+                    broker.query(&asked).unwrap().len(),
+                    found,
+                    "{filter} {from}"
+                );
+            })
+        };
+        assert_eq!(ask("a/7", 0, 2000, 4), (4, 0), "{architecture:?}");
+        assert_eq!(ask("a/7", 800, 2000, 1), (1, 3), "{architecture:?}");
+        assert_eq!(ask("a/7", 150, 320, 2), (2, 2), "{architecture:?}");
+        assert_eq!(ask("a/7", 400, 800, 0), (0, 4), "{architecture:?}");
+        let (all, none) = ask("a/+", 0, 2000, 160);
+        assert!(all >= 4 && none == 0, "{architecture:?}: {all}");
+        let (some, skipped) = ask("a/+", 800, 2000, 40);
+        assert!(
+            some <= all.div_ceil(3) && skipped == 3,
+            "{architecture:?}: {some}"
+        );
+        // A merge has the times of what it is made of.
+        db.compact(None).unwrap();
+        assert_eq!(ask("a/7", 800, 2000, 1), (1, 0), "{architecture:?}");
+        assert_eq!(ask("a/7", 0, 50, 0), (0, 1), "{architecture:?}");
+    }
+}
+
+/// A publication does not look at tables whose subscriptions have all ended, though they are remembered, nor at those whose
+/// subscriptions are all about later times. One that was ended, renewed for less or retracted there stays so.
+#[test]
+fn tables_with_subscriptions_to_other_times_are_skipped() {
+    for architecture in [Architecture::DualDb, Architecture::TwoDb] {
+        let (db, broker, clock) = open(Config::new().architecture(architecture).remember(None));
+        let subscribe = |from, to| {
+            let new = Subscription::to("a".parse().unwrap()).user("ann");
+            broker.subscribe(&new.from(from).until(to)).unwrap().id
+        };
+        let publish = |matches: &[u64]| {
+            let new = Publication::new("a".parse().unwrap(), "{}");
+            let mut made = Vec::new();
+            let cost = read(&broker, &mut || {
+                made = broker.publish(&new).unwrap().matches
+            });
+            let mut made: Vec<u64> = made.iter().map(|m| m.subscription).collect();
+            made.sort_unstable();
+            assert_eq!(made, matches, "{architecture:?}");
+            cost
+        };
+        let at = |time| clock.store(time, Ordering::SeqCst);
+        let (short, long) = (subscribe(1_000, 1_010), subscribe(1_000, 5_000));
+        db.flush().unwrap();
+        let middle = subscribe(1_000, 1_020);
+        db.flush().unwrap();
+        let later = subscribe(3_000, 6_000);
+        db.flush().unwrap();
+        assert_eq!(publish(&[short, long, middle]), (2, 1));
+        at(1_015);
+        assert_eq!(publish(&[long, middle]), (2, 1));
+        at(2_000);
+        assert_eq!(publish(&[long]), (1, 2));
+        // The shorter form is read wherever the longer one is, which it makes void.
+        assert!(broker.renew(long, 2_100).unwrap().is_some());
+        db.flush().unwrap();
+        at(2_050);
+        assert_eq!(publish(&[long]), (2, 2));
+        at(2_200);
+        assert_eq!(publish(&[]), (2, 2));
+        assert!(broker.unsubscribe(later).unwrap());
+        db.flush().unwrap();
+        at(3_500);
+        assert_eq!(publish(&[]), (4, 1));
+        at(5_500);
+        assert_eq!(publish(&[]), (2, 3));
+        db.compact(None).unwrap();
+        assert_eq!(publish(&[]).1, 0);
+    }
+}

@@ -68,6 +68,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
+pub use lsm::table::TableMeta;
 pub use lsm::{
     Account, Batch, Commit, Complete, Component, Cost, Cursor, Error as EngineError, Loan,
     Observer, Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,

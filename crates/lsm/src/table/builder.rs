@@ -96,7 +96,7 @@ impl<'f> TableBuilder<'f> {
         }
     }
 
-    /// Adds an entry, which must follow the previous one in order. Attributes are extracted from `Put`s only.
+    /// Adds an entry, which must follow the previous one in order. Attributes are extracted from all but deletes.
     ///
     /// # Errors
     /// [`Error::Limit`] for a key, value or sequence number over its limit; [`Error::Io`] when the
@@ -137,12 +137,13 @@ impl<'f> TableBuilder<'f> {
         match kind {
             Kind::Delete => self.meta.deletes += 1,
             Kind::Operand => self.meta.operands += 1,
-            Kind::Put | Kind::Timed => {
-                if let Some(extractor) = &self.options.extractor {
-                    let synopsis = &mut self.synopsis;
-                    extractor.extract(key, value, &mut |slot, v| synopsis.add_value(slot, v));
-                }
-            }
+            Kind::Put | Kind::Timed => {}
+        }
+        if kind != Kind::Delete
+            && let Some(extractor) = &self.options.extractor
+        {
+            let synopsis = &mut self.synopsis;
+            extractor.extract(key, value, &mut |slot, v| synopsis.add_value(slot, v));
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);

@@ -238,7 +238,7 @@ impl Audit<'_> {
             {
                 return Err(wrong("an entry is outside of its block's sequence bounds"));
             }
-            if kind == Kind::Put && !self.covered(value, claim) {
+            if kind != Kind::Delete && !self.covered(value, claim) {
                 return Err(wrong("a synopsis denies a value that is there"));
             }
             let last = self.last.get_or_insert_default();

@@ -121,7 +121,7 @@ fn check_zones(table: &Table, entries: &[Entry]) {
     assert_eq!(table.meta().zones[2], (3, None));
     assert_eq!(table.meta().zones[3].1, table.meta().zones[0].1);
     let mut any = [false; 2];
-    for entry in entries.iter().filter(|e| e.kind == Kind::Put) {
+    for entry in entries.iter().filter(|e| e.kind != Kind::Delete) {
         for (slot, value) in attributes(&entry.value) {
             any[slot] = true;
             let (min, max) = table.meta().zones[slot].1.as_ref().unwrap();
@@ -157,7 +157,7 @@ fn check_range(table: &Table, slot: usize, range: &ValueRange) {
         for hint in &all {
             let mut block = table.block_entries(hint, &cost).unwrap();
             while block.advance().unwrap() {
-                let holds = block.kind() == Kind::Put
+                let holds = block.kind() != Kind::Delete
                     && attributes(block.value())
                         .iter()
                         .any(|(s, value)| *s == slot && range.contains(value));
