@@ -173,7 +173,7 @@ fn open(config: Config) -> (esker::Database, Broker, Arc<AtomicU64>) {
         clock: Arc::new(move || time.load(Ordering::SeqCst)),
         ..Options::default()
     });
-    let db = PubSub::open(Path::new("/times"), options).unwrap();
+    let db = PubSub::create_or_open(Path::new("/times"), options).unwrap();
     let broker = Broker::create_or_open(&db, config).unwrap();
     (db, broker, clock)
 }
