@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use esker::{AdvisedChange, DatasetDef, IndexKind, Merging, Path, Repair, Tokenizer};
+use esker::{AdvisedChange, DatasetDef, IndexKind, Merging, Path, Repair, Tokenizer, Type};
 
 use crate::args::{Strategy, Ttl};
 
@@ -11,6 +11,13 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
     let mut text = format!("--key {}:{}", def.key, def.key_type);
     // Writing to a string cannot fail.
     for index in &def.indexes {
+        if index.kind.is_clustered() {
+            let _ = write!(text, " --cluster {}", index.path);
+            if matches!(index.ty, Type::PlanePoint | Type::PlanePointTime) {
+                text += ":plane";
+            }
+            continue;
+        }
         let _ = write!(text, " --index {}:{}:{}", index.path, index.kind, index.ty);
         if index.tokenizer != Tokenizer::default() {
             let _ = write!(text, ":{}", index.tokenizer);

@@ -29,6 +29,10 @@ pub(crate) struct DefinitionArgs {
     /// A field to index, and how (see below); may be repeated [default kind: lazy]
     #[arg(long = "index", value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) indexes: Vec<String>,
+    /// Store the records in the order of the points at PATH, so that an area is read from neighbouring blocks: as for an index of
+    /// kind spatial, or POINT@TIME; it cannot be changed later
+    #[arg(long, value_name = "PATH[:plane]")]
+    pub(crate) cluster: Option<String>,
     /// When index entries of replaced records are found to be obsolete, as `esker maintain --help` explains [default: deferred]
     #[arg(long, value_name = "STRATEGY", value_parser = strategy(), hide_possible_values = true)]
     pub(crate) maintenance: Option<Strategy>,

@@ -61,6 +61,25 @@ impl Wanted {
             }
             indexes.push(index);
         }
+        if let Some(text) = &args.cluster {
+            let refuse = |what| Failure::Usage(format!("--cluster {text}: {what}"));
+            let clustered = parse_cluster(text).map_err(refuse)?;
+            match indexes
+                .iter_mut()
+                .find(|other| other.path == clustered.path)
+            {
+                // Declared by `--index PATH:none`.
+                Some(known) if known.kind == IndexKind::None => {
+                    known.kind = clustered.kind;
+                    known.ty = clustered.ty.or(known.ty);
+                }
+                Some(_) => {
+                    let what = "this order is an index of the field; leave its --index out";
+                    return Err(refuse(what.to_string()));
+                }
+                None => indexes.push(clustered),
+            }
+        }
         declare_times(&mut indexes);
         Ok(Self {
             key,
@@ -235,7 +254,11 @@ impl Wanted {
             None => String::new(),
         };
         for index in &self.indexes {
-            text += &format!(" --index {}:{}", index.path, index.kind);
+            if index.kind.is_clustered() {
+                text += &format!(" --cluster {}", index.path);
+            } else {
+                text += &format!(" --index {}:{}", index.path, index.kind);
+            }
             if let Some(ty) = index.ty {
                 text += &format!(":{ty}");
             }
@@ -368,6 +391,28 @@ fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
             tokenizer: Tokenizer::default(),
         })
     }))
+}
+
+/// Reads `PATH[:plane]` or `POINT@TIME[:plane]`: what the records are stored by.
+fn parse_cluster(text: &str) -> Result<WantedIndex, String> {
+    let ty = text
+        .rsplit_once(':')
+        .and_then(|(path, ty)| Some((path, ty.parse::<Type>().ok()?)));
+    let (path, ty) = match ty {
+        Some((path, ty)) => (path, Some(ty)),
+        None => (text, None),
+    };
+    let path = path.parse::<Path>().map_err(|error| error.to_string())?;
+    let kind = match esker::point_time_paths(&path) {
+        Ok(_) => IndexKind::SpaceTime(Layout::Clustered),
+        Err(_) => IndexKind::Spatial(Layout::Clustered),
+    };
+    Ok(WantedIndex {
+        path,
+        kind,
+        ty,
+        tokenizer: Tokenizer::default(),
+    })
 }
 
 /// The times of indexes over place and time that are not declared: they are, as times.

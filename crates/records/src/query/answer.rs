@@ -8,6 +8,7 @@ use lsm::{Account, Component, Cost, Loan, LookupOptions, Seq, SeqSet, Slice};
 use model::Key;
 use model::record::RecordRef;
 
+use super::bulk::BulkOrder;
 use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
 use super::fetch::Size;
 use super::plan::{self, Driver, Plan};
@@ -304,7 +305,7 @@ impl Answer {
         stages::scan_matching(
             &self.snapshot,
             &self.predicates,
-            offer.brings && !self.keys_only,
+            (BulkOrder::Any, offer.brings && !self.keys_only),
             (&self.data_cost, &self.place_cost),
             &mut offer,
         )?;

@@ -63,7 +63,7 @@ impl Answer {
     fn visit_in_bulk(&mut self, order: BulkOrder, sink: Sink<'_>) -> Result<()> {
         let layout = self.snapshot.layout.clone();
         if self.plan.driver == Driver::Scan {
-            return self.visit_scan(sink);
+            return self.visit_scan(order, sink);
         }
         // The first few in any order: there is no better way to find few than by recency.
         if order == BulkOrder::Any && self.remaining.is_some() {
@@ -119,7 +119,7 @@ impl Answer {
     }
 
     /// Gives the records that meet the conditions, without an index.
-    pub(super) fn visit_scan(&mut self, sink: Sink<'_>) -> Result<()> {
+    pub(super) fn visit_scan(&mut self, order: BulkOrder, sink: Sink<'_>) -> Result<()> {
         let mut give = Give {
             key_type: self.snapshot.layout.stored.key_type,
             remaining: self.remaining,
@@ -131,7 +131,7 @@ impl Answer {
             let given_out = matches!(give.sink, Sink::Visit(_));
             let costs = (&self.data_cost, &self.place_cost);
             self.steps.candidates +=
-                stages::scan_matching(snapshot, predicates, given_out, costs, &mut give)?;
+                stages::scan_matching(snapshot, predicates, (order, given_out), costs, &mut give)?;
         }
         self.steps.answers += give.answers;
         self.remaining = give.remaining;

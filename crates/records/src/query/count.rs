@@ -22,7 +22,7 @@ impl Answer {
         if self.remaining.is_none() && self.after.is_none() && !self.exhausted {
             match &self.plan.driver {
                 Driver::Scan => {
-                    self.visit_scan(Sink::Count)?;
+                    self.visit_scan(BulkOrder::Any, Sink::Count)?;
                     return Ok(self.steps.answers);
                 }
                 Driver::Union(_) => {}

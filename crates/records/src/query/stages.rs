@@ -16,6 +16,8 @@ use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq, Slice, Snapshot
 use model::record::RecordRef;
 
 use super::answer::{Answer, parse};
+use super::bulk::BulkOrder;
+use super::by_place;
 use super::explain::Steps;
 use super::predicate::Predicates;
 use super::scan::READAHEAD;
@@ -23,7 +25,7 @@ use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Candidate;
 use crate::maintenance;
-use crate::store::{Ahead, Stubs, View, hides};
+use crate::store::{Stubs, View, hides};
 
 /// What stage 4 says of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,12 +134,12 @@ impl<'a> Joins<'a> {
     }
 }
 
-/// Stage 1 where no index helps: gives the records that answer the query, by key, until the taker breaks. Returns how many were
-/// looked at. Their records are wanted, or not.
+/// Stage 1 where no index helps: gives the records that answer the query until the taker breaks. Returns how many were looked at.
+/// Their JSON is wanted, or not.
 pub(super) fn scan_matching(
     snapshot: &View,
     predicates: &Predicates,
-    given_out: bool,
+    (order, given_out): (BulkOrder, bool),
     (cost, place_cost): (&Cost, &Cost),
     to: &mut dyn TakeScanned,
 ) -> Result<u64> {
@@ -148,42 +150,23 @@ pub(super) fn scan_matching(
         driver: None,
         all_answered: false,
     };
+    let joins = Joins::of(admission, given_out);
+    if !matches!(joins, Joins::None) {
+        let scan = by_place::Scan {
+            snapshot,
+            admission,
+            joins,
+            cost,
+            place_cost,
+        };
+        return match order {
+            BulkOrder::Any => scan.in_any_order(to),
+            BulkOrder::Key => scan.by_key(to),
+        };
+    }
     let mut cursor = (snapshot.snapshot).cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut scanned = 0;
-    let joins = Joins::of(admission, given_out);
-    if !matches!(joins, Joins::None) {
-        let mut ahead = Ahead::new();
-        let mut broke = false;
-        while cursor.valid() && !broke {
-            scanned += 1;
-            if to.wants(cursor.seq()) {
-                let answers = match joins {
-                    Joins::All => true,
-                    _ => admission.decide(cursor.value())? == Verdict::Admitted,
-                };
-                if answers {
-                    ahead.push(cursor.key(), cursor.seq(), cursor.value_slice());
-                }
-            }
-            cursor.next()?;
-            if ahead.is_full() || !cursor.valid() {
-                ahead.fill(&snapshot.layout, &snapshot.snapshot, place_cost)?;
-                while let (false, Some(item)) = (broke, ahead.pop()) {
-                    let answers = match joins {
-                        Joins::All => admission.decide(&item.stored)? == Verdict::Admitted,
-                        _ => true,
-                    };
-                    if answers {
-                        let record = &mut || item.stored.clone();
-                        broke = to.take(&item.key, item.seq, record)?.is_break();
-                    }
-                }
-            }
-        }
-        cost.absorb(&cursor.cost());
-        return Ok(scanned);
-    }
     while cursor.valid() {
         scanned += 1;
         if to.wants(cursor.seq())

@@ -11,6 +11,7 @@ use lsm::{Cursor, LookupOptions, Seq, Slice};
 use model::definition::{DatasetDef, Index, Maintenance};
 use model::schema::KeyType;
 
+use super::bulk::BulkOrder;
 use super::explain::Steps;
 use super::predicate::Predicates;
 use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned, Verdict, scan_matching};
@@ -100,7 +101,13 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
         };
         let cost = view.snapshot.cost();
         let asked = predicates(&view, "a = 1");
-        let all = scan_matching(&view, &asked, true, (&cost, &cost), &mut taken);
+        let all = scan_matching(
+            &view,
+            &asked,
+            (BulkOrder::Key, true),
+            (&cost, &cost),
+            &mut taken,
+        );
         assert_eq!(all.unwrap(), scanned);
         let seqs: Vec<Seq> = wanted.iter().map(|id| first + id).collect();
         assert_eq!(taken.seqs, seqs);

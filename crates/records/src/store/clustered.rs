@@ -110,6 +110,11 @@ impl<'a> Stubs<'a> {
         }))
     }
 
+    /// The attribute by whose place records are stored.
+    pub(crate) fn attribute(&self) -> &'a Attribute {
+        self.attribute
+    }
+
     /// Adds what is stored of a key, and is the newest of it, under a number of the caller's.
     pub(crate) fn add(&mut self, at: usize, (key, seq): (&[u8], Seq), stub: &[u8]) -> Result<()> {
         let place = place_of(self.attribute, key, stub)?;
@@ -119,16 +124,14 @@ impl<'a> Stubs<'a> {
 
     /// Of so many bytes for records how many are for their stubs, in `data`, where both are to fit: by what all of them take.
     pub(crate) fn share_of_stubs(&self, data: &[Component], bytes: usize) -> usize {
-        let size = |components: &[Component]| -> u64 {
-            let each = components.iter().map(|component| match component {
-                Component::Memtable(memtable) => memtable.memory() as u64,
-                Component::Run(run) => run.tables.iter().map(|table| table.meta().size).sum(),
-            });
-            each.sum()
-        };
         let (stubs, records) = (size(data), size(&self.components));
         let share = stubs as f64 / (stubs + records).max(1) as f64;
         ((bytes as f64 * share) as usize).max(1)
+    }
+
+    /// Bytes of all records that are stored by place, about.
+    pub(crate) fn bytes_of_records(&self) -> u64 {
+        size(&self.components)
     }
 
     /// How many wait to be read.
@@ -186,6 +189,14 @@ impl<'a> Stubs<'a> {
         }
         Ok((there.iter().filter(|there| **there).count(), gone))
     }
+}
+
+fn size(components: &[Component]) -> u64 {
+    let each = components.iter().map(|component| match component {
+        Component::Memtable(memtable) => memtable.memory() as u64,
+        Component::Run(run) => run.tables.iter().map(|table| table.meta().size).sum(),
+    });
+    each.sum()
 }
 
 /// A record by its key.
