@@ -120,7 +120,7 @@ pub use stats::{
     SnapshotStats, StoreStats, StrategyStats, TreeStats, UnfinishedIndex,
 };
 pub use store::check_dataset_name;
-pub use telemetry::{Asked, LastRepair, StrategyChoice, UsageCounts};
+pub use telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
 pub use write::{IntoUpdate, Update};
 
 /// The type that the samples (records) show at `path`; `None` when none has a value there.

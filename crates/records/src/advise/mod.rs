@@ -3,7 +3,7 @@
 //! LevelDB++ ends in a decision diagram: embedded when the attribute grows with time, when space is short, or when
 //! writes are more than half of all operations and lookups less than a twentieth; else lazy for a small K, composite without one.
 //! Here the same figures are measured (`sample.rs`: how much zone maps rule out, how many values there are;
-//! `usage.rs`: what was asked), and a model of costs (`index/cost.rs`) takes the place of the thresholds.
+//! `usage.rs`: statistics of queries), and a model of costs (`index/cost.rs`) takes the place of the thresholds.
 
 mod sample;
 
@@ -19,7 +19,7 @@ pub use crate::index::cost::Workload;
 use crate::index::cost::{self, AttributeProfile};
 use crate::query::Scan;
 use crate::store::Handle;
-use crate::telemetry::{Asked, UsageCounts};
+use crate::telemetry::{QueryStats, UsageCounts};
 
 /// A change is advised when what is left of the cost is less than this share: less is within the error of the model.
 const WORTH: f64 = 0.9;
@@ -101,7 +101,7 @@ pub struct AttributeAdvice {
     pub now: Option<IndexKind>,
     /// What was counted of it.
     #[serde(rename = "counted")]
-    pub asked: Asked,
+    pub queries: QueryStats,
     /// What is expected of it.
     pub workload: Workload,
     /// Records that have it, about.
@@ -193,13 +193,13 @@ impl Handle {
         };
         let advised = attributes.into_iter().zip(&index_entries).map(
             |((path, now, is_point), index_entries)| {
-                let asked = counts.attributes.get(&path).copied().unwrap_or_default();
+                let queries = counts.attributes.get(&path).copied().unwrap_or_default();
                 let workload = match (mix, source) {
-                    (Some(mix), _) => mix.workload(&asked),
-                    (None, MixSource::Counted) => counted(&counts, &asked),
-                    (None, _) => Mix::default().workload(&asked),
+                    (Some(mix), _) => mix.workload(&queries),
+                    (None, MixSource::Counted) => counted(&counts, &queries),
+                    (None, _) => Mix::default().workload(&queries),
                 };
-                advise(path, (now, is_point), asked, workload, index_entries)
+                advise(path, (now, is_point), queries, workload, index_entries)
             },
         );
         Ok(Advice {
@@ -223,29 +223,29 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-fn range_rows(asked: &Asked) -> f64 {
+fn range_rows(queries: &QueryStats) -> f64 {
     // The ranges with a limit are not told apart from the lookups with one: counted together they give the share.
     let unlimited =
-        asked.ranges as f64 * (1.0 - share(asked.limited, asked.lookups + asked.ranges));
-    if asked.range_rows == 0 || unlimited <= 0.0 {
+        queries.ranges as f64 * (1.0 - share(queries.limited, queries.lookups + queries.ranges));
+    if queries.range_rows == 0 || unlimited <= 0.0 {
         return RANGE_ROWS;
     }
-    asked.range_rows as f64 / unlimited
+    queries.range_rows as f64 / unlimited
 }
 
 /// The workload of an attribute by what was counted.
-fn counted(counts: &UsageCounts, asked: &Asked) -> Workload {
+fn counted(counts: &UsageCounts, queries: &QueryStats) -> Workload {
     let writes = counts.puts + counts.deletes;
     let all = writes + reads(counts);
-    let queries = asked.lookups + asked.ranges;
+    let all_queries = queries.lookups + queries.ranges;
     Workload {
         writes: share(writes, all),
         gets: share(counts.gets, all),
-        lookups: share(asked.lookups, all),
-        ranges: share(asked.ranges, all),
-        limited: share(asked.limited, queries),
-        limit: share(asked.limits, asked.limited),
-        range_rows: range_rows(asked),
+        lookups: share(queries.lookups, all),
+        ranges: share(queries.ranges, all),
+        limited: share(queries.limited, all_queries),
+        limit: share(queries.limits, queries.limited),
+        range_rows: range_rows(queries),
     }
 }
 
@@ -265,7 +265,7 @@ impl Mix {
         self.puts + self.gets + self.lookups + self.ranges
     }
 
-    fn workload(&self, asked: &Asked) -> Workload {
+    fn workload(&self, queries: &QueryStats) -> Workload {
         let all = self.sum();
         Workload {
             writes: self.puts / all,
@@ -274,7 +274,7 @@ impl Mix {
             ranges: self.ranges / all,
             limited: if self.limit.is_some() { 1.0 } else { 0.0 },
             limit: self.limit.map_or(0.0, |limit| limit as f64),
-            range_rows: range_rows(asked),
+            range_rows: range_rows(queries),
         }
     }
 }
@@ -282,7 +282,7 @@ impl Mix {
 fn advise(
     path: Path,
     (now, is_point): (Option<IndexKind>, bool),
-    asked: Asked,
+    queries: QueryStats,
     workload: Workload,
     index_entries: &AttributeProfile,
 ) -> AttributeAdvice {
@@ -344,7 +344,7 @@ fn advise(
     AttributeAdvice {
         path,
         now,
-        asked,
+        queries,
         workload,
         records: index_entries.records as u64,
         pruned: index_entries.pruned,

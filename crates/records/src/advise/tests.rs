@@ -37,7 +37,7 @@ fn advised(
     advise(
         "a".parse().unwrap(),
         (now, false),
-        Asked::default(),
+        QueryStats::default(),
         work,
         index_entries,
     )

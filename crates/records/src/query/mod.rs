@@ -3,7 +3,6 @@
 //! (`answer.rs`), answers in bulk (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`).
 
 mod answer;
-mod asked;
 mod bulk;
 mod by_place;
 mod candidates;
@@ -21,6 +20,7 @@ pub(crate) mod space;
 mod stages;
 #[cfg(test)]
 mod stages_tests;
+mod statistics;
 mod token;
 mod versions;
 

@@ -19,7 +19,7 @@ use super::predicate::Predicates;
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::View;
-use crate::telemetry::Asked;
+use crate::telemetry::QueryStats;
 
 /// Which part of the versions with a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,14 +158,14 @@ impl View {
 
     fn count_use(&self, tokens: &[(&Path, &str)], limit: usize, by_scan: bool) {
         for (path, _) in tokens {
-            let asked = Asked {
+            let stats = QueryStats {
                 lookups: 1,
                 limited: 1,
                 limits: (limit as u64).min(1 << 32),
                 scans: u64::from(by_scan),
-                ..Asked::default()
+                ..QueryStats::default()
             };
-            self.dataset.current.usage.asked(path, asked);
+            self.dataset.current.usage.queried_by(path, stats);
         }
     }
 }

@@ -25,11 +25,11 @@ pub(crate) struct Measured {
     pub(crate) known: u64,
     pub(crate) replaced: u64,
     /// Queries that need no records but to know what is current; the index entries that they went through,
-    /// and those whose keys were asked for in the primary-key index.
+    /// and those whose keys were probed in the primary-key index.
     #[serde(rename = "index_only_queries")]
     pub(crate) bare: u64,
     pub(crate) entries: u64,
-    pub(crate) asked: u64,
+    pub(crate) probed: u64,
     /// Other queries of an index, the records that they fetched, and those of them that were obsolete.
     #[serde(rename = "fetching_queries")]
     pub(crate) fetching: u64,
@@ -50,7 +50,7 @@ impl Measured {
             self.replaced,
             self.bare,
             self.entries,
-            self.asked,
+            self.probed,
             self.fetching,
             self.fetched,
             self.wasted,
@@ -65,7 +65,7 @@ impl Measured {
             replaced,
             bare,
             entries,
-            asked,
+            probed,
             fetching,
             fetched,
             wasted,
@@ -77,7 +77,7 @@ impl Measured {
             replaced,
             bare,
             entries,
-            asked,
+            probed,
             fetching,
             fetched,
             wasted,
@@ -194,7 +194,7 @@ pub(crate) struct Live {
     /// Writes and queries ever.
     operations: AtomicU64,
     /// Since the last repair: keys probed, and records fetched, of what was obsolete.
-    asked: AtomicU64,
+    probed: AtomicU64,
     wasted: AtomicU64,
     pub(crate) remembered: Mutex<Remembered>,
 }
@@ -206,7 +206,7 @@ impl Live {
                 counter.fetch_add(n, Relaxed);
             }
         }
-        self.asked.fetch_add(counts.asked, Relaxed);
+        self.probed.fetch_add(counts.probed, Relaxed);
         self.wasted.fetch_add(counts.wasted, Relaxed);
         let operations = counts.written + counts.bare + counts.fetching;
         self.operations.fetch_add(operations, Relaxed);
@@ -231,12 +231,12 @@ impl Live {
 
     /// Since the last repair: keys probed, and records fetched of what was obsolete.
     pub(crate) fn wasted(&self) -> (u64, u64) {
-        (self.asked.load(Relaxed), self.wasted.load(Relaxed))
+        (self.probed.load(Relaxed), self.wasted.load(Relaxed))
     }
 
     /// Notes a repair. Of strategies that write blindly it tells how many writes replaced something.
     pub(crate) fn repaired(&self, repair: LastRepair, blind: bool) {
-        self.asked.store(0, Relaxed);
+        self.probed.store(0, Relaxed);
         self.wasted.store(0, Relaxed);
         let mut remembered = self.remembered.lock();
         if let Some(last) = remembered.repair.as_ref().filter(|_| blind) {

@@ -5,5 +5,5 @@ mod usage;
 
 pub(crate) use measured::{KeptMaintenance, Live, Measured};
 pub use measured::{LastRepair, StrategyChoice};
-pub use usage::{Asked, UsageCounts};
+pub use usage::{QueryStats, UsageCounts};
 pub(crate) use usage::{Usage, keep, load};

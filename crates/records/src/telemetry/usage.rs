@@ -39,7 +39,7 @@ const FOLDED_TOGETHER: u64 = 64;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Asked {
+pub struct QueryStats {
     /// Queries for one value that this attribute's index answered, or a scan for want of one.
     pub lookups: u64,
     /// Queries for a range of values, likewise.
@@ -54,11 +54,11 @@ pub struct Asked {
     pub scans: u64,
 }
 
-/// The counters of one attribute, in the order of [`Asked::values`], by stripe.
+/// The counters of one attribute, in the order of [`QueryStats::values`], by stripe.
 #[derive(Default)]
-struct LiveAsked(LazyStriped<[AtomicU64; 6]>);
+struct LiveQueryStats(LazyStriped<[AtomicU64; 6]>);
 
-impl Asked {
+impl QueryStats {
     fn values(&self) -> [u64; 6] {
         [
             self.lookups,
@@ -70,9 +70,9 @@ impl Asked {
         ]
     }
 
-    fn from_values(values: [u64; 6]) -> Asked {
+    fn from_values(values: [u64; 6]) -> QueryStats {
         let [lookups, ranges, limited, limits, range_rows, scans] = values;
-        Asked {
+        QueryStats {
             lookups,
             ranges,
             limited,
@@ -82,34 +82,34 @@ impl Asked {
         }
     }
 
-    fn bounded(self) -> Asked {
-        Asked::from_values(self.values().map(bounded))
+    fn bounded(self) -> QueryStats {
+        QueryStats::from_values(self.values().map(bounded))
     }
 }
 
-impl LiveAsked {
-    fn new(asked: Asked) -> LiveAsked {
-        let live = LiveAsked::default();
-        live.add(asked);
+impl LiveQueryStats {
+    fn new(queries: QueryStats) -> LiveQueryStats {
+        let live = LiveQueryStats::default();
+        live.add(queries);
         live
     }
 
-    fn add(&self, asked: Asked) {
-        for (counter, n) in self.0.mine().iter().zip(asked.values()) {
+    fn add(&self, queries: QueryStats) {
+        for (counter, n) in self.0.mine().iter().zip(queries.values()) {
             if n > 0 {
                 counter.fetch_add(n, Relaxed);
             }
         }
     }
 
-    fn read(&self) -> Asked {
+    fn read(&self) -> QueryStats {
         let mut sums = [0; 6];
         for counters in self.0.iter() {
             for (sum, counter) in sums.iter_mut().zip(counters) {
                 *sum += counter.load(Relaxed);
             }
         }
-        Asked::from_values(sums)
+        QueryStats::from_values(sums)
     }
 }
 
@@ -125,7 +125,7 @@ pub struct UsageCounts {
     /// Gets by primary key.
     pub gets: u64,
     /// How queries used each attribute, declared or not.
-    pub attributes: BTreeMap<Path, Asked>,
+    pub attributes: BTreeMap<Path, QueryStats>,
     /// What was measured of its maintenance.
     #[serde(alias = "upkeep")]
     pub(crate) maintenance: KeptMaintenance,
@@ -141,7 +141,7 @@ impl UsageCounts {
             deletes: bounded(counts.deletes),
             gets: bounded(counts.gets),
             attributes: attributes
-                .map(|(path, asked)| (path, asked.bounded()))
+                .map(|(path, queries)| (path, queries.bounded()))
                 .collect(),
             maintenance: counts.maintenance,
         }
@@ -162,7 +162,7 @@ pub(crate) struct Usage {
     puts: AtomicU64,
     deletes: AtomicU64,
     reads: LazyStriped<Reads>,
-    attributes: ArcSwap<BTreeMap<Path, Arc<LiveAsked>>>,
+    attributes: ArcSwap<BTreeMap<Path, Arc<LiveQueryStats>>>,
     /// Candidates of indexes that turned out to be obsolete, and all that were validated. Not kept.
     over: AtomicU64,
     validated: AtomicU64,
@@ -193,7 +193,8 @@ impl Usage {
         usage.kept.store(counts.puts + counts.deletes, Relaxed);
         usage.reads.mine().gets.store(counts.gets, Relaxed);
         let attributes = counts.attributes.iter();
-        let live = attributes.map(|(path, asked)| (path.clone(), Arc::new(LiveAsked::new(*asked))));
+        let live = attributes
+            .map(|(path, queries)| (path.clone(), Arc::new(LiveQueryStats::new(*queries))));
         usage.attributes.store(Arc::new(live.collect()));
         usage
     }
@@ -269,12 +270,12 @@ impl Usage {
         self.reads.mine().gets.fetch_add(1, Relaxed);
     }
 
-    /// Counts what a query asked of an attribute.
-    pub(crate) fn asked(&self, path: &Path, asked: Asked) {
+    /// Counts a query of an attribute.
+    pub(crate) fn queried_by(&self, path: &Path, queries: QueryStats) {
         if let Some(live) = self.attributes.load().get(path) {
-            return live.add(asked);
+            return live.add(queries);
         }
-        let fresh = Arc::new(LiveAsked::default());
+        let fresh = Arc::new(LiveQueryStats::default());
         self.attributes.rcu(|known| {
             let mut next = BTreeMap::clone(known);
             if next.len() < MAX_PATHS {
@@ -283,7 +284,7 @@ impl Usage {
             next
         });
         if let Some(live) = self.attributes.load().get(path) {
-            live.add(asked);
+            live.add(queries);
         }
     }
 
@@ -362,10 +363,10 @@ mod tests {
             ..UsageCounts::default()
         });
         let path: Path = "a".parse().unwrap();
-        let asked = Asked {
+        let queries = QueryStats {
             lookups: 1,
             limits: 10,
-            ..Asked::default()
+            ..QueryStats::default()
         };
         let measured = Measured {
             fetching: 1,
@@ -377,7 +378,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..QUERIES {
                         usage.got();
-                        usage.asked(&path, asked);
+                        usage.queried_by(&path, queries);
                         usage.queried(2, 4, measured);
                     }
                 });

@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::plan::Driver;
 use super::predicate::Predicate;
 use crate::index;
-use crate::telemetry::{Asked, Measured};
+use crate::telemetry::{Measured, QueryStats};
 
 impl Answer {
     /// What the query was, for background maintenance.
@@ -29,7 +29,7 @@ impl Answer {
             bare: u64::from(bare),
             fetching: u64::from(!bare),
             entries: if bare { steps.candidates } else { 0 },
-            asked: steps.probed,
+            probed: steps.probed,
             fetched: if bare { 0 } else { steps.fetched },
             wasted: steps.wasted,
             ..Measured::default()
@@ -37,14 +37,14 @@ impl Answer {
     }
 
     /// Counts the query, when it has ended, for the attribute whose index answered it; where a scan did, for each
-    /// that it asked for. Of attributes that are not declared a query counts as a lookup.
+    /// that it had a condition on. Of attributes that are not declared a query counts as a lookup.
     pub(super) fn count_use(&self) {
         let usage = &self.snapshot.dataset.current.usage;
         // Enough for sums that do not overflow.
         let limit = self
             .remaining
             .map(|left| (left as u64 + self.steps.answers).min(1 << 32));
-        let asked = |point: bool, scan: bool| Asked {
+        let stats = |point: bool, scan: bool| QueryStats {
             lookups: u64::from(point),
             ranges: u64::from(!point),
             limited: u64::from(limit.is_some()),
@@ -58,7 +58,7 @@ impl Answer {
         let count = |predicate: &Predicate, scan| {
             if let Some(attribute) = self.snapshot.layout.attributes.get(predicate.attribute) {
                 let point = predicate.is_point();
-                usage.asked(&attribute.path, asked(point, scan));
+                usage.queried_by(&attribute.path, stats(point, scan));
             }
         };
         match &self.plan.driver {
@@ -74,7 +74,7 @@ impl Answer {
                     count(predicate, true);
                 }
                 for path in &self.predicates.undeclared {
-                    usage.asked(path, asked(true, true));
+                    usage.queried_by(path, stats(true, true));
                 }
             }
         }
