@@ -1,4 +1,4 @@
-//! Real points, loaded with each layout of a spatial index and asked through the command line: areas with and without
+//! Real points, loaded with each layout of a spatial index, also stored by place, and asked through the command line: areas with and without
 //! further conditions, the nearest, cells, and the latest of each key are those that other software computed
 //! (`../shared/data/truth.json`), also after records moved and were deleted. Those that have times are indexed by place and time
 //! together, too.
@@ -19,12 +19,12 @@ use common::{Run, esker, esker_fed, real_data};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const LAYOUTS: [&str; 4] = ["z", "mbr", "stacked", "embedded"];
+const LAYOUTS: [&str; 5] = ["z", "mbr", "stacked", "embedded", "clustered"];
 
 struct Loaded {
     dir: TempDir,
     file: String,
-    /// Its only index, as it was declared.
+    /// Its only index, as it was declared; or what its records are stored by.
     index: String,
 }
 
@@ -35,7 +35,13 @@ impl Loaded {
             file: file.display().to_string(),
             index: index.to_string(),
         };
-        let args = ["d", &loaded.file, "--key", "id", "--index", index];
+        let clustered = index.strip_suffix(":spatial:clustered");
+        let clustered = clustered.or_else(|| index.strip_suffix(":space-time:clustered"));
+        let (how, index) = match clustered {
+            Some(path) => ("--cluster", path),
+            None => ("--index", index),
+        };
+        let args = ["d", &loaded.file, "--key", "id", how, index];
         loaded.run("load", &args).expect(0);
         loaded
     }
@@ -345,7 +351,7 @@ fn edits_of_a_map() {
     check("osm_edits", true, 11);
 }
 
-/// Three million records, eight times.
+/// Three million records, ten times.
 #[test]
 #[ignore = "long: .ci/extra runs it"]
 fn flights() {

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{DIR, check, small, with_strategy};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    AreaExpr, BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, Expr,
-    Index, IndexKind, KeepLog, KeyType, Layout, Maintenance, Merging, Options, Order, Record,
-    RepairOptions, Type, Update, field,
+    AdvisedChange, AreaExpr, BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef,
+    DatasetSnapshot, Expr, Index, IndexKind, KeepLog, KeyType, Layout, Maintenance, Merging,
+    Options, Order, Record, RepairOptions, Type, Update, field,
 };
 use fastrand::Rng;
 use lsm::{Batch, Cursor, Durability};
@@ -771,4 +771,27 @@ fn writers_at_the_same_time_find_whole_records() {
         db.compact(None).unwrap();
         check(&db);
     }
+}
+
+#[test]
+fn advice_fits_a_dataset_in_the_order_of_place() {
+    let (_db, dataset) = spread(DatasetDef::new("id", KeyType::Int).cluster("at"), 3000);
+    for n in 0..5 {
+        dataset
+            .find(field("n").eq(n))
+            .limit(3)
+            .run()
+            .unwrap()
+            .for_each(drop);
+    }
+    let advice = dataset.advise(None).unwrap();
+    for advised in &advice.attributes {
+        match advised.path.to_string().as_str() {
+            // Never asked for, and nothing to drop.
+            "at" => assert_eq!(advised.change, AdvisedChange::Keep, "{}", advised.why),
+            // Not in the stubs.
+            _ => assert!(!advised.costs.iter().any(|cost| cost.kind.is_embedded())),
+        }
+    }
+    assert_eq!(advice.attributes.len(), 2);
 }

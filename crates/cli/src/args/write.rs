@@ -33,7 +33,7 @@ pub(crate) struct DefinitionArgs {
     /// kind spatial, or POINT@TIME; it cannot be changed later
     #[arg(long, value_name = "PATH[:plane]")]
     pub(crate) cluster: Option<String>,
-    /// When index entries of replaced records are found to be obsolete, as `esker maintain --help` explains [default: deferred]
+    /// When index entries of replaced records are found to be obsolete, as `esker maintain --help` explains [default: deferred; with --cluster validation]
     #[arg(long, value_name = "STRATEGY", value_parser = strategy(), hide_possible_values = true)]
     pub(crate) maintenance: Option<Strategy>,
     /// How many versions of each record to keep, for `read-key` and `read-value` [default: 1]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use esker::{
-    DatasetDef, IndexDef, IndexKind, KeyType, Layout, Merging, Path, Repair, Tokenizer, Type,
+    DatasetDef, IndexDef, IndexKind, KeyType, Layout, Maintenance, Merging, Path, Repair,
+    Tokenizer, Type,
 };
 
 use super::fields::known_paths;
@@ -239,8 +240,11 @@ impl Wanted {
         def.expiry.ttl = self.ttl;
         def.expiry.path = self.expires.clone();
         def.old_records = self.old_records;
+        let is_clustered = def.indexes.iter().any(|index| index.kind.is_clustered());
         let def = match self.maintenance {
             Some(strategy) => strategy.apply(def),
+            // It tells which records of an area are current without a look at each.
+            None if is_clustered => def.maintenance(Maintenance::Validation),
             None => def,
         };
         def.validate()?;

@@ -156,11 +156,15 @@ impl Handle {
         let snapshot = self.snapshot();
         let layout = &snapshot.layout;
         let counts = self.usage();
-        let mut attributes: Vec<(Path, Option<IndexKind>, bool)> = Vec::new();
+        let mut attributes: Vec<(Path, Present)> = Vec::new();
         let mut readers = Vec::new();
         for attribute in &layout.attributes {
-            let is_point = attribute.ty.has_place();
-            attributes.push((attribute.path.clone(), Some(attribute.kind), is_point));
+            let present = Present {
+                kind: Some(attribute.kind),
+                is_point: attribute.ty.has_place(),
+                is_in_tables: layout.stored.in_all_records(attribute.id),
+            };
+            attributes.push((attribute.path.clone(), present));
             readers.push(Reader::Declared(attribute));
         }
         let key = (layout.stored.key.clone(), layout.stored.key_type);
@@ -179,7 +183,12 @@ impl Handle {
                 };
                 let one = vec![(path.clone(), ty)];
                 readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
-                attributes.push((path, None, false));
+                let present = Present {
+                    kind: None,
+                    is_point: false,
+                    is_in_tables: layout.clustered().is_none(),
+                };
+                attributes.push((path, present));
             }
         }
         let cost = snapshot.snapshot.cost();
@@ -191,17 +200,19 @@ impl Handle {
             None if reads(&counts) > 0 => MixSource::Counted,
             None => MixSource::Assumed,
         };
-        let advised = attributes.into_iter().zip(&index_entries).map(
-            |((path, now, is_point), index_entries)| {
-                let queries = counts.attributes.get(&path).copied().unwrap_or_default();
-                let workload = match (mix, source) {
-                    (Some(mix), _) => mix.workload(&queries),
-                    (None, MixSource::Counted) => counted(&counts, &queries),
-                    (None, _) => Mix::default().workload(&queries),
-                };
-                advise(path, (now, is_point), queries, workload, index_entries)
-            },
-        );
+        let advised =
+            attributes
+                .into_iter()
+                .zip(&index_entries)
+                .map(|((path, present), index_entries)| {
+                    let queries = counts.attributes.get(&path).copied().unwrap_or_default();
+                    let workload = match (mix, source) {
+                        (Some(mix), _) => mix.workload(&queries),
+                        (None, MixSource::Counted) => counted(&counts, &queries),
+                        (None, _) => Mix::default().workload(&queries),
+                    };
+                    advise(path, present, queries, workload, index_entries)
+                });
         Ok(Advice {
             dataset: self.name().to_string(),
             records,
@@ -279,9 +290,18 @@ impl Mix {
     }
 }
 
+/// What an attribute is now.
+struct Present {
+    /// `None` where it is not declared.
+    kind: Option<IndexKind>,
+    is_point: bool,
+    /// Tables of the data have it, so that it can have a kind that these carry.
+    is_in_tables: bool,
+}
+
 fn advise(
     path: Path,
-    (now, is_point): (Option<IndexKind>, bool),
+    present: Present,
     queries: QueryStats,
     workload: Workload,
     index_entries: &AttributeProfile,
@@ -300,10 +320,12 @@ fn advise(
         }
     };
     let none = IndexKind::None;
+    let (now, is_point) = (present.kind, present.is_point);
     let used = now.unwrap_or(none);
     let in_use = cost_of(used);
+    let fits = |kind: &IndexKind| present.is_in_tables || !kind.is_embedded();
     // Points have their own kinds, of which none is measured here to be better than another.
-    let others = cost::advised().filter(|kind| *kind != used && !is_point);
+    let others = cost::advised().filter(|kind| *kind != used && !is_point && fits(kind));
     let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
     let never = workload.lookups + workload.ranges <= 0.0;
     let candidates = costs
@@ -315,7 +337,9 @@ fn advise(
     });
     let best = best.map_or(used, |best| best.kind);
     let better = cost_of(best).operation < WORTH * in_use.operation;
-    let (kind, why) = if never {
+    let (kind, why) = if used.is_clustered() {
+        (used, "the records are stored by its place".to_string())
+    } else if never {
         let why =
             "never queried: an index would make writes dearer and no query faster".to_string();
         (none, why)

@@ -36,7 +36,11 @@ fn advised(
 ) -> AttributeAdvice {
     advise(
         "a".parse().unwrap(),
-        (now, false),
+        Present {
+            kind: now,
+            is_point: false,
+            is_in_tables: true,
+        },
         QueryStats::default(),
         work,
         index_entries,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lsm::{Component, Cost, Seq, Snapshot, Stop};
 use model::Key;
+use model::record::RecordRef;
 use model::schema::KeyType;
 
 use super::{Current, Store, hides, whole};
@@ -64,9 +65,17 @@ impl Handle {
         let found = snapshot.get(self.current.data, key.as_bytes(), &cost)?;
         let found = found.filter(|found| !hides(&snapshot, &found.value));
         let record = found.map(|found| {
-            let layout = self.current.layout_in(snapshot.version());
-            let at = (key.as_bytes(), found.seq);
-            let stored = whole(&layout, &snapshot, at, found.value, &cost)?;
+            let mut stored = found.value;
+            if RecordRef::is_stub(&stored) {
+                let layout = self.current.layout_in(snapshot.version());
+                stored = whole(
+                    &layout,
+                    &snapshot,
+                    (key.as_bytes(), found.seq),
+                    stored,
+                    &cost,
+                )?;
+            }
             Record::new(key.clone(), found.seq, stored)
         });
         self.shared.group.count(&cost);
