@@ -301,7 +301,9 @@ impl Inner {
         shapes: &[Shape],
         needed: Time,
     ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
-        let written = self.shapes.need(shapes, self.now(), needed);
+        // What has ended by a clock that may be wrong can come back.
+        let forgets = || self.store.unconfirmed_time().is_none();
+        let written = self.shapes.need(shapes, self.now(), needed, &forgets);
         let each = written.into_iter().map(|(shape, until)| {
             let key = [b"s", shape.encode().as_slice()].concat();
             (key, until.to_le_bytes().to_vec(), self.useless_at(until))

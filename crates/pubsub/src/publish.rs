@@ -67,7 +67,8 @@ impl Broker {
         Ok(Published { seq, matches })
     }
 
-    /// Withdraws a publication that was received: nobody gets it from now on. False when it had expired.
+    /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and has yet
+    /// to come to it. False when it had expired.
     ///
     /// # Errors
     /// What writing fails with.
@@ -94,6 +95,7 @@ impl Broker {
         inner
             .store
             .write_with(&mut Batch::new(), inner.durability, &mut complete)?;
+        inner.deliveries.retract(publication.seq);
         Ok(true)
     }
 }

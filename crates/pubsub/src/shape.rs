@@ -90,8 +90,15 @@ impl Shapes {
     }
 
     /// Called in the order of commits, before an element that is needed until `needed` is in the log: the shapes that
-    /// are to be written with it, each with the time that is promised for it.
-    pub(crate) fn need(&self, shapes: &[Shape], now: Time, needed: Time) -> Vec<(Shape, Time)> {
+    /// are to be written with it, each with the time that is promised for it. Those that have ended are forgotten where
+    /// `forgets` is true.
+    pub(crate) fn need(
+        &self,
+        shapes: &[Shape],
+        now: Time,
+        needed: Time,
+        forgets: &dyn Fn() -> bool,
+    ) -> Vec<(Shape, Time)> {
         let is_there = |known: &Known, shape: &Shape| {
             let at = known.until.binary_search_by(|(other, _)| other.cmp(shape));
             let found = at.ok().and_then(|at| known.until.get(at));
@@ -111,7 +118,9 @@ impl Shapes {
             }
         }
         if !written.is_empty() {
-            until.retain(|_, until| *until == NEVER || *until >= now);
+            if forgets() {
+                until.retain(|_, until| *until == NEVER || *until >= now);
+            }
             until.extend(written.iter().cloned());
             self.known.store(Arc::new(Known::of(&until)));
         }

@@ -269,6 +269,12 @@ impl ExtensionStore {
         self.store.group.now()
     }
 
+    /// The time of the clock, where it is so far ahead that nothing is dropped by it until it is confirmed
+    /// ([`Database::unconfirmed_time`](crate::Database::unconfirmed_time)).
+    pub fn unconfirmed_time(&self) -> Option<Time> {
+        self.store.group.unconfirmed_time()
+    }
+
     /// The place in the log behind everything that is visible now.
     pub fn position(&self) -> Position {
         self.store.group.position()
