@@ -233,6 +233,40 @@ fn a_replay_prints_each_match_once_with_ids_as_they_are() {
     );
 }
 
+/// Bounds may be beyond every time that the data can have, and the first subscription may have been made at time 0 of whatever
+/// unit.
+#[test]
+fn times_are_of_one_unit_whichever_comes_first() {
+    let files = Files::new(
+        r#"{"id":1,"user":"a","at":0,"from":0,"to":9007199254740991}
+{"id":2,"user":"a","at":1.5,"from":-1e30,"to":1e30}
+"#,
+        r#"{"id":1,"t":1.25,"expires":1e300}
+{"id":2,"t":2}
+"#,
+    );
+    let matches = |run: Run| {
+        let of = |row: &Value| (row["subscription"].as_i64(), row["publication"].as_i64());
+        run.rows().iter().map(of).collect::<Vec<_>>()
+    };
+    let all = |pairs: &[(i64, i64)]| {
+        let each = pairs.iter().map(|(s, p)| (Some(*s), Some(*p)));
+        each.collect::<Vec<_>>()
+    };
+    let found = matches(files.replay(&[]).expect(0));
+    assert_eq!(found, all(&[(1, 1), (2, 1), (1, 2), (2, 2)]));
+    // Nanoseconds since 1970.
+    let files = Files::new(
+        r#"{"id":1,"user":"a","at":0,"from":0,"to":1760000000000000005}
+"#,
+        r#"{"id":1,"t":1760000000000000005}
+{"id":2,"t":1760000000000000006}
+"#,
+    );
+    let found = matches(files.replay(&[]).expect(0));
+    assert_eq!(found, all(&[(1, 1)]));
+}
+
 #[test]
 fn what_does_not_fit_is_refused_with_its_line() {
     let good = "{\"id\":1,\"t\":1}\n";

@@ -21,6 +21,10 @@ const FIRST_LEN: usize = 8;
 /// Up to this many trees are recorded without duplicates.
 const FEW_TREES: usize = 16;
 const SHARES: u8 = 0x80;
+/// At most so many bytes of an operation are neither key nor value: a tag and three varints.
+const AROUND: usize = 16;
+/// Bytes of memory that a batch begins with.
+const FIRST: usize = 256;
 
 /// Writes that are applied atomically. Each write takes the next sequence number, unless it was added by one of the
 /// `also_` methods: then it shares the number of the write before, as a record and its index entries do.
@@ -52,8 +56,10 @@ pub struct Savepoint(usize, u32, u32, usize);
 impl Batch {
     /// An empty batch.
     pub fn new() -> Batch {
+        let mut bytes = Vec::with_capacity(FIRST);
+        bytes.resize(HEADER, 0);
         Batch {
-            bytes: vec![0; HEADER],
+            bytes,
             operations: 0,
             sequences: 0,
             made_for: None,
@@ -247,6 +253,7 @@ impl Batch {
             u32::MAX as usize / 2,
             self.bytes.len() + key.len() + value_len,
         )?;
+        self.bytes.reserve(key.len() + value_len + AROUND);
         self.bytes
             .push(kind as u8 | if shares { SHARES } else { 0 });
         put_varint(&mut self.bytes, u64::from(tree));

@@ -1,7 +1,8 @@
 //! How fast the three architectures are: the workloads of the paper's section 7, on generated cells.
 //!
-//! `cargo run --release -p esker-pubsub --example speed -- [OPERATIONS] [PER_SECOND]`: one line a run. Time is
-//! simulated: so many operations are a second. Half of the skew of real positions is kept by squaring.
+//! `cargo run --release -p esker-pubsub --example speed -- [OPERATIONS] [PER_SECOND] [MEBIBYTES] [RUN]`: one line a run.
+//! Time is simulated: so many operations are a second. Half of the skew of real positions is kept by squaring. With a budget of
+//! so many mebibytes; with part of a run's name, such as `subscription-heavy, DualDb`, that one alone, once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -31,6 +32,8 @@ fn main() {
         .filter_map(|text| text.parse().ok());
     let operations = arguments.next().unwrap_or(300_000_u64);
     let per_second = arguments.next().unwrap_or(10_000_u64);
+    let budget = arguments.next().unwrap_or(64) << 20;
+    let only = std::env::args().nth(4);
     use Architecture::{DualDb, RepQueries, TwoDb};
     use Granularity::{Fixed, Variable};
     let load = |name, architecture, shares, joins| Load {
@@ -45,29 +48,30 @@ fn main() {
         ("subscription-heavy", (3, 1)),
         ("publication-heavy", (1, 3)),
     ];
-    for condition in [
+    let conditions_of: &[&str] = &[
         "symbol = \"S{}\"",
         "price >= {} and price < {}.5",
         "price >= {}",
         "symbol = \"S{}\" or n = -1",
-    ] {
-        conditions(condition);
+    ];
+    if only.is_none() {
+        conditions_of.iter().copied().for_each(conditions);
     }
-    for _ in 0..3 {
+    let run = |load: &Load, operations, per_second| {
+        let is_wanted = |only: &String| load.label().contains(only.as_str());
+        if only.as_ref().is_none_or(is_wanted) {
+            run(load, operations, per_second, budget);
+        }
+    };
+    for _ in 0..if only.is_some() { 1 } else { 3 } {
         for (name, shares) in heavy {
             for architecture in [DualDb, TwoDb, RepQueries] {
-                run(
-                    &load(name, architecture, shares, false),
-                    operations,
-                    per_second,
-                );
+                let load = load(name, architecture, shares, false);
+                run(&load, operations, per_second);
             }
             for architecture in [DualDb, TwoDb] {
-                run(
-                    &load(name, architecture, shares, true),
-                    operations,
-                    per_second,
-                );
+                let load = load(name, architecture, shares, true);
+                run(&load, operations, per_second);
             }
         }
         for granularity in [Variable, Fixed] {
@@ -81,12 +85,20 @@ fn main() {
     }
 }
 
-fn run(load: &Load, operations: u64, per_second: u64) {
+impl Load {
+    fn label(&self) -> String {
+        let joins = if self.joins { ", self-join" } else { "" };
+        let (name, granularity) = (self.name, self.granularity);
+        format!("{name}{joins}, {:?}, {granularity:?}", self.architecture)
+    }
+}
+
+fn run(load: &Load, operations: u64, per_second: u64, budget: u64) {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(AtomicU64::new(1_000_000));
     let now = clock.clone();
     let options = Options {
-        memory_budget: 64 << 20,
+        memory_budget: budget as usize,
         durability: Durability::Os,
         clock: Arc::new(move || now.load(Ordering::Relaxed)),
         ..Options::default()
@@ -149,11 +161,8 @@ fn run(load: &Load, operations: u64, per_second: u64) {
     let reads = broker.read_stats();
     let each = |kind: usize| took[kind].as_secs_f64() * 1e6 / counts[kind].max(1) as f64;
     println!(
-        "{}{}, {:?}, {:?}: {:.1} us an operation, {:.1} a subscription, {:.1} a publication; {:.2} told, {:.2} blocks a read; {} operations",
-        load.name,
-        if load.joins { ", self-join" } else { "" },
-        load.architecture,
-        load.granularity,
+        "{}: {:.1} us an operation, {:.1} a subscription, {:.1} a publication; {:.2} told, {:.2} blocks a read; {} operations",
+        load.label(),
         total.as_secs_f64() * 1e6 / operations as f64,
         each(0),
         each(1),

@@ -232,9 +232,12 @@ impl Inner {
         snapshot.has_expired(tick(time, self.config.resolution));
     }
 
-    /// What a walk is for: nothing yet.
+    /// What a walk is for: nothing yet. Repeated queries skip no tables: they read as the paper's do.
     pub(crate) fn wanted(&self) -> Wanted {
-        Wanted::nothing(self.config.resolution)
+        match self.config.architecture {
+            Architecture::RepQueries => Wanted::everything(),
+            _ => Wanted::nothing(self.config.resolution),
+        }
     }
 
     /// A duration in the broker's unit.
@@ -298,7 +301,9 @@ impl Inner {
         shapes: &[Shape],
         needed: Time,
     ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
-        let written = self.shapes.need(shapes, self.now(), needed);
+        // What has ended by a clock that may be wrong can come back.
+        let forgets = || self.store.unconfirmed_time().is_none();
+        let written = self.shapes.need(shapes, self.now(), needed, &forgets);
         let each = written.into_iter().map(|(shape, until)| {
             let key = [b"s", shape.encode().as_slice()].concat();
             (key, until.to_le_bytes().to_vec(), self.useless_at(until))
@@ -327,8 +332,9 @@ pub(crate) fn directory_entry(
     newest: &StoredSubscription<'_>,
     older: &[StoredSubscription<'_>],
 ) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_bytes(&mut out, &topics.encode());
+    let topics = topics.encode();
+    let mut out = Vec::with_capacity(topics.len() + newest.about());
+    put_bytes(&mut out, &topics);
     for form in std::iter::once(newest).chain(older).take(FORMS) {
         form.encode(&mut out);
     }

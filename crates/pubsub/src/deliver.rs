@@ -1,7 +1,7 @@
 //! From publishers to consumers: a short queue for each, filled in the order of the publications' numbers.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use esker::Seq;
@@ -16,6 +16,8 @@ pub(crate) const QUEUE: usize = 1024;
 #[derive(Default)]
 pub(crate) struct Deliveries {
     consumers: AtomicUsize,
+    /// Publications that were withdrawn.
+    retracted: AtomicU64,
     queues: Mutex<HashMap<Seq, Vec<Weak<Queue>>>>,
     /// Publications that are at work, by their numbers: what is matched waits for those before it.
     order: Mutex<VecDeque<Slot>>,
@@ -23,6 +25,7 @@ pub(crate) struct Deliveries {
 
 struct Slot {
     seq: Seq,
+    is_retracted: bool,
     /// Whom it is for, once that is known.
     outcome: Option<Outcome>,
 }
@@ -44,6 +47,10 @@ pub(crate) struct Queue {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) waiting: VecDeque<Arc<Notification>>,
+    /// What its consumer has read from the lists: before what waits.
+    pub(crate) page: VecDeque<Notification>,
+    /// The write that ended the subscription.
+    pub(crate) ended: Option<Seq>,
     /// Something was left out of the queue.
     pub(crate) is_behind: bool,
 }
@@ -71,8 +78,11 @@ impl Deliveries {
         if self.consumers.load(Ordering::SeqCst) == 0 {
             return None;
         }
-        let outcome = None;
-        self.order.lock().push_back(Slot { seq, outcome });
+        self.order.lock().push_back(Slot {
+            seq,
+            is_retracted: false,
+            outcome: None,
+        });
         Some(Matching {
             deliveries: self,
             seq,
@@ -83,7 +93,10 @@ impl Deliveries {
     fn settle(&self, seq: Seq, outcome: Outcome) {
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
-            slot.outcome = Some(outcome);
+            slot.outcome = Some(match slot.is_retracted {
+                true => Outcome::Nobody,
+                false => outcome,
+            });
         }
         // Under the lock, so that queues are filled in order; nothing in it waits.
         while let Some(outcome) = order.front_mut().and_then(|slot| slot.outcome.take()) {
@@ -105,6 +118,35 @@ impl Deliveries {
                     }
                 }
             }
+        }
+    }
+
+    /// A publication is withdrawn, for whoever reads from now on: nobody else gets it.
+    pub(crate) fn retract(&self, seq: Seq) {
+        self.retracted.fetch_add(1, Ordering::SeqCst);
+        let mut order = self.order.lock();
+        if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
+            slot.is_retracted = true;
+        }
+        let queues = self.queues.lock();
+        for queue in queues.values().flatten().filter_map(Weak::upgrade) {
+            let mut state = queue.state.lock();
+            state.waiting.retain(|waiting| waiting.seq != seq);
+            state.page.retain(|read| read.seq != seq);
+        }
+    }
+
+    /// How many were withdrawn: what was read before the last of them may have it.
+    pub(crate) fn retracted(&self) -> u64 {
+        self.retracted.load(Ordering::SeqCst)
+    }
+
+    /// A subscription was ended by the write with the number `by`.
+    pub(crate) fn end(&self, subscription: Seq, by: Seq) {
+        let queues = self.queues.lock();
+        let of = queues.get(&subscription).into_iter().flatten();
+        for queue in of.filter_map(Weak::upgrade) {
+            queue.state.lock().ended = Some(by);
         }
     }
 

@@ -22,7 +22,8 @@ const RETRACTED: u8 = 2;
 const SUBSCRIPTION: u8 = 3;
 const ENDED: u8 = 4;
 
-const HEAD: usize = 17;
+/// Bytes of an element's numbers, and of most places.
+const FEW: usize = 80;
 
 /// The sequence number, the time by which it is useless, and the kind of an element, with the rest of it.
 #[derive(Debug, Clone, Copy)]
@@ -304,6 +305,11 @@ impl<'a> StoredSubscription<'a> {
         }
     }
 
+    /// About how many bytes it takes, beside a few.
+    pub(crate) fn about(&self) -> usize {
+        FEW + self.user.len() + self.tag.len() + self.condition.len()
+    }
+
     /// True when it got a publication: with the number, time and expiry, provided that it asked for it.
     pub(crate) fn was_told(&self, seq: Seq, time: Time, expires: Time) -> bool {
         let was_there = if seq < self.form { self.made } else { time };
@@ -340,36 +346,52 @@ impl Element<'_> {
     /// Appends it as it is stored.
     pub(crate) fn encode(&self, seq: Seq, useless: u64, out: &mut Vec<u8>) {
         let number = |n: u64, out: &mut Vec<u8>| out.extend_from_slice(&n.to_le_bytes());
-        let mut rest = Vec::new();
-        let kind = match self {
-            Element::Publication(publication) => {
-                number(publication.time as u64, &mut rest);
-                number(publication.latest as u64, &mut rest);
-                number(publication.expires as u64, &mut rest);
-                publication.place.encode(&mut rest);
-                rest.extend_from_slice(publication.body);
-                PUBLICATION
-            }
-            Element::Retracted(target, time) => {
-                number(*target, &mut rest);
-                number(*time as u64, &mut rest);
-                RETRACTED
-            }
-            Element::Subscription(subscription) => {
-                subscription.encode(&mut rest);
-                SUBSCRIPTION
-            }
-            Element::Ended(form, from, to) => {
-                number(*form, &mut rest);
-                number(*from as u64, &mut rest);
-                number(*to as u64, &mut rest);
-                ENDED
-            }
-        };
-        put_varint(out, (HEAD + rest.len()) as u64);
-        out.push(kind);
+        let begin = out.len();
+        out.reserve(self.about());
+        out.push(self.kind());
         number(seq, out);
         number(useless, out);
-        out.extend_from_slice(&rest);
+        match self {
+            Element::Publication(publication) => {
+                number(publication.time as u64, out);
+                number(publication.latest as u64, out);
+                number(publication.expires as u64, out);
+                publication.place.encode(out);
+                out.extend_from_slice(publication.body);
+            }
+            Element::Retracted(target, time) => {
+                number(*target, out);
+                number(*time as u64, out);
+            }
+            Element::Subscription(subscription) => subscription.encode(out),
+            Element::Ended(form, from, to) => {
+                number(*form, out);
+                number(*from as u64, out);
+                number(*to as u64, out);
+            }
+        }
+        // The length goes first, and is known last.
+        let end = out.len();
+        put_varint(out, (end - begin) as u64);
+        let len = out.len() - end;
+        out.get_mut(begin..).unwrap_or_default().rotate_right(len);
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Element::Publication(_) => PUBLICATION,
+            Element::Retracted(..) => RETRACTED,
+            Element::Subscription(_) => SUBSCRIPTION,
+            Element::Ended(..) => ENDED,
+        }
+    }
+
+    /// About how many bytes it takes, seldom less.
+    fn about(&self) -> usize {
+        match self {
+            Element::Publication(publication) => FEW + publication.body.len(),
+            Element::Subscription(subscription) => FEW + subscription.about(),
+            Element::Retracted(..) | Element::Ended(..) => FEW,
+        }
     }
 }

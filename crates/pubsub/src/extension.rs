@@ -45,6 +45,8 @@ impl Extension for PubSub {
             LISTS | PUBLICATIONS | SUBSCRIPTIONS => Some(TreeOptions {
                 operator: Some(Arc::new(ValueLists)),
                 extractor: Some(Arc::new(ListTimes)),
+                // Much of what is flushed has ended before it is merged.
+                compresses_flushes: false,
                 ..TreeOptions::default()
             }),
             DIRECTORY => Config::decode(config).map(|_| TreeOptions::default()),

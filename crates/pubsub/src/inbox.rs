@@ -4,7 +4,6 @@
 //! A queue that is full is left alone: its consumer reads what it has missed from the lists, in pages, until it has
 //! caught up. So a slow consumer holds up nobody and takes no memory, and one that was away goes on where it was.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,8 +23,6 @@ pub struct Inbox {
     queue: Arc<Queue>,
     /// The subscription as it was found last: it may have ended, and what it was to get has not.
     entry: Option<Vec<u8>>,
-    /// What was read from the lists.
-    page: VecDeque<Notification>,
     /// There may be more in the lists.
     has_more: bool,
     /// Everything up to it was given.
@@ -53,7 +50,6 @@ impl Broker {
             inner: self.inner.clone(),
             subscription,
             queue,
-            page: VecDeque::new(),
             has_more: true,
             seen: after.unwrap_or(subscription),
         })
@@ -133,15 +129,16 @@ impl Inbox {
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
         let until = Instant::now() + most;
         loop {
-            if let Some(next) = self.page.pop_front() {
+            let mut state = self.queue.state.lock();
+            if let Some(next) = state.page.pop_front() {
                 self.seen = next.seq;
                 return Ok(Some(next));
             }
             if self.has_more {
+                drop(state);
                 self.read_page()?;
                 continue;
             }
-            let mut state = self.queue.state.lock();
             while let Some(next) = state.waiting.pop_front() {
                 // What was in the lists as well is not given twice.
                 if next.seq > self.seen {
@@ -171,9 +168,16 @@ impl Inbox {
             state.waiting.clear();
             state.is_behind = false;
         }
+        let retracted = self.inner.deliveries.retracted();
         let snapshot = self.everything_written()?;
-        if let Some(entry) = self.inner.lookup(&snapshot, self.subscription)? {
-            self.entry = Some(entry);
+        let mut ended = None;
+        match self.inner.lookup(&snapshot, self.subscription)? {
+            Some(entry) => self.entry = Some(entry),
+            // It has expired, or was ended: whoever does that says so before he is done.
+            None => {
+                let _ends = self.inner.changing.lock();
+                ended = self.queue.state.lock().ended;
+            }
         }
         let Some(entry) = &self.entry else {
             self.has_more = false;
@@ -189,13 +193,20 @@ impl Inbox {
         for form in &forms {
             let mut ready = self.inner.ready_from(&topics, form)?;
             ready.made = self.inner.now();
+            if ready.ended == 0 {
+                ready.ended = ended.unwrap_or(0);
+            }
             found.extend(self.inner.page(&snapshot, &ready, form.form, page)?);
         }
         found.sort_by_key(|notification| notification.seq);
         found.dedup_by_key(|notification| notification.seq);
         found.truncate(QUEUE);
-        self.has_more = found.len() == QUEUE;
-        self.page.extend(found);
+        let mut state = self.queue.state.lock();
+        // If something was withdrawn meanwhile, all is read again.
+        self.has_more = found.len() == QUEUE || self.inner.deliveries.retracted() != retracted;
+        if self.inner.deliveries.retracted() == retracted {
+            state.page.extend(found);
+        }
         Ok(())
     }
 

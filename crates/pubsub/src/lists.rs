@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use esker::Seq;
 use esker::extension::Time;
 use esker::extension::merge::MergeOperator;
+use esker::{Result, Seq};
 
-use crate::element::{Elements, Subject, Times};
+use crate::element::{Elements, Raw, Subject, Times};
 
 /// The bytes from which two operands stay apart. A walk that stops early reads no more of a list than that, and a
 /// list of any length is never in memory as a whole.
@@ -44,6 +44,12 @@ impl MergeOperator for ValueLists {
     /// Drops what newer elements of the same piece have made void, unless it outlives them, or is about times that they are not
     /// about (what they leave is skipped by its times); at the bottom, also what only makes others void.
     fn finish(&self, _: &[u8], _: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
+        let mut elements = Elements::of(operand);
+        let voids =
+            |element: Result<(Raw<'_>, &[u8])>| element.is_ok_and(|(raw, _)| raw.voids().is_some());
+        if !elements.any(voids) {
+            return !operand.is_empty();
+        }
         let mut voided: HashMap<Subject, (Time, Option<Times>)> = HashMap::new();
         let mut left = Vec::new();
         let mut is_changed = false;

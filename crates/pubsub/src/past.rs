@@ -51,9 +51,9 @@ impl Past<'_> {
         if self.checked.0 != key {
             self.checked = (key.to_vec(), self.topic_of(key));
         }
-        let Some(topic) = self.checked.1.clone() else {
+        if self.checked.1.is_none() {
             return Ok(Next::EndList);
-        };
+        }
         let Element::Publication(publication) = raw.decode()? else {
             return Ok(Next::On);
         };
@@ -76,6 +76,9 @@ impl Past<'_> {
         if is_outside || !self.admits(&publication)? {
             return Ok(Next::On);
         }
+        let Some(topic) = self.checked.1.clone() else {
+            return Ok(Next::EndList);
+        };
         let new = self.found.entry(raw.seq).or_insert_with(|| Candidate {
             notification: Notification {
                 seq: raw.seq,

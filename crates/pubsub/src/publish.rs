@@ -38,8 +38,9 @@ impl Broker {
         let expires = inner.end(publication.end, time);
         let shape = inner.compiled.shape(&publication.place)?;
         let cells = inner.cells(&shape);
+        let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
         let (seq, before, mut matching) =
-            inner.store_publication(publication, &cells, time, expires)?;
+            inner.store_publication(publication, (&cells, &lists), time, expires)?;
         let is_matched = inner.config.architecture != Architecture::RepQueries && expires > time;
         let matches = match is_matched {
             true => {
@@ -48,7 +49,7 @@ impl Broker {
                     place: &shape,
                     body: &publication.body,
                 };
-                inner.subscribers(&before, &publication.topic, &cells, &subject)?
+                inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)?
             }
             false => Vec::new(),
         };
@@ -66,7 +67,8 @@ impl Broker {
         Ok(Published { seq, matches })
     }
 
-    /// Withdraws a publication that was received: nobody gets it from now on. False when it had expired.
+    /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and has yet
+    /// to come to it. False when it had expired.
     ///
     /// # Errors
     /// What writing fails with.
@@ -93,6 +95,7 @@ impl Broker {
         inner
             .store
             .write_with(&mut Batch::new(), inner.durability, &mut complete)?;
+        inner.deliveries.retract(publication.seq);
         Ok(true)
     }
 }
@@ -115,7 +118,7 @@ impl Inner {
     fn store_publication(
         &self,
         publication: &Publication,
-        cells: &[Cell],
+        (cells, keys): (&[Cell], &[Vec<u8>]),
         time: Time,
         expires: Time,
     ) -> Result<(Seq, Snapshot, Option<Matching<'_>>)> {
@@ -130,7 +133,6 @@ impl Inner {
             .collect();
         shapes.sort_unstable();
         shapes.dedup();
-        let keys: Vec<Vec<u8>> = list_keys(&publication.topic, cells).collect();
         let mut stored = None;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             let latest = self.latest.fetch_max(time, Ordering::AcqRel).max(time);
@@ -141,9 +143,9 @@ impl Inner {
                 place: publication.place.clone(),
                 body: &publication.body,
             });
-            let mut operand = Vec::with_capacity(publication.body.len() + 64);
+            let mut operand = Vec::new();
             element.encode(first, useless, &mut operand);
-            for key in &keys {
+            for key in keys {
                 let tree = self.trees.publications;
                 batch.also_until(Kind::Operand, tree, key, &operand, useless)?;
             }
@@ -170,7 +172,7 @@ impl Inner {
         &self,
         snapshot: &Snapshot,
         topic: &Topic,
-        cells: &[Cell],
+        (cells, own): (&[Cell], &[Vec<u8>]),
         subject: &Subject<'_>,
     ) -> Result<Vec<Match>> {
         let known = self.shapes.known();
@@ -178,7 +180,6 @@ impl Inner {
         // One walk for both lists, but where a component has nothing but publications: a publication that is for nobody
         // need not know the one before it.
         let reads_both = known.has_changes && self.is_one_tree() && cells.len() == 1;
-        let own: Vec<Vec<u8>> = list_keys(topic, cells).collect();
         if reads_both {
             spans.extend(own.iter().cloned().map(Span::key));
         }
@@ -226,7 +227,7 @@ impl Inner {
             }
             Ok(Next::On)
         };
-        let beside = if reads_both { own.as_slice() } else { &[] };
+        let beside = if reads_both { own } else { &[] };
         let tree = self.trees.subscriptions;
         let mut wanted = self.wanted().subscriptions(subject.time, subject.time);
         if reads_both {

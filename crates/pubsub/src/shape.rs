@@ -49,6 +49,8 @@ pub(crate) struct Known {
     pub(crate) subscriptions: Vec<(Shape, Option<usize>)>,
     pub(crate) values: Option<Values>,
     pub(crate) has_changes: bool,
+    /// All of them in their order, each with the time until which it is needed.
+    until: Vec<(Shape, Time)>,
 }
 
 /// The shapes of a broker.
@@ -88,20 +90,37 @@ impl Shapes {
     }
 
     /// Called in the order of commits, before an element that is needed until `needed` is in the log: the shapes that
-    /// are to be written with it, each with the time that is promised for it.
-    pub(crate) fn need(&self, shapes: &[Shape], now: Time, needed: Time) -> Vec<(Shape, Time)> {
+    /// are to be written with it, each with the time that is promised for it. Those that have ended are forgotten where
+    /// `forgets` is true.
+    pub(crate) fn need(
+        &self,
+        shapes: &[Shape],
+        now: Time,
+        needed: Time,
+        forgets: &dyn Fn() -> bool,
+    ) -> Vec<(Shape, Time)> {
+        let is_there = |known: &Known, shape: &Shape| {
+            let at = known.until.binary_search_by(|(other, _)| other.cmp(shape));
+            let found = at.ok().and_then(|at| known.until.get(at));
+            found.is_some_and(|(_, until)| *until >= needed)
+        };
+        let known = self.known.load();
+        if shapes.iter().all(|shape| is_there(&known, shape)) {
+            return Vec::new();
+        }
         let mut until = self.until.lock();
         let mut written = Vec::new();
         for shape in shapes {
-            let is_there = until.get(shape).is_some_and(|until| *until >= needed);
-            if !is_there {
+            if !is_there(&known, shape) {
                 let ahead = needed.saturating_sub(now).max(0);
                 let promised = needed.saturating_add(ahead);
                 written.push((shape.clone(), promised));
             }
         }
         if !written.is_empty() {
-            until.retain(|_, until| *until == NEVER || *until >= now);
+            if forgets() {
+                until.retain(|_, until| *until == NEVER || *until >= now);
+            }
             until.extend(written.iter().cloned());
             self.known.store(Arc::new(Known::of(&until)));
         }
@@ -111,7 +130,14 @@ impl Shapes {
 
 impl Known {
     fn of(shapes: &HashMap<Shape, Time>) -> Known {
-        let mut known = Known::default();
+        let mut known = Known {
+            until: shapes
+                .iter()
+                .map(|(shape, until)| (shape.clone(), *until))
+                .collect(),
+            ..Known::default()
+        };
+        known.until.sort_unstable();
         let mut paths: Vec<Arc<str>> = Vec::new();
         for shape in shapes.keys() {
             match shape {

@@ -395,12 +395,15 @@ impl Inner {
                     }
                 }
             }
-            made = Some((before.clone(), new.form));
+            made = Some((before.clone(), new.form, first));
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
-        let (before, form) = made.ok_or(Error::Closed)?;
+        let (before, form, by) = made.ok_or(Error::Closed)?;
+        if ends {
+            self.deliveries.end(id, by);
+        }
         let mut ready = self.ready_from(&topics, &new)?;
         ready.made = now;
         Ok(Some(Changed {

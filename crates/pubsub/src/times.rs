@@ -47,7 +47,9 @@ impl Extractor for ListTimes {
         for (slot, bounds) in all.into_iter().enumerate() {
             if let Some((least, greatest)) = bounds {
                 emit(slot, &sortable(least));
-                emit(slot, &sortable(greatest));
+                if greatest != least {
+                    emit(slot, &sortable(greatest));
+                }
             }
         }
     }
@@ -73,6 +75,8 @@ pub(crate) fn tick(time: Time, resolution: u32) -> Tick {
 pub(crate) struct Wanted {
     intervals: [Option<Interval>; 2],
     resolution: u32,
+    /// Whatever the time is.
+    is_everything: bool,
 }
 
 impl Wanted {
@@ -81,6 +85,15 @@ impl Wanted {
         Wanted {
             intervals: [None; 2],
             resolution,
+            is_everything: false,
+        }
+    }
+
+    /// Everything: no table is skipped.
+    pub(crate) fn everything() -> Wanted {
+        Wanted {
+            is_everything: true,
+            ..Wanted::nothing(1)
         }
     }
 
@@ -99,6 +112,9 @@ impl Wanted {
     /// False when a table has nothing that is wanted, by its metadata. Where that is because it has ended, this is written down,
     /// as if it had been read.
     pub(crate) fn may_be_in(&self, table: &TableMeta, snapshot: &Snapshot) -> bool {
+        if self.is_everything {
+            return true;
+        }
         if table.is_expired(snapshot.time()) {
             return !table
                 .expiry

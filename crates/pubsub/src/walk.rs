@@ -93,14 +93,19 @@ pub(crate) type Visit<'v> = dyn FnMut(&[u8], &Raw<'_>) -> Result<Next> + 'v;
 
 /// Brings spans into order, drops those that others hold, and joins keys of lists of one node: they lie side by side.
 pub(crate) fn tidy(mut spans: Vec<Span>) -> Vec<Span> {
+    if spans.len() < 2 {
+        return spans;
+    }
     spans.sort_unstable_by(|a, b| a.first().cmp(b.first()).then_with(|| a.cmp(b)));
     spans.dedup();
     let is_range = |span: &&Span| matches!(span, Span::Range(..));
     let ranges: Vec<Span> = spans.iter().filter(is_range).cloned().collect();
-    spans.retain(|span| {
-        let held = |range: &Span| range != span && range.holds(span);
-        !ranges.iter().any(held)
-    });
+    if !ranges.is_empty() {
+        spans.retain(|span| {
+            let held = |range: &Span| range != span && range.holds(span);
+            !ranges.iter().any(held)
+        });
+    }
     let mut tidied: Vec<Span> = Vec::with_capacity(spans.len());
     for span in spans {
         if let (Some(Span::Keys(before)), Span::Keys(keys)) = (tidied.last_mut(), &span)
@@ -232,7 +237,8 @@ fn may_hold(
             return Ok(false);
         }
         match component {
-            Component::Memtable(_) => Ok(component.may_contain(key, cost)?),
+            // The cursor finds it where the filter says that it may be there.
+            Component::Memtable(memtable) => Ok(memtable.may_contain(key)),
             Component::Run(run) => match run.table_for(key) {
                 Some(table) if may_be_in(table.meta()) => {
                     Ok(table.table()?.may_contain(key, cost)?)

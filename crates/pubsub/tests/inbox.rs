@@ -206,3 +206,85 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
         }
     }
 }
+
+/// A consumer that is behind gets what was published before its subscription was ended, and nothing that was published later; of a
+/// subscription of a user and of one of nobody alike.
+#[test]
+fn who_is_behind_gets_nothing_of_later_than_the_end() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let publish = || {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new).unwrap().seq
+    };
+    for user in ["", "ann"] {
+        for is_quick in [false, true] {
+            let subscription = Subscription::to("a".parse().unwrap()).user(user);
+            let id = broker.subscribe(&subscription).unwrap().id;
+            let mut inbox = broker.inbox(id, None).unwrap();
+            if is_quick {
+                assert!(inbox.next().unwrap().is_none());
+            }
+            let before = publish();
+            assert!(broker.unsubscribe(id).unwrap());
+            publish();
+            assert_eq!(all_of(&mut inbox), [before], "{user}, {is_quick}");
+        }
+    }
+}
+
+/// What was withdrawn is given to nobody, also where it waits in a queue or was read from the lists already.
+#[test]
+fn what_was_withdrawn_is_in_no_inbox() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let subscription = Subscription::to("a".parse().unwrap());
+    let id = broker.subscribe(&subscription).unwrap().id;
+    let publish = || {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new).unwrap().seq
+    };
+    let retract = |seq: Seq| {
+        let all = broker.query(&subscription.clone().from(0)).unwrap();
+        let one = all.iter().find(|found| found.seq == seq).unwrap();
+        assert!(broker.retract(one).unwrap());
+    };
+    let mut quick = broker.inbox(id, None).unwrap();
+    assert!(quick.next().unwrap().is_none());
+    let made: Vec<Seq> = (0..4).map(|_| publish()).collect();
+    let mut late = broker.inbox(id, None).unwrap();
+    assert_eq!(late.next().unwrap().map(|next| next.seq), Some(made[0]));
+    retract(made[1]);
+    retract(made[3]);
+    assert_eq!(all_of(&mut quick), [made[0], made[2]]);
+    assert_eq!(all_of(&mut late), [made[2]]);
+}
+
+/// A clock that is wrong by days, for a moment, makes nobody forget what there is.
+#[test]
+fn a_jump_of_the_clock_that_was_wrong_forgets_nothing() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let publish = |topic: &str| {
+        let new = Publication::new(topic.parse().unwrap(), "{}").lives(Duration::from_secs(9));
+        broker.publish(&new).unwrap().matches.len()
+    };
+    let subscribe = |topic: &str| {
+        let new = Subscription::to(topic.parse().unwrap()).lasting(Duration::from_secs(60));
+        broker.subscribe(&new).unwrap().past.len()
+    };
+    subscribe("a/b");
+    publish("a/b");
+    let right = clock.load(Ordering::SeqCst);
+    clock.store(right + 3 * 24 * 60 * 60 * 1000, Ordering::SeqCst);
+    assert!(db.unconfirmed_time().is_some());
+    publish("q/r/s/t");
+    subscribe("x/y/z/a/b");
+    clock.store(right + 1, Ordering::SeqCst);
+    assert_eq!(publish("a/b"), 1);
+    let here = Subscription::to("a/b".parse().unwrap()).since(Duration::from_secs(1));
+    assert_eq!(broker.query(&here).unwrap().len(), 2);
+}

@@ -233,7 +233,7 @@ impl ExtensionStore {
         let group = &self.store.group;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             complete(batch, first, before)?;
-            let own = self.check_own(batch.trees());
+            let own = self.check_own_in(before, batch.trees());
             own.map_err(|error| lsm::Error::Invalid(error.to_string()))
         };
         let ticket = group.append_with(batch, durability, &mut complete)?;
@@ -267,6 +267,12 @@ impl ExtensionStore {
     /// The time of the store's clock in milliseconds since 1970; never before a time by which anything has expired, even when the clock is set back.
     pub fn now(&self) -> Time {
         self.store.group.now()
+    }
+
+    /// The time of the clock, where it is so far ahead that nothing is dropped by it until it is confirmed
+    /// ([`Database::unconfirmed_time`](crate::Database::unconfirmed_time)).
+    pub fn unconfirmed_time(&self) -> Option<Time> {
+        self.store.group.unconfirmed_time()
     }
 
     /// The place in the log behind everything that is visible now.
@@ -315,7 +321,13 @@ impl ExtensionStore {
     }
 
     fn check_own(&self, trees: &[TreeId]) -> Result<()> {
-        let snapshot = self.store.group.snapshot();
+        match trees {
+            [] => Ok(()),
+            trees => self.check_own_in(&self.store.group.snapshot(), trees),
+        }
+    }
+
+    fn check_own_in(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<()> {
         for id in trees {
             let tree = snapshot.version().trees.get(id);
             if !tree.is_some_and(|tree| tree.name.starts_with(&self.prefix)) {

@@ -27,15 +27,21 @@ pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failur
             args.dir.display()
         )));
     }
-    let mut units = None;
     let mut subscriptions = Lines::open(&args.subscriptions)?;
     let mut publications = Lines::open(&args.publications)?;
-    let mut next_subscription = subscriptions.next(&mut |text| wish(text, &mut units))?;
-    let mut next_publication = publications.next(&mut |text| news(text, args, &mut units))?;
-    let units = units.unwrap_or(Units::SMALL);
+    // Somebody may have subscribed long before, at time 0 of whatever unit.
+    let (mut made, mut published) = (None, None);
+    subscriptions.next(&mut |text| wish(text, &mut made))?;
+    publications.next(&mut |text| news(text, args, &mut published))?;
+    let units = made.unwrap_or(Units::SMALL);
+    let units = units.coarser(published.unwrap_or(Units::SMALL));
     let clock = Arc::new(AtomicU64::new(0));
     let mut replay = Replay::open(args, memory, units, clock)?;
     let mut units = Some(units);
+    subscriptions.again();
+    publications.again();
+    let mut next_subscription = subscriptions.next(&mut |text| wish(text, &mut units))?;
+    let mut next_publication = publications.next(&mut |text| news(text, args, &mut units))?;
     loop {
         let publishes = match (&next_publication, &next_subscription) {
             (Some(publication), Some(subscription)) => publication.at <= subscription.at,
@@ -297,6 +303,9 @@ fn wish(text: &str, units: &mut Option<Units>) -> Result<Wish, String> {
     let time = |name: &str, raw: &RawValue, units: &mut Option<Units>| {
         Units::read(raw.get(), units).map_err(|why| format!("`{name}`: {why}"))
     };
+    let bound = |name: &str, raw: &RawValue, units: &mut Option<Units>| {
+        Units::bound(raw.get(), units).map_err(|why| format!("`{name}`: {why}"))
+    };
     let region = match (line.rect, line.circle) {
         (Some(_), Some(_)) => return Err("it has both `rect` and `circle`".to_owned()),
         (Some([west, south, east, north]), None) => Some(Region::Rect {
@@ -325,8 +334,8 @@ fn wish(text: &str, units: &mut Option<Units>) -> Result<Wish, String> {
     Ok(Wish {
         user,
         at: time("at", &line.at, units)?,
-        from: time("from", &line.from, units)?,
-        to: time("to", &line.to, units)?,
+        from: bound("from", &line.from, units)?,
+        to: bound("to", &line.to, units)?,
         topics,
         region,
         condition: condition.transpose().map_err(|error| error.to_string())?,
@@ -340,17 +349,19 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
     if record.get("id").is_none() {
         return Err("it has no `id`".to_owned());
     }
-    let mut time = |name: &str, value: Option<&Value>| match value {
+    type ReadTime = fn(&str, &mut Option<Units>) -> Result<Time, String>;
+    let mut time = |name: &str, value: Option<&Value>, read: ReadTime| match value {
         Some(Value::Number(number)) => {
-            Units::read(&number.to_string(), units).map_err(|why| format!("`{name}`: {why}"))
+            read(&number.to_string(), units).map_err(|why| format!("`{name}`: {why}"))
         }
         Some(_) => Err(format!("`{name}` is no number")),
         None => Err(format!("it has no `{name}`")),
     };
-    let at = time(&args.time.to_string(), at_path(&record, &args.time))?;
+    let name = args.time.to_string();
+    let at = time(&name, at_path(&record, &args.time), Units::read)?;
     let expires = match record.get("expires") {
         None | Some(Value::Null) => None,
-        some => Some(time("expires", some)?),
+        some => Some(time("expires", some, Units::bound)?),
     };
     let topic = match &args.topic {
         None => Topic::root(),
@@ -433,8 +444,29 @@ impl Units {
         }
     }
 
+    /// Of two, the one for larger times.
+    fn coarser(self, other: Units) -> Units {
+        match self.decimals <= other.decimals {
+            true => self,
+            false => other,
+        }
+    }
+
     /// A time from its JSON.
     fn read(text: &str, units: &mut Option<Units>) -> Result<Time, String> {
+        let time = Units::scaled(text, units)?;
+        let fits = Time::try_from(time).ok().filter(|time| *time != Time::MAX);
+        fits.ok_or_else(|| format!("`{text}` is of another unit than the times before it"))
+    }
+
+    /// The same for a time until or from which something holds: one that is beyond all others is as good as any such.
+    fn bound(text: &str, units: &mut Option<Units>) -> Result<Time, String> {
+        let time = Units::scaled(text, units)?;
+        let within = time.clamp(i128::from(Time::MIN), i128::from(Time::MAX - 1));
+        Ok(within as Time)
+    }
+
+    fn scaled(text: &str, units: &mut Option<Units>) -> Result<i128, String> {
         let wrong = || format!("`{text}` is no time: a number is");
         let is_plain = !text.contains(['e', 'E']);
         let exact = match is_plain {
@@ -445,7 +477,11 @@ impl Units {
             }
         };
         let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
-        let whole: i128 = whole.parse().map_err(|_| wrong())?;
+        let Ok(whole) = whole.parse::<i128>() else {
+            // Too many digits: as near as can be, which is beyond every time.
+            let number: f64 = text.parse().map_err(|_| wrong())?;
+            return Ok(number as i128);
+        };
         let units = *units.get_or_insert_with(|| Units::of(whole));
         let mut digits = fraction.to_owned();
         digits.truncate(units.decimals as usize);
@@ -464,13 +500,8 @@ impl Units {
         let part = if is_negative { -part } else { part };
         // Rounded down, so that the order of times stays.
         let down = i128::from(has_more && is_negative);
-        let scaled = whole
-            .checked_mul(10_i128.pow(units.decimals))
-            .map(|whole| whole + part - down);
-        scaled
-            .and_then(|time| Time::try_from(time).ok())
-            .filter(|time| *time != Time::MAX)
-            .ok_or_else(|| format!("`{text}` is of another unit than the times before it"))
+        let scaled = whole.saturating_mul(10_i128.pow(units.decimals));
+        Ok(scaled.saturating_add(part - down))
     }
 
     /// A duration in the unit of the data.
@@ -487,6 +518,8 @@ struct Lines {
     line: u64,
     last: Time,
     text: String,
+    /// The line is to be read again.
+    again: bool,
 }
 
 impl Lines {
@@ -505,7 +538,13 @@ impl Lines {
             line: 0,
             last: Time::MIN,
             text: String::new(),
+            again: false,
         })
+    }
+
+    /// Gives the first line again, as if nothing had been read.
+    fn again(&mut self) {
+        (self.again, self.last) = (true, Time::MIN);
     }
 
     /// The next line that is not empty.
@@ -514,12 +553,18 @@ impl Lines {
         parse: &mut dyn FnMut(&str) -> Result<T, String>,
     ) -> Result<Option<T>, Failure> {
         loop {
-            self.text.clear();
-            self.line += 1;
+            let is_read = std::mem::take(&mut self.again);
+            if !is_read {
+                self.text.clear();
+                self.line += 1;
+            }
             let wrong =
                 |what: String| Failure::Usage(format!("{}, line {}: {what}", self.name, self.line));
-            let read = self.reader.read_line(&mut self.text);
-            if read.map_err(|error| wrong(error.to_string()))? == 0 {
+            if !is_read {
+                let read = self.reader.read_line(&mut self.text);
+                read.map_err(|error| wrong(error.to_string()))?;
+            }
+            if self.text.is_empty() {
                 return Ok(None);
             }
             let text = self.text.trim();

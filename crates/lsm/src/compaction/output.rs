@@ -58,6 +58,8 @@ struct Part<'a> {
 /// A sketch of the expected input, for a partitioner.
 #[derive(Default)]
 pub(super) struct Expected {
+    /// It is a memtable.
+    is_flush: bool,
     bytes: u64,
     /// Keys of the input at even distances, in order.
     sample: Vec<Vec<u8>>,
@@ -76,7 +78,10 @@ const SPARSE: usize = 8;
 impl Expected {
     /// The sketch of a memtable; empty for trees without a partitioner.
     pub(super) fn of_memtable(tree: &TreeVersion, memtable: &Memtable) -> Result<Expected> {
-        let mut expected = Expected::default();
+        let mut expected = Expected {
+            is_flush: true,
+            ..Expected::default()
+        };
         if tree.options.partitioner.is_none() {
             return Ok(expected);
         }
@@ -133,7 +138,8 @@ impl<'a> Output<'a> {
     ) -> Output<'a> {
         let options = TableOptions {
             block_size: shop.options.block_size,
-            compress: shop.options.compress,
+            compress: shop.options.compress
+                && (tree.options.compresses_flushes || !expected.is_flush),
             filter_bits_per_key: tree.options.filter_bits_per_key,
             blocked_filter: shop.options.blocked_filter,
             value_filter_bits: shop.options.value_filter_bits,

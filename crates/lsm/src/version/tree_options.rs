@@ -62,6 +62,9 @@ pub struct TreeOptions {
     /// Older entries will still be ingested ([`crate::Group::ingest_oldest`]), so tombstones are kept even where
     /// nothing older exists yet.
     pub incomplete: bool,
+    /// Whether tables that flushes write are compressed, where the store's are at all: not worth its time where most of
+    /// what is written is gone before the first compaction.
+    pub compresses_flushes: bool,
     /// True for a tree whose writes are in the log alone, for those who follow it ([`crate::Group::tail`]): they go to no
     /// memtable and to no table, and no read shows them.
     pub log_only: bool,
@@ -82,6 +85,7 @@ impl TreeOptions {
             bitmap: false,
             superseded: None,
             incomplete: false,
+            compresses_flushes: true,
             log_only: false,
         }
     }
