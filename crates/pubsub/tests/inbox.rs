@@ -212,7 +212,7 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
 #[test]
 fn who_is_behind_gets_nothing_of_later_than_the_end() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
-    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let publish = || {
         let new = Publication::new("a".parse().unwrap(), "{}");
@@ -238,7 +238,7 @@ fn who_is_behind_gets_nothing_of_later_than_the_end() {
 #[test]
 fn what_was_withdrawn_is_in_no_inbox() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
-    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let subscription = Subscription::to("a".parse().unwrap());
     let id = broker.subscribe(&subscription).unwrap().id;
@@ -266,7 +266,7 @@ fn what_was_withdrawn_is_in_no_inbox() {
 #[test]
 fn a_jump_of_the_clock_that_was_wrong_forgets_nothing() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
-    let db = PubSub::open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let publish = |topic: &str| {
         let new = Publication::new(topic.parse().unwrap(), "{}").lives(Duration::from_secs(9));
