@@ -275,6 +275,14 @@ impl Extracted {
         }
     }
 
+    /// Bytes that the buffers have allocated.
+    pub fn memory(&self) -> usize {
+        let times = self.times.capacity() * size_of::<(u32, i64)>();
+        let points = self.points.capacity() * size_of::<(u32, Coordinates)>();
+        let entries = self.entries.capacity() * size_of::<Entry>();
+        self.key.capacity() + self.values.capacity() + entries + points + times
+    }
+
     fn clear(&mut self) {
         self.key.clear();
         self.values.clear();
