@@ -80,7 +80,7 @@ impl Inner {
         }
         let ticket = self.apply(&mut writer, &view, batch, durability)?;
         let delay = self.delay(&mut writer, &view, batch);
-        drop(writer);
+        drop((writer, view));
         if let Some(delay) = delay {
             Counters::add(&self.core.counters.slowed_micros, delay.as_micros() as u64);
             std::thread::sleep(delay);
