@@ -31,7 +31,8 @@ const FIRST: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Batch {
     bytes: Vec<u8>,
-    operations: u32,
+    /// Where the writes are in the bytes, so that whoever applies them need not decode what was just encoded.
+    places: Vec<Place>,
     sequences: u32,
     made_for: Option<u64>,
     /// The trees written to; with many trees, some occur more than once.
@@ -46,12 +47,23 @@ impl Default for Batch {
     }
 }
 
+/// A write in the bytes of a batch.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    tree: TreeId,
+    kind: Kind,
+    shares: bool,
+    key: (u32, u32),
+    /// The value's start and end.
+    value: (u32, u32),
+}
+
 /// Visits a write: tree, kind, key, value.
 pub type ShowWrite<'v> = dyn FnMut(TreeId, Kind, &[u8], &[u8]) + 'v;
 
 /// A savepoint: a position in a batch to which the batch can be rewound.
 #[derive(Debug, Clone, Copy)]
-pub struct Savepoint(usize, u32, u32, usize);
+pub struct Savepoint(usize, usize, u32, usize);
 
 impl Batch {
     /// An empty batch.
@@ -60,7 +72,7 @@ impl Batch {
         bytes.resize(HEADER, 0);
         Batch {
             bytes,
-            operations: 0,
+            places: Vec::new(),
             sequences: 0,
             made_for: None,
             trees: Vec::new(),
@@ -70,7 +82,12 @@ impl Batch {
 
     /// True when the batch has no writes.
     pub fn is_empty(&self) -> bool {
-        self.operations == 0
+        self.places.is_empty()
+    }
+
+    /// Number of writes.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
     }
 
     /// Number of sequence numbers that the batch takes.
@@ -83,10 +100,16 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// Bytes that the batch has allocated.
+    pub fn memory(&self) -> usize {
+        let places = self.places.capacity() * size_of::<Place>();
+        self.bytes.capacity() + places + self.trees.capacity() * size_of::<TreeId>()
+    }
+
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER);
-        self.operations = 0;
+        self.places.clear();
         self.sequences = 0;
         self.made_for = None;
         self.trees.clear();
@@ -106,11 +129,31 @@ impl Batch {
 
     /// Visits each write in the order of addition: tree, kind, key, value (empty for deletes). A write that expires
     /// is shown as it is stored ([`Timed`]).
-    pub fn each(&mut self, visit: &mut ShowWrite<'_>) {
+    pub fn each(&self, visit: &mut ShowWrite<'_>) {
         // The sequence numbers do not matter here.
-        decode(self.seal(1), |write| {
-            visit(write.tree, write.kind, write.key, write.value)
-        });
+        for write in self.operations(1) {
+            visit(write.tree, write.kind, write.key, write.value);
+        }
+    }
+
+    /// The writes in the order of addition, given the batch's first sequence number: what [`decode`] finds in the payload.
+    pub(crate) fn operations(&self, first: Seq) -> impl Iterator<Item = Operation<'_>> {
+        let slice = |(start, end): (u32, u32)| {
+            let bytes = self.bytes.get(start as usize..end as usize);
+            bytes.unwrap_or_default()
+        };
+        let mut next = first;
+        self.places.iter().map(move |place| {
+            // The first shares its number with none.
+            next += u64::from(!place.shares);
+            Operation {
+                seq: next - 1,
+                kind: place.kind,
+                tree: place.tree,
+                key: slice(place.key),
+                value: slice(place.value),
+            }
+        })
     }
 
     /// Adds the writes of another batch behind those that are there.
@@ -121,8 +164,16 @@ impl Batch {
             u32::MAX as usize / 2,
             self.bytes.len() + writes.len(),
         )?;
+        // Both begin with a header. The length was checked.
+        let shift = (self.bytes.len() - HEADER) as u32;
+        let shifted = |(start, end): (u32, u32)| (start + shift, end + shift);
+        let places = other.places.iter().map(|place| Place {
+            key: shifted(place.key),
+            value: shifted(place.value),
+            ..*place
+        });
+        self.places.extend(places);
         self.bytes.extend_from_slice(writes);
-        self.operations += other.operations;
         self.sequences += other.sequences;
         self.trees.extend_from_slice(&other.trees);
         self.hash = None;
@@ -133,7 +184,7 @@ impl Batch {
     pub fn savepoint(&self) -> Savepoint {
         Savepoint(
             self.bytes.len(),
-            self.operations,
+            self.places.len(),
             self.sequences,
             self.trees.len(),
         )
@@ -142,7 +193,7 @@ impl Batch {
     /// Removes all writes added since `savepoint`.
     pub fn rewind(&mut self, savepoint: Savepoint) {
         self.bytes.truncate(savepoint.0);
-        self.operations = savepoint.1;
+        self.places.truncate(savepoint.1);
         self.sequences = savepoint.2;
         self.trees.truncate(savepoint.3);
         self.hash = None;
@@ -245,6 +296,8 @@ impl Batch {
         value: &[&[u8]],
         shares: bool,
     ) -> Result<()> {
+        // A deletion has none.
+        let value = if kind == Kind::Delete { &[] } else { value };
         let value_len: usize = value.iter().map(|part| part.len()).sum();
         check_limit("key length in bytes", MAX_KEY_LEN, key.len())?;
         check_limit("value length in bytes", MAX_VALUE_LEN, value_len)?;
@@ -258,13 +311,22 @@ impl Batch {
             .push(kind as u8 | if shares { SHARES } else { 0 });
         put_varint(&mut self.bytes, u64::from(tree));
         put_bytes(&mut self.bytes, key);
+        let key_end = self.bytes.len();
         if kind != Kind::Delete {
             put_varint(&mut self.bytes, value_len as u64);
-            for part in value {
-                self.bytes.extend_from_slice(part);
-            }
         }
-        self.operations += 1;
+        let value_start = self.bytes.len();
+        for part in value {
+            self.bytes.extend_from_slice(part);
+        }
+        // The lengths were checked.
+        self.places.push(Place {
+            tree,
+            kind,
+            shares,
+            key: ((key_end - key.len()) as u32, key_end as u32),
+            value: (value_start as u32, (value_start + value_len) as u32),
+        });
         self.sequences += u32::from(!shares);
         self.hash = None;
         let is_noted = self.trees.len() <= FEW_TREES && self.trees.contains(&tree);
@@ -284,7 +346,7 @@ impl Batch {
         if let Some(hash) = self.hash {
             return hash;
         }
-        let operations = self.operations.to_le_bytes();
+        let operations = (self.places.len() as u32).to_le_bytes();
         if let Some(place) = self.bytes.get_mut(FIRST_LEN..HEADER) {
             place.copy_from_slice(&operations);
         }
@@ -374,17 +436,20 @@ mod tests {
         let mut batch = Batch::new();
         batch.put(1, b"a", b"one").unwrap();
         batch.also(Kind::Operand, 2, b"x", b"a").unwrap();
-        batch.also(Kind::Delete, 3, b"y", b"").unwrap();
+        batch.also(Kind::Delete, 3, b"y", b"ignored").unwrap();
         let savepoint = batch.savepoint();
         batch.put(9, b"gone", b"gone").unwrap();
         batch.rewind(savepoint);
         batch.delete(1, b"b").unwrap();
         assert_eq!(batch.sequences(), 2);
         let mut seen = Vec::new();
+        let operations = batch.clone();
+        let mut operations = operations.operations(7);
         let last = decode(batch.seal(7), |op| {
+            assert_eq!(operations.next(), Some(op), "without decoding");
             seen.push((op.seq, op.kind, op.tree, op.key.to_vec(), op.value.to_vec()))
         });
-        assert_eq!(last, Some(8));
+        assert_eq!((last, operations.next()), (Some(8), None));
         assert_eq!(
             seen,
             vec![
@@ -407,7 +472,12 @@ mod tests {
         batch.append(&Batch::new()).unwrap();
         assert_eq!((batch.sequences(), batch.trees()), (2, &[1, 2, 3][..]));
         let mut seen = Vec::new();
-        let last = decode(batch.seal(7), |op| seen.push((op.seq, op.tree)));
+        let joined = batch.clone();
+        let mut operations = joined.operations(7);
+        let last = decode(batch.seal(7), |op| {
+            assert_eq!(operations.next(), Some(op), "without decoding");
+            seen.push((op.seq, op.tree));
+        });
         assert_eq!((last, seen), (Some(8), vec![(7, 1), (8, 2), (8, 3)]));
     }
 

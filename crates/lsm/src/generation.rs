@@ -155,10 +155,12 @@ impl Generation {
         self.timed.load(Ordering::Acquire)
     }
 
-    /// Records that a batch of `bytes` that ends at `last` was applied.
+    /// Records that a batch of `bytes` that ends at `last` was applied. One thread at a time, so no read-modify-write is needed.
     pub(crate) fn applied(&self, bytes: usize, last: Seq) {
-        self.written.fetch_add(bytes, Ordering::Relaxed);
-        self.last.fetch_max(last, Ordering::Relaxed);
+        let written = self.written.load(Ordering::Relaxed) + bytes;
+        self.written.store(written, Ordering::Relaxed);
+        let last = last.max(self.last.load(Ordering::Relaxed));
+        self.last.store(last, Ordering::Relaxed);
     }
 
     pub(crate) fn log(&self) -> Option<u64> {

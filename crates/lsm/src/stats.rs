@@ -84,6 +84,11 @@ impl Counters {
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
     }
+
+    /// As [`Counters::add`], of a counter that only one thread at a time adds to.
+    pub(crate) fn add_alone(counter: &AtomicU64, n: u64) {
+        counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
 }
 
 /// The cost of queries, added up by the threads that ran them, each on its own stripe.

@@ -13,7 +13,7 @@ use super::install::no_tree;
 use super::recover::{is_leftover, is_own};
 use super::sequencer::Writer;
 use super::{FULL_GENERATIONS, Inner, Ticket};
-use crate::batch::{Batch, TreeId, decode};
+use crate::batch::{Batch, TreeId};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
@@ -45,7 +45,8 @@ impl Inner {
         // Hashed here, outside of the lock; the additions of `complete` are hashed under it.
         batch.hash();
         let mut writer = self.sequencer.writer.lock();
-        loop {
+        // While the lock is held it is the view of the active generation, and of the trees.
+        let view = loop {
             if self.core.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closed);
             }
@@ -56,17 +57,19 @@ impl Inner {
                 && view.active.memory() + batch.bytes() > limit
                 && !view.active.is_empty();
             if !full {
-                break;
+                break view;
             }
-            if view.full.len() < FULL_GENERATIONS {
+            let may_rotate = view.full.len() < FULL_GENERATIONS;
+            drop(view);
+            if may_rotate {
                 self.rotate(&mut writer)?;
                 continue;
             }
             drop(writer);
             self.wait_for_flush()?;
             writer = self.sequencer.writer.lock();
-        }
-        if batch.is_stale(self.versions.view.load().version.changes()) {
+        };
+        if batch.is_stale(view.version.changes()) {
             return Err(Error::Stale);
         }
         if let Some(complete) = complete {
@@ -75,9 +78,9 @@ impl Inner {
             let snapshot = Snapshot::new(view, writer.next_seq - 1, horizon);
             complete(batch, writer.next_seq, &snapshot)?;
         }
-        let ticket = self.apply(&mut writer, batch, durability)?;
-        let delay = self.delay(&mut writer, batch);
-        drop(writer);
+        let ticket = self.apply(&mut writer, &view, batch, durability)?;
+        let delay = self.delay(&mut writer, &view, batch);
+        drop((writer, view));
         if let Some(delay) = delay {
             Counters::add(&self.core.counters.slowed_micros, delay.as_micros() as u64);
             std::thread::sleep(delay);
@@ -88,10 +91,11 @@ impl Inner {
     fn apply(
         &self,
         writer: &mut Writer,
+        view: &View,
         batch: &mut Batch,
         durability: Durability,
     ) -> Result<Ticket> {
-        let Some(segment) = writer.segment.clone() else {
+        let Some(segment) = &writer.segment else {
             return Err(Error::Closed);
         };
         let first = writer.next_seq;
@@ -114,7 +118,6 @@ impl Inner {
                 value: last,
             });
         }
-        let view = self.versions.view.load();
         self.reserve(last)?;
         let unknown = |tree: &&TreeId| !view.version.trees.contains_key(*tree);
         if let Some(tree) = batch.trees().iter().find(unknown) {
@@ -124,20 +127,21 @@ impl Inner {
         let payload = batch.seal(first);
         let appended = segment.log.append_hashed(payload, hash, forces);
         appended.map_err(|failed| self.sequencer.not_appended(failed))?;
-        let mut operations = 0;
-        decode(payload, |operation| {
-            operations += 1;
+        for operation in batch.operations(first) {
             let inserted = view.active.insert(&view.version, &operation);
             debug_assert!(inserted, "an entry was inserted twice");
-        });
-        view.active.applied(payload.len() + operations * 64, last);
-        writer.next_seq = last + 1;
-        writer.last = last;
+        }
+        let (bytes, operations) = (batch.bytes(), batch.len());
+        view.active.applied(bytes + operations * 64, last);
         self.sequencer.given.store(last + 1, Ordering::Release);
         segment.last.store(last, Ordering::Release);
-        Counters::add(&self.core.counters.batches, 1);
-        Counters::add(&self.core.counters.operations, operations as u64);
-        Counters::add(&self.core.counters.log_bytes, payload.len() as u64);
+        writer.next_seq = last + 1;
+        writer.last = last;
+        // Nobody else counts these without the writer lock.
+        let counters = &self.core.counters;
+        Counters::add_alone(&counters.batches, 1);
+        Counters::add_alone(&counters.operations, operations as u64);
+        Counters::add_alone(&counters.log_bytes, bytes as u64);
         if forces {
             writer.demanded = last;
         }
@@ -323,9 +327,8 @@ impl Inner {
     /// How long this writer should sleep so that compactions keep up: in proportion to its bytes and to the backlog,
     /// never for the length of a compaction. Only the backlog of the trees it wrote to counts: writers to other trees
     /// are not slowed down.
-    fn delay(&self, writer: &mut Writer, batch: &Batch) -> Option<Duration> {
-        let version = &self.versions.view.load().version;
-        let pressure = self.scheduler.pressure_of(version, batch.trees());
+    fn delay(&self, writer: &mut Writer, view: &View, batch: &Batch) -> Option<Duration> {
+        let pressure = self.scheduler.pressure_of(&view.version, batch.trees());
         if pressure <= 0.0 {
             return None;
         }

@@ -78,21 +78,22 @@ fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
 fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
     let above = |bound| Range::between(bound, Bound::Unbounded);
     let below = |bound| Range::between(Bound::Unbounded, bound);
-    let included = Bound::Included(value.clone());
-    let excluded = Bound::Excluded(value.clone());
+    let (included, excluded) = (Bound::Included::<Vec<u8>>, Bound::Excluded);
     let one = match (op, order) {
         (Op::Eq, Ordering::Equal) => point(value),
         (Op::Eq | Op::Prefix, _) => return Vec::new(),
-        (Op::Ne, Ordering::Equal) => return vec![below(excluded.clone()), above(excluded)],
+        (Op::Ne, Ordering::Equal) => {
+            return vec![below(excluded(value.clone())), above(excluded(value))];
+        }
         (Op::Ne, _) => ALL,
-        (Op::Ge, Ordering::Equal | Ordering::Greater) => above(included),
-        (Op::Ge, Ordering::Less) => above(excluded),
-        (Op::Gt, Ordering::Greater) => above(included),
-        (Op::Gt, Ordering::Equal | Ordering::Less) => above(excluded),
-        (Op::Le, Ordering::Equal | Ordering::Less) => below(included),
-        (Op::Le, Ordering::Greater) => below(excluded),
-        (Op::Lt, Ordering::Less) => below(included),
-        (Op::Lt, Ordering::Equal | Ordering::Greater) => below(excluded),
+        (Op::Ge, Ordering::Equal | Ordering::Greater) => above(included(value)),
+        (Op::Ge, Ordering::Less) => above(excluded(value)),
+        (Op::Gt, Ordering::Greater) => above(included(value)),
+        (Op::Gt, Ordering::Equal | Ordering::Less) => above(excluded(value)),
+        (Op::Le, Ordering::Equal | Ordering::Less) => below(included(value)),
+        (Op::Le, Ordering::Greater) => below(excluded(value)),
+        (Op::Lt, Ordering::Less) => below(included(value)),
+        (Op::Lt, Ordering::Equal | Ordering::Greater) => below(excluded(value)),
     };
     vec![one]
 }

@@ -9,6 +9,7 @@ pub(crate) mod exact;
 mod extract;
 mod infer;
 mod path;
+mod plain;
 mod point;
 mod point_time;
 mod readable;
@@ -38,5 +39,7 @@ pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};
 
 #[cfg(test)]
 mod extract_tests;
+#[cfg(test)]
+mod plain_tests;
 #[cfg(test)]
 mod tests;

@@ -70,7 +70,7 @@ pub(crate) struct Trie {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Node {
+pub(super) struct Node {
     parent: u32,
     name: String,
     children: Vec<Child>,
@@ -127,7 +127,7 @@ impl Trie {
     }
 
     #[inline]
-    fn node(&self, at: u32) -> &Node {
+    pub(super) fn node(&self, at: u32) -> &Node {
         static NOWHERE: Node = Node {
             parent: 0,
             name: String::new(),
@@ -184,13 +184,25 @@ impl Trie {
 impl Node {
     /// The index among the children, and the node, of the child called `name`.
     #[inline]
-    fn find(&self, name: &str) -> Option<(usize, u32)> {
+    pub(super) fn find(&self, name: &str) -> Option<(usize, u32)> {
         let (place, child) = self
             .children
             .iter()
             .enumerate()
             .find(|(_, c)| *c.name == *name)?;
         Some((place, child.node))
+    }
+
+    /// The targets of its values.
+    #[inline]
+    pub(super) fn targets(&self) -> &[u32] {
+        &self.targets
+    }
+
+    /// True when its numbers are read to the last bit.
+    #[inline]
+    pub(super) fn is_exact(&self) -> bool {
+        self.exact
     }
 }
 

@@ -195,8 +195,6 @@ impl Batch {
 pub struct WriteBatch<K = Key> {
     part: Part,
     durability: Durability,
-    /// A record that is being serialised.
-    json: Vec<u8>,
     key: PhantomData<fn() -> K>,
 }
 
@@ -208,7 +206,6 @@ impl<K> WriteBatch<K> {
         WriteBatch {
             durability: dataset.shared.durability,
             part: Part::new(dataset),
-            json: Vec::new(),
             key: PhantomData,
         }
     }
@@ -241,9 +238,12 @@ impl<K> WriteBatch<K> {
     }
 
     fn serialised(&mut self, record: &(impl Serialize + ?Sized), insert: bool) -> Result<()> {
-        self.json.clear();
-        record::serialise(record, &mut self.json)?;
-        self.part.put(&self.json, insert)
+        let mut json = std::mem::take(&mut self.part.json);
+        json.clear();
+        let written = record::serialise(record, &mut json);
+        let result = written.and_then(|()| self.part.put(&json, insert));
+        self.part.json = json;
+        result
     }
 
     /// Notes something under a name beside the records, in the same commit: both are there after a crash, or neither. Replaces what was noted

@@ -225,6 +225,11 @@ pub(crate) struct Layout {
     /// The place of the attribute by whose place the records are stored among the attributes.
     clustered: Option<usize>,
     pub(crate) building: Option<Building>,
+    /// The ids of the extracted attributes, in their order.
+    pub(crate) extracted: Vec<u32>,
+    /// The trees that remember the keys that are written, under deleted-key maintenance, each once: an index that is being switched is
+    /// written to twice, with one tree of keys.
+    pub(crate) deleted: Vec<TreeId>,
     /// The tree of what expires, once records do.
     pub(crate) expiry: Option<TreeId>,
     /// The place of the time at which a record expires among what is extracted, where it is there.
@@ -248,6 +253,7 @@ impl Layout {
         let attributes: Vec<Attribute> = attributes
             .map(|stored| Attribute::new(name, stored, (&key, versions), false, version))
             .collect::<Option<_>>()?;
+        let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
         let mut extracted: Vec<(Path, Type)> = stored
             .attributes
             .iter()
@@ -260,6 +266,7 @@ impl Layout {
                 let known = attributes.iter().position(|a| a.id == attribute.id);
                 if known.is_none() {
                     extracted.push((attribute.path.clone(), attribute.ty));
+                    ids.push(attribute.id);
                 }
                 Some(Building {
                     place: known.unwrap_or(attributes.len()),
@@ -275,6 +282,11 @@ impl Layout {
             }
             None => None,
         };
+        let with_index = building.iter().map(|building| &building.attribute);
+        let with_index = attributes.iter().chain(with_index);
+        let mut deleted: Vec<TreeId> = with_index.filter_map(|a| a.deleted).collect();
+        deleted.sort_unstable();
+        deleted.dedup();
         let keys_written = version.tree_named(&keys_tree(name)).map(|tree| tree.id);
         let expiry = version.tree_named(&expiry_tree(name)).map(|tree| tree.id);
         if expiry.is_none() && stored.expiry.is_some() {
@@ -293,6 +305,8 @@ impl Layout {
             expiry,
             old,
             expires_place,
+            extracted: ids,
+            deleted,
             extraction: Extraction::new(key, extracted),
             data: data.id,
             keys: keys_written.filter(|_| stored.settings.keys_after.is_none()),
@@ -331,13 +345,6 @@ impl Layout {
         let building = self.building.iter();
         let building = building.map(|building| (building.place, &building.attribute));
         self.attributes.iter().enumerate().chain(building)
-    }
-
-    /// The ids of the extracted attributes, in their order.
-    pub(crate) fn extracted(&self) -> impl Iterator<Item = u32> + Clone {
-        let new = self.building.iter().filter(|building| building.is_new);
-        let ids = self.attributes.iter().map(|attribute| attribute.id);
-        ids.chain(new.map(|building| building.attribute.id))
     }
 
     /// The trees of the dataset, data first; then those whose compactions report what is obsolete, the set of what they reported, and

@@ -205,7 +205,7 @@ impl Answer {
             ExplainedIndex {
                 index: attribute.map(|a| a.path.to_string()).unwrap_or_default(),
                 kind: attribute.map(|a| a.kind.to_string()).unwrap_or_default(),
-                condition: predicate.map(|p| p.text.clone()).unwrap_or_default(),
+                condition: self.predicates.text(*at),
             }
         };
         let mut plan = ExplainedPlan::default();

@@ -61,8 +61,8 @@ impl Window {
     }
 }
 
-/// What is sought, as text and as a range; the tests that ask for it, and whether it answers them.
-pub(super) type Sought = (Range, String, Vec<usize>, bool);
+/// What is sought; the tests that ask for it, and whether it answers them.
+pub(super) type Sought = (Range, Vec<usize>, bool);
 
 /// What tests that every match meets ask of an attribute of place and time: an area at least, and a time. `window` gives that
 /// of a test on a declared attribute.
@@ -75,9 +75,8 @@ pub(super) fn asked<'t>(
         return Ok(None);
     };
     let (point, time) = point_time_paths(&attribute.path)?;
-    let (mut areas, mut when, mut asking, mut texts) = (Vec::new(), None, Vec::new(), Vec::new());
+    let (mut areas, mut when, mut asking) = (Vec::new(), None, Vec::new());
     for (number, test) in tests {
-        let text = || test.to_expr().map(|e| e.to_string()).unwrap_or_default();
         if test.path == point
             && let [Asked::Within(area)] = test.predicates.as_slice()
         {
@@ -92,7 +91,6 @@ pub(super) fn asked<'t>(
             continue;
         }
         asking.push(number);
-        texts.push(text());
     }
     let (Some(window), false) = (when, areas.is_empty()) else {
         return Ok(None);
@@ -102,7 +100,7 @@ pub(super) fn asked<'t>(
         regions.map(|area| Range::of_region(Region::at_times(area, window.from, window.to)));
     let range = ranges.reduce(Range::and);
     let range = range.ok_or_else(|| Error::damaged("a place without an area"))?;
-    Ok(Some((range, texts.join(" & "), asking, window.exact)))
+    Ok(Some((range, asking, window.exact)))
 }
 
 #[cfg(test)]

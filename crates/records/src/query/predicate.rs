@@ -25,8 +25,6 @@ pub(super) struct Predicate {
     pub(super) sought: Option<Vec<Range>>,
     /// All records with such a token meet it.
     pub(super) answered: bool,
-    /// The conditions it came from, for people.
-    pub(super) text: String,
 }
 
 impl Predicate {
@@ -139,7 +137,7 @@ impl Predicates {
                 Window::of(range, ty)
             };
             let asked = place_time::asked(attribute, asked, &window)?;
-            if let Some((range, text, tests, exact)) = asked {
+            if let Some((range, tests, exact)) = asked {
                 self.implied.push(Implied {
                     place: self.declared.len(),
                     tests,
@@ -149,7 +147,6 @@ impl Predicates {
                     ranges: vec![range.clone()],
                     sought: Some(vec![range]),
                     answered: exact,
-                    text,
                 });
             }
         }
@@ -192,6 +189,18 @@ impl Predicates {
             .filter_map(|test| self.place(test))
             .chain(self.implied());
         places.filter_map(|at| self.declared.get(at))
+    }
+
+    /// The conditions that a declared predicate came from, for people.
+    pub(super) fn text(&self, at: usize) -> String {
+        let Some(filter) = &self.filter else {
+            return String::new();
+        };
+        let implied = self.implied.iter().find(|implied| implied.place == at);
+        let own = self.places.iter().position(|place| *place == Some(at));
+        let from = implied.map_or(own.as_slice(), |implied| implied.tests.as_slice());
+        let tests = from.iter().filter_map(|test| filter.tests().get(*test));
+        tests.map(text).collect::<Vec<_>>().join(" & ")
     }
 
     /// True when no record can match, whatever it holds.
@@ -253,12 +262,11 @@ impl Predicates {
 
 /// A test of a declared attribute. Several predicates are bounds of one range.
 fn declared(at: usize, attribute: &Attribute, test: &Test) -> Result<Predicate> {
-    let text = test.to_expr().map(|e| e.to_string()).unwrap_or_default();
     let mut ranges: Option<Vec<Range>> = None;
     for asked in &test.predicates {
         let more = asked
             .to_ranges(attribute.ty)
-            .map_err(|why| Error::bad_input(format!("{text}: {why}")))?;
+            .map_err(|why| Error::bad_input(format!("{}: {why}", text(test))))?;
         ranges = Some(match (ranges.as_deref(), more.as_slice()) {
             (Some([known]), [more]) => vec![known.clone().and(more.clone())],
             _ => more,
@@ -274,8 +282,11 @@ fn declared(at: usize, attribute: &Attribute, test: &Test) -> Result<Predicate> 
         ranges,
         sought,
         answered,
-        text,
     })
+}
+
+fn text(test: &Test) -> String {
+    test.to_expr().map(|e| e.to_string()).unwrap_or_default()
 }
 
 /// What an index with this tokenizer is asked for, and whether that answers the test.

@@ -85,6 +85,14 @@ impl Current {
         self.layout.load_full()
     }
 
+    /// As [`Current::latest`], in the place of a layout that was right before.
+    pub(crate) fn renew(&self, layout: &mut Arc<Layout>) {
+        let latest = self.layout.load();
+        if !Arc::ptr_eq(&latest, layout) {
+            *layout = Arc::clone(&latest);
+        }
+    }
+
     /// The layout in `version`; the latest when the dataset is not in it.
     pub(crate) fn layout_in(&self, version: &Version) -> Arc<Layout> {
         let latest = self.layout.load();

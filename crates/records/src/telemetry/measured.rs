@@ -206,10 +206,16 @@ impl Live {
                 counter.fetch_add(n, Relaxed);
             }
         }
-        self.probed.fetch_add(counts.probed, Relaxed);
-        self.wasted.fetch_add(counts.wasted, Relaxed);
         let operations = counts.written + counts.bare + counts.fetching;
-        self.operations.fetch_add(operations, Relaxed);
+        for (counter, n) in [
+            (&self.probed, counts.probed),
+            (&self.wasted, counts.wasted),
+            (&self.operations, operations),
+        ] {
+            if n > 0 {
+                counter.fetch_add(n, Relaxed);
+            }
+        }
         let now = self.read();
         if now.written + now.bare + now.fetching > WINDOW {
             for counter in &self.counts {

@@ -1,10 +1,11 @@
 //! The write path: record -> attributes -> index entries for each index -> one batch.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use lsm::entry::MAX_TIME;
-use lsm::{Kind, Seq, Snapshot, Time, TreeId};
+use lsm::{Batch, Kind, Seq, Snapshot, Time, TreeId};
 use model::Key;
 use model::record::{EXPIRES, RecordRef, encode};
 use model::schema::Extracted;
@@ -13,7 +14,7 @@ use super::pre_images::{Expectation, Replaced, Touched};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{self, IndexEntry, Writes};
-use crate::store::{Due, Handle, expiry_key};
+use crate::store::{Due, Handle, Store, expiry_key};
 use crate::telemetry::Measured;
 
 /// Writes to one dataset: all of a batch, or a part of it.
@@ -25,6 +26,8 @@ pub(crate) struct Part {
     pub(super) writes: Writes,
     extracted: Extracted,
     value: Vec<u8>,
+    /// A record that is being serialised.
+    pub(crate) json: Vec<u8>,
     /// The records, where it matters what they replace.
     pub(super) touched: Vec<Touched>,
     /// True when an insert is among them.
@@ -49,17 +52,58 @@ pub(crate) struct Part {
     pub(super) sequences: u32,
 }
 
+/// What a part has allocated.
+#[derive(Default)]
+struct Buffers {
+    writes: Writes,
+    extracted: Extracted,
+    value: Vec<u8>,
+    json: Vec<u8>,
+}
+
+/// Larger ones are freed, in bytes.
+const KEPT_BUFFERS: usize = 64 << 10;
+
+thread_local! {
+    /// Those of the thread's last part, for the next: a put by itself is a part of its own.
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut buffers = Buffers {
+            writes: std::mem::take(&mut self.writes),
+            extracted: std::mem::take(&mut self.extracted),
+            value: std::mem::take(&mut self.value),
+            json: std::mem::take(&mut self.json),
+        };
+        let bytes = buffers.value.capacity() + buffers.json.capacity();
+        if buffers.writes.batch.memory() + buffers.extracted.memory() + bytes <= KEPT_BUFFERS {
+            buffers.writes.clear();
+            let _ = SPARE.try_with(|spare| spare.set(Some(buffers)));
+        }
+    }
+}
+
 impl Part {
     /// The longest name of a note, in bytes.
     pub(crate) const MAX_NOTE_NAME: usize = 1024;
 
     pub(crate) fn new(dataset: Handle) -> Part {
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        let Buffers {
+            writes,
+            extracted,
+            value,
+            json,
+        } = spare.unwrap_or_default();
         Part {
             layout: dataset.current.latest(),
             dataset,
-            writes: Writes::default(),
-            extracted: Extracted::default(),
-            value: Vec::new(),
+            writes,
+            extracted,
+            value,
+            json,
             touched: Vec::new(),
             inserts: false,
             expected: Vec::new(),
@@ -138,9 +182,10 @@ impl Part {
     }
 
     /// When the record expires that was just extracted.
-    fn expires(&self, layout: &Layout, extracted: &Extracted) -> Option<Time> {
-        let expiry = &layout.stored.expiry;
-        let at = layout.expires_place.and_then(|at| extracted.time(at));
+    fn expires(&self) -> Option<Time> {
+        let expiry = &self.layout.stored.expiry;
+        let at = self.layout.expires_place;
+        let at = at.and_then(|at| self.extracted.time(at));
         // To the next millisecond: never too early.
         let at = at.map(|micros| u64::try_from(micros).map_or(0, |micros| micros.div_ceil(1000)));
         let after = expiry.ttl.map(|ttl| {
@@ -174,13 +219,13 @@ impl Part {
 
     /// With `insert`, what is deleted was inserted by the same batch: the key must be new all the same.
     fn delete_encoded(&mut self, key: &[u8], insert: bool) -> Result<()> {
-        let layout = self.layout.clone();
-        self.writes.batch.delete(layout.data, key)?;
+        let (layout, batch) = (&self.layout, &mut self.writes.batch);
+        batch.delete(layout.data, key)?;
         if let Some(keys) = layout.keys_written {
-            self.writes.batch.also(Kind::Delete, keys, key, &[])?;
+            batch.also(Kind::Delete, keys, key, &[])?;
         }
-        self.note_deleted(key)?;
-        self.cancel_old(key, None)?;
+        note_deleted(layout, batch, key)?;
+        self.cancel_old(Some(key))?;
         self.records += 1;
         self.inserts |= insert;
         self.touch(insert, Some(key));
@@ -202,80 +247,73 @@ impl Part {
         }
     }
 
-    /// Under deleted-key maintenance each index remembers the keys that are written.
-    fn note_deleted(&mut self, key: &[u8]) -> Result<()> {
-        let layout = self.layout.clone();
-        let mut trees: Vec<_> = layout.written().filter_map(|(_, a)| a.deleted).collect();
-        // An index that is being switched is written to twice, with one tree of keys.
-        trees.sort_unstable();
-        trees.dedup();
-        for tree in trees {
-            self.writes.batch.also(Kind::Put, tree, key, &[])?;
-        }
-        Ok(())
-    }
-
     fn add(&mut self, json: &[u8]) -> Result<()> {
-        let layout = self.layout.clone();
-        let extracted = std::mem::take(&mut self.extracted);
-        let result = (|| {
-            let key = extracted.key();
-            self.value.clear();
-            let attributes = layout.extracted().enumerate();
-            let attributes =
-                attributes.flat_map(|(at, id)| extracted.values(at).map(move |value| (id, value)));
-            let expires = match layout.expiry {
-                Some(tree) => self.expires(&layout, &extracted).map(|time| (tree, time)),
-                None => None,
+        let expires = match self.layout.expiry {
+            Some(tree) => self.expires().map(|time| (tree, time)),
+            None => None,
+        };
+        let Part {
+            layout,
+            writes,
+            extracted,
+            value,
+            ..
+        } = self;
+        let key = extracted.key();
+        value.clear();
+        let ids = &layout.extracted;
+        let attributes = extracted.iter();
+        // What is behind them is the time of the record's expiry.
+        let attributes = attributes.filter_map(|(at, value)| Some((*ids.get(at)?, value)));
+        let time = expires.map(|(_, time)| time.to_be_bytes());
+        let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
+        let known = layout.stored.next_id;
+        encode(value, known, time.chain(attributes), &[]);
+        let batch = &mut writes.batch;
+        // In a dataset that is stored by place the record goes where its point is.
+        let place = (layout.clustered_place()).filter(|at| extracted.values(*at).next().is_some());
+        let stub = if place.is_some() { &[][..] } else { json };
+        batch.put_parts(layout.data, key, &[value, stub])?;
+        if let Some((tree, time)) = expires {
+            let (entry, never) = (expiry_key(time, key), MAX_TIME);
+            batch.also_until(Kind::Put, tree, &entry, &[], never)?;
+        }
+        if let Some(keys) = layout.keys_written {
+            batch.also(Kind::Put, keys, key, &[])?;
+        }
+        note_deleted(layout, batch, key)?;
+        for (at, attribute) in layout.written() {
+            let Some(index) = index::of(attribute.kind) else {
+                continue;
             };
-            let time = expires.map(|(_, time)| time.to_be_bytes());
-            let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
-            let known = layout.stored.next_id;
-            encode(&mut self.value, known, time.chain(attributes), &[]);
-            // In a dataset that is stored by place the record goes where its point is.
-            let place =
-                (layout.clustered_place()).filter(|at| extracted.values(*at).next().is_some());
-            let stub = if place.is_some() { &[][..] } else { json };
-            self.writes
-                .batch
-                .put_parts(layout.data, key, &[&self.value, stub])?;
-            if let Some((tree, time)) = expires {
-                let (entry, never) = (expiry_key(time, key), MAX_TIME);
-                let batch = &mut self.writes.batch;
-                batch.also_until(Kind::Put, tree, &entry, &[], never)?;
-            }
-            if let Some(keys) = layout.keys_written {
-                self.writes.batch.also(Kind::Put, keys, key, &[])?;
-            }
-            self.note_deleted(key)?;
-            for (at, attribute) in layout.written() {
-                let Some(index) = index::of(attribute.kind) else {
-                    continue;
+            let record = match place == Some(at) {
+                true => [value.as_slice(), json],
+                false => IndexEntry::APART,
+            };
+            attribute.tokenizer.each(extracted.values(at), |value| {
+                let index_entry = IndexEntry {
+                    attribute,
+                    value,
+                    key,
+                    record,
                 };
-                let record = match place == Some(at) {
-                    true => [self.value.as_slice(), json],
-                    false => IndexEntry::APART,
-                };
-                attribute.tokenizer.each(extracted.values(at), |value| {
-                    let index_entry = IndexEntry {
-                        attribute,
-                        value,
-                        key,
-                        record,
-                    };
-                    index.add(&mut self.writes, index_entry)
-                })?;
-            }
-            self.cancel_old(key, Some(&extracted))
-        })();
-        self.extracted = extracted;
-        result
+                index.add(writes, index_entry)
+            })?;
+        }
+        self.cancel_old(None)
     }
 
-    /// Cancels the index entries of the version in the memtable, if one is there, except those that the `new`
-    /// version has too.
-    fn cancel_old(&mut self, key: &[u8], new: Option<&Extracted>) -> Result<()> {
-        let layout = self.layout.clone();
+    /// Cancels the index entries of the version in the memtable, if one is there, of the key that is `deleted`; else of that of the record that
+    /// was just extracted, except those that this one has too.
+    fn cancel_old(&mut self, deleted: Option<&[u8]>) -> Result<()> {
+        let Part {
+            dataset,
+            layout,
+            writes,
+            extracted,
+            before,
+            ..
+        } = self;
         let mut written = layout.written();
         // Who looks at what a write replaces does so for the whole batch, at the commit.
         if layout.stored.settings.maintenance.looks_at_writes()
@@ -284,8 +322,9 @@ impl Part {
         {
             return Ok(());
         }
-        let group = &self.dataset.shared.group;
-        let before = self.before.get_or_insert_with(|| group.snapshot());
+        let new = deleted.is_none().then_some(&*extracted);
+        let key = deleted.unwrap_or_else(|| extracted.key());
+        let before = before.get_or_insert_with(|| dataset.shared.group.snapshot());
         let Some(old) = before.get_in_memory(layout.data, key) else {
             return Ok(());
         };
@@ -302,7 +341,7 @@ impl Part {
             let mine = old.attributes().filter(|(id, _)| *id == attribute.id);
             attribute.tokenizer.each_lost(
                 mine.map(|(_, value)| value),
-                new.iter().flat_map(|new| new.values(at)),
+                new.into_iter().flat_map(|new| new.values(at)),
                 |value| {
                     let index_entry = IndexEntry {
                         attribute,
@@ -310,7 +349,7 @@ impl Part {
                         key,
                         record: IndexEntry::APART,
                     };
-                    index.cancel(&mut self.writes, index_entry)
+                    index.cancel(writes, index_entry)
                 },
             )?;
         }
@@ -372,7 +411,7 @@ impl Part {
         self.records = 0;
         self.deletes = 0;
         self.replaced = (0, 0);
-        self.layout = self.dataset.current.latest();
+        self.dataset.current.renew(&mut self.layout);
     }
 
     /// The place that [`Part::restore`] goes back to.
@@ -407,8 +446,7 @@ impl Part {
     }
 
     /// It is in the log, visible and acknowledged.
-    pub(super) fn committed(&mut self) {
-        let shared = self.dataset.shared.clone();
+    pub(super) fn committed(&mut self, shared: &Arc<Store>) {
         let is_written = !self.is_empty();
         let puts = self.records - self.deletes;
         let measured = Measured {
@@ -423,7 +461,7 @@ impl Part {
         if is_written {
             self.dataset.current.wrote(&shared.group);
             if let Some(background) = &self.dataset.background {
-                background.wrote(&shared);
+                background.wrote(shared);
             }
         }
     }
@@ -441,7 +479,7 @@ impl Part {
             return Ok(());
         }
         let layout = std::mem::replace(&mut self.layout, layout);
-        let mut writes = std::mem::take(&mut self.writes);
+        let writes = std::mem::take(&mut self.writes);
         let (before, records) = (self.before.take(), self.records);
         let touched = std::mem::take(&mut self.touched);
         let inserted: HashSet<u32> = touched
@@ -450,7 +488,7 @@ impl Part {
             .map(|touched| touched.ordinal)
             .collect();
         let mut result = Ok(());
-        each_write(&mut writes, &layout, &mut |ordinal, key, body| {
+        each_write(&writes, &layout, &mut |ordinal, key, body| {
             if result.is_err() {
                 return;
             }
@@ -496,10 +534,10 @@ impl Part {
             return Ok(());
         }
         let (layout, records) = (self.layout.clone(), self.records);
-        let mut writes = std::mem::take(&mut self.writes);
+        let writes = std::mem::take(&mut self.writes);
         self.touched.clear();
         let mut result = Ok(());
-        each_write(&mut writes, &layout, &mut |ordinal, key, body| {
+        each_write(&writes, &layout, &mut |ordinal, key, body| {
             if result.is_err() || passed.contains(&ordinal) {
                 return;
             }
@@ -532,7 +570,7 @@ impl Part {
 type ShowRecord<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
 
 /// Shows the records of a batch that was made for a layout, in the order in which they were added.
-fn each_write(writes: &mut Writes, layout: &Layout, show: &mut ShowRecord<'_>) {
+fn each_write(writes: &Writes, layout: &Layout, show: &mut ShowRecord<'_>) {
     let by_place = layout.clustered().and_then(|attribute| attribute.tree);
     let mut ordinal = 0;
     // The key of a stub: its record is another operation of the same write.
@@ -556,4 +594,12 @@ fn each_write(writes: &mut Writes, layout: &Layout, show: &mut ShowRecord<'_>) {
             ordinal += 1;
         }
     });
+}
+
+/// Under deleted-key maintenance each index remembers the keys that are written.
+fn note_deleted(layout: &Layout, batch: &mut Batch, key: &[u8]) -> Result<()> {
+    for tree in &layout.deleted {
+        batch.also(Kind::Put, *tree, key, &[])?;
+    }
+    Ok(())
 }

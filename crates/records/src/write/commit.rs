@@ -28,7 +28,9 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
             Ok(shared.group.acknowledge(ticket)?)
         });
         let Err(refused) = result else {
-            parts.iter_mut().for_each(Part::committed);
+            for part in parts {
+                part.committed(&shared);
+            }
             return Ok(());
         };
         parts.iter_mut().for_each(Part::restore);
@@ -122,11 +124,13 @@ fn append(
     let seen = seen.unwrap_or_default();
     parts.iter_mut().try_for_each(Part::add_notes)?;
     if parts.iter().all(Part::is_blind) {
+        if let [part] = parts {
+            part.writes.batch.made_for(seen);
+            return Ok(store.group.append(&mut part.writes.batch, durability)?);
+        }
         let mut batch = join(parts)?;
         batch.made_for(seen);
-        let ticket = store.group.append(&mut batch, durability);
-        give_back(parts, batch);
-        return Ok(ticket?);
+        return Ok(store.group.append(&mut batch, durability)?);
     }
     for round in 0..MOST {
         // What one write takes to look up, others may take to overtake it: a large batch would never be done.
