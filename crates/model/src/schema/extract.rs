@@ -10,7 +10,6 @@ use coding::Reader;
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::path::Path;
-use super::plain;
 use super::point::{COORDINATES, Coordinates, coordinate_paths, encode_point};
 use super::point_time::{encode_point_time, point_time_paths};
 use super::readable::without_negative_zeros;
@@ -150,42 +149,13 @@ impl Extraction {
         rest: Rest,
         out: &mut Extracted,
     ) -> Result<(), RecordError> {
-        let text = std::str::from_utf8(json).map_err(|e| RecordError {
-            key: None,
-            kind: RecordErrorKind::InvalidUtf8 {
-                offset: e.valid_up_to(),
-            },
-        })?;
-        if self.extract_plain(text, out) {
-            return Ok(());
-        }
-        self.extract_any(text, rest, out)
-    }
-
-    /// As [`Extraction::extract_with`], if the text is plain, as nearly all are; false if not, and if something is wrong with it.
-    pub(super) fn extract_plain(&self, text: &str, out: &mut Extracted) -> bool {
-        out.clear();
-        let mut collector = Collector::new(self, out);
-        if !plain::walk(&self.trie, text, &mut collector) {
-            return false;
-        }
-        collector.points();
-        let found = collector.error.is_none() && !out.key.is_empty();
-        if found {
-            out.normalise();
-        }
-        found
-    }
-
-    /// As [`Extraction::extract_with`], of any text; says what is wrong with it.
-    pub(super) fn extract_any(
-        &self,
-        text: &str,
-        rest: Rest,
-        out: &mut Extracted,
-    ) -> Result<(), RecordError> {
         out.clear();
         let refused = |kind| RecordError { key: None, kind };
+        let text = std::str::from_utf8(json).map_err(|e| {
+            refused(RecordErrorKind::InvalidUtf8 {
+                offset: e.valid_up_to(),
+            })
+        })?;
         if text
             .bytes()
             .find(|byte| !b" \t\r\n".contains(byte))
@@ -193,14 +163,19 @@ impl Extraction {
         {
             return Err(refused(RecordErrorKind::NotAnObject));
         }
-        if is_too_deep(text.as_bytes()) {
+        if is_too_deep(json) {
             return Err(refused(RecordErrorKind::TooDeep { limit: MAX_DEPTH }));
         }
         self.extract_text(text, rest, out)
     }
 
     fn extract_text(&self, text: &str, rest: Rest, out: &mut Extracted) -> Result<(), RecordError> {
-        let mut collector = Collector::new(self, out);
+        let mut collector = Collector {
+            extraction: self,
+            out,
+            error: None,
+            negative_zero: false,
+        };
         let mut input = serde_json::Deserializer::from_str(text);
         let walked = self
             .trie
@@ -355,16 +330,7 @@ impl Sink for Collector<'_> {
     }
 }
 
-impl<'a> Collector<'a> {
-    fn new(extraction: &'a Extraction, out: &'a mut Extracted) -> Collector<'a> {
-        Collector {
-            extraction,
-            out,
-            error: None,
-            negative_zero: false,
-        }
-    }
-
+impl Collector<'_> {
     #[cold]
     fn refuse(&mut self, kind: RecordErrorKind) {
         self.error.get_or_insert(kind);

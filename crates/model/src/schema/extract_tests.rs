@@ -11,7 +11,7 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
 }
 
-pub(super) fn extraction(key: &str, key_type: KeyType, attributes: &[(&str, Type)]) -> Extraction {
+fn extraction(key: &str, key_type: KeyType, attributes: &[(&str, Type)]) -> Extraction {
     let attributes = attributes.iter().map(|(p, t)| (path(p), *t)).collect();
     Extraction::new((path(key), key_type), attributes)
 }

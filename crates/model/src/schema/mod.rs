@@ -9,7 +9,6 @@ pub(crate) mod exact;
 mod extract;
 mod infer;
 mod path;
-mod plain;
 mod point;
 mod point_time;
 mod readable;
@@ -39,7 +38,5 @@ pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};
 
 #[cfg(test)]
 mod extract_tests;
-#[cfg(test)]
-mod plain_tests;
 #[cfg(test)]
 mod tests;

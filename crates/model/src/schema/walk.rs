@@ -70,7 +70,7 @@ pub(crate) struct Trie {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Node {
+struct Node {
     parent: u32,
     name: String,
     children: Vec<Child>,
@@ -127,7 +127,7 @@ impl Trie {
     }
 
     #[inline]
-    pub(super) fn node(&self, at: u32) -> &Node {
+    fn node(&self, at: u32) -> &Node {
         static NOWHERE: Node = Node {
             parent: 0,
             name: String::new(),
@@ -184,25 +184,13 @@ impl Trie {
 impl Node {
     /// The index among the children, and the node, of the child called `name`.
     #[inline]
-    pub(super) fn find(&self, name: &str) -> Option<(usize, u32)> {
+    fn find(&self, name: &str) -> Option<(usize, u32)> {
         let (place, child) = self
             .children
             .iter()
             .enumerate()
             .find(|(_, c)| *c.name == *name)?;
         Some((place, child.node))
-    }
-
-    /// The targets of its values.
-    #[inline]
-    pub(super) fn targets(&self) -> &[u32] {
-        &self.targets
-    }
-
-    /// True when its numbers are read to the last bit.
-    #[inline]
-    pub(super) fn is_exact(&self) -> bool {
-        self.exact
     }
 }
 
