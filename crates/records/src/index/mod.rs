@@ -238,6 +238,11 @@ pub trait Index: Send + Sync {
         false
     }
 
+    /// True where an entry of its tree has the record that it is about: of those that are current nothing else is read.
+    fn brings_records(&self) -> bool {
+        false
+    }
+
     /// The options of its tree, where it has one, that keeps the index entries of so many versions of a record; but for the
     /// policy.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
@@ -360,6 +365,11 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
 /// The box around the points of a table that is cut by space.
 pub(crate) fn box_of(file: &TableFile) -> Option<Bounds> {
     spatial::box_of(file).map(|(bounds, _)| bounds)
+}
+
+/// [`Index::brings_records`] of a kind.
+pub(crate) fn brings_records(kind: IndexKind) -> bool {
+    of(kind).is_some_and(|index| index.brings_records())
 }
 
 /// [`Index::is_filtered_scan`] of a kind.

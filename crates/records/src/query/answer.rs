@@ -17,7 +17,7 @@ use super::stages::{self, Admission, TakeScanned};
 use super::{Order, PageToken, Query};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::{Best, CURRENT, Candidate, Lookup, Window};
+use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
 use crate::maintenance::{Validation, Validity};
 use crate::record::Record;
 use crate::store::View;
@@ -114,7 +114,7 @@ impl Answer {
             Validation::Auto => {
                 let wasteful = query.snapshot.dataset.current.usage.is_wasteful();
                 // Records that come with their index entries need not be fetched.
-                let brings = (driving.first()).is_some_and(|a| a.kind.is_clustered());
+                let brings = (driving.first()).is_some_and(|a| index::brings_records(a.kind));
                 validity.probes_keys() && (query.keys_only || wasteful || brings)
             }
         };

@@ -94,7 +94,7 @@ impl Answer {
         order: BulkOrder,
         sink: Sink<'_>,
     ) -> Result<()> {
-        if attribute.kind.is_clustered() && order == BulkOrder::Any {
+        if index::brings_records(attribute.kind) && order == BulkOrder::Any {
             return self.visit_by_place(driver, attribute, sink);
         }
         // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.

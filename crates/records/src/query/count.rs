@@ -94,7 +94,7 @@ impl Answer {
             return self.count_entries(layout, attribute, range);
         }
         // Records are read in any case: then the keys are probed only where that has been worth it.
-        if !attribute.kind.is_clustered() {
+        if !index::brings_records(attribute.kind) {
             self.probes_keys &= !self.chooses_validation() || self.is_wasteful();
         }
         self.visit_index((driver, attribute), BulkOrder::Any, Sink::Count)?;

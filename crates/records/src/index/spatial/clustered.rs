@@ -50,6 +50,10 @@ impl Index for Clustered {
         true
     }
 
+    fn brings_records(&self) -> bool {
+        true
+    }
+
     /// Unlike other trees of entries it is searched for keys.
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         let searched = TreeOptions::default();
