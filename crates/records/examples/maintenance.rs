@@ -4,9 +4,9 @@
 //! cargo run --release -p esker --example maintenance -- USE STRATEGY [RECORDS]
 //! ```
 //!
-//! USE is `insert` (one index), `insert2` (two), `update` (each record replaced once, in random order, a lookup for each hundred), `lookup` (a
-//! tenth is replaced, with ten lookups of the newest ten for each), `count` (replaced once, then 200 counts of a tenth of the records by the index), or
-//! `small` (2,000 records, replaced and looked up, twenty times over in new stores). STRATEGY is `auto` or one by name. Kinds are composite,
+//! USE is `insert` (one index), `insert2` (two), `update` (as many puts again, of random keys, with a lookup for each hundred), `lookup`
+//! (a tenth as many, with ten lookups of the newest ten for each), `count` (as `update`, then 200 counts of a tenth of the records by the index), or
+//! `small` (2,000 records, as many puts again and 500 lookups, twenty times over in new stores). STRATEGY is `auto` or one by name. Kinds are composite,
 //! memory is 64 MiB.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
