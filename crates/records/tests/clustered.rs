@@ -19,6 +19,7 @@ use esker::{
 };
 use fastrand::Rng;
 use lsm::{Batch, Cursor, Durability};
+use model::definition::StoredDef;
 use serde_json::{Value as Json, json};
 
 const START: u64 = 1_700_000_000_000;
@@ -794,4 +795,41 @@ fn advice_fits_a_dataset_in_the_order_of_place() {
         }
     }
     assert_eq!(advice.attributes.len(), 2);
+}
+
+/// The attribute has the greatest number of those that are declared at the beginning, wherever it stands among them.
+#[test]
+fn a_definition_keeps_its_order() {
+    let none = || Index::none().int();
+    let defs = [
+        DatasetDef::new("id", KeyType::Int)
+            .cluster("at")
+            .index("n", none()),
+        DatasetDef::new("id", KeyType::Int)
+            .index("n", none())
+            .cluster("x,y"),
+        (DatasetDef::new("id", KeyType::Int).index("n", none()))
+            .index("x,y", Index::none().plane())
+            .index("time", Index::none().time())
+            .cluster("x,y@time"),
+    ];
+    for def in defs {
+        let text = serde_json::to_string(&def).unwrap();
+        assert_eq!(serde_json::from_str::<DatasetDef>(&text).unwrap(), def);
+        let stored = StoredDef::new(&def);
+        let clustered = stored.clustered().unwrap();
+        assert!(
+            stored
+                .attributes
+                .iter()
+                .all(|a| stored.in_all_records(a.id))
+        );
+        assert_eq!(clustered.id + 1, stored.next_id);
+        assert!(!stored.in_all_records(stored.next_id));
+        assert_eq!(StoredDef::from_bytes(&stored.to_bytes()).unwrap(), stored);
+        assert_eq!(stored.def(), def);
+    }
+    let timed = DatasetDef::new("id", KeyType::Int).cluster("at@time");
+    let kind = IndexKind::SpaceTime(Layout::Clustered);
+    assert!(timed.indexes.iter().any(|index| index.kind == kind));
 }

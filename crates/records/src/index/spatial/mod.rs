@@ -19,6 +19,9 @@ use crate::error::Result;
 /// So many entries more are as quick to look at as another range is to find.
 const ENTRIES_PER_RANGE: u64 = 400;
 
+/// The same of entries that have their records, of which a block holds a tenth of that.
+const RECORDS_PER_RANGE: u64 = 40;
+
 /// The index of a layout.
 pub(super) fn of(layout: Layout) -> &'static dyn Index {
     match layout {
@@ -94,7 +97,11 @@ pub(super) fn bounds(
             exact: false,
         })
         .collect();
-    let spared = (fine.len().saturating_sub(few.len())) as u64 * ENTRIES_PER_RANGE;
+    let each = match attribute.kind.is_clustered() {
+        true => RECORDS_PER_RANGE,
+        false => ENTRIES_PER_RANGE,
+    };
+    let spared = (fine.len().saturating_sub(few.len())) as u64 * each;
     let meets = |file: &TableFile| meets(file, range);
     let expected = lookup.approximate_where(attribute, few.iter(), &meets)?;
     Ok(if expected > spared { fine } else { few })
