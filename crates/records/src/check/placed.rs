@@ -7,7 +7,7 @@ use model::schema::Value;
 use super::READAHEAD;
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::VisitFact;
+use crate::index::{VisitFact, stands_for_record};
 
 /// Gives of each record in the tree by place what its stub must be, key and sequence number; of those that compactions have not
 /// dropped yet, too.
@@ -31,8 +31,10 @@ pub(super) fn each_stub(
             let body = RecordRef::parse(stored).map(|record| record.body().len());
             let malformed = || Error::damaged("a record is malformed");
             let stub = stored.len() - body.ok_or_else(malformed)?;
-            let (_, key) = Value::split(attribute.ty, cursor.key()).ok_or_else(malformed)?;
-            visit(stored.get(..stub).unwrap_or_default(), key, cursor.seq())?;
+            let (value, key) = Value::split(attribute.ty, cursor.key()).ok_or_else(malformed)?;
+            if stands_for_record(attribute, (value, stored), |_| true)? {
+                visit(stored.get(..stub).unwrap_or_default(), key, cursor.seq())?;
+            }
         }
         cursor.next()?;
     }

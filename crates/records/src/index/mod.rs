@@ -34,6 +34,7 @@ pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use eager::{Heads, complete as complete_eager};
 pub(crate) use filter::{Take, each_match};
 pub use model::range::Range;
+pub(crate) use spatial::stands_for_record;
 pub use walk::{Tells, TreeEntry};
 
 use crate::catalog::{Attribute, Layout};
@@ -478,7 +479,8 @@ pub(crate) fn each_point(
 /// Is given key and sequence number of an entry of a clustered attribute, and the record.
 pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
 
-/// The same of the tree of a clustered attribute: key, sequence number, and the record.
+/// The same of the tree of a clustered attribute: key, sequence number, and the record, once where several of its times are in
+/// the range.
 pub(crate) fn each_placed(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -491,7 +493,13 @@ pub(crate) fn each_placed(
         attribute,
         range,
         &mut all,
-        &mut |_, key, entry, _| visit(key, entry.seq, entry.value),
+        &mut |value, key, entry, _| {
+            let admits = |value: &[u8]| range.contains(value);
+            match stands_for_record(attribute, (value, entry.value), admits)? {
+                true => visit(key, entry.seq, entry.value),
+                false => Ok(()),
+            }
+        },
     )
 }
 

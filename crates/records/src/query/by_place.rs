@@ -17,7 +17,7 @@ use super::scan::READAHEAD;
 use super::stages::{Admission, Fetch, Joins, TakeScanned, Verdict};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::{self, APART, Candidate, Lookup};
+use crate::index::{self, APART, Candidate, Lookup, stands_for_record};
 use crate::store::{Ahead, Item, Stubs, View, hides};
 
 /// A scan of a dataset that is stored by place, for answers that need more than stubs.
@@ -148,10 +148,14 @@ impl Scan<'_> {
         let mut left = wanted.len();
         while cursor.valid() && left > 0 {
             if cursor.kind() == Kind::Put && wanted.contains(cursor.seq()) {
-                left -= 1;
                 let split = Value::split(attribute.ty, cursor.key());
                 let malformed = || Error::damaged("the tree by place: malformed key");
-                let (_, key) = split.ok_or_else(malformed)?;
+                let (value, key) = split.ok_or_else(malformed)?;
+                if !stands_for_record(attribute, (value, cursor.value()), |_| true)? {
+                    cursor.next()?;
+                    continue;
+                }
+                left -= 1;
                 let record = &mut || cursor.value_slice();
                 if self.give((key, cursor.seq()), record, to)?.is_break() {
                     left = 0;

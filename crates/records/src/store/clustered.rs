@@ -6,6 +6,9 @@
 //! blocks. What a stub says is enough for: is the record there, of which write, has it expired, and the attributes that were declared
 //! when the dataset was created. Whoever needs more, or gives the record out, has it read here.
 //!
+//! A record of one place and several times is under each of them, whole. Who goes through the tree by place counts it once
+//! (`index::stands_for_record`); a stub leads to the first.
+//!
 //! **Invariant.** The record of a stub that is the newest entry of its key, in the same snapshot, is there under its number: where it
 //! is not, the store is damaged. That of an older stub may be gone.
 

@@ -1,20 +1,38 @@
 //! The records themselves in z-order: an index as in [`super::z`] whose entries have the whole record for their value. The tree
 //! of the data has a stub of each, its attributes without its JSON (`crate::store::clustered`).
 //!
-//! **Invariants.** A record has one point, and so one entry, under the number of its write. A write that takes an entry back is a
+//! **Invariants.** A record has one point, and so one entry (one for each of its times, where these count), under the number of its write. A write that takes an entry back is a
 //! newer write of the same record. So where a stub is the newest entry of its key, the record is the newest entry of its own key
 //! here, whatever the maintenance strategy drops.
 
 use lsm::TreeOptions;
+use model::record::RecordRef;
 
 use super::super::composite::Composite;
 use super::super::cost::Figures;
 use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, tree_of};
 use super::z::{self, Z};
 use crate::catalog::Attribute;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub(super) struct Clustered;
+
+/// True for the entry, of those that the tree by place has of one record, which stands for it among those that `admits` takes: the
+/// first. Only a record of several times has several.
+pub(crate) fn stands_for_record(
+    attribute: &Attribute,
+    (value, stored): (&[u8], &[u8]),
+    admits: impl Fn(&[u8]) -> bool,
+) -> Result<bool> {
+    if attribute.ty.timed_space().is_none() {
+        return Ok(true);
+    }
+    let record =
+        RecordRef::parse(stored).ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+    let mut values = record.attributes();
+    let first = values.find(|(id, value)| *id == attribute.id && admits(value));
+    Ok(first.is_some_and(|(_, first)| first == value))
+}
 
 impl Index for Clustered {
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {

@@ -7,6 +7,8 @@ mod packed;
 mod partition;
 mod z;
 
+pub(crate) use clustered::stands_for_record;
+
 use lsm::version::TableFile;
 use model::definition::Layout;
 use model::geometry::{Bounds, Relation};
