@@ -66,7 +66,8 @@ impl Broker {
         Ok(Published { seq, matches })
     }
 
-    /// Withdraws a publication that was received: nobody gets it from now on. False when it had expired.
+    /// Withdraws a publication that was received: who looks for it from now on does not find it. What was on its way to a
+    /// consumer, in the queue of an inbox or in the log before a follower, arrives. False when it had expired.
     ///
     /// # Errors
     /// What writing fails with.
