@@ -371,6 +371,42 @@ fn repeated_queries_miss_nothing_but_what_expires_in_between() {
     assert_eq!(ids, [2, 3, 4]);
 }
 
+/// A subscription that goes on long after the last publication costs no repetitions that can find nothing.
+#[test]
+fn repeated_queries_end_with_the_publications() {
+    let wishes = r#"{"id":1,"user":"a","at":0,"from":0,"to":1700000000}
+"#;
+    let news = r#"{"id":1,"t":1}
+{"id":2,"t":2,"expires":4}
+"#;
+    let run = Files::new(wishes, news)
+        .replay(&["--architecture", "rep", "--every", "1"])
+        .expect(0);
+    assert_eq!(run.rows().len(), 2);
+}
+
+#[test]
+fn a_slip_in_the_arguments_makes_no_store() {
+    let files = Files::new("", "");
+    for every in ["0", "NaN"] {
+        let run = files.replay(&["--architecture", "rep", "--every", every]);
+        let run = run.expect(2);
+        assert!(run.stderr.contains("--every"), "{}", run.stderr);
+        assert!(!Path::new(&files.path("store")).exists());
+    }
+}
+
+/// Times are numbers in the unit of the data, before 1970 as well.
+#[test]
+fn what_expires_before_1970_is_there_until_then() {
+    let wishes = r#"{"id":1,"user":"a","at":-68,"from":-369,"to":-69}
+{"id":2,"user":"a","at":-30,"from":-369,"to":-69}
+"#;
+    let run = Files::new(wishes, "{\"id\":2,\"t\":-88,\"expires\":-38}\n").replay(&[]);
+    let run = run.expect(0);
+    assert_eq!(run.rows(), [json!({"subscription": 1, "publication": 2})]);
+}
+
 #[test]
 fn a_subscriber_reads_beside_publishers() {
     let dir = tempfile::tempdir().unwrap();

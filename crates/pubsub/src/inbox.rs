@@ -33,7 +33,8 @@ impl Broker {
     /// The notifications of a subscription from the publication behind the one with the number `after` on; without it, what is
     /// published after the subscription was made. A consumer that keeps the number of the last notification that it
     /// has dealt with misses nothing and gets nothing twice, whatever happens in between; but what expires meanwhile is
-    /// gone, and of a subscription to changes, what the change was compared with.
+    /// gone, and of a subscription to changes, what the change was compared with; and of one that [moves](Broker::move_to)
+    /// the last sixteen places are known: a consumer that was away longer misses what was for those before.
     ///
     /// The queue holds 1,024 notifications; a consumer that is slower reads what it missed from the lists.
     ///
@@ -127,7 +128,8 @@ impl Inbox {
     /// # Errors
     /// What reading fails with.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
-        let until = Instant::now() + most;
+        // None is beyond what the clock can say: for ever.
+        let until = Instant::now().checked_add(most);
         loop {
             let mut state = self.queue.state.lock();
             if let Some(next) = state.page.pop_front() {
@@ -148,9 +150,17 @@ impl Inbox {
             }
             if state.is_behind {
                 self.has_more = true;
-            } else if most.is_zero() || self.queue.filled.wait_until(&mut state, until).timed_out()
-            {
+            } else if most.is_zero() {
                 return Ok(None);
+            } else {
+                match until {
+                    None => self.queue.filled.wait(&mut state),
+                    Some(until) => {
+                        if self.queue.filled.wait_until(&mut state, until).timed_out() {
+                            return Ok(None);
+                        }
+                    }
+                }
             }
         }
     }

@@ -80,6 +80,18 @@ impl RepeatedQueries {
     /// # Errors
     /// Those of [`Broker::query`].
     pub fn advance(&mut self, now: Time, tell: &mut Tell<'_>) -> Result<()> {
+        self.repeat(now, true, tell)
+    }
+
+    /// The same where nothing more is published: each is asked for the last time, for it can find nothing new later.
+    ///
+    /// # Errors
+    /// Those of [`Broker::query`].
+    pub fn finish(&mut self, now: Time, tell: &mut Tell<'_>) -> Result<()> {
+        self.repeat(now, false, tell)
+    }
+
+    fn repeat(&mut self, now: Time, again: bool, tell: &mut Tell<'_>) -> Result<()> {
         while let Some(Reverse((time, id))) = self.due.peek().copied().filter(|due| due.0.0 <= now)
         {
             self.due.pop();
@@ -89,7 +101,7 @@ impl RepeatedQueries {
             let joins = std::mem::take(&mut query.subscription.joins);
             self.ask(id, &mut query, time, joins, tell)?;
             query.subscription.joins = joins;
-            if time < query.to {
+            if again && time < query.to {
                 let next = time.saturating_add(self.every).min(query.to);
                 self.due.push(Reverse((next, id)));
                 self.queries.insert(id, query);

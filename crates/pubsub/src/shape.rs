@@ -119,7 +119,8 @@ impl Shapes {
         }
         if !written.is_empty() {
             if forgets() {
-                until.retain(|_, until| *until == NEVER || *until >= now);
+                // A clock does not go below 0, and times may: at 0 none of them has passed for certain.
+                until.retain(|_, until| now == 0 || *until == NEVER || *until >= now);
             }
             until.extend(written.iter().cloned());
             self.known.store(Arc::new(Known::of(&until)));

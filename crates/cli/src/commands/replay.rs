@@ -27,6 +27,12 @@ pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failur
             args.dir.display()
         )));
     }
+    if args
+        .every
+        .is_some_and(|every| every <= 0.0 || every.is_nan())
+    {
+        return Err(Failure::Usage("--every is a number above 0".to_owned()));
+    }
     let mut subscriptions = Lines::open(&args.subscriptions)?;
     let mut publications = Lines::open(&args.publications)?;
     // Somebody may have subscribed long before, at time 0 of whatever unit.
@@ -103,15 +109,13 @@ impl Replay {
             .remember(None)
             .resolution(units.per_tick);
         let broker = Broker::create_or_open(&db, config)?;
-        let every = args.every.filter(|every| *every > 0.0);
-        let repeated = match (args.architecture, every) {
+        let repeated = match (args.architecture, args.every) {
             (ReplayArchitecture::Rep, Some(every)) => {
                 let every = units.time_of(every).unwrap_or(Time::MAX);
                 Some(RepeatedQueries::new(&broker, every))
             }
-            (ReplayArchitecture::Rep, None) => {
-                return Err(Failure::Usage("--every is a number above 0".to_owned()));
-            }
+            // Without a repetition in between there is the one at the end.
+            (ReplayArchitecture::Rep, None) => Some(RepeatedQueries::new(&broker, Time::MAX)),
             _ => None,
         };
         Ok(Replay {
@@ -127,7 +131,7 @@ impl Replay {
 
     /// Brings the clock to a time.
     fn advance(&mut self, to: Time) -> Result<(), Failure> {
-        self.ask(to.saturating_sub(1))?;
+        self.ask(to.saturating_sub(1), true)?;
         self.set_clock(to)
     }
 
@@ -141,17 +145,21 @@ impl Replay {
         Ok(())
     }
 
-    /// Repeats the queries that are due by then.
-    fn ask(&mut self, by: Time) -> Result<(), Failure> {
+    /// Repeats the queries that are due by then; for the last time, unless more is published.
+    fn ask(&mut self, by: Time, goes_on: bool) -> Result<(), Failure> {
         let Some(mut repeated) = self.repeated.take() else {
             return Ok(());
         };
         let mut failed = None;
         while let Some(due) = repeated.next_due().filter(|due| *due <= by) {
             self.set_clock(due)?;
-            repeated.advance(due, &mut |_, tag, notification| {
+            let mut tell = |_: u64, tag: &[u8], notification: &Notification| {
                 failed = self.print(tag, &notification.body).err().or(failed.take());
-            })?;
+            };
+            match goes_on {
+                true => repeated.advance(due, &mut tell)?,
+                false => repeated.finish(due, &mut tell)?,
+            }
         }
         self.repeated = Some(repeated);
         failed.map_or(Ok(()), Err)
@@ -233,7 +241,7 @@ impl Replay {
     }
 
     fn finish(mut self) -> Result<Outcome, Failure> {
-        self.ask(Time::MAX)?;
+        self.ask(Time::MAX, false)?;
         self.output.finish()?;
         self.db.close()?;
         Ok(Outcome::found(self.found))

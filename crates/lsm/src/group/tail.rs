@@ -19,6 +19,9 @@ use crate::error::{Error, Result};
 use crate::version::{ClosedSegment, log_path};
 use crate::wal::{Follower, LogKind, Record};
 
+/// The longest wait, a century: what is added to the present has to be a time.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// The most log that is retained for an observer.
 const OBSERVER_BYTES: u64 = 64 << 20;
 
@@ -336,7 +339,7 @@ impl Tail {
     /// As [`Tail::next`]; [`Error::Closed`] when the store was closed and everything was returned.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Commit>> {
         let inner = self.inner.clone();
-        let until = Instant::now() + most;
+        let until = Instant::now() + most.min(LONGEST);
         loop {
             if let Some(commit) = self.next()? {
                 return Ok(Some(commit));

@@ -97,8 +97,11 @@ impl Table {
     }
 
     /// The partitions that can hold entries of the user keys in `[lo, hi)`; `hi` of `None` is past
-    /// the last key.
+    /// the last key. Of keys before the table there are none.
     pub fn partitions_between(&self, lo: &[u8], hi: Option<&[u8]>) -> Range<usize> {
+        if hi.is_some_and(|hi| hi <= self.meta().smallest.as_slice()) {
+            return 0..0;
+        }
         let first = self.top().find(0, lo, MAX_SEQ);
         let end = match hi {
             Some(hi) => (self.top().find(first, hi, MAX_SEQ) + 1).min(self.partitions()),
@@ -139,6 +142,10 @@ impl Table {
             // Where the range before ended: its last block may have entries of this one, too.
             let mut end = 0_usize;
             for (lo, hi) in ranges {
+                // A range before the partition, or behind it, is not in its first block, nor in its last.
+                if !self.partitions_between(lo, *hi).contains(&p) {
+                    continue;
+                }
                 let first = index.find_near(end.saturating_sub(1), lo, MAX_SEQ)?;
                 if first == index.len() {
                     break;

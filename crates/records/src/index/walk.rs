@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use lsm::memtable::Memtable;
-use lsm::table::{BlockHint, KeyRange, Table, entries_of_blocks};
+use lsm::table::{BlockHint, KeyRange, Table, TableMeta, entries_of_blocks};
 use lsm::version::TableFile;
 use lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
 
@@ -81,7 +81,8 @@ pub(super) fn walk_where(
                 // Tables that are cut by more than the key are in the order of their smallest keys, too.
                 let inside = after
                     .take_while(|file| hi.is_none_or(|hi| meta(file).smallest.as_slice() < hi))
-                    .filter(|file| meta(file).largest.as_slice() >= *lo && keep(file));
+                    .filter(|file| meta(file).largest.as_slice() >= *lo)
+                    .filter(|file| meets_some(ranges, meta(file)) && keep(file));
                 for file in inside {
                     let bounds = (meta(file).min_seq, meta(file).max_seq);
                     walk.push(bounds, Unit::File(file.clone()), best);
@@ -90,6 +91,13 @@ pub(super) fn walk_where(
         }
     }
     walk.run(best)
+}
+
+/// True when a table has keys in one of the ranges: it may lie between them.
+fn meets_some(ranges: &[KeyRange<'_>], table: &TableMeta) -> bool {
+    let ended = |(_, hi): &KeyRange<'_>| hi.is_some_and(|hi| hi <= table.smallest.as_slice());
+    let next = ranges.get(ranges.partition_point(ended));
+    next.is_some_and(|(lo, _)| *lo <= table.largest.as_slice())
 }
 
 enum Unit {

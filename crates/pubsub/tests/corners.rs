@@ -1,0 +1,130 @@
+//! Publish/subscribe where features meet: times before 1970, waits without an end, many moves, intervals that shrink and grow.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker::fs::memory::Memory;
+use esker::{Database, Durability, Options, Seq};
+use esker_pubsub::{Broker, Config, PubSub, Publication, Region, Subscription, Topic};
+
+fn store(clock: &Arc<AtomicU64>) -> (Database, Broker) {
+    let clock = clock.clone();
+    let options = PubSub::with(Options {
+        fs: Arc::new(Memory::new()),
+        memory_budget: 1 << 20,
+        table_size: 64 << 10,
+        durability: Durability::Os,
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..Options::default()
+    });
+    let db = PubSub::create_or_open(Path::new("/audit"), options).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    (db, broker)
+}
+
+fn topic() -> Topic {
+    "t".parse().unwrap()
+}
+
+#[test]
+fn times_before_1970_end_as_others_do() {
+    let (_db, broker) = store(&Arc::new(AtomicU64::new(0)));
+    let publication = Publication::new(topic(), "{}").at_time(-88).expires(-38);
+    let seq = broker.publish(&publication).unwrap().seq;
+    let past = |at| {
+        let asked = Subscription::to(topic().into()).at_time(at);
+        let past = broker.subscribe(&asked.from(-369).until(-60)).unwrap().past;
+        past.into_iter()
+            .map(|found| found.seq)
+            .collect::<Vec<Seq>>()
+    };
+    assert_eq!(past(-68), [seq]);
+    assert!(past(-38).is_empty());
+    let publication = Publication::new(topic(), "{}").at_time(-61);
+    // The other one had ended when it was made.
+    assert_eq!(broker.publish(&publication).unwrap().matches.len(), 1);
+    let publication = Publication::new(topic(), "{}").at_time(-59);
+    assert!(broker.publish(&publication).unwrap().matches.is_empty());
+}
+
+#[test]
+fn a_wait_need_not_end() {
+    let (_db, broker) = store(&Arc::new(AtomicU64::new(1_000)));
+    let asked = Subscription::to(topic().into());
+    let id = broker.subscribe(&asked).unwrap().id;
+    let mut inbox = broker.inbox(id, None).unwrap();
+    let mut follow = broker.follow(&asked, None).unwrap();
+    assert!(follow.next().unwrap().is_none());
+    let publication = Publication::new(topic(), "{}");
+    let seq = broker.publish(&publication).unwrap().seq;
+    let next = inbox.wait(Duration::MAX).unwrap().unwrap();
+    assert_eq!(next.seq, seq);
+    assert!(inbox.next().unwrap().is_none());
+    std::thread::scope(|scope| {
+        let told = scope.spawn(|| inbox.wait(Duration::MAX).unwrap().unwrap().seq);
+        let followed = scope.spawn(|| follow.wait(Duration::MAX).unwrap().unwrap().seq);
+        assert_eq!(followed.join().unwrap(), seq);
+        let seq = broker.publish(&publication).unwrap().seq;
+        assert_eq!(told.join().unwrap(), seq);
+    });
+}
+
+/// The directory has sixteen places of a subscription.
+#[test]
+fn a_consumer_that_was_away_gets_what_was_for_the_last_sixteen_places() {
+    let (_db, broker) = store(&Arc::new(AtomicU64::new(1_000)));
+    let region = |n: u32| {
+        let west = f64::from(n);
+        Region::Rect {
+            west,
+            south: 0.0,
+            east: west + 0.5,
+            north: 1.0,
+        }
+    };
+    let asked = Subscription::to(topic().into()).within(region(0));
+    let id = broker.subscribe(&asked).unwrap().id;
+    let mut expected = Vec::new();
+    for n in 0..40 {
+        let publication = Publication::new(topic(), "{}").at_point(f64::from(n) + 0.2, 0.5);
+        let published = broker.publish(&publication).unwrap();
+        assert_eq!(published.matches.len(), 1);
+        expected.push(published.seq);
+        assert!(
+            broker
+                .move_to(id, esker_pubsub::Place::Region(region(n + 1)))
+                .unwrap()
+        );
+    }
+    let mut inbox = broker.inbox(id, None).unwrap();
+    let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap().map(|next| next.seq)).collect();
+    // It is at the last one, where nothing was published.
+    assert_eq!(got, expected[expected.len() - 15..]);
+}
+
+/// Neither by inboxes that had it in their queue, nor by who reads the lists.
+#[test]
+fn a_retracted_publication_is_not_found_any_more() {
+    let (_db, broker) = store(&Arc::new(AtomicU64::new(1_000)));
+    let asked = Subscription::to(topic().into()).from(0);
+    let id = broker.subscribe(&asked).unwrap().id;
+    let mut quick = broker.inbox(id, None).unwrap();
+    assert!(quick.next().unwrap().is_none());
+    broker.publish(&Publication::new(topic(), "{}")).unwrap();
+    let found = broker.query(&asked).unwrap();
+    assert!(broker.retract(&found[0]).unwrap());
+    assert!(quick.next().unwrap().is_none());
+    assert!(broker.query(&asked).unwrap().is_empty());
+    assert!(broker.inbox(id, None).unwrap().next().unwrap().is_none());
+    assert!(
+        broker
+            .follow(&asked, None)
+            .unwrap()
+            .next()
+            .unwrap()
+            .is_none()
+    );
+}
