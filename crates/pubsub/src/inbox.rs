@@ -56,26 +56,26 @@ impl Broker {
         })
     }
 
-    /// Calls `tell` with each notification of an [inbox](Broker::inbox), on a thread of its own, until the returned guard is
+    /// Calls back with each notification of an [inbox](Broker::inbox), on a thread of its own, until the returned guard is
     /// dropped, which waits for a running call. An error is its last call.
     ///
     /// # Errors
     /// The thread cannot be started; those of [`Broker::inbox`].
-    pub fn tell(
+    pub fn notify(
         &self,
         subscription: Seq,
         after: Option<Seq>,
-        mut tell: impl FnMut(Result<Notification>) + Send + 'static,
-    ) -> Result<Telling> {
+        mut call: impl FnMut(Result<Notification>) + Send + 'static,
+    ) -> Result<Notifier> {
         let mut inbox = self.inbox(subscription, after)?;
         let ended = Arc::new(AtomicBool::new(false));
         let (ends, queue) = (ended.clone(), inbox.queue.clone());
         let run = move || {
             while !ends.load(Ordering::Acquire) {
                 match inbox.wait(Duration::from_millis(500)) {
-                    Ok(Some(notification)) => tell(Ok(notification)),
+                    Ok(Some(notification)) => call(Ok(notification)),
                     Ok(None) => {}
-                    Err(error) => return tell(Err(error)),
+                    Err(error) => return call(Err(error)),
                 }
             }
         };
@@ -85,7 +85,7 @@ impl Broker {
             op: "start a thread",
             source: Arc::new(source),
         })?;
-        Ok(Telling {
+        Ok(Notifier {
             ended,
             queue,
             thread: Some(thread),
@@ -93,14 +93,14 @@ impl Broker {
     }
 }
 
-/// Notifications are being told while it is held ([`Broker::tell`]).
-pub struct Telling {
+/// Calls back with notifications while it is held ([`Broker::notify`]).
+pub struct Notifier {
     ended: Arc<AtomicBool>,
     queue: Arc<Queue>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Drop for Telling {
+impl Drop for Notifier {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.queue.filled.notify_all();

@@ -70,12 +70,12 @@ pub use config::{Architecture, Config, Granularity};
 pub use element::Time;
 pub use extension::PubSub;
 pub use follow::Follow;
-pub use inbox::{Inbox, Telling};
+pub use inbox::{Inbox, Notifier};
 pub use message::{
     Match, Notification, Publication, Published, Subscribed, Subscription, Threshold,
 };
 pub use place::{Place, Region};
-pub use repeat::{RepeatedQueries, Tell};
+pub use repeat::{OnMatch, RepeatedQueries};
 pub use topic::{MAX_LEVELS, Topic, TopicFilter};
 pub use topics::TopicUse;
 pub use watch::Watch;

@@ -88,7 +88,7 @@ impl Publication {
     }
 }
 
-/// A wish to be told what is published, in an interval about now.
+/// What a user wants to get of what is published, in an interval about now.
 ///
 /// ```
 /// use std::time::Duration;

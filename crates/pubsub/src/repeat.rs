@@ -29,8 +29,8 @@ struct Repeated {
     seen: Seq,
 }
 
-/// Calls it with the number of a query, its tag, and something that is for it.
-pub type Tell<'t> = dyn FnMut(u64, &[u8], &Notification) + 't;
+/// Called with the number of a query, its tag, and something that is for it.
+pub type OnMatch<'t> = dyn FnMut(u64, &[u8], &Notification) + 't;
 
 impl RepeatedQueries {
     /// Repeats queries every `every` units of the broker's time.
@@ -49,7 +49,11 @@ impl RepeatedQueries {
     ///
     /// # Errors
     /// Those of [`Broker::query`].
-    pub fn subscribe(&mut self, subscription: &Subscription, tell: &mut Tell<'_>) -> Result<u64> {
+    pub fn subscribe(
+        &mut self,
+        subscription: &Subscription,
+        on_match: &mut OnMatch<'_>,
+    ) -> Result<u64> {
         let now = subscription.made.unwrap_or_else(|| self.broker.now());
         let inner = &*self.broker.inner;
         let to = inner.end(subscription.end, now);
@@ -64,7 +68,7 @@ impl RepeatedQueries {
         };
         let id = self.next;
         self.next += 1;
-        self.ask(id, &mut query, now, joins, tell)?;
+        self.ask(id, &mut query, now, joins, on_match)?;
         query.subscription.joins = joins;
         if to >= now {
             self.due
@@ -79,19 +83,19 @@ impl RepeatedQueries {
     ///
     /// # Errors
     /// Those of [`Broker::query`].
-    pub fn advance(&mut self, now: Time, tell: &mut Tell<'_>) -> Result<()> {
-        self.repeat(now, true, tell)
+    pub fn advance(&mut self, now: Time, on_match: &mut OnMatch<'_>) -> Result<()> {
+        self.repeat(now, true, on_match)
     }
 
     /// The same where nothing more is published: each is asked for the last time, for it can find nothing new later.
     ///
     /// # Errors
     /// Those of [`Broker::query`].
-    pub fn finish(&mut self, now: Time, tell: &mut Tell<'_>) -> Result<()> {
-        self.repeat(now, false, tell)
+    pub fn finish(&mut self, now: Time, on_match: &mut OnMatch<'_>) -> Result<()> {
+        self.repeat(now, false, on_match)
     }
 
-    fn repeat(&mut self, now: Time, again: bool, tell: &mut Tell<'_>) -> Result<()> {
+    fn repeat(&mut self, now: Time, again: bool, on_match: &mut OnMatch<'_>) -> Result<()> {
         while let Some(Reverse((time, id))) = self.due.peek().copied().filter(|due| due.0.0 <= now)
         {
             self.due.pop();
@@ -99,7 +103,7 @@ impl RepeatedQueries {
                 continue;
             };
             let joins = std::mem::take(&mut query.subscription.joins);
-            self.ask(id, &mut query, time, joins, tell)?;
+            self.ask(id, &mut query, time, joins, on_match)?;
             query.subscription.joins = joins;
             if again && time < query.to {
                 let next = time.saturating_add(self.every).min(query.to);
@@ -121,7 +125,7 @@ impl RepeatedQueries {
         query: &mut Repeated,
         now: Time,
         joins: bool,
-        tell: &mut Tell<'_>,
+        on_match: &mut OnMatch<'_>,
     ) -> Result<()> {
         let asked = query.subscription.clone().at_time(now);
         let mut seen = query.seen;
@@ -138,7 +142,7 @@ impl RepeatedQueries {
                     .or_default()
                     .insert(notification.seq);
             if is_new || !joins {
-                tell(id, &query.subscription.tag, &notification);
+                on_match(id, &query.subscription.tag, &notification);
             }
         }
         query.seen = seen;

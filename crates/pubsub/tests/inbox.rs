@@ -46,10 +46,10 @@ fn slow_and_quick_consumers_get_everything_in_order() {
     let expected = Mutex::new(BTreeMap::<Seq, Vec<Seq>>::new());
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = told.clone();
-    let telling = broker.tell(made[0], None, move |next| {
+    let notifier = broker.notify(made[0], None, move |next| {
         log.lock().unwrap().push(next.unwrap().seq)
     });
-    let telling = telling.unwrap();
+    let notifier = notifier.unwrap();
     let done = AtomicU64::new(0);
     let quick = std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -111,7 +111,7 @@ fn slow_and_quick_consumers_get_everything_in_order() {
     while told.lock().unwrap().len() < 3600 {
         std::thread::yield_now();
     }
-    drop(telling);
+    drop(notifier);
     assert!(*told.lock().unwrap() == expected[&made[0]]);
 }
 

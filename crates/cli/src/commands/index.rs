@@ -15,7 +15,7 @@ use crate::output::{counted, note};
 use crate::progress::Progress;
 
 /// Who hears of the progress of a change.
-type Tell<'t> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 't;
+type OnProgress<'t> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 't;
 
 /// `esker index ...`
 pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -45,7 +45,7 @@ fn change(
     args: &IndexChangeArgs,
     memory: usize,
     verb: &str,
-    make: impl Fn(&Dataset, &WantedIndex, &mut Tell<'_>) -> esker::Result<IndexChange>,
+    make: impl Fn(&Dataset, &WantedIndex, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
 ) -> Result<Outcome, Failure> {
     let text = &args.index;
     let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
@@ -81,7 +81,7 @@ pub(super) fn follow(
     dir: &FilePath,
     name: &str,
     dataset: &Dataset,
-    make: impl FnOnce(&mut Tell<'_>) -> esker::Result<Option<IndexChange>>,
+    make: impl FnOnce(&mut OnProgress<'_>) -> esker::Result<Option<IndexChange>>,
 ) -> Result<bool, Failure> {
     if let Some(def) = dataset.unfinished_index() {
         note(format_args!(
