@@ -163,6 +163,7 @@ fn tables_answer_as_the_model_does() {
         check_lookups(&table, &entries, &mut rng, options.filter_bits_per_key > 0);
         check_extents(&table, &entries, &mut rng);
         check_blocks(&table, &entries);
+        check_ranges(&table, &entries, &mut rng);
     }
 }
 
@@ -292,6 +293,55 @@ fn check_extents(table: &Table, entries: &[Entry], rng: &mut fastrand::Rng) {
         assert!(spanned >= held && spanned <= entries.len() as u64);
         let from = entries.iter().filter(|e| e.key >= lo).count() as u64;
         assert!(count(&lo, None) >= from);
+    }
+}
+
+/// The blocks of several ranges: each once, in order, all that have something of a range, and few others.
+fn check_ranges(table: &Table, entries: &[Entry], rng: &mut fastrand::Rng) {
+    let cost = Cost::default();
+    for _ in 0..20 {
+        let mut keys: Vec<Vec<u8>> = (0..2 * rng.usize(1..6)).map(|_| any_key(rng)).collect();
+        keys.sort();
+        let open_end = rng.u8(..4) == 0;
+        let last = keys.len() / 2 - 1;
+        let ranges: Vec<KeyRange<'_>> = (keys.chunks_exact(2).enumerate())
+            .map(|(at, pair)| {
+                let hi = (!open_end || at < last).then_some(pair[1].as_slice());
+                (pair[0].as_slice(), hi)
+            })
+            .collect();
+        let inside = |key: &[u8]| {
+            let holds = |(lo, hi): &KeyRange<'_>| *lo <= key && hi.is_none_or(|hi| key < hi);
+            ranges.iter().any(holds)
+        };
+        let (mut hints, mut next) = (Vec::new(), 0);
+        for (lo, hi) in &ranges {
+            let partitions = table.partitions_between(lo, *hi);
+            for p in partitions.start.max(next)..partitions.end {
+                table.blocks_between(p, &ranges, &cost, &mut hints).unwrap();
+            }
+            next = next.max(partitions.end);
+        }
+        let ascend = |pair: &[BlockHint]| {
+            (pair[0].partition, pair[0].block) < (pair[1].partition, pair[1].block)
+        };
+        assert!(hints.windows(2).all(ascend));
+        let (mut found, mut without) = (Vec::new(), 0);
+        for hint in &hints {
+            let mut block = table.block_entries(hint, &cost).unwrap();
+            let before = found.len();
+            while block.advance().unwrap() {
+                assert!(block.seq() >= hint.min_seq && block.seq() <= hint.max_seq);
+                if inside(block.key()) {
+                    found.push((block.key().to_vec(), block.seq()));
+                }
+            }
+            without += usize::from(found.len() == before);
+        }
+        let expected = entries.iter().filter(|e| inside(&e.key));
+        let expected: Vec<_> = expected.map(|e| (e.key.clone(), e.seq)).collect();
+        assert_eq!(found, expected);
+        assert!(without <= 2 * ranges.len(), "{without} of {ranges:?}");
     }
 }
 
