@@ -16,11 +16,12 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     unit: &'static str,
     start: Instant,
-    /// For programs: the position, its end (0 where it is not known), the records, and when they were reported last.
+    /// For programs: the position, its end (0 where it is not known), the records, and when they are reported next, in milliseconds from the start: the
+    /// first ones at once.
     position: AtomicU64,
     total: AtomicU64,
     records: AtomicU64,
-    reported: AtomicU64,
+    due: AtomicU64,
 }
 
 impl Progress {
@@ -62,7 +63,7 @@ impl Progress {
             position: AtomicU64::new(0),
             total: AtomicU64::new(total.unwrap_or(0)),
             records: AtomicU64::new(0),
-            reported: AtomicU64::new(0),
+            due: AtomicU64::new(0),
         }
     }
 
@@ -72,8 +73,8 @@ impl Progress {
             self.position.store(position, Ordering::Relaxed);
             self.records.store(records, Ordering::Relaxed);
             let now = self.start.elapsed().as_millis() as u64;
-            if now >= self.reported.load(Ordering::Relaxed) + EVERY {
-                self.reported.store(now, Ordering::Relaxed);
+            if now >= self.due.load(Ordering::Relaxed) {
+                self.due.store(now + EVERY, Ordering::Relaxed);
                 self.report();
             }
         }
