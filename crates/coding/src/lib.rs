@@ -74,14 +74,24 @@ impl<'a> Reader<'a> {
     }
 
     /// A LEB128 varint of at most 64 bits.
-    #[inline]
+    #[inline(always)]
     pub fn varint(&mut self) -> Option<u64> {
-        let first = self.u8()?;
-        if first < 0x80 {
-            return Some(u64::from(first));
+        // Nearly all are one byte long, or two.
+        match *self.rest {
+            [a, ref rest @ ..] if a < 0x80 => {
+                self.rest = rest;
+                Some(u64::from(a))
+            }
+            [a, b, ref rest @ ..] if b < 0x80 => {
+                self.rest = rest;
+                Some(u64::from(a & 0x7f) | u64::from(b) << 7)
+            }
+            _ => self.long_varint(),
         }
-        let mut v = u64::from(first & 0x7f);
-        let mut shift = 7;
+    }
+
+    fn long_varint(&mut self) -> Option<u64> {
+        let (mut v, mut shift) = (0, 0);
         loop {
             let byte = self.u8()?;
             if shift == 63 && byte > 1 {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::schema::{KeyError, KeyType, Type, Value, decode_key, encode_key};
+use crate::schema::{KeyError, KeyType, Type, Value, decode_int_key, decode_key, encode_key};
+
+/// The most bytes of an encoded integer.
+const MAX_INT: usize = 9;
 
 /// A primary key of a dataset, in its order-preserving encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,7 +20,11 @@ impl Key {
     /// # Errors
     /// [`KeyError`] where it is not a valid key of this type.
     pub fn new(ty: KeyType, value: &Value) -> Result<Key, KeyError> {
-        let mut bytes = Vec::new();
+        let room = match value {
+            Value::String(text) => text.len(),
+            _ => MAX_INT,
+        };
+        let mut bytes = Vec::with_capacity(room);
         encode_key(ty, value, &mut bytes)?;
         Ok(Key { ty, bytes })
     }
@@ -41,6 +48,15 @@ impl Key {
         // Malformed bytes are shown as by `display`.
         decode_key(self.ty, &self.bytes)
             .unwrap_or_else(|| Value::String(Key::display(self.ty, &self.bytes)))
+    }
+
+    /// The key as an integer; `None` where it is none.
+    #[inline]
+    pub(crate) fn int(&self) -> Option<i128> {
+        match self.ty {
+            KeyType::Int => decode_int_key(&self.bytes),
+            KeyType::String => None,
+        }
     }
 
     /// Its type.

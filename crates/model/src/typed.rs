@@ -61,10 +61,7 @@ macro_rules! integers {
             const KEY_TYPE: Option<KeyType> = Some(KeyType::Int);
 
             fn from_key(key: Key) -> Result<$int> {
-                let value = match key.value() {
-                    Value::Int(value) => <$int>::try_from(value).ok(),
-                    _ => None,
-                };
+                let value = key.int().and_then(|value| <$int>::try_from(value).ok());
                 value.ok_or_else(|| {
                     Error::bad_input(format!("key {key} is none of {}", stringify!($int)))
                 })

@@ -3,11 +3,12 @@
 //! ```text
 //! values      one behind the other
 //! entries     shared, key rest length, value length, stamp (varints); key rest
-//! restarts    r x (u32 where every 16th entry begins, u32 where its value does)
+//! restarts    r x (u32 where some entries begin, u32 where their values do)
 //! base u64, where the entries begin u32, r u32
 //! ```
 //!
-//! `shared` bytes of the key are those of the entry before; an entry at a restart shares none. The stamp is
+//! `shared` bytes of the key are those of the entry before; an entry at a restart shares none. There is one at the first entry and then every 16 entries,
+//! or every 2 KiB of values, so that a search in a block of large values takes few single steps. The stamp is
 //! `zigzag(seq - base) << 2 | kind`, base being the first entry's sequence number. Keys are stored together and next
 //! to the restarts, because a search that skipped over the values would miss the processor's cache once per entry.
 
@@ -19,8 +20,10 @@ use crate::coding::{Reader, put_varint};
 use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::slice::Slice;
 
-/// Entries from one restart to the next.
+/// The most entries from one restart to the next.
 const RESTART_INTERVAL: usize = 16;
+/// Bytes of values behind which an entry is a restart before that.
+const RESTART_BYTES: usize = 2 << 10;
 /// Bytes of a restart.
 const RESTART_LEN: usize = 8;
 /// Bytes behind the restarts.
@@ -52,6 +55,7 @@ pub(super) struct BlockBuilder {
     restarts: Vec<(u32, u32)>,
     base: Seq,
     entries: usize,
+    since_restart: usize,
 }
 
 impl BlockBuilder {
@@ -75,9 +79,10 @@ impl BlockBuilder {
         if self.entries == 0 {
             self.base = seq;
         }
-        let shared = if self.entries.is_multiple_of(RESTART_INTERVAL) {
+        let shared = if self.is_restart() {
             self.restarts
                 .push((self.keys.len() as u32, self.bytes.len() as u32));
+            self.since_restart = 0;
             0
         } else {
             common_prefix(before, key)
@@ -92,6 +97,16 @@ impl BlockBuilder {
         self.keys.extend_from_slice(rest);
         self.bytes.extend_from_slice(value);
         self.entries += 1;
+        self.since_restart += 1;
+    }
+
+    /// True when the next entry is a restart.
+    #[inline]
+    fn is_restart(&self) -> bool {
+        let values_at = self.restarts.last().map(|(_, values)| *values as usize);
+        values_at.is_none_or(|at| {
+            self.since_restart == RESTART_INTERVAL || self.bytes.len() - at >= RESTART_BYTES
+        })
     }
 
     /// Completes the block. [`BlockBuilder::clear`] begins the next.
@@ -131,6 +146,53 @@ pub(super) struct Layout {
     base: Seq,
 }
 
+/// The numbers before an entry's key rest, and how many bytes they take.
+#[derive(Debug, PartialEq, Eq)]
+struct Numbers {
+    shared: usize,
+    key_len: usize,
+    value_len: usize,
+    stamp: u64,
+    len: usize,
+}
+
+impl Numbers {
+    /// From the first 8 bytes, where the numbers are as small as nearly always: of one byte each those of the key, of one or two the length of the
+    /// value, of up to three the stamp.
+    #[inline(always)]
+    fn short(word: u64) -> Option<Numbers> {
+        let (shared, key_len, value) = (word & 0x7f, word >> 8 & 0x7f, word >> 16);
+        let value_is_long = value >> 7 & 1;
+        let second = value >> 1 & 0x3f80 & value_is_long.wrapping_neg();
+        let stamp = value >> (8 + 8 * value_is_long);
+        // The bits that say that a number goes on; the first byte of the stamp without one is its last.
+        let stamp_last = (!stamp & 0x80_8080).trailing_zeros();
+        if word & 0x8080 != 0 || value_is_long & (value >> 15) != 0 || stamp_last >= 64 {
+            return None;
+        }
+        let stamp = stamp & (u64::MAX >> (63 - stamp_last));
+        Some(Numbers {
+            shared: shared as usize,
+            key_len: key_len as usize,
+            value_len: (value & 0x7f | second) as usize,
+            stamp: stamp & 0x7f | stamp >> 1 & 0x3f80 | stamp >> 2 & 0x1f_c000,
+            len: 3 + value_is_long as usize + (stamp_last as usize).div_ceil(8),
+        })
+    }
+
+    #[inline(never)]
+    fn read(bytes: &[u8]) -> Option<Numbers> {
+        let mut reader = Reader::new(bytes);
+        Some(Numbers {
+            shared: usize::try_from(reader.varint()?).ok()?,
+            key_len: usize::try_from(reader.varint()?).ok()?,
+            value_len: usize::try_from(reader.varint()?).ok()?,
+            stamp: reader.varint()?,
+            len: bytes.len() - reader.rest().len(),
+        })
+    }
+}
+
 /// The location of an entry: offsets in the block's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
@@ -152,6 +214,20 @@ impl Place {
         bytes.get(self.key..self.key_end).unwrap_or_default()
     }
 
+    /// The order of the entry relative to `(key, seq)`, of which it is known to share as much as with the entry before, and how many bytes of `key` it
+    /// shares.
+    #[inline]
+    fn order(&self, bytes: &[u8], key: &[u8], seq: Seq) -> Option<(Ordering, usize)> {
+        let rest = self.key_rest(bytes);
+        let wanted = key.get(self.shared..)?;
+        let common = common_prefix(rest, wanted);
+        let order = match (rest.get(common), wanted.get(common)) {
+            (None, None) => seq.cmp(&self.seq),
+            (rest, wanted) => rest.cmp(&wanted),
+        };
+        Some((order, self.shared + common))
+    }
+
     /// True when the entry, found by a seek to `key`, has exactly that key.
     #[inline]
     pub(super) fn is_of(&self, bytes: &[u8], key: &[u8]) -> bool {
@@ -171,6 +247,14 @@ pub(crate) struct Near<'k> {
     restart: usize,
     /// The key, and its first entry, if there is one.
     found: Option<(Place, &'k [u8])>,
+}
+
+/// What a look at the next entry told of a search.
+enum Step {
+    /// Where it ends; the inner `None`: behind the last entry.
+    Here(Option<Place>),
+    /// It goes on, from the entry, of which so many bytes of the key are known to match, or from the top.
+    Behind(Option<(Place, usize)>),
 }
 
 impl Layout {
@@ -220,24 +304,21 @@ impl Layout {
     #[inline]
     fn entry(&self, bytes: &[u8], at: usize, value: usize) -> Option<Place> {
         let rest = bytes.get(at..self.end)?;
-        let (shared, key_len, value_len, stamp, key) = match rest.first_chunk::<4>() {
-            // Usually each number is one byte.
-            Some(&[a, b, c, d]) if (a | b | c | d) < 0x80 => {
-                (a.into(), b.into(), c.into(), u64::from(d), at + 4)
-            }
-            _ => {
-                let mut reader = Reader::new(rest);
-                let (shared, key_len) = (reader.varint()? as usize, reader.varint()? as usize);
-                let (value_len, stamp) = (reader.varint()? as usize, reader.varint()?);
-                (
-                    shared,
-                    key_len,
-                    value_len,
-                    stamp,
-                    self.end - reader.rest().len(),
-                )
-            }
+        let numbers = match rest.first_chunk::<8>() {
+            Some(head) => Numbers::short(u64::from_le_bytes(*head)),
+            None => None,
         };
+        let Numbers {
+            shared,
+            key_len,
+            value_len,
+            stamp,
+            len,
+        } = match numbers {
+            Some(numbers) => numbers,
+            None => Numbers::read(rest)?,
+        };
+        let key = at + len;
         let key_end = key.checked_add(key_len)?;
         let value_end = value.checked_add(value_len)?;
         let zigzag = stamp >> 2;
@@ -291,21 +372,21 @@ impl Layout {
             Some(near) => (Some(near.restart), near.found),
             None => (None, None),
         };
-        // Over a long distance, the restarts are faster than single steps.
-        let from = last.map_or(0, |last| last + 1);
-        let next = self.last_restart(last.is_some(), from, bytes, key, MAX_SEQ)?;
-        let restart = next.map(|(at, _)| at).or(last).unwrap_or(0);
-        let place = match (next, found) {
-            (Some((_, first)), _) => self.walk(bytes, first, 0, key, MAX_SEQ)?,
-            (None, Some((place, before))) if before == key => Some(place),
-            (None, Some((place, _))) if place.key_end == self.end => None,
-            (None, Some((place, before))) => {
-                let next = self.entry_after(bytes, &place)?;
-                self.walk(bytes, next, common_prefix(before, key), key, MAX_SEQ)?
-            }
-            (None, None) => {
-                let first = self.restart_entry(bytes, restart)?;
-                self.walk(bytes, first, 0, key, MAX_SEQ)?
+        // Often it is the same entry again, or the next one.
+        let (place, restart) = match self.step(bytes, found, key)? {
+            Step::Here(place) => (place, last.unwrap_or(0)),
+            Step::Behind(behind) => {
+                // Over a long distance, the restarts are faster than single steps.
+                let from = last.map_or(0, |last| last + 1);
+                let next = self.last_restart(last.is_some(), from, bytes, key, MAX_SEQ)?;
+                let restart = next.map(|(at, _)| at).or(last).unwrap_or(0);
+                let (from, matched) = match (next, behind) {
+                    (Some((_, first)), Some(behind)) if first.at > behind.0.at => (first, 0),
+                    (_, Some(behind)) => behind,
+                    (Some((_, first)), None) => (first, 0),
+                    (None, None) => (self.restart_entry(bytes, restart)?, 0),
+                };
+                (self.walk(bytes, from, matched, key, MAX_SEQ)?, restart)
             }
         };
         let found = place.filter(|place| place.is_of(bytes, key));
@@ -314,6 +395,30 @@ impl Layout {
             found: found.map(|place| (place, key)),
         });
         Some(place)
+    }
+
+    /// Looks for the first entry of `key` at that of an earlier one, and at the entry behind it.
+    #[inline]
+    fn step(&self, bytes: &[u8], found: Option<(Place, &[u8])>, key: &[u8]) -> Option<Step> {
+        let Some((place, before)) = found else {
+            return Some(Step::Behind(None));
+        };
+        if before == key {
+            return Some(Step::Here(Some(place)));
+        }
+        if place.key_end == self.end {
+            return Some(Step::Here(None));
+        }
+        let next = self.entry_after(bytes, &place)?;
+        let matched = common_prefix(before, key);
+        if next.shared > matched {
+            return Some(Step::Behind(Some((next, matched))));
+        }
+        let (order, matched) = next.order(bytes, key, MAX_SEQ)?;
+        Some(match order {
+            Ordering::Less => Step::Behind(Some((next, matched))),
+            _ => Step::Here(Some(next)),
+        })
     }
 
     /// The last restart from `from` on whose entry is before `(key, seq)`, and that entry; the inner `None`: there is
@@ -352,17 +457,11 @@ impl Layout {
             // An entry that shares more than was matched differs from `key` at the same byte as the one before, and
             // precedes it for the same reason.
             if place.shared <= matched {
-                let rest = place.key_rest(bytes);
-                let wanted = key.get(place.shared..)?;
-                let common = common_prefix(rest, wanted);
-                let order = match (rest.get(common), wanted.get(common)) {
-                    (None, None) => seq.cmp(&place.seq),
-                    (rest, wanted) => rest.cmp(&wanted),
-                };
+                let (order, common) = place.order(bytes, key, seq)?;
                 if order != Ordering::Less {
                     return Some(Some(place));
                 }
-                matched = place.shared + common;
+                matched = common;
             }
             if place.key_end == self.end {
                 return Some(None);
@@ -505,5 +604,42 @@ impl BlockCursor {
         self.key.clear();
         self.key.extend_from_slice(key.get(..place.shared)?);
         self.stand(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_the_short_way_as_the_long_way() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        let mut short = 0;
+        for _ in 0..20_000 {
+            let mut number = || rng.u64(..) >> rng.u32(40..64);
+            let numbers = [number(), number(), number(), number()];
+            let mut bytes = Vec::new();
+            for number in numbers {
+                put_varint(&mut bytes, number);
+            }
+            let len = bytes.len();
+            bytes.extend_from_slice(&[rng.u8(..); 8]);
+            let word = u64::from_le_bytes(*bytes.first_chunk::<8>().unwrap());
+            let long = Numbers::read(&bytes).unwrap();
+            let read = [
+                long.shared as u64,
+                long.key_len as u64,
+                long.value_len as u64,
+                long.stamp,
+            ];
+            assert_eq!((read, long.len), (numbers, len));
+            let fits = numbers[0] < 1 << 7
+                && numbers[1] < 1 << 7
+                && numbers[2] < 1 << 14
+                && numbers[3] < 1 << 21;
+            assert_eq!(Numbers::short(word), fits.then_some(long), "{numbers:?}");
+            short += u32::from(fits);
+        }
+        assert!(short > 1000, "{short}");
     }
 }

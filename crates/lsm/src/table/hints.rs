@@ -1,6 +1,7 @@
 //! Block hints: the data blocks of a table that may hold the result of a lookup, by the fingerprint map of an
 //! attribute, and by a range of keys.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::BlockHint;
@@ -110,6 +111,17 @@ impl Table {
         first..end.max(first)
     }
 
+    /// True when partition `p` is one of those between two keys, without a search for these.
+    fn partition_meets(&self, p: usize, lo: &[u8], hi: Option<&[u8]>) -> bool {
+        let top = self.top();
+        let ends_before = |p: usize, key: &[u8]| top.compare(p, key, MAX_SEQ) == Ordering::Less;
+        let begins_before = |hi: &[u8]| match p.checked_sub(1) {
+            Some(before) => ends_before(before, hi),
+            None => self.meta().smallest.as_slice() < hi,
+        };
+        !ends_before(p, lo) && hi.is_none_or(begins_before)
+    }
+
     /// Appends the data blocks of partition `p` that can hold entries of the user keys in some of `ranges`, which ascend and do
     /// not overlap: in key order, each once. A few blocks get the sequence bounds of the partition.
     ///
@@ -143,7 +155,7 @@ impl Table {
             let mut end = 0_usize;
             for (lo, hi) in ranges {
                 // A range before the partition, or behind it, is not in its first block, nor in its last.
-                if !self.partitions_between(lo, *hi).contains(&p) {
+                if !self.partition_meets(p, lo, *hi) {
                     continue;
                 }
                 let first = index.find_near(end.saturating_sub(1), lo, MAX_SEQ)?;

@@ -112,12 +112,12 @@ fn is_within(test: &Test) -> bool {
 impl Filter {
     /// Compiles a condition that is evaluated wholly on JSON.
     pub fn new(expr: &Expr) -> Filter {
-        Filter::with(expr, |_| false)
+        Filter::with(expr.clone(), |_| false)
     }
 
     /// Compiles a condition. The truth of the tests on `declared` paths is supplied by the caller.
-    pub fn with(expr: &Expr, declared: impl Fn(&Path) -> bool) -> Filter {
-        let mut tests = Vec::new();
+    pub fn with(expr: Expr, declared: impl Fn(&Path) -> bool) -> Filter {
+        let mut tests = Vec::with_capacity(1);
         let formula = compile(expr, &mut tests);
         let mut trie = Trie::new();
         let mut json = Vec::with_capacity(tests.len());
@@ -206,12 +206,12 @@ impl Filter {
     }
 }
 
-fn compile(expr: &Expr, tests: &mut Vec<Test>) -> Formula {
-    match &expr.node {
+fn compile(expr: Expr, tests: &mut Vec<Test>) -> Formula {
+    match expr.node {
         Node::Test(path, predicate) => {
             tests.push(Test {
-                path: path.clone(),
-                predicates: vec![predicate.clone()],
+                path,
+                predicates: vec![predicate],
             });
             Formula::Test(tests.len() - 1)
         }
@@ -220,28 +220,29 @@ fn compile(expr: &Expr, tests: &mut Vec<Test>) -> Formula {
             // The tests of this chain that are ranges.
             let mut ranges: Vec<usize> = Vec::new();
             for part in parts {
-                if let Node::Test(path, predicate @ Predicate::Compare(op, _)) = &part.node
-                    && op.bounds_a_range()
-                {
-                    let same = ranges
-                        .iter()
-                        .copied()
-                        .find(|at| tests.get(*at).is_some_and(|test| test.path == *path));
-                    if let Some(test) = same.and_then(|at| tests.get_mut(at)) {
-                        test.predicates.push(predicate.clone());
-                        continue;
+                match part.node {
+                    Node::Test(path, Predicate::Compare(op, operand)) if op.bounds_a_range() => {
+                        let predicate = Predicate::Compare(op, operand);
+                        let same = (ranges.iter().copied())
+                            .find(|at| tests.get(*at).is_some_and(|test| test.path == path));
+                        match same.and_then(|at| tests.get_mut(at)) {
+                            Some(test) => test.predicates.push(predicate),
+                            None => {
+                                ranges.push(tests.len());
+                                all.push(compile(Expr::test(path, predicate), tests));
+                            }
+                        }
                     }
-                    ranges.push(tests.len());
+                    node => all.push(compile(Expr { node, ..part }, tests)),
                 }
-                all.push(compile(part, tests));
             }
             match all.len() {
                 1 => all.remove(0),
                 _ => Formula::And(all),
             }
         }
-        Node::Or(parts) => Formula::Or(parts.iter().map(|part| compile(part, tests)).collect()),
-        Node::Not(inner) => Formula::Not(Box::new(compile(inner, tests))),
+        Node::Or(parts) => Formula::Or(parts.into_iter().map(|part| compile(part, tests)).collect()),
+        Node::Not(inner) => Formula::Not(Box::new(compile(*inner, tests))),
         // Queries refuse such a condition earlier.
         Node::Invalid(_) => Formula::Or(Vec::new()),
     }

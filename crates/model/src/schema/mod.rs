@@ -32,6 +32,7 @@ pub use point_time::{
 pub use readable::without_negative_zeros;
 pub use types::{KeyType, Type};
 pub use value::Value;
+pub(crate) use value::decode_int_key;
 pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
 pub use values::{Scalar, Values};
 pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};

@@ -263,13 +263,17 @@ pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
         return None;
     }
     match t {
-        KeyType::Int => {
-            let mut input = Reader::new(bytes);
-            let key = decode_int(&mut input)?;
-            input.is_empty().then_some(Value::Int(key))
-        }
+        KeyType::Int => decode_int_key(bytes).map(Value::Int),
         KeyType::String => String::from_utf8(bytes.to_vec()).ok().map(Value::String),
     }
+}
+
+/// Decodes a whole primary key that is an integer.
+#[inline]
+pub(crate) fn decode_int_key(bytes: &[u8]) -> Option<i128> {
+    let mut input = Reader::new(bytes);
+    let key = decode_int(&mut input)?;
+    input.is_empty().then_some(key)
 }
 
 /// Parses a whole number in the range of an int.
@@ -328,9 +332,18 @@ fn decode_int(input: &mut Reader<'_>) -> Option<i128> {
     if bytes.first().is_some_and(|first| first ^ flip == 0) {
         return None;
     }
-    let magnitude = bytes
-        .iter()
-        .fold(0, |v: i128, byte| v << 8 | i128::from(byte ^ flip));
+    // The first four bytes and the last four, which overlap or meet; of fewer, one by one.
+    let magnitude = match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            let shift = 8 * (bytes.len() - 4);
+            u64::from(u32::from_be_bytes(*first)) << shift | u64::from(u32::from_be_bytes(*last))
+        }
+        _ => (bytes.iter()).fold(0, |v, byte| v << 8 | u64::from(*byte)),
+    };
+    let ones = u64::MAX
+        .checked_shr(64 - 8 * bytes.len() as u32)
+        .unwrap_or(0);
+    let magnitude = i128::from(if header < 0x80 { magnitude ^ ones } else { magnitude });
     let v = if header < 0x80 { -magnitude } else { magnitude };
     (v >= i128::from(i64::MIN)).then_some(v)
 }

@@ -249,7 +249,7 @@ impl<K: PrimaryKey> Dataset<K> {
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
         let key = key.as_key(self.handle.key_type())?;
         self.handle.current.usage.got();
-        let found = self.handle.find(&key, self.handle.stop.as_ref())?;
+        let found = self.handle.find(key, self.handle.stop.as_ref())?;
         found.map(Record::typed).transpose()
     }
 
@@ -412,7 +412,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// The record of `key`.
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
         let key = key.as_key(self.view.dataset.key_type())?;
-        self.view.get(&key)?.map(Record::typed).transpose()
+        self.view.get(key)?.map(Record::typed).transpose()
     }
 
     /// The sequence number of the last write that it sees.

@@ -81,9 +81,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(query: Query) -> Result<Answer> {
+    pub(super) fn new(mut query: Query) -> Result<Answer> {
+        let condition = query.condition.take();
+        let is_conditional = condition.is_some();
         let layout = &*query.snapshot.layout;
-        let predicates = Predicates::new(layout, query.condition.as_ref())?;
+        let predicates = Predicates::new(layout, condition)?;
         let snapshot = &query.snapshot.snapshot;
         let (data_cost, index_cost, keys_cost) =
             (snapshot.cost(), snapshot.cost(), snapshot.cost());
@@ -123,7 +125,7 @@ impl Answer {
             false => None,
         };
         let mut notes = Vec::new();
-        if plan.driver == Driver::Scan && query.condition.is_some() {
+        if plan.driver == Driver::Scan && is_conditional {
             let mut paths: Vec<String> = predicates
                 .undeclared
                 .iter()

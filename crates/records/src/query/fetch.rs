@@ -112,7 +112,7 @@ impl Answer {
         chunk: &[Candidate],
         places: &mut [usize],
         joins: Joins<'_>,
-        take: &mut dyn FnMut(usize, Slice),
+        take: &mut impl FnMut(usize, Slice),
     ) -> Result<Fetched> {
         let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
         places.sort_by(|a, b| key(*a).cmp(key(*b)));

@@ -72,7 +72,7 @@ struct Implied {
 }
 
 impl Predicates {
-    pub(super) fn new(layout: &Layout, condition: Option<&Expr>) -> Result<Predicates> {
+    pub(super) fn new(layout: &Layout, condition: Option<Expr>) -> Result<Predicates> {
         let mut predicates = Predicates {
             declared: Vec::new(),
             undeclared: Vec::new(),

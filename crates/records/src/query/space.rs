@@ -296,11 +296,8 @@ impl Query {
     /// conditions, by primary key.
     pub(crate) fn latest_per(self, key: &Path, asked: &AsOf) -> Result<(Vec<Record>, Explain)> {
         let layout = self.snapshot.layout.clone();
-        let conditions = Predicates::new(&layout, self.condition.as_ref())?;
-        let mut query = Query {
-            condition: None,
-            ..self
-        };
+        let mut query = self;
+        let conditions = Predicates::new(&layout, query.condition.take())?;
         let mut paths = vec![key.clone()];
         if let Some(time) = &asked.time {
             paths.push(time.clone());

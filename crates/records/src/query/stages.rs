@@ -239,7 +239,7 @@ impl Fetch<'_> {
         &self,
         keys: &[&[u8]],
         seqs: &[Seq],
-        to: &mut dyn TakeCurrent,
+        to: &mut impl TakeCurrent,
     ) -> Result<Fetched> {
         let snapshot = &self.view.snapshot;
         let expected = match self.known {
@@ -271,13 +271,20 @@ impl Fetch<'_> {
                 if found.seq == seq {
                     fetched.current += 1;
                     if failed.is_ok() {
-                        failed = match (&mut stubs, self.joins.wants(&found.value)) {
-                            (_, Err(error)) => Err(error),
-                            (Some(stubs), Ok(true)) => {
+                        let wanted = match &mut stubs {
+                            None => Ok(None),
+                            Some(stubs) => self
+                                .joins
+                                .wants(&found.value)
+                                .map(|wants| wants.then_some(stubs)),
+                        };
+                        failed = match wanted {
+                            Err(error) => Err(error),
+                            Ok(Some(stubs)) => {
                                 let key = keys.get(at).copied().unwrap_or_default();
                                 stubs.add(at, (key, seq), &found.value)
                             }
-                            _ => to.take(at, found.value),
+                            Ok(None) => to.take(at, found.value),
                         };
                     }
                 } else if notes {

@@ -58,7 +58,7 @@ impl Handle {
     }
 
     /// The record of `key`.
-    pub(crate) fn find(&self, key: &Key, stop: Option<&Stop>) -> Result<Option<Record>> {
+    pub(crate) fn find(&self, key: Key, stop: Option<&Stop>) -> Result<Option<Record>> {
         let cost = Cost::until(stop);
         cost.check()?;
         let snapshot = self.shared.group.snapshot();
@@ -76,7 +76,7 @@ impl Handle {
                     &cost,
                 )?;
             }
-            Record::new(key.clone(), found.seq, stored)
+            Record::new(key, found.seq, stored)
         });
         self.shared.group.count(&cost);
         record.transpose()
@@ -139,7 +139,7 @@ impl View {
     }
 
     /// The record of `key`.
-    pub(crate) fn get(&self, key: &Key) -> Result<Option<Record>> {
+    pub(crate) fn get(&self, key: Key) -> Result<Option<Record>> {
         self.dataset.current.usage.got();
         let cost = self.snapshot.cost();
         cost.check()?;
@@ -147,7 +147,7 @@ impl View {
         let found = found.filter(|found| !self.hides(&found.value));
         let record = found.map(|found| {
             let stored = self.whole((key.as_bytes(), found.seq), found.value, &cost)?;
-            Record::new(key.clone(), found.seq, stored)
+            Record::new(key, found.seq, stored)
         });
         self.dataset.shared.group.count(&cost);
         record.transpose()

@@ -77,7 +77,7 @@ impl Handle {
     ) -> Result<Option<Record>> {
         let mut batch = Part::new(self.clone());
         for _ in 0..MOST {
-            let old = self.find(key, None)?;
+            let old = self.find(key.clone(), None)?;
             match change(old.as_ref())? {
                 Update::Put(json) => batch.put_at(key, &json)?,
                 Update::Delete if old.is_some() => batch.delete(key)?,

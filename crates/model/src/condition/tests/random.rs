@@ -197,7 +197,7 @@ fn filters_agree_with_a_search_of_the_parsed_record() {
         assert_eq!(filter.matches_json(text.as_bytes()), wanted, "{seen}");
         // Some truth values are supplied.
         let declared = |path: &Path| path.names().next() == Some("a");
-        let filter = Filter::with(&expr, declared);
+        let filter = Filter::with(expr.clone(), declared);
         let mut elsewhere = |at: usize| {
             let test = &filter.tests()[at];
             assert!(declared(&test.path), "{seen}");
