@@ -146,10 +146,14 @@ impl Snapshot {
             window: (options.batch_bytes / 2).clamp(LEAST_WINDOW, WINDOW_BYTES),
             cost,
         };
-        let searches = components.iter().map(|component| match component {
-            Component::Memtable(memtable) => Search::Memtable(memtable),
-            Component::Run(run) => Search::Run(RunSearch::new(run, batch)),
-        });
+        let last = components.len().saturating_sub(1);
+        let searches = components
+            .iter()
+            .enumerate()
+            .map(|(at, component)| match component {
+                Component::Memtable(memtable) => Search::Memtable(memtable),
+                Component::Run(run) => Search::Run(RunSearch::new(run, batch, at == last)),
+            });
         Lookup {
             batch,
             seq: self.seq(),
@@ -393,6 +397,8 @@ enum Search<'a> {
 struct RunSearch<'a> {
     run: &'a Run,
     batch: Batch<'a>,
+    /// Key filters are probed.
+    filtered: bool,
     /// The table of the previous key, and the position in it.
     locator: Option<(usize, Locator<'a>)>,
     /// The blocks of the window, and the keys to search for: position of the key, index of the block.
@@ -403,10 +409,12 @@ struct RunSearch<'a> {
 }
 
 impl<'a> RunSearch<'a> {
-    fn new(run: &'a Run, batch: Batch<'a>) -> RunSearch<'a> {
+    fn new(run: &'a Run, batch: Batch<'a>, is_last: bool) -> RunSearch<'a> {
         RunSearch {
             run,
             batch,
+            // What is known to have been written, and in no newer component, is in the oldest one, unless it was deleted: filters have little to exclude.
+            filtered: !is_last || matches!(batch.expected, Expected::Unknown),
             locator: None,
             blocks: Vec::new(),
             spots: Vec::new(),
@@ -475,7 +483,7 @@ impl<'a> RunSearch<'a> {
             self.locator = Some((position, Locator::new(file.table()?)));
         }
         match &mut self.locator {
-            Some((_, locator)) => locator.locate(key, seqs, &mut self.blocks, cost),
+            Some((_, locator)) => locator.locate(key, seqs, self.filtered, &mut self.blocks, cost),
             None => Ok(false),
         }
     }

@@ -62,7 +62,7 @@ impl<'t> Locator<'t> {
     }
 
     /// Adds the one block that can hold an entry of `key` to `wanted`, unless it is the last there; false when the
-    /// key filter excludes `key`, or the newest entry of `key` in the table can have no sequence number in `seqs`.
+    /// key filter, if it is to be probed, excludes `key`, or the newest entry of `key` in the table can have no sequence number in `seqs`.
     ///
     /// # Errors
     /// Those of reading the filter and the index block.
@@ -70,6 +70,7 @@ impl<'t> Locator<'t> {
         &mut self,
         key: &[u8],
         seqs: (Seq, Seq),
+        filtered: bool,
         wanted: &mut Vec<WantedBlock<'t>>,
         cost: &Cost,
     ) -> Result<bool> {
@@ -81,7 +82,11 @@ impl<'t> Locator<'t> {
         let Some(part) = table.top().get(p) else {
             return Ok(false);
         };
-        if !meet((part.min_seq, part.max_seq), seqs) || !table.filter_admits(p, part, key, cost)? {
+        if !meet((part.min_seq, part.max_seq), seqs) {
+            return Ok(false);
+        }
+        // The first probe pins the filter, and the index with it.
+        if (filtered || !table.is_pinned(p)) && !table.filter_admits(p, part, key, cost)? {
             return Ok(false);
         }
         let near = self.partition == p && self.index.is_some();

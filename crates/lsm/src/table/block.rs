@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::search::first_not_before;
 use crate::coding::{Reader, put_varint};
-use crate::entry::{Kind, MAX_SEQ, Seq, compare};
+use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::slice::Slice;
 
 /// The most entries from one restart to the next.
@@ -157,6 +157,19 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// Those at the front of `bytes`.
+    #[inline(always)]
+    fn of(bytes: &[u8]) -> Option<Numbers> {
+        let short = match bytes.first_chunk::<8>() {
+            Some(head) => Numbers::short(u64::from_le_bytes(*head)),
+            None => None,
+        };
+        match short {
+            Some(numbers) => Some(numbers),
+            None => Numbers::read(bytes),
+        }
+    }
+
     /// From the first 8 bytes, where the numbers are as small as nearly always: of one byte each those of the key, of one or two the length of the
     /// value, of up to three the stamp.
     #[inline(always)]
@@ -301,23 +314,16 @@ impl Layout {
     }
 
     /// The entry at `at` whose value is at `value`.
-    #[inline]
+    #[inline(always)]
     fn entry(&self, bytes: &[u8], at: usize, value: usize) -> Option<Place> {
         let rest = bytes.get(at..self.end)?;
-        let numbers = match rest.first_chunk::<8>() {
-            Some(head) => Numbers::short(u64::from_le_bytes(*head)),
-            None => None,
-        };
         let Numbers {
             shared,
             key_len,
             value_len,
             stamp,
             len,
-        } = match numbers {
-            Some(numbers) => numbers,
-            None => Numbers::read(rest)?,
-        };
+        } = Numbers::of(rest)?;
         let key = at + len;
         let key_end = key.checked_add(key_len)?;
         let value_end = value.checked_add(value_len)?;
@@ -434,14 +440,28 @@ impl Layout {
     ) -> Option<Option<(usize, Place)>> {
         let mut last = None;
         first_not_before(near, from, self.restarts, |i| {
-            let probe = self.restart_entry(bytes, i)?;
-            let before = compare(probe.key_rest(bytes), probe.seq, key, seq) == Ordering::Less;
-            if before {
-                last = Some((i, probe));
-            }
+            let before = self.is_restart_before(bytes, i, key, seq)?;
+            last = if before { Some(i) } else { last };
             Some(before)
         })?;
-        Some(last)
+        match last {
+            Some(last) => Some(Some((last, self.restart_entry(bytes, last)?))),
+            None => Some(None),
+        }
+    }
+
+    /// True when the entry of a restart is before `(key, seq)`.
+    #[inline]
+    fn is_restart_before(&self, bytes: &[u8], i: usize, key: &[u8], seq: Seq) -> Option<bool> {
+        let (at, _) = self.restart(bytes, i)?;
+        let rest = bytes.get(at..self.end)?;
+        let numbers = Numbers::of(rest)?;
+        let here = rest.get(numbers.len..)?.get(..numbers.key_len)?;
+        match here.cmp(key) {
+            _ if numbers.shared > 0 => None,
+            Ordering::Equal => Some(self.restart_entry(bytes, i)?.seq > seq),
+            order => Some(order == Ordering::Less),
+        }
     }
 
     /// Continues from an entry of which `matched` bytes are known to equal those of `key`.

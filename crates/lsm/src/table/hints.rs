@@ -158,7 +158,10 @@ impl Table {
                 if !self.partition_meets(p, lo, *hi) {
                     continue;
                 }
-                let first = index.find_near(end.saturating_sub(1), lo, MAX_SEQ)?;
+                let first = match end.checked_sub(1) {
+                    Some(last) => index.find_near(last, lo, MAX_SEQ)?,
+                    None => index.find(0, lo, MAX_SEQ)?,
+                };
                 if first == index.len() {
                     break;
                 }

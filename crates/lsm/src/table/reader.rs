@@ -297,6 +297,12 @@ impl Table {
         self.pinned.get(p)?.get()
     }
 
+    /// True when the index block and the key filter of a partition are pinned.
+    #[inline]
+    pub(super) fn is_pinned(&self, p: usize) -> bool {
+        self.pinned(p).is_some()
+    }
+
     /// Pins the index blocks and key filters, as far as the cache has capacity: for a new table, so that its first
     /// reads cost no more than later ones. Read errors are left to the reads that need these blocks.
     pub(crate) fn warm(&self) {

@@ -241,7 +241,9 @@ fn compile(expr: Expr, tests: &mut Vec<Test>) -> Formula {
                 _ => Formula::And(all),
             }
         }
-        Node::Or(parts) => Formula::Or(parts.into_iter().map(|part| compile(part, tests)).collect()),
+        Node::Or(parts) => {
+            Formula::Or(parts.into_iter().map(|part| compile(part, tests)).collect())
+        }
         Node::Not(inner) => Formula::Not(Box::new(compile(*inner, tests))),
         // Queries refuse such a condition earlier.
         Node::Invalid(_) => Formula::Or(Vec::new()),

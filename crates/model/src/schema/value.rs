@@ -343,7 +343,11 @@ fn decode_int(input: &mut Reader<'_>) -> Option<i128> {
     let ones = u64::MAX
         .checked_shr(64 - 8 * bytes.len() as u32)
         .unwrap_or(0);
-    let magnitude = i128::from(if header < 0x80 { magnitude ^ ones } else { magnitude });
+    let magnitude = i128::from(if header < 0x80 {
+        magnitude ^ ones
+    } else {
+        magnitude
+    });
     let v = if header < 0x80 { -magnitude } else { magnitude };
     (v >= i128::from(i64::MIN)).then_some(v)
 }

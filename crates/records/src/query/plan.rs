@@ -53,7 +53,7 @@ pub(super) fn probe<'a>(
     predicate: &'a Predicate,
 ) -> Option<(&'static dyn Index, &'a Attribute, &'a [Range])> {
     let attribute = layout.attributes.get(predicate.attribute)?;
-    let sought = predicate.sought.as_deref()?;
+    let sought = predicate.sought()?;
     Some((index::of(attribute.kind)?, attribute, sought))
 }
 

@@ -21,16 +21,33 @@ pub(super) struct Predicate {
     pub(super) attribute: usize,
     /// In order; they do not overlap.
     pub(super) ranges: Vec<Range>,
-    /// The tokens that records which meet it have, where the attribute's index can be asked for them.
-    pub(super) sought: Option<Vec<Range>>,
+    sought: Sought,
     /// All records with such a token meet it.
     pub(super) answered: bool,
 }
 
+/// The tokens that records which meet a predicate have: what the attribute's index can be asked for.
+enum Sought {
+    /// It cannot be asked.
+    Nothing,
+    /// The values themselves.
+    Values,
+    Tokens(Vec<Range>),
+}
+
 impl Predicate {
-    /// What the index is asked for, where that is one range.
+    /// What the index is asked for, where it can be asked.
+    pub(super) fn sought(&self) -> Option<&[Range]> {
+        match &self.sought {
+            Sought::Nothing => None,
+            Sought::Values => Some(&self.ranges),
+            Sought::Tokens(tokens) => Some(tokens),
+        }
+    }
+
+    /// The same, where that is one range.
     pub(super) fn sought_range(&self) -> Option<&Range> {
-        match self.sought.as_deref() {
+        match self.sought() {
             Some([only]) => Some(only),
             _ => None,
         }
@@ -131,7 +148,7 @@ impl Predicates {
                 let predicate = self.declared.get(self.place(test)?)?;
                 let ty = layout.attributes.get(predicate.attribute)?.ty;
                 let range = predicate.ranges.as_slice();
-                let ([range], Some(_)) = (range, &predicate.sought) else {
+                let ([range], Some(_)) = (range, predicate.sought()) else {
                     return None;
                 };
                 Window::of(range, ty)
@@ -144,8 +161,8 @@ impl Predicates {
                 });
                 self.declared.push(Predicate {
                     attribute: at,
-                    ranges: vec![range.clone()],
-                    sought: Some(vec![range]),
+                    ranges: vec![range],
+                    sought: Sought::Values,
                     answered: exact,
                 });
             }
@@ -276,7 +293,7 @@ fn declared(at: usize, attribute: &Attribute, test: &Test) -> Result<Predicate> 
     if let [range] = ranges.as_slice() {
         refuse_upside_down(range, test)?;
     }
-    let (sought, answered) = sought(attribute.tokenizer, test, &ranges);
+    let (sought, answered) = sought(attribute.tokenizer, test);
     Ok(Predicate {
         attribute: at,
         ranges,
@@ -290,14 +307,14 @@ fn text(test: &Test) -> String {
 }
 
 /// What an index with this tokenizer is asked for, and whether that answers the test.
-fn sought(tokenizer: Tokenizer, test: &Test, ranges: &[Range]) -> (Option<Vec<Range>>, bool) {
+fn sought(tokenizer: Tokenizer, test: &Test) -> (Sought, bool) {
     // What almost every record has is better found by a scan.
     let is_wide = |asked: &Asked| matches!(asked, Asked::Exists | Asked::Compare(Op::Ne, _));
     if test.predicates.iter().any(is_wide) {
-        return (None, false);
+        return (Sought::Nothing, false);
     }
     if tokenizer != Tokenizer::Prefix {
-        return (Some(ranges.to_vec()), true);
+        return (Sought::Values, true);
     }
     let point = |text: &str| {
         let (token, whole) = prefix_token(text);
@@ -308,22 +325,23 @@ fn sought(tokenizer: Tokenizer, test: &Test, ranges: &[Range]) -> (Option<Vec<Ra
         [Asked::Compare(Op::Prefix, operand)] => match operand.as_text() {
             Some(text) if !text.is_empty() => {
                 let (point, whole) = point(text);
-                (Some(vec![point]), whole)
+                (Sought::Tokens(vec![point]), whole)
             }
             // Every string begins with the empty one, which is the token of no other.
-            _ => (None, false),
+            _ => (Sought::Nothing, false),
         },
         [Asked::Compare(Op::Eq, operand)] => {
             let sought = operand.as_text().map(|text| vec![point(text).0]);
-            (sought, false)
+            (sought.map_or(Sought::Nothing, Sought::Tokens), false)
         }
         [Asked::In(operands)] => {
             let each = operands
                 .iter()
                 .map(|operand| Some(point(operand.as_text()?).0));
-            (each.collect(), false)
+            let sought: Option<Vec<Range>> = each.collect();
+            (sought.map_or(Sought::Nothing, Sought::Tokens), false)
         }
-        _ => (None, false),
+        _ => (Sought::Nothing, false),
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Current {
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index or the strategy, or drops the dataset.
     changing: Mutex<()>,
+    /// Held by whoever makes the tree of notes, before `changing`: writers whose batches have the first notes wait for each other.
+    pub(crate) first_note: Mutex<()>,
     /// Up while background maintenance may hold it, which yields to those who wait.
     gives_way: AtomicBool,
     waiting: AtomicUsize,
@@ -48,6 +50,7 @@ impl Current {
             online: Online::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
+            first_note: Mutex::new(()),
             gives_way: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
         }

@@ -15,9 +15,13 @@ impl Handle {
         if let Some(tree) = self.layout().notes {
             return Ok(tree);
         }
+        let _first = self.current.first_note.lock();
+        // Somebody else may have made it meanwhile.
+        if let Some(tree) = self.layout().notes {
+            return Ok(tree);
+        }
         let _claim = self.current.claim()?;
         let layout = self.layout();
-        // Somebody else may have made it meanwhile.
         if let Some(tree) = layout.notes {
             return Ok(tree);
         }
