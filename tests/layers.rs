@@ -115,6 +115,62 @@ fn uses(src: &Path) -> Uses {
     found
 }
 
+/// The sources below a folder, without tests, with their paths in it.
+fn sources(src: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![src.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path
+                .strip_prefix(src)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_string();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.ends_with(".rs") && !name.contains("tests") {
+                found.insert(name, code(&std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// The locks among the fields and statics of a source.
+pub(crate) fn locks(code: &str) -> BTreeSet<String> {
+    let declares = |line: &str| {
+        let (head, ty) = line.trim().split_once(": ")?;
+        let name = head.rsplit(' ').next()?;
+        let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let is_lock = ty.contains("Mutex<") || ty.contains("RwLock<");
+        let is_declared = line.trim_end().ends_with(',') || head.contains("static ");
+        (is_name && is_lock && is_declared).then(|| name.to_string())
+    };
+    code.lines().filter_map(declares).collect()
+}
+
+/// Checks that ARCHITECTURE.md names each lock of the crate `name`, by file, and no other.
+pub(crate) fn assert_locks(manifest: &Path, name: &str) {
+    let of = |(file, code): (&String, &String)| {
+        let locks = locks(code);
+        let names = locks.iter().map(|lock| format!("`{lock}`"));
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| format!("`{file}`: {}", names.join(", ")))
+    };
+    let found: Vec<String> = sources(&manifest.join("src"))
+        .iter()
+        .filter_map(of)
+        .collect();
+    let expected = format!("- `{name}`: {}", found.join("; "));
+    let text = std::fs::read_to_string(manifest.join("../../ARCHITECTURE.md")).unwrap();
+    assert!(
+        text.lines().any(|line| line == expected),
+        "ARCHITECTURE.md lacks the line\n{expected}"
+    );
+}
+
 /// Modules by layer, 0 at the top, as the table behind `heading` has them.
 fn layers(text: &str, heading: &str) -> BTreeMap<String, usize> {
     let (_, table) = text.split_once(heading).expect("the table is there");

@@ -6,7 +6,7 @@ mod layers;
 
 use std::path::Path;
 
-use layers::{Uses, assert_layers, code, exported, named, ring};
+use layers::{Uses, assert_layers, assert_locks, code, exported, locks, named, ring};
 
 #[test]
 fn modules_use_only_what_is_below_them() {
@@ -39,4 +39,17 @@ fn what_is_read_off_sources_is_what_they_say() {
     assert_eq!(graph(&[("a", "b"), ("b", "c"), ("a", "c")]), None);
     let found = graph(&[("a", "b"), ("b", "c"), ("c", "b")]).unwrap();
     assert_eq!(found, ["b", "c"]);
+}
+
+#[test]
+fn each_lock_is_named() {
+    assert_locks(Path::new(env!("CARGO_MANIFEST_DIR")), "lsm");
+}
+
+#[test]
+fn locks_are_read_off_sources() {
+    let text = "static OPEN: Mutex<u8> = Mutex::new(0);\nstruct S {\n    /// a: Mutex<u8>,\n    pub(super) b: Arc<Mutex<Vec<u8>>>,\n    c: RwLock<()>,\n    d: MutexGuard<'a, u8>,\n}\n\
+                let e: Mutex<u8> = x;\n        f: Mutex::new(0),";
+    let found = locks(&code(text));
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["OPEN", "b", "c"]);
 }

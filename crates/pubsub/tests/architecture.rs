@@ -12,3 +12,8 @@ fn modules_use_only_what_is_below_them() {
     let uses = layers::assert_layers(Path::new(env!("CARGO_MANIFEST_DIR")), "pubsub");
     assert!(uses["publish"].contains("walk"), "{uses:?}");
 }
+
+#[test]
+fn each_lock_is_named() {
+    layers::assert_locks(Path::new(env!("CARGO_MANIFEST_DIR")), "pubsub");
+}

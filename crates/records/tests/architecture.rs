@@ -15,3 +15,8 @@ fn modules_use_only_what_is_below_them() {
         "{uses:?}"
     );
 }
+
+#[test]
+fn each_lock_is_named() {
+    layers::assert_locks(Path::new(env!("CARGO_MANIFEST_DIR")), "records");
+}
