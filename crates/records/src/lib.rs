@@ -114,7 +114,7 @@ pub use query::{
     PageToken, ReadCost, Steps, TableBox, ValuePage, ValueToken,
 };
 pub use record::Record;
-pub use repair::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};
+pub use repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
 pub use stats::{
     ConsumerStats, DatasetStats, FailedJob, JobStats, LevelStats, MemoryStats, MemtableStats,
     SnapshotStats, StoreStats, StrategyStats, TreeStats, UnfinishedIndex,
@@ -142,6 +142,7 @@ pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
 pub mod experimental {
     pub use crate::api::Tuning;
     pub use crate::maintenance::Validation;
+    pub use crate::repair::{Compaction, Lookups};
     pub use lsm::{LookupOptions, NextTable};
 }
 

@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use common::{DIR, TextQuery, path, small};
+use esker::experimental::Compaction;
 use esker::fs::memory::Memory;
 use esker::fs::{Fs, Lock, ReadFile, WriteFile};
 use esker::{
-    BulkOrder, Compaction, Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance,
-    Merging, Options, RepairMethod, RepairOptions, Type,
+    BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Options,
+    RepairMethod, RepairOptions, Type,
 };
 
 /// Everything that happened, in order.

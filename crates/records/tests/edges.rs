@@ -279,7 +279,7 @@ fn repaired(options: &RepairOptions) -> esker::Result<esker::RepairReport> {
 #[test]
 fn repairs_with_settings_at_their_ends_are_right_or_refused() {
     let sizes = [0, 1, usize::MAX];
-    let compaction = esker::Compaction::default();
+    let compaction = esker::experimental::Compaction::default();
     let mut all = 0;
     for method in [
         RepairMethod::Index,

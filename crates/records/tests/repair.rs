@@ -10,13 +10,13 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use common::{DIR, Doing, TextQuery, check, keys, open, path, small};
+use esker::experimental::Compaction;
 use esker::fs::Fs;
 use esker::fs::faulty::Faulty;
 use esker::fs::memory::Memory;
 use esker::{
-    Compaction, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    KeyType, Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions, RepairReport,
-    Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
+    Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions, RepairReport, Type,
 };
 
 const KINDS: [IndexKind; 4] = [

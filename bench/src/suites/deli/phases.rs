@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use esker::{Compaction, RepairMethod, RepairOptions};
+use esker::experimental::{Compaction};
+use esker::{RepairMethod, RepairOptions};
 use fastrand::Rng;
 use serde_json::Value as Json;
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use esker::experimental::{LookupOptions, Validation};
-use esker::{BulkOrder, Compaction, RepairMethod, RepairOptions};
+use esker::experimental::{Compaction};
+use esker::{BulkOrder, RepairMethod, RepairOptions};
 use serde_json::Value as Json;
 
 use super::{Method, Task, What};

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use esker::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};
+use esker::experimental::{Compaction, Lookups};
+use esker::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use serde_json::json;
 
 use super::definition::parse_path;

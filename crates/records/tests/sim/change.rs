@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
+use esker::experimental::{Compaction, Lookups};
 use esker::{
-    Compaction, Dataset, ErrorKind, IndexDef, IndexKind, Lookups, Maintenance, Repair,
-    RepairMethod, RepairOptions, Type,
+    Dataset, ErrorKind, IndexDef, IndexKind, Maintenance, Repair, RepairMethod, RepairOptions, Type,
 };
 
 use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick, tokenizer};

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker::experimental::Tuning;
+use esker::experimental::{Compaction, Lookups};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
-    Compaction, Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Lookups, Maintenance, Options, RepairMethod, RepairOptions, Result, Type,
+    Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
+    Options, RepairMethod, RepairOptions, Result, Type,
 };
 use lsm::BitmapMerges;
 
