@@ -164,24 +164,30 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let mut rng = fastrand::Rng::with_seed(common::seeds(1).start);
     // Those that do not come by turns of the strategy.
     let turn = rng.usize(0..3);
+    // Half of them with the records in the order of place.
+    let odd = rng.usize(0..2);
     for strategy in 0..strategies {
-        kill_often(strategy + turn * strategies, kills, &mut rng);
+        let clustered = strategy % 2 == odd;
+        kill_often(strategy + turn * strategies, clustered, kills, &mut rng);
     }
 }
 
-fn kill_often(number: usize, kills: usize, rng: &mut fastrand::Rng) {
+fn kill_often(number: usize, clustered: bool, kills: usize, rng: &mut fastrand::Rng) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let def = with_strategy(DatasetDef::new(path("id"), KeyType::Int), number);
-    let strategy = format!("{def:?}");
+    let strategy = format!("clustered: {clustered}, {def:?}");
     {
         let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
             def.index(path(at), Index::new(kind).of_type(Type::Int))
         });
         let layouts = PLACES.iter().zip(Layout::ALL);
-        let def = layouts.fold(def, |def, (at, layout)| {
+        let def = layouts.enumerate().fold(def, |def, (nth, (at, layout))| {
             let index = Index::new(IndexKind::Spatial(layout)).of_type(Type::Point);
-            def.index(path(at), index)
+            match clustered && nth == 0 {
+                true => def.cluster(path(at)),
+                false => def.index(path(at), index),
+            }
         });
         let db = Database::create_or_open(dir, options()).unwrap();
         db.create_dataset::<esker::Key>("d", def).unwrap();
