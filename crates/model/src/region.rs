@@ -1,8 +1,10 @@
 //! The encoded points of an area, or of an area at a time: the ranges of cells that cover it, and the exact test.
 
+use std::sync::OnceLock;
+
 use crate::geometry::{Area, Bounds, Point, Relation, Space};
 use crate::schema::{
-    CELL_BITS, PERIOD_BITS, POINT_LEN, POINT_TIME_LEN, TIMED_BITS, cell_bounds, cell_of,
+    CELL_BITS, PERIOD_BITS, POINT_LEN, POINT_TIME_LEN, TIMED_BITS, cell_bounds, cell_of, cell_side,
     decode_point, decode_point_time, interleave, interleave3, time_coordinate,
 };
 
@@ -27,49 +29,63 @@ pub struct Region {
     /// Of points at a time: from when to when, both included, in microseconds.
     times: Option<(i64, i64)>,
     /// First and last cell of each range, in order; they do not touch.
-    ranges: Cells,
-    /// The same, of fewer and larger ranges.
     coarse: Cells,
+    /// The same, of more and smaller ranges: made when they are asked for, since small areas with few points in and about them do without.
+    fine: OnceLock<Cells>,
 }
 
 impl PartialEq for Region {
     fn eq(&self, other: &Region) -> bool {
-        self.times == other.times && self.ranges == other.ranges && self.area == other.area
+        self.times == other.times && self.coarse == other.coarse && self.area == other.area
     }
 }
 
 impl Eq for Region {}
 
-/// A cell of some level, and whether all of it is in the area.
+/// A cell of some level, its number in z-order, and whether all of it is in the area.
 #[derive(Clone, Copy)]
 struct Cell {
     x: u32,
     y: u32,
+    number: u64,
     inside: bool,
+}
+
+impl Cell {
+    /// The whole space, as a cell that may cross the border.
+    const WHOLE: Cell = Cell::new(0, 0, false);
+
+    const fn new(x: u32, y: u32, inside: bool) -> Cell {
+        Cell {
+            x,
+            y,
+            number: interleave(x, y),
+            inside,
+        }
+    }
 }
 
 impl Region {
     /// The region of an area: of points of its space. Costs time in proportion to the ranges, of which there are at
     /// most a few dozen.
     pub fn new(area: Area) -> Region {
-        let (coarse, ranges) = cover(&area);
         Region {
+            coarse: cover(&area, smallest_around(&area), &COARSE),
             area,
             times: None,
-            ranges,
-            coarse,
+            fine: OnceLock::new(),
         }
     }
 
     /// The region of an area from one time to another, both included, in microseconds: of points at a time. It has some
     /// dozen ranges for each period (about six days) of the time.
     pub fn at_times(area: Area, from: i64, to: i64) -> Region {
-        let (coarse, ranges) = cover_times(&area, time_coordinate(from), time_coordinate(to));
+        let (coarse, fine) = cover_times(&area, time_coordinate(from), time_coordinate(to));
         Region {
             area,
             times: Some((from, to)),
-            ranges,
             coarse,
+            fine: OnceLock::from(fine),
         }
     }
 
@@ -83,18 +99,14 @@ impl Region {
         let up = CELL_BITS - level;
         let at = |v: u32| v.checked_shr(up).unwrap_or(0);
         let bounds = cell_bounds(space, level, at(x), at(y));
-        let cell = Cell {
-            x: at(x),
-            y: at(y),
-            inside: true,
-        };
+        let cell = Cell::new(at(x), at(y), true);
         let area = Area::of_bounds(space, bounds);
         let ranges = joined(level, &[cell]);
         let region = Region {
             area,
             times: None,
             coarse: ranges.clone(),
-            ranges,
+            fine: OnceLock::from(ranges),
         };
         (region, bounds)
     }
@@ -132,7 +144,7 @@ impl Region {
     /// The encoded points among which are all those of the area: ranges from the first (inclusive) to the second
     /// (exclusive; `None` is the end), in order, without overlap.
     pub fn key_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
-        self.bytes(&self.ranges)
+        self.bytes(self.fine())
     }
 
     /// As [`Region::key_ranges`], at most four, which cover more: for areas with few points in and about them.
@@ -140,9 +152,14 @@ impl Region {
         self.bytes(&self.coarse)
     }
 
-    /// The least and the greatest encoding that a point of the area can have; `None` for an area without points.
+    fn fine(&self) -> &Cells {
+        let cover = || cover(&self.area, smallest_around(&self.area), &FINE);
+        self.fine.get_or_init(cover)
+    }
+
+    /// A least and a greatest encoding that a point of the area can have; `None` for an area without points.
     pub fn hull(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        let (first, last) = (self.ranges.first()?.0, self.ranges.last()?.1);
+        let (first, last) = (self.coarse.first()?.0, self.coarse.last()?.1);
         let (length, of_value) = self.lengths();
         let mut high = cell_bytes(length, last);
         high.resize(of_value, u8::MAX);
@@ -171,60 +188,121 @@ type Cells = Vec<(u128, u128)>;
 /// Encodings from the first (inclusive) to the second (exclusive; `None` is the end).
 type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
-/// The ranges of cells that cover an area: few, and more. From the whole space down, cells that cross its border are quartered while
-/// they make few ranges.
-fn cover(area: &Area) -> (Cells, Cells) {
-    let (mut level, mut coarse, mut best) = (0, Vec::new(), Vec::new());
-    let mut cells = vec![Cell {
-        x: 0,
-        y: 0,
-        inside: false,
-    }];
-    loop {
-        let ranges = joined(level, &cells);
-        if level > 0 && ranges.len() > MOST_RANGES {
-            return (coarse, best);
+/// How finely cells are to cover an area.
+struct Fineness {
+    /// The most ranges, and cells.
+    ranges: usize,
+    cells: usize,
+    /// With more cells than that they are not quartered any more.
+    enough: usize,
+}
+
+const COARSE: Fineness = Fineness {
+    ranges: FEW_RANGES,
+    cells: 2 * FEW_RANGES,
+    enough: 2 * FEW_RANGES,
+};
+
+const FINE: Fineness = Fineness {
+    ranges: MOST_RANGES,
+    cells: usize::MAX,
+    enough: MOST_CELLS,
+};
+
+/// The ranges of cells that cover an area. From a cell of some level in which all of it is, cells that cross its border are quartered while they
+/// make few ranges.
+fn cover(area: &Area, (mut level, cell): (u32, Cell), fineness: &Fineness) -> Cells {
+    let mut cells = Vec::with_capacity(4 * FEW_RANGES);
+    let mut next = Vec::with_capacity(4 * FEW_RANGES);
+    cells.push(cell);
+    while level < CELL_BITS && cells.len() <= fineness.enough {
+        if cells.iter().all(|cell| cell.inside) {
+            break;
         }
-        if level == 0 || ranges.len() <= FEW_RANGES && cells.len() <= 2 * FEW_RANGES {
-            coarse.clone_from(&ranges);
+        next.clear();
+        for cell in &cells {
+            quarter(area, level, cell, &mut next);
         }
-        best = ranges;
-        let quartered = level < CELL_BITS && cells.iter().any(|cell| !cell.inside);
-        if !quartered || cells.len() > MOST_CELLS {
-            return (coarse, best);
+        if count_ranges(&next) > fineness.ranges || next.len() > fineness.cells {
+            break;
         }
         level += 1;
-        let mut next = Vec::with_capacity(cells.len() * 2);
-        for cell in &cells {
-            for (right, up) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-                let (x, y) = (cell.x << 1 | right, cell.y << 1 | up);
-                let relation = match cell.inside {
-                    true => Relation::Inside,
-                    false => relation(area, level, x, y),
-                };
-                if relation != Relation::Outside {
-                    let inside = relation == Relation::Inside;
-                    next.push(Cell { x, y, inside });
-                }
+        std::mem::swap(&mut cells, &mut next);
+    }
+    joined(level, &cells)
+}
+
+/// Adds those quarters of a cell of a level that meet the area, in z-order.
+fn quarter(area: &Area, level: u32, cell: &Cell, out: &mut Vec<Cell>) {
+    let (x, y) = (cell.x << 1, cell.y << 1);
+    let side = |is_first, at| cell_side(area.space(), is_first, level + 1, at);
+    let columns = [side(true, x), side(true, x | 1)];
+    let rows = [side(false, y), side(false, y | 1)];
+    for ((min_x, max_x), right) in columns.into_iter().zip(0..) {
+        for ((min_y, max_y), up) in rows.into_iter().zip(0..) {
+            let bounds = Bounds {
+                min_x,
+                min_y,
+                max_x,
+                max_y,
+            };
+            let relation = match cell.inside {
+                true => Relation::Inside,
+                false => relation(area, &bounds),
+            };
+            if relation != Relation::Outside {
+                out.push(Cell {
+                    x: x | right,
+                    y: y | up,
+                    number: cell.number << 2 | u64::from(right << 1 | up),
+                    inside: relation == Relation::Inside,
+                });
             }
         }
-        cells = next;
     }
 }
 
-fn relation(area: &Area, level: u32, x: u32, y: u32) -> Relation {
-    let bounds = cell_bounds(area.space(), level, x, y);
+/// How many ranges cells in z-order make.
+fn count_ranges(cells: &[Cell]) -> usize {
+    let apart = |pair: &[Cell]| match pair {
+        [a, b] => b.number != a.number + 1,
+        _ => false,
+    };
+    usize::from(!cells.is_empty()) + cells.windows(2).filter(|pair| apart(pair)).count()
+}
+
+/// The smallest cell, and its level, in which all of an area is, not even on its border; the whole space where the area has several boxes.
+fn smallest_around(area: &Area) -> (u32, Cell) {
+    let whole = Cell::WHOLE;
+    let [bounds] = area.boxes() else {
+        return (0, whole);
+    };
+    let corner = |x, y| Some(cell_of(area.space(), Point::new(area.space(), x, y).ok()?));
+    let corners = corner(bounds.min_x, bounds.min_y).zip(corner(bounds.max_x, bounds.max_y));
+    let Some(((left, bottom), (right, top))) = corners else {
+        return (0, whole);
+    };
+    // By one smallest cell more on each side, so that what lies on the border of a cell is in that beside it, too.
+    let common =
+        |low: u32, high: u32| (low.saturating_sub(1) ^ high.saturating_add(1)).leading_zeros();
+    let level = common(left, right).min(common(bottom, top));
+    let at = |v: u32| v.checked_shr(CELL_BITS - level).unwrap_or(0);
+    let (x, y) = (at(left), at(bottom));
+    (level, Cell::new(x, y, false))
+}
+
+fn relation(area: &Area, bounds: &Bounds) -> Relation {
     match area.space() {
-        Space::Sphere if area.is_polygon() => area.relation(&bounds),
+        Space::Sphere if area.is_polygon() => area.relation(bounds),
         // Boxes are quick to compare, and little larger than rectangles and circles; cells of the plane are as large as
         // numbers are.
         _ => {
             let mut relation = Relation::Outside;
             for part in area.boxes() {
-                if part.holds(&bounds) {
+                if part.holds(bounds) {
                     return Relation::Inside;
                 }
-                if part.meets(&bounds) {
+                if part.meets(bounds) {
                     relation = Relation::Crosses;
                 }
             }
@@ -236,7 +314,7 @@ fn relation(area: &Area, level: u32, x: u32, y: u32) -> Relation {
 /// The ranges of the smallest cells in some cells of a level, neighbours joined.
 fn joined(level: u32, cells: &[Cell]) -> Cells {
     let below = 2 * (CELL_BITS - level);
-    let span = |cell: &Cell| within_cell(interleave(cell.x, cell.y), below);
+    let span = |cell: &Cell| within_cell(cell.number, below);
     merged(cells.iter().map(span).collect())
 }
 
@@ -344,7 +422,7 @@ fn cover_period(area: &Area, (from, to): (u64, u64), most: usize) -> (Cells, Cel
                 }
                 let relation = match cell.inside {
                     true => Relation::Inside,
-                    false => relation(area, level, x, y),
+                    false => relation(area, &cell_bounds(area.space(), level, x, y)),
                 };
                 if relation != Relation::Outside {
                     let inside = relation == Relation::Inside && from <= start && end <= to;

@@ -119,7 +119,7 @@ fn the_ranges_of_a_small_rectangle_cover_little_else() {
         area += 0.5 * 0.25 / (360.0 * 180.0);
         let region = Region::new(rect);
         covered += region
-            .ranges
+            .fine()
             .iter()
             .map(|(first, last)| (last - first + 1) as f64 / 2.0_f64.powi(64))
             .sum::<f64>();
@@ -203,10 +203,31 @@ fn a_small_area_at_a_short_time_covers_little_else() {
         let from = rng.i64(0..2_000_000_000_000_000);
         asked += 11.0 * 5.5 / (360.0 * 180.0) * (4 * HOUR) as f64 / 2.0_f64.powi(39);
         let region = Region::at_times(rect, from, from + 4 * HOUR);
-        let cells = region.ranges.iter();
+        let cells = region.fine().iter();
         covered += cells
             .map(|(first, last)| (last - first + 1) as f64 / 2.0_f64.powi(63))
             .sum::<f64>();
     }
     assert!(covered < 8.0 * asked, "{covered} of {asked}");
+}
+
+#[test]
+fn a_cover_from_the_smallest_cell_is_that_from_the_whole_space() {
+    let mut rng = Rng::with_seed(5);
+    let mut deep = 0;
+    for round in 0..4000 {
+        let space = if round % 4 == 0 {
+            Space::Plane
+        } else {
+            Space::Sphere
+        };
+        let area = random_area(&mut rng, space);
+        for fineness in [&COARSE, &FINE] {
+            let whole = cover(&area, (0, Cell::WHOLE), fineness);
+            let found = cover(&area, smallest_around(&area), fineness);
+            assert_eq!(found, whole, "{area:?}");
+        }
+        deep += u32::from(smallest_around(&area).0 > 4);
+    }
+    assert!(deep > 400, "{deep}");
 }

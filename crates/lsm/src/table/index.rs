@@ -181,6 +181,15 @@ impl<'a> Index<'a> {
         })
     }
 
+    /// The number of entries in the data blocks before block `b`.
+    pub(super) fn entries_before(&self, b: usize) -> Option<u64> {
+        let count = |record: &[u8; RECORD_LEN]| {
+            let [_, _, _, _, a, b, c, d, ..] = *record;
+            u64::from(u32::from_le_bytes([a, b, c, d]))
+        };
+        Some(self.records.get(..b)?.iter().map(count).sum())
+    }
+
     /// The user key of an entry's separator.
     pub(super) fn key_of(&self, entry: &IndexEntry<'_>) -> Vec<u8> {
         [self.prefix, entry.rest].concat()

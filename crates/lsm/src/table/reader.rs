@@ -526,10 +526,7 @@ impl Table {
                 Some(key) => index.find(0, key, MAX_SEQ)?.min(last),
                 None => last,
             };
-            let mut before = part.before;
-            for i in 0..b {
-                before = before.checked_add(u64::from(index.entry(i)?.entries))?;
-            }
+            let before = part.before.checked_add(index.entries_before(b)?)?;
             let entry = index.entry(b)?;
             let after = before.checked_add(u64::from(entry.entries))?;
             Some((before, after))

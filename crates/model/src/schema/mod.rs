@@ -23,7 +23,7 @@ pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
 pub use infer::{infer, infer_key};
 pub use path::{IntoPath, Path};
-pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, interleave};
+pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
 pub use point::{POINT_LEN, PointAt, coordinate, coordinate_bytes, coordinate_paths, decode_point};
 pub(crate) use point_time::{PERIOD_BITS, TIMED_BITS, interleave3};
 pub use point_time::{

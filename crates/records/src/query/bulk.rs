@@ -165,6 +165,8 @@ impl Answer {
             index_cost: &self.index_cost,
         };
         let many = match index::of(attribute.kind) {
+            // Areas are read block by block.
+            Some(index) if index.is_of_points() && !range.regions.is_empty() => false,
             Some(index) => index.estimate(&lookup, attribute, range)? >= READAHEAD_FACTS,
             None => false,
         };

@@ -87,9 +87,8 @@ pub(super) fn bounds(
     range: &Range,
     index: &dyn Index,
 ) -> Result<Vec<TreeRange>> {
-    let fine = index.bounds(range);
     let Some(region) = range.regions.first() else {
-        return Ok(fine);
+        return Ok(index.bounds(range));
     };
     let few: Vec<TreeRange> = region
         .coarse_ranges()
@@ -103,8 +102,15 @@ pub(super) fn bounds(
         true => RECORDS_PER_RANGE,
         false => ENTRIES_PER_RANGE,
     };
-    let spared = (fine.len().saturating_sub(few.len())) as u64 * each;
     let meets = |file: &TableFile| meets(file, range);
     let expected = lookup.approximate_where(attribute, few.iter(), &meets)?;
-    Ok(if expected > spared { fine } else { few })
+    // One range more would have to spare that much at least.
+    if expected <= each {
+        return Ok(few);
+    }
+    let spared = (region.key_ranges().len().saturating_sub(few.len())) as u64 * each;
+    Ok(match expected > spared {
+        true => index.bounds(range),
+        false => few,
+    })
 }
