@@ -303,6 +303,8 @@ impl Inner {
     ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
         // What has ended by a clock that may be wrong can come back.
         let forgets = || self.store.unconfirmed_time().is_none();
+        // As long as the elements themselves are there: see `useless_at`.
+        let needed = needed.saturating_add(Time::from(self.config.resolution));
         let written = self.shapes.need(shapes, self.now(), needed, &forgets);
         let each = written.into_iter().map(|(shape, until)| {
             let key = [b"s", shape.encode().as_slice()].concat();
@@ -323,9 +325,6 @@ pub(crate) fn id_key(id: Seq) -> Vec<u8> {
     [b"i", id.to_be_bytes().as_slice()].concat()
 }
 
-/// The most forms of a subscription that the directory has.
-const FORMS: usize = 16;
-
 /// A subscription as it is in the directory: its topics, then its forms, the newest first.
 pub(crate) fn directory_entry(
     topics: &TopicFilter,
@@ -335,7 +334,7 @@ pub(crate) fn directory_entry(
     let topics = topics.encode();
     let mut out = Vec::with_capacity(topics.len() + newest.about());
     put_bytes(&mut out, &topics);
-    for form in std::iter::once(newest).chain(older).take(FORMS) {
+    for form in std::iter::once(newest).chain(older) {
         form.encode(&mut out);
     }
     out

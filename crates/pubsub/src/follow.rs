@@ -184,8 +184,9 @@ fn published(
     let Some(topic) = topic else {
         return Ok(None);
     };
-    let is_alive = publication.expires > publication.time.max(inner.now());
-    if !is_alive || !inner.compiled.admits(&ready.stored(raw.seq), &subject)? {
+    if !publication.is_alive(inner.now())
+        || !inner.compiled.admits(&ready.stored(raw.seq), &subject)?
+    {
         return Ok(None);
     }
     Ok(Some(Notification {

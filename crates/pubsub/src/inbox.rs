@@ -34,7 +34,8 @@ impl Broker {
     /// published after the subscription was made. A consumer that keeps the number of the last notification that it
     /// has dealt with misses nothing and gets nothing twice, whatever happens in between; but what expires meanwhile is
     /// gone, and of a subscription to changes, what the change was compared with; and of one that [moves](Broker::move_to)
-    /// the last sixteen places are known: a consumer that was away longer misses what was for those before.
+    /// the last sixteen places are known: a consumer that was away longer misses what was for those before. What a
+    /// [renewal](Broker::renew) returned is not among them.
     ///
     /// The queue holds 1,024 notifications; a consumer that is slower reads what it missed from the lists.
     ///
@@ -203,6 +204,10 @@ impl Inbox {
         for form in &forms {
             let mut ready = self.inner.ready_from(&topics, form)?;
             ready.made = self.inner.now();
+            if form.form != form.id {
+                // What was there before was told when it was renewed.
+                ready.begins = form.form;
+            }
             if ready.ended == 0 {
                 ready.ended = ended.unwrap_or(0);
             }

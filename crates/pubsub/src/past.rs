@@ -63,7 +63,7 @@ impl Past<'_> {
         }
         let number = self.path.as_ref();
         let number = number.and_then(|path| spans::number_at(path, publication.body));
-        if publication.expires <= self.ready.made {
+        if !publication.is_alive(self.ready.made) {
             self.inner.note_ended(self.snapshot, publication.expires);
             return Ok(Next::On);
         }
@@ -311,7 +311,10 @@ impl Inner {
                 };
                 let is_first = match as_told {
                     None => true,
-                    Some(own) if publication.seq > form => subscription.id < own,
+                    Some(own) if publication.seq > form => {
+                        // What it was given when it was renewed others had got before.
+                        subscription.id < own && subscription.form < publication.seq
+                    }
                     Some(_) => subscription.form < form,
                 };
                 if !is_first {

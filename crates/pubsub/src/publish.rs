@@ -357,7 +357,7 @@ impl Earlier {
         let Element::Publication(publication) = raw.decode()? else {
             return Ok(Next::On);
         };
-        if publication.expires <= self.time {
+        if !publication.is_alive(self.time) {
             return Ok(Next::On);
         }
         if let Some(path) = &self.wanted {

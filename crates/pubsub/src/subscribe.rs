@@ -1,6 +1,7 @@
 //! SUBSCRIBE (the paper's Table 1, Algorithms 1, 3 and 4): stores a subscription, and finds what was published before.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Error, Result, Seq};
@@ -98,8 +99,9 @@ impl Broker {
         Ok(self.inner.change(id, &Change::End)?.is_some())
     }
 
-    /// Lets a subscription end at another time, itself included: now at the earliest. Where it had ended meanwhile,
-    /// returns what it has missed. `None` when there is none of this number any more.
+    /// Lets a subscription end at another time, itself included: now at the earliest. Returns what was published before
+    /// with a time that it did not ask for then, and does now: where it had ended meanwhile, what it has missed. No
+    /// publication comes twice, however often the end is moved. `None` when there is none of this number any more.
     ///
     /// # Errors
     /// What reading and writing fail with.
@@ -108,9 +110,16 @@ impl Broker {
         let Some(changed) = inner.change(id, &Change::Until(until))? else {
             return Ok(None);
         };
+        let (_, forms) = read_entry(&changed.entry)?;
         let mut late = changed.ready;
-        late.from = late.from.max(changed.ended.saturating_add(1));
-        inner.past(&changed.before, &late, changed.form).map(Some)
+        // The last form has met everything up to its end, and those before it something of what is behind that.
+        let met = forms
+            .first()
+            .map_or(late.from, |last| last.to.saturating_add(1));
+        late.from = late.from.max(met);
+        let mut found = inner.past(&changed.before, &late, changed.form)?;
+        found.retain(|found| !forms.iter().any(|form| form.has_met(found.seq, found.time)));
+        Ok(Some(found))
     }
 
     /// Lets a subscription ask for another place from now on: it gets what is published there after this call, and
@@ -125,6 +134,21 @@ impl Broker {
     }
 }
 
+/// The forms of a subscription that the directory has for consumers that were away, the newest one among them.
+const FORMS: usize = 16;
+
+/// Forgets older forms of a subscription, but for the last ones, and those that have met what its newest form has not: a renewal
+/// is not to give that a second time. Newest first.
+fn forget(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscription<'_>) {
+    let (mut known, mut met) = (1, newest.to);
+    older.retain(|form| {
+        let is_needed = form.ended > newest.begins && form.to > met;
+        met = met.max(form.to);
+        known += 1;
+        known <= FORMS || is_needed
+    });
+}
+
 /// What a stored subscription is to become.
 enum Change {
     End,
@@ -136,10 +160,10 @@ enum Change {
 struct Changed {
     /// Everything before the change.
     before: Snapshot,
+    /// How it was in the directory.
+    entry: Vec<u8>,
     ready: Ready,
     form: Seq,
-    /// When it was to end.
-    ended: Time,
 }
 
 impl Inner {
@@ -334,10 +358,11 @@ impl Inner {
             Change::Until(time) => new.to = now.max(*time),
             Change::To(place) => new.place = place.clone(),
         }
-        let (moves, ends) = (
-            matches!(change, Change::To(_)),
-            matches!(change, Change::End),
-        );
+        let (moves, renews, ends) = match change {
+            Change::To(_) => (true, false, false),
+            Change::Until(_) => (false, true, false),
+            Change::End => (false, false, true),
+        };
         let (old_lists, _) = self.lists(&topics, &cells_of(&old.place)?, old)?;
         let cells = cells_of(&new.place)?;
         let (new_lists, shapes) = self.lists(&topics, &cells, &new)?;
@@ -351,8 +376,14 @@ impl Inner {
             let mut over = old.copy();
             over.ended = first;
             let mut new = new.copy();
+            // A renewal makes a difference for what was published before, if any of that has a time between the two ends.
+            let differs = self.latest.load(Ordering::Acquire) > old.to.min(new.to);
+            let is_new = moves || renews && differs;
+            if is_new {
+                (new.form, new.made) = (first, now);
+            }
             if moves {
-                (new.form, new.begins, new.made) = (first, first, now);
+                new.begins = first;
             }
             // An operand for each list, newest first: the new form, the old one as it has ended, and what makes the
             // old one void for as long as it is there.
@@ -366,7 +397,7 @@ impl Inner {
                 add(key, Element::Subscription(new.copy()), new_useless);
             }
             for key in &old_lists {
-                if is_remembered && (moves || ends) {
+                if is_remembered && (is_new || ends) {
                     add(key, Element::Subscription(over.copy()), useless);
                 }
                 add(key, Element::Ended(old.form, old.from, old.to), useless);
@@ -378,8 +409,9 @@ impl Inner {
                 .iter()
                 .map(StoredSubscription::copy)
                 .collect::<Vec<_>>();
-            if moves {
+            if is_new {
                 kept.insert(0, over.copy());
+                forget(&mut kept, &new);
             }
             match ends {
                 true if is_remembered => {
@@ -410,7 +442,7 @@ impl Inner {
             before,
             ready,
             form,
-            ended: old.to,
+            entry,
         }))
     }
 }
