@@ -15,7 +15,7 @@ use crate::deliver::Deliveries;
 use crate::element::{NEVER, StoredSubscription, Time, damaged, subscription};
 use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
 use crate::matching::Compiled;
-use crate::message::{End, Start};
+use crate::message::{End, Notification, Start};
 use crate::place;
 use crate::shape::{Shape, Shapes};
 use crate::times::{Wanted, tick};
@@ -230,6 +230,15 @@ impl Inner {
     #[inline]
     pub(crate) fn note_ended(&self, snapshot: &Snapshot, time: Time) {
         snapshot.has_expired(tick(time, self.config.resolution));
+    }
+
+    /// True when a publication that was found has expired since, which is noted.
+    pub(crate) fn has_expired(&self, found: &Notification) -> bool {
+        let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
+            return false;
+        };
+        self.note_ended(&self.store.snapshot(), expires);
+        true
     }
 
     /// What a walk is for: nothing yet. Repeated queries skip no tables: they read as the paper's do.

@@ -134,7 +134,11 @@ impl Inbox {
         loop {
             let mut state = self.queue.state.lock();
             if let Some(next) = state.page.pop_front() {
+                drop(state);
                 self.seen = next.seq;
+                if self.inner.has_expired(&next) {
+                    continue;
+                }
                 return Ok(Some(next));
             }
             if self.has_more {
@@ -142,12 +146,17 @@ impl Inbox {
                 self.read_page()?;
                 continue;
             }
-            while let Some(next) = state.waiting.pop_front() {
+            if let Some(next) = state.waiting.pop_front() {
+                drop(state);
                 // What was in the lists as well is not given twice.
-                if next.seq > self.seen {
-                    self.seen = next.seq;
-                    return Ok(Some((*next).clone()));
+                if next.seq <= self.seen {
+                    continue;
                 }
+                self.seen = next.seq;
+                if self.inner.has_expired(&next) {
+                    continue;
+                }
+                return Ok(Some((*next).clone()));
             }
             if state.is_behind {
                 self.has_more = true;

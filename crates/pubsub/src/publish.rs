@@ -67,18 +67,17 @@ impl Broker {
         Ok(Published { seq, matches })
     }
 
-    /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and has yet
-    /// to come to it. False when it had expired.
+    /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and is far
+    /// behind. False when it had expired.
     ///
     /// # Errors
     /// What writing fails with.
     pub fn retract(&self, publication: &Notification) -> Result<bool> {
         let inner = &*self.inner;
-        let expires = publication.expires.unwrap_or(NEVER);
-        if expires <= inner.now() {
-            inner.note_ended(&inner.store.snapshot(), expires);
+        if inner.has_expired(publication) {
             return Ok(false);
         }
+        let expires = publication.expires.unwrap_or(NEVER);
         let shape = inner.compiled.shape(&publication.place)?;
         let useless = inner.useless_at(expires);
         let cells = inner.cells(&shape);

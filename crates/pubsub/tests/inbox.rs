@@ -297,3 +297,78 @@ fn a_jump_of_the_clock_that_was_wrong_forgets_nothing() {
     let here = Subscription::to("a/b".parse().unwrap()).since(Duration::from_secs(1));
     assert_eq!(broker.query(&here).unwrap().len(), 2);
 }
+
+/// Neither from a queue, nor from a page of the lists, nor by a follower.
+#[test]
+fn what_has_expired_before_it_is_taken_is_given_to_nobody() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let subscription = Subscription::to("a".parse().unwrap());
+    let id = broker.subscribe(&subscription).unwrap().id;
+    let mut queue = broker.inbox(id, None).unwrap();
+    assert!(queue.next().unwrap().is_none());
+    let mut follow = broker.follow(&subscription, None).unwrap();
+    let publish = |expires| {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new.expires(expires)).unwrap().seq
+    };
+    let made: Vec<Seq> = [3_000, 2_000, 3_000, 2_000].map(publish).into();
+    let mut page = broker.inbox(id, None).unwrap();
+    assert_eq!(page.next().unwrap().unwrap().seq, made[0]);
+    assert_eq!(follow.next().unwrap().unwrap().seq, made[0]);
+    clock.store(2_000, Ordering::SeqCst);
+    assert_eq!(all_of(&mut queue), [made[0], made[2]]);
+    assert_eq!(all_of(&mut page), [made[2]]);
+    let rest: Vec<Seq> = std::iter::from_fn(|| follow.next().unwrap().map(|f| f.seq)).collect();
+    assert_eq!(rest, [made[2]]);
+    // A follower that finds only such does not take it for the end of what there is.
+    for n in 0..3_000 {
+        publish(if n < 2_500 { 2_001 } else { 4_000 });
+    }
+    assert_eq!(
+        follow.next().unwrap().map(|next| next.seq > made[3]),
+        Some(true)
+    );
+    clock.store(2_001, Ordering::SeqCst);
+    let rest = std::iter::from_fn(|| follow.next().unwrap()).count();
+    assert_eq!(rest, 500);
+    // They do not come back with the time.
+    clock.store(1_500, Ordering::SeqCst);
+    let again = all_of(&mut broker.inbox(id, None).unwrap());
+    assert_eq!(again[..2], [made[0], made[2]]);
+    assert_eq!(again.len(), 502);
+}
+
+/// A follower that lags behind gets nothing that was withdrawn meanwhile: what it found in the log, and what in the lists.
+#[test]
+fn what_was_withdrawn_is_given_to_no_follower() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let subscription = Subscription::to("a".parse().unwrap()).from(0);
+    let publish = || {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new).unwrap().seq
+    };
+    let retract = |seq: Seq| {
+        let all = broker.query(&subscription).unwrap();
+        let one = all.iter().find(|found| found.seq == seq).unwrap();
+        assert!(broker.retract(one).unwrap());
+    };
+    let mut quick = broker.follow(&subscription, None).unwrap();
+    let made: Vec<Seq> = (0..4).map(|_| publish()).collect();
+    let mut late = broker.follow(&subscription, None).unwrap();
+    assert_eq!(late.next().unwrap().map(|next| next.seq), Some(made[0]));
+    retract(made[1]);
+    let last = publish();
+    retract(made[3]);
+    for (follow, expected) in [
+        (&mut quick, &[made[0], made[2], last][..]),
+        (&mut late, &[made[2], last]),
+    ] {
+        let got: Vec<Seq> = std::iter::from_fn(|| follow.next().unwrap().map(|f| f.seq)).collect();
+        assert_eq!(got, expected);
+        assert!(follow.seen() >= last);
+    }
+}

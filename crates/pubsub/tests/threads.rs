@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use esker::fs::memory::Memory;
 use esker::{Durability, ErrorKind, KeepLog, Options, Seq};
@@ -143,6 +144,30 @@ fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
     let joins = subscription.user("ann").join();
     let refused = broker.follow(&joins, None).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::BadInput);
+}
+
+/// However much goes on that it does not ask for.
+#[test]
+fn a_follower_waits_no_longer_than_it_was_told() {
+    let memory = Memory::new();
+    let db = PubSub::create_or_open(Path::new("/busy"), options(&memory)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let asked = Subscription::to("a".parse().unwrap());
+    let mut follow = broker.follow(&asked, None).unwrap();
+    let has_waited = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while !has_waited.load(Ordering::SeqCst) {
+                // So long that no machine is too slow.
+                assert!(begun.elapsed() < Duration::from_secs(60), "it waits on");
+                let other = Publication::new("b".parse().unwrap(), "{}");
+                broker.publish(&other).unwrap();
+            }
+        });
+        assert!(follow.wait(Duration::from_millis(20)).unwrap().is_none());
+        has_waited.store(true, Ordering::SeqCst);
+    });
 }
 
 #[test]
