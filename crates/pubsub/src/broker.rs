@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coding::{Reader, put_bytes};
-use esker::extension::{Cost, Cursor, ExtensionStore, MAX_TIME, Snapshot, TreeId};
+use esker::extension::{
+    Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_TIME, Snapshot, TreeId,
+};
 use esker::{Database, Durability, Error, Result, Seq};
 use parking_lot::Mutex;
 
@@ -17,7 +19,7 @@ use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
 use crate::matching::Compiled;
 use crate::message::{End, Notification, Start};
 use crate::place;
-use crate::shape::{Shape, Shapes};
+use crate::shape::{Known, Shape, Shapes};
 use crate::times::{Wanted, tick};
 use crate::topic::TopicFilter;
 
@@ -49,6 +51,13 @@ pub(crate) struct Inner {
     pub(crate) changing: Mutex<()>,
     pub(crate) deliveries: Deliveries,
     reads: Reads,
+}
+
+/// What is read: shapes may be forgotten while a read of an older snapshot is under way.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) known: Arc<Known>,
 }
 
 /// The trees of a broker. Where there is one for both, both are that.
@@ -304,22 +313,38 @@ impl Inner {
         add(&reads.tables_skipped, cost.synopses_negative.get());
     }
 
-    /// What is written beside an element that needs these shapes until `needed`.
-    pub(crate) fn shapes_to_write(
+    /// Writes what goes beside an element that needs these shapes until `needed`. To be confirmed when it is written.
+    pub(crate) fn write_shapes(
         &self,
+        batch: &mut Batch,
         shapes: &[Shape],
         needed: Time,
-    ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    ) -> std::result::Result<Vec<(Shape, Time)>, EngineError> {
         // What has ended by a clock that may be wrong can come back.
         let forgets = || self.store.unconfirmed_time().is_none();
         // As long as the elements themselves are there: see `useless_at`.
         let needed = needed.saturating_add(Time::from(self.config.resolution));
         let written = self.shapes.need(shapes, self.now(), needed, &forgets);
-        let each = written.into_iter().map(|(shape, until)| {
+        for (shape, until) in &written {
             let key = [b"s", shape.encode().as_slice()].concat();
-            (key, until.to_le_bytes().to_vec(), self.useless_at(until))
-        });
-        each.collect()
+            let (value, useless) = (until.to_le_bytes(), self.useless_at(*until));
+            batch.also_until(Kind::Put, self.trees.directory, &key, &value, useless)?;
+        }
+        Ok(written)
+    }
+
+    /// What there is before a write, under the writer lock.
+    pub(crate) fn view_before(&self, snapshot: &Snapshot) -> View {
+        View {
+            snapshot: snapshot.clone(),
+            known: self.shapes.known(),
+        }
+    }
+
+    /// What a snapshot has.
+    pub(crate) fn view(&self, snapshot: &Snapshot) -> Result<View> {
+        self.catch_up(snapshot)?;
+        Ok(self.view_before(snapshot))
     }
 
     /// The subscription with this number, if it is there.

@@ -32,6 +32,8 @@ pub struct Follow {
     ahead: usize,
     /// When it looked at the log.
     looked: Instant,
+    /// It has seen everything that there was when its interval had ended.
+    is_through: bool,
     /// Everything up to it was given, is in `found`, or is not asked for.
     seen: Seq,
 }
@@ -60,6 +62,7 @@ impl Broker {
             found: VecDeque::new(),
             ahead: 0,
             looked: Instant::now(),
+            is_through: false,
             seen: after.unwrap_or(0),
         };
         follow.catch_up()?;
@@ -114,9 +117,9 @@ impl Follow {
         }
     }
 
-    /// True when its interval has ended, and everything in it was given.
+    /// True when its interval has ended, and everything in it was given: known once it was asked for more.
     pub fn is_over(&self) -> bool {
-        self.found.is_empty() && self.inner.now() > self.ready.to
+        self.found.is_empty() && self.is_through
     }
 
     /// The first of what was found and is still there.
@@ -139,6 +142,7 @@ impl Follow {
             return Ok(false);
         }
         self.looked = Instant::now();
+        let is_late = self.inner.now() > self.ready.to;
         let mut now = None;
         while self.ahead < QUEUE {
             let read = self.tail.next();
@@ -146,6 +150,7 @@ impl Follow {
             // What comes meanwhile it does not run after.
             let now = *now.get_or_insert_with(|| self.inner.store.position().seq);
             if !has_more || self.tail.position().seq >= now {
+                self.is_through = is_late;
                 return Ok(true);
             }
         }
@@ -176,7 +181,8 @@ impl Follow {
             made: self.inner.now(),
             ..self.ready.clone()
         };
-        let past = self.inner.past(&snapshot, &ready, Seq::MAX)?;
+        let view = self.inner.view(&snapshot)?;
+        let past = self.inner.past(&view, &ready, Seq::MAX)?;
         let seen = self.seen;
         self.found
             .extend(past.into_iter().filter(|found| found.seq > seen));

@@ -7,7 +7,7 @@ use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Error, Result, Seq};
 
 use crate::anchor::{Anchor, anchors};
-use crate::broker::{Broker, Inner, directory_entry, id_key, read_entry};
+use crate::broker::{Broker, Inner, View, directory_entry, id_key, read_entry};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::element::{Element, StoredChange, StoredSubscription, Time};
@@ -88,7 +88,8 @@ impl Broker {
     pub fn query(&self, subscription: &Subscription) -> Result<Vec<Notification>> {
         let inner = &*self.inner;
         let ready = inner.ready(subscription)?;
-        inner.past(&inner.store.snapshot(), &ready, Seq::MAX)
+        let view = inner.view(&inner.store.snapshot())?;
+        inner.past(&view, &ready, Seq::MAX)
     }
 
     /// Ends a subscription. False when there was none of this number: it had ended.
@@ -159,7 +160,7 @@ enum Change {
 /// A subscription that was changed.
 struct Changed {
     /// Everything before the change.
-    before: Snapshot,
+    before: View,
     /// How it was in the directory.
     entry: Vec<u8>,
     ready: Ready,
@@ -300,14 +301,14 @@ impl Inner {
     }
 
     /// Writes a subscription. Returns its number, and what was there before it.
-    fn store_subscription(&self, ready: &Ready) -> Result<(Seq, Snapshot)> {
+    fn store_subscription(&self, ready: &Ready) -> Result<(Seq, View)> {
         let until = self.remembered(ready.to, &ready.user);
         let useless = self.useless_at(until);
         let is_of_use = until >= ready.made;
         let (lists, shapes) = self.lists(&ready.topics, &ready.cells, &ready.stored(0))?;
-        let mut stored = None;
+        let (mut stored, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
-            stored = Some((first, before.clone()));
+            stored = Some((first, self.view_before(before)));
             if !is_of_use {
                 return Ok(());
             }
@@ -321,13 +322,12 @@ impl Inner {
             }
             let directory = self.trees.directory;
             batch.also_until(Kind::Put, directory, &id_key(first), &entry, useless)?;
-            for (key, value, useless) in self.shapes_to_write(&shapes, until) {
-                batch.also_until(Kind::Put, directory, &key, &value, useless)?;
-            }
+            written = self.write_shapes(batch, &shapes, until)?;
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        self.shapes.confirm(written);
         stored.ok_or(Error::Closed)
     }
 
@@ -370,7 +370,7 @@ impl Inner {
         let is_remembered = !old.user.is_empty();
         let new_until = self.remembered(new.to, new.user);
         let (useless, new_useless) = (self.useless_at(until), self.useless_at(new_until));
-        let mut made = None;
+        let (mut made, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             let (tree, directory) = (self.trees.subscriptions, self.trees.directory);
             let mut over = old.copy();
@@ -422,16 +422,15 @@ impl Inner {
                 false => {
                     let entry = directory_entry(&topics, &new, &kept);
                     batch.also_until(Kind::Put, directory, &id_key(id), &entry, new_useless)?;
-                    for (key, value, useless) in self.shapes_to_write(&shapes, new_until) {
-                        batch.also_until(Kind::Put, directory, &key, &value, useless)?;
-                    }
+                    written = self.write_shapes(batch, &shapes, new_until)?;
                 }
             }
-            made = Some((before.clone(), new.form, first));
+            made = Some((self.view_before(before), new.form, first));
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        self.shapes.confirm(written);
         let (before, form, by) = made.ok_or(Error::Closed)?;
         if ends {
             self.deliveries.end(id, by);
