@@ -9,7 +9,7 @@ use esker::extension::{
     Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_TIME, Snapshot, TreeId,
 };
 use esker::{Database, Durability, Error, Result, Seq};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::cell::Cell;
 use crate::config::{Architecture, Config, Granularity};
@@ -35,6 +35,11 @@ const LEAVES: usize = 64 << 10;
 pub struct Broker {
     pub(crate) inner: Arc<Inner>,
 }
+
+type Brokers = Vec<Weak<Inner>>;
+
+/// The brokers of all stores.
+static OPEN: Mutex<Brokers> = Mutex::new(Vec::new());
 
 pub(crate) struct Inner {
     pub(crate) store: ExtensionStore,
@@ -99,6 +104,8 @@ impl Broker {
     /// and writing fail with.
     pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
         let store = db.extension(NAME)?;
+        // Another thread makes none meanwhile.
+        let open = OPEN.lock();
         if store.tree(DIRECTORY).is_none() {
             config.check().map_err(Error::BadInput)?;
             let encoded = config.encode();
@@ -111,7 +118,7 @@ impl Broker {
             trees.extend(lists.iter().map(|name| (*name, &[][..])));
             store.create_trees(&trees)?;
         }
-        Broker::over(store)
+        Broker::over(store, open)
     }
 
     /// Opens the store's broker.
@@ -121,7 +128,7 @@ impl Broker {
     pub fn open(db: &Database) -> Result<Broker> {
         let store = db.extension(NAME)?;
         match store.tree(DIRECTORY) {
-            Some(_) => Broker::over(store),
+            Some(_) => Broker::over(store, OPEN.lock()),
             None => Err(Error::BadInput(
                 "nothing was ever published or subscribed to in this store".to_owned(),
             )),
@@ -129,9 +136,7 @@ impl Broker {
     }
 
     /// The broker of a store: one, whoever opens it, since what it knows of the lists is kept in memory, too.
-    fn over(store: ExtensionStore) -> Result<Broker> {
-        static OPEN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
-        let mut open = OPEN.lock();
+    fn over(store: ExtensionStore, mut open: MutexGuard<'_, Brokers>) -> Result<Broker> {
         open.retain(|inner| inner.strong_count() > 0);
         let mut known = open.iter().filter_map(Weak::upgrade);
         let same = known.find(|inner| inner.store.is_of_same_store(&store));
@@ -241,11 +246,15 @@ impl Inner {
         snapshot.has_expired(tick(time, self.config.resolution));
     }
 
-    /// True when a publication that was found has expired since, which is noted.
+    /// True when a publication that was found has expired since, which is noted. Not by a clock that may be wrong: what is
+    /// not given does not come again.
     pub(crate) fn has_expired(&self, found: &Notification) -> bool {
         let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
             return false;
         };
+        if self.store.unconfirmed_time().is_some() {
+            return false;
+        }
         self.note_ended(&self.store.snapshot(), expires);
         true
     }

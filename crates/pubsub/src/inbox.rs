@@ -266,8 +266,6 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // Its own end of the queue goes first.
-        self.queue = Arc::default();
-        self.inner.deliveries.remove(self.subscription);
+        self.inner.deliveries.remove(self.subscription, &self.queue);
     }
 }

@@ -171,6 +171,33 @@ fn a_follower_waits_no_longer_than_it_was_told() {
 }
 
 #[test]
+fn those_who_make_a_broker_at_once_get_the_same() {
+    for _ in 0..50 {
+        let memory = Memory::new();
+        let db = PubSub::create_or_open(Path::new("/made"), options(&memory)).unwrap();
+        let begin = std::sync::Barrier::new(3);
+        let make = || {
+            begin.wait();
+            let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+            let asked = Subscription::to("a".parse().unwrap());
+            broker.subscribe(&asked).unwrap().id
+        };
+        let mut made: Vec<Seq> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(make)).collect();
+            threads
+                .into_iter()
+                .map(|made| made.join().unwrap())
+                .collect()
+        });
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        let published = Broker::open(&db).unwrap().publish(&new).unwrap();
+        made.sort_unstable();
+        let told: Vec<Seq> = published.matches.iter().map(|m| m.subscription).collect();
+        assert_eq!(told, made);
+    }
+}
+
+#[test]
 fn all_handles_of_a_store_are_one_broker_and_readers_keep_up() {
     let memory = Memory::new();
     let keep = KeepLog {
