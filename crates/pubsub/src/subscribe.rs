@@ -138,16 +138,34 @@ impl Broker {
 /// The forms of a subscription that the directory has for consumers that were away, the newest one among them.
 const FORMS: usize = 16;
 
-/// Forgets older forms of a subscription, but for the last ones, and those that have met what its newest form has not: a renewal
-/// is not to give that a second time. Newest first.
+/// Makes older forms of a subscription fewer, newest first. Of one place those count as one of which the later ends later: what came
+/// between their ends is taken for told. Then the oldest place is forgotten; but not forms that have met what no later one
+/// has: a renewal is not to give that a second time.
 fn forget(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscription<'_>) {
-    let (mut known, mut met) = (1, newest.to);
-    older.retain(|form| {
-        let is_needed = form.ended > newest.begins && form.to > met;
-        met = met.max(form.to);
-        known += 1;
-        known <= FORMS || is_needed
-    });
+    while older.len() >= FORMS {
+        let is_within = |pair: &[StoredSubscription<'_>]| match pair {
+            [later, form] => later.begins == form.begins && later.to >= form.to,
+            _ => false,
+        };
+        if let Some(at) = older.windows(2).rposition(is_within) {
+            let form = older.remove(at + 1);
+            if let Some(later) = older.get_mut(at) {
+                later.form = form.form;
+            }
+            continue;
+        }
+        let mut met = newest.to;
+        let is_needed = |form: &StoredSubscription<'_>| {
+            let needed = form.ended > newest.begins && form.to > met;
+            met = met.max(form.to);
+            needed
+        };
+        let needed: Vec<bool> = older.iter().map(is_needed).collect();
+        match needed.iter().rposition(|needed| !needed) {
+            Some(at) => older.remove(at),
+            None => return,
+        };
+    }
 }
 
 /// What a stored subscription is to become.

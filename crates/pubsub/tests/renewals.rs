@@ -180,6 +180,39 @@ fn a_subscription_of_many_ends_is_given_nothing_twice() {
     assert_eq!(store.renew(id, 9_000), missed);
 }
 
+/// One that is kept alive, beside publications far ahead of the clock, loses nothing for a consumer that was away; nor do its ends
+/// take the place of those where it was.
+#[test]
+fn a_subscription_that_is_renewed_often_forgets_nothing() {
+    let mut store = Store::new();
+    let id = store.subscribe("ann");
+    let publish_at = |store: &Store, longitude: f64| {
+        let new = Publication::new("t".parse().unwrap(), "{}").at_point(longitude, 1.0);
+        let made = store.broker().publish(&new).unwrap();
+        assert_eq!(made.matches.len(), 1);
+        made.seq
+    };
+    let mut told = Vec::new();
+    for place in 0..3 {
+        for n in 0..40 {
+            store.publish(1_000_000);
+            told.push(publish_at(&store, f64::from(place) * 50.0));
+            let until = 10_000 + i64::from(place) * 10_000 + n * 100;
+            assert!(store.renew(id, until).is_empty());
+        }
+        let next = esker_pubsub::Region::Circle {
+            longitude: f64::from(place + 1) * 50.0,
+            latitude: 1.0,
+            metres: 1_000.0,
+        };
+        let moved = store.broker().move_to(id, Place::Region(next)).unwrap();
+        assert!(moved);
+    }
+    assert_eq!(store.away(id, None), told);
+    store.crash();
+    assert_eq!(store.away(id, None), told);
+}
+
 /// A subscription that has moved is given nothing that was published at its new place before.
 #[test]
 fn a_renewal_after_a_move_gives_what_is_of_the_new_place() {
